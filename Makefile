@@ -1,0 +1,40 @@
+# Two commands: `make demo` shows the main job, `make test` proves it. Both install what is missing (as root).
+APP ?= gromacs
+CARGO ?= cargo
+
+.PHONY: all packages build demo test bench install clean
+
+all: build
+
+packages:
+	@sh packaging/test-packages.sh
+
+build:
+	$(CARGO) build --release --workspace
+
+# A real program loses a node on a private eight-node Slurm: make demo [APP=gromacs|lammps|heat]
+demo: packages build
+	./target/release/xtask demo --app $(APP)
+
+# All tests: fast ones first, the cluster suite once, other Slurm series last.
+test: packages
+	sh packaging/test.sh
+
+# Costs side by side, beside their targets.
+bench: packages build
+	./target/release/xtask bench
+
+# For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
+PREFIX ?= /usr
+LIBDIR ?= $(PREFIX)/lib
+install: build
+	install -D -m 755 target/release/joulepoint $(DESTDIR)$(PREFIX)/bin/joulepoint
+	install -D -m 755 target/release/joulepointd $(DESTDIR)$(PREFIX)/sbin/joulepointd
+	install -D -m 644 target/release/libjoulepoint.so $(DESTDIR)$(LIBDIR)/joulepoint/joulepoint.so
+	install -D -m 644 conf/joulepoint.toml $(DESTDIR)/etc/joulepoint/joulepoint.toml
+	install -D -m 644 conf/plugstack.d/joulepoint.conf $(DESTDIR)$(PREFIX)/share/joulepoint/joulepoint.conf
+	install -D -m 644 packaging/joulepoint-controller.service $(DESTDIR)/lib/systemd/system/joulepoint-controller.service
+	install -D -m 644 packaging/joulepoint-node.service $(DESTDIR)/lib/systemd/system/joulepoint-node.service
+
+clean:
+	$(CARGO) clean
