@@ -1,0 +1,147 @@
+//! What a run cost, as the store tells it and the report prints it.
+
+use crate::{Phase, Plan};
+use serde::{Deserialize, Serialize};
+
+/// Energy and time of one phase, summed over a run's nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseAccount {
+    /// Which phase.
+    pub phase: Phase,
+    /// Energy, J.
+    pub joules: f64,
+    /// Node-seconds spent in it.
+    pub node_seconds: f64,
+    /// Where the energy figures come from, such as `rapl` or `model,rapl`.
+    pub source: String,
+}
+
+/// One Slurm job record of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordAccount {
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT.
+    pub restart_count: u32,
+    /// When its wrapper began.
+    pub start_s: f64,
+    /// When it ended; absent while it runs.
+    pub end_s: Option<f64>,
+    /// How it ended.
+    pub state: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+}
+
+/// One failure of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailureAccount {
+    /// `node`, `step`, `preempted`, ...
+    pub kind: String,
+    /// Which node.
+    pub node: Option<String>,
+    /// When it happened, as far as known.
+    pub at_s: f64,
+    /// Seconds until it was noticed.
+    pub detection_s: f64,
+    /// Whether it counts into the MTBF.
+    pub counts: bool,
+    /// What was seen.
+    pub reason: String,
+}
+
+/// One complete checkpoint of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointAccount {
+    /// Its number.
+    pub number: u64,
+    /// When it was begun.
+    pub begun_s: f64,
+    /// How long it took, s.
+    pub seconds: f64,
+    /// Volume, bytes.
+    pub bytes: u64,
+    /// Energy, J; absent if nothing could be read.
+    pub joules: Option<f64>,
+}
+
+/// Sums over a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Energy measured by the nodes' counters, J.
+    pub joules: f64,
+    /// Energy of all phases but compute, J.
+    pub resilience_j: f64,
+    /// Energy of work that had to be done again, J.
+    pub recomputed_j: f64,
+    /// Node-seconds of work that had to be done again.
+    pub recomputed_node_s: f64,
+    /// Seconds from the first start to the end, waiting in the queue included.
+    pub elapsed_s: f64,
+    /// Seconds in which the run held nodes.
+    pub held_s: f64,
+    /// Number of failures that count.
+    pub failures: u32,
+    /// Number of complete checkpoints.
+    pub checkpoints: u32,
+    /// Energy beyond a failure-free run without checkpoints, as a fraction of it.
+    pub energy_overhead: Option<f64>,
+    /// Node-time beyond a failure-free run without checkpoints, as a fraction of it.
+    pub time_overhead: Option<f64>,
+}
+
+/// What a run cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunAccount {
+    /// Slurm cluster name.
+    pub cluster: String,
+    /// Name of the run.
+    pub run: String,
+    /// Slurm job id.
+    pub job: u32,
+    /// User name.
+    pub user: String,
+    /// Slurm account.
+    pub account: String,
+    /// Job name.
+    pub job_name: String,
+    /// `running`, `completed`, `failed`, ...
+    pub state: String,
+    /// Beginning of the first record.
+    pub start_s: f64,
+    /// End of the last record; absent while it runs.
+    pub end_s: Option<f64>,
+    /// Sums.
+    pub total: Totals,
+    /// By phase, all phases, in the order of [`Phase::ALL`].
+    pub phases: Vec<PhaseAccount>,
+    /// Slurm job records.
+    pub records: Vec<RecordAccount>,
+    /// Failures, true ones and others.
+    pub failures: Vec<FailureAccount>,
+    /// Complete checkpoints.
+    pub checkpoints: Vec<CheckpointAccount>,
+    /// The prediction to hold beside the measurement.
+    pub plan: Option<Plan>,
+}
+
+/// The short form that goes into Slurm's AdminComment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdminSummary {
+    /// Who wrote it.
+    pub joulepoint: u32,
+    /// Name of the run.
+    pub run: String,
+    /// Energy of the run so far, J.
+    pub joules: f64,
+    /// Energy of resilience so far, J.
+    pub resilience_j: f64,
+    /// Energy of lost work so far, J.
+    pub lost_work_j: f64,
+    /// Complete checkpoints so far.
+    pub checkpoints: u32,
+    /// Failures so far.
+    pub failures: u32,
+    /// Where the energy figures come from.
+    pub source: String,
+}

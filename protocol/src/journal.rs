@@ -1,0 +1,228 @@
+//! What a run's wrapper writes down, and what makes a checkpoint complete.
+
+use crate::{JobReading, Phase, Plan};
+use serde::{Deserialize, Serialize};
+
+/// Names one run: the Slurm job it was submitted as, on one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RunKey {
+    /// Slurm cluster name.
+    pub cluster: String,
+    /// Slurm job id at the first submission, and when that was (job ids are reused).
+    pub run: String,
+}
+
+/// Why work stopped before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// A compute node, or its slurmd, died.
+    Node,
+    /// The node of the batch script died.
+    BatchHost,
+    /// The wrapper was killed.
+    Wrapper,
+    /// A step was ended by a signal that nobody asked for.
+    Step,
+    /// The scheduler took the nodes for another job.
+    Preempted,
+    /// The time limit was reached.
+    Timeout,
+    /// The user or an operator cancelled the job.
+    Cancelled,
+    /// The user or an operator requeued the job.
+    Requeued,
+}
+
+impl FailureKind {
+    /// Whether it is a failure of the machine, and so feeds the MTBF.
+    pub fn is_true_failure(self) -> bool {
+        matches!(self, FailureKind::Node | FailureKind::BatchHost)
+    }
+
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Node => "node",
+            FailureKind::BatchHost => "batch_host",
+            FailureKind::Wrapper => "wrapper",
+            FailureKind::Step => "step",
+            FailureKind::Preempted => "preempted",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Cancelled => "cancelled",
+            FailureKind::Requeued => "requeued",
+        }
+    }
+}
+
+/// One file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestFile {
+    /// Path of the copy, relative to the checkpoint's folder.
+    pub copy: String,
+    /// Path from which it was taken and to which a restart brings it back.
+    pub original: String,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// XXH3-128 of the content, hexadecimal.
+    pub xxh3: String,
+}
+
+/// The file that makes a checkpoint complete: written last, atomically.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// Number of the checkpoint within the run, from 1.
+    pub number: u64,
+    /// When the engine was asked, or when the program began by itself.
+    pub begun_s: f64,
+    /// When all files were copied and synced.
+    pub ended_s: f64,
+    /// Energy used by all nodes of the run between the two, J; absent if nothing could be read.
+    pub joules: Option<f64>,
+    /// Sum of the files' sizes, bytes.
+    pub bytes: u64,
+    /// Slurm step that was running, such as `12.0`; empty if the program runs in the batch script.
+    pub step: String,
+    /// Engine that made it.
+    pub engine: String,
+    /// The files.
+    pub files: Vec<ManifestFile>,
+}
+
+/// One thing that happened to a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A wrapper took up the run: the first one, one after a requeue, or one restarted in place.
+    Started {
+        /// Slurm job id of this record.
+        job: u32,
+        /// SLURM_RESTART_COUNT.
+        restart_count: u32,
+        /// User name.
+        user: String,
+        /// Slurm account.
+        account: String,
+        /// Slurm partition.
+        partition: String,
+        /// Job name.
+        job_name: String,
+        /// Nodes of the allocation.
+        nodes: Vec<String>,
+        /// Number of the checkpoint it resumes from.
+        resumed_from: Option<u64>,
+        /// The folder of the run.
+        dir: String,
+    },
+    /// What will be done.
+    Planned(Box<Plan>),
+    /// A phase came to its end on one node.
+    Phase {
+        /// What the node was doing.
+        phase: Phase,
+        /// Node name.
+        node: String,
+        /// Beginning.
+        start_s: f64,
+        /// End.
+        end_s: f64,
+        /// Energy in between, J; absent if nothing could be read, never a silent zero.
+        joules: Option<f64>,
+        /// Where the energy figure comes from.
+        source: String,
+    },
+    /// The last counters of a job on a node, by which phases are checked against the measured total.
+    Reading {
+        /// Node name.
+        node: String,
+        /// The counters.
+        reading: JobReading,
+    },
+    /// A checkpoint became complete.
+    Committed {
+        /// Its number.
+        number: u64,
+        /// When it was begun.
+        begun_s: f64,
+        /// When it was complete.
+        ended_s: f64,
+        /// Volume, bytes.
+        bytes: u64,
+        /// Energy, J.
+        joules: Option<f64>,
+    },
+    /// A checkpoint did not become complete.
+    CheckpointFailed {
+        /// What went wrong.
+        reason: String,
+    },
+    /// Work stopped before its end.
+    Failure {
+        /// Of which kind.
+        kind: FailureKind,
+        /// Which node, if one.
+        node: Option<String>,
+        /// When it happened, as far as known.
+        at_s: f64,
+        /// When it was noticed.
+        detected_s: f64,
+        /// What was seen.
+        reason: String,
+    },
+    /// The run went back to a recovery line; computing done after it is lost work.
+    RolledBack {
+        /// Number of the checkpoint; absent if it starts from the beginning.
+        to: Option<u64>,
+        /// Moment up to which work is kept.
+        kept_until_s: f64,
+    },
+    /// Policy decided something new.
+    Decided {
+        /// What.
+        action: String,
+        /// Why.
+        reason: String,
+        /// Checkpoint interval in force, s.
+        interval_s: f64,
+    },
+    /// The wrapper left the run.
+    Ended {
+        /// `completed`, `failed`, `requeued`, `cancelled`, `timeout`.
+        state: String,
+        /// Exit code of the job script, 128 + signal if it was killed.
+        exit_code: i32,
+    },
+}
+
+/// One line of a run's journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Position in the run's journal, from 1, without gaps.
+    pub seq: u64,
+    /// When it was written.
+    pub at_s: f64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Records on their way to the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Protocol version of the sender.
+    pub version: u32,
+    /// The run they belong to.
+    pub key: RunKey,
+    /// In order of `seq`.
+    pub records: Vec<Record>,
+}
+
+/// What the store answers to a [`Batch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// All records up to this position are stored.
+    pub upto: u64,
+}

@@ -1,0 +1,58 @@
+//! The words the parts exchange and keep on disk, with a version on each.
+//!
+//! This room holds data only: no parsing, no checking, no arithmetic. Times are seconds since the Unix epoch
+//! (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
+
+mod account;
+mod journal;
+mod node;
+mod plan;
+mod request;
+
+pub use account::{
+    AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals,
+};
+pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
+pub use node::{Beat, BeatReply, JobReading, NodeHealth, NodeReading};
+pub use plan::{Alternative, Figure, Plan, PlanRequest};
+pub use request::{Request, Setting, Source};
+
+/// The version written into every document and path of the wire (`/v1/...`).
+pub const VERSION: u32 = 1;
+
+/// What a run's nodes are doing; energy and time are accounted by it.
+///
+/// Every phase but [`Phase::Compute`] is resilience energy (DESIGN, words).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Work of the program that counted.
+    Compute,
+    /// From asking the engine for a checkpoint until its manifest is committed.
+    Checkpoint,
+    /// From the failure until the program computes again.
+    Restart,
+    /// Work that was done after the recovery line from which the run had to resume.
+    LostWork,
+    /// Nodes held by the run while nothing of it ran on them.
+    Idle,
+}
+
+impl Phase {
+    /// All phases, in the order in which reports show them.
+    pub const ALL: [Phase; 5] =
+        [Phase::Compute, Phase::Checkpoint, Phase::Restart, Phase::LostWork, Phase::Idle];
+
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Compute => "compute",
+            Phase::Checkpoint => "checkpoint",
+            Phase::Restart => "restart",
+            Phase::LostWork => "lost_work",
+            Phase::Idle => "idle",
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a node service says to the controller, and to a wrapper that asks.
+
+use serde::{Deserialize, Serialize};
+
+/// One job's counters on one node, cumulative since the node service first saw the job there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobReading {
+    /// Slurm job id.
+    pub job: u32,
+    /// Energy used by the job on this node, J.
+    pub joules: f64,
+    /// CPU time used by the job on this node, s.
+    pub cpu_s: f64,
+    /// Where the energy figure comes from (`rapl`, `model`, ...).
+    pub source: String,
+    /// When the job was first seen, so that a restarted counter is told from a running one.
+    pub since_s: f64,
+}
+
+/// The answer of a node service to "what has this job used here?".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeReading {
+    /// Node name as Slurm knows it.
+    pub node: String,
+    /// When the counters were read.
+    pub at_s: f64,
+    /// The job's counters; absent while no process of the job was seen on the node.
+    pub job: Option<JobReading>,
+}
+
+/// A node service's heartbeat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Protocol version of the sender.
+    pub version: u32,
+    /// Node name as Slurm knows it.
+    pub node: String,
+    /// When it was sent, by the node's clock.
+    pub at_s: f64,
+    /// Time of start of this service, which tells a restart from silence.
+    pub started_s: f64,
+    /// Where this service answers, such as `http://n1:6821`.
+    pub url: String,
+    /// Whether a slurmd answers on this node.
+    pub slurmd_up: bool,
+    /// Energy of the whole node since the service started, J.
+    pub node_joules: f64,
+    /// Where the energy figures come from.
+    pub source: String,
+    /// Counters of every job with processes on the node.
+    pub jobs: Vec<JobReading>,
+}
+
+/// What the controller answers to a heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BeatReply {
+    /// Jobs whose processes must not go on here, since Slurm took the node away from them.
+    pub fence: Vec<u32>,
+}
+
+/// What the controller knows of one node's health.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeHealth {
+    /// Node name.
+    pub node: String,
+    /// Where its service answers; empty if it never sent a heartbeat.
+    pub url: String,
+    /// Seconds since its last heartbeat; absent if it never sent one.
+    pub silent_s: Option<f64>,
+    /// Whether its slurmd answered at the last heartbeat.
+    pub slurmd_up: bool,
+    /// Whether the controller has declared it dead.
+    pub dead: bool,
+    /// The last counters of the job that was asked about.
+    pub job: Option<JobReading>,
+}
