@@ -1,0 +1,206 @@
+//! Slurm's own forms of time, size and percentage, and signals by name.
+
+use std::time::Duration;
+
+/// A signal and, optionally, how long before the end it is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Signal number.
+    pub number: i32,
+    /// Time before the end of the walltime, if given.
+    pub before_end: Option<Duration>,
+}
+
+/// Parses Slurm's time forms: `minutes`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm`, `d-hh:mm:ss`.
+///
+/// One form is ours, for tests and short programs: `30s`.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    const WRONG: &str = "is not a time";
+    let number = |part: &str| -> Result<u64, String> {
+        if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) || part.len() > 9 {
+            return Err(WRONG.to_string());
+        }
+        part.parse().map_err(|_| WRONG.to_string())
+    };
+    if let Some(seconds) = text.strip_suffix('s') {
+        return nonzero(number(seconds)?);
+    }
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(number(days)?), rest),
+        None => (None, text),
+    };
+    let parts = rest.split(':').map(number).collect::<Result<Vec<_>, _>>()?;
+    let seconds = match (days, parts.as_slice()) {
+        (None, [m]) => m * 60,
+        (None, [m, s]) if *s < 60 => m * 60 + s,
+        (None, [h, m, s]) if *m < 60 && *s < 60 => h * 3600 + m * 60 + s,
+        (Some(d), [h]) if *h < 24 => d * 86400 + h * 3600,
+        (Some(d), [h, m]) if *h < 24 && *m < 60 => d * 86400 + h * 3600 + m * 60,
+        (Some(d), [h, m, s]) if *h < 24 && *m < 60 && *s < 60 => {
+            d * 86400 + h * 3600 + m * 60 + s
+        }
+        _ => return Err(WRONG.to_string()),
+    };
+    nonzero(seconds)
+}
+
+fn nonzero(seconds: u64) -> Result<Duration, String> {
+    if seconds == 0 {
+        return Err("is no time at all".to_string());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+/// Prints seconds as Slurm does: `[d-]hh:mm:ss`.
+pub fn format_time(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "unknown".to_string();
+    }
+    let s = seconds.round() as u64;
+    let (d, h, m, s) = (s / 86400, s / 3600 % 24, s / 60 % 60, s % 60);
+    if d > 0 { format!("{d}-{h:02}:{m:02}:{s:02}") } else { format!("{h:02}:{m:02}:{s:02}") }
+}
+
+/// Parses a percentage (`10%` or `10`) into a fraction (0.1).
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err("is not a percentage".to_string());
+    }
+    let value: f64 = digits.parse().map_err(|_| "is not a percentage".to_string())?;
+    if value <= 0.0 {
+        return Err("would allow nothing at all".to_string());
+    }
+    if value > 1000.0 {
+        return Err("is above 1000%".to_string());
+    }
+    Ok(value / 100.0)
+}
+
+/// Parses Slurm's size form: a number with K, M, G or T (powers of 1024); megabytes if no unit is given.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    const WRONG: &str = "is not a size";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_uppercase();
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(WRONG.to_string());
+    }
+    let number: u64 = digits.parse().map_err(|_| WRONG.to_string())?;
+    let shift = match unit.trim_end_matches('B') {
+        "K" => 10,
+        "" | "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("has an unknown unit '{unit}'")),
+    };
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("is no size at all".to_string()),
+        Some(bytes) => Ok(bytes),
+        None => Err("is too large".to_string()),
+    }
+}
+
+const SIGNALS: &[(&str, i32)] = &[
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("CONT", 18),
+    ("URG", 23),
+    ("XCPU", 24),
+    ("VTALRM", 26),
+    ("WINCH", 28),
+];
+
+/// Parses `SIG[@TIME]` as `sbatch --signal` does: name with or without `SIG`, or number; TIME in seconds.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_signal(text: &str) -> Result<Signal, String> {
+    let (name, time) = match text.split_once('@') {
+        Some((name, time)) => (name, Some(time)),
+        None => (text, None),
+    };
+    let upper = name.to_ascii_uppercase();
+    let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let number = match bare.parse::<i32>() {
+        Ok(n) if SIGNALS.iter().any(|(_, k)| *k == n) => n,
+        Ok(_) => return Err("is not a signal that a program can take as a request".to_string()),
+        Err(_) => SIGNALS
+            .iter()
+            .find(|(k, _)| *k == bare)
+            .map(|(_, n)| *n)
+            .ok_or("is not a signal that a program can take as a request")?,
+    };
+    let before_end = match time {
+        None => None,
+        Some(t) => match t.parse::<u64>() {
+            Ok(s) if (1..=65535).contains(&s) => Some(Duration::from_secs(s)),
+            _ => return Err("has a time that is not 1 to 65535 seconds".to_string()),
+        },
+    };
+    Ok(Signal { number, before_end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_slurms() {
+        let s = |t| parse_time(t).map(|d| d.as_secs());
+        assert_eq!(s("10"), Ok(600));
+        assert_eq!(s("1:30"), Ok(90));
+        assert_eq!(s("1:00:00"), Ok(3600));
+        assert_eq!(s("1-0"), Ok(86400));
+        assert_eq!(s("1-02:30"), Ok(95400));
+        assert_eq!(s("1-02:30:05"), Ok(95405));
+        assert_eq!(s("30s"), Ok(30));
+        for wrong in ["", "0", "1:99", "-5", "1-", "1-24", "a", "1:2:3:4", "1.5", "s", "99999999999"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!(parse_percent("10%"), Ok(0.1));
+        assert_eq!(parse_percent("2.5"), Ok(0.025));
+        for wrong in ["", "%", "-1", "0", "nan", "inf", "1e3", "1.2.3", "1001%"] {
+            assert!(parse_percent(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("1"), Ok(1 << 20));
+        assert_eq!(parse_size("4G"), Ok(4 << 30));
+        assert_eq!(parse_size("4gb"), Ok(4 << 30));
+        for wrong in ["", "G", "0", "1X", "99999999999T", "1.5G"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn signals() {
+        assert_eq!(parse_signal("USR1").map(|s| s.number), Ok(10));
+        assert_eq!(
+            parse_signal("sigterm@120"),
+            Ok(Signal { number: 15, before_end: Some(Duration::from_secs(120)) })
+        );
+        for wrong in ["", "KILL", "9", "FOO", "USR1@", "USR1@x", "USR1@0"] {
+            assert!(parse_signal(wrong).is_err(), "{wrong}");
+        }
+    }
+}

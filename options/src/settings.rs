@@ -1,0 +1,302 @@
+//! What a request means: typed values after defaults, combinations checked, later capabilities refused.
+
+use crate::{Refusal, Signal, check_at, env_twin, find, forms};
+use protocol::{Request, Source};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is to be made least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// Energy of the whole run.
+    Energy,
+    /// Runtime.
+    Time,
+}
+
+/// Fault-tolerance protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// All of the run goes back to one recovery line.
+    Coordinated,
+}
+
+/// Checkpoint engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The program's own checkpoints.
+    App,
+    /// Commands of the site or the user.
+    Hook,
+}
+
+/// Promises beside the objective, as fractions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Runtime above the time-optimal one.
+    pub runtime: Option<f64>,
+    /// Share of time in checkpoints.
+    pub io: Option<f64>,
+    /// Energy above the least.
+    pub energy: Option<f64>,
+}
+
+/// What a request means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Objective; absent if the job is not to be protected.
+    pub objective: Option<Objective>,
+    /// Bounds.
+    pub bounds: Bounds,
+    /// Protocol; absent for `auto`.
+    pub protocol: Option<Protocol>,
+    /// Engine; absent for `auto`.
+    pub engine: Option<Engine>,
+    /// Fixed interval; absent for `auto`.
+    pub interval: Option<Duration>,
+    /// Name of the estimator; `auto` if not chosen.
+    pub policy: String,
+    /// Spare nodes within the allocation.
+    pub spare: u32,
+    /// Signal on which the program writes a checkpoint.
+    pub signal: Option<Signal>,
+    /// Patterns of the files that make up a checkpoint.
+    pub done: Vec<String>,
+    /// Folder for runs.
+    pub dir: Option<PathBuf>,
+    /// Complete checkpoints kept.
+    pub keep: u32,
+    /// Whether the job is requeued after its last checkpoint when the walltime ends; absent for the site's habit.
+    pub requeue: Option<bool>,
+    /// Volume of a checkpoint, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Messages and their volume in bytes.
+    pub messages: Option<(u64, u64)>,
+    /// Whether only the plan is wanted.
+    pub explain: bool,
+    /// Where each value came from, for the log.
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// Merges site defaults below a request and says what both mean together.
+///
+/// `defaults` maps option names to values of the site; a wrong one there is refused like a user's.
+///
+/// # Errors
+/// A [`Refusal`] for a wrong value, a combination without meaning, or a capability that is not there yet.
+pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result<Settings, Refusal> {
+    let merged = Merged { request, defaults };
+    for name in request.settings.keys().chain(defaults.keys()) {
+        let Some(spec) = find(name) else {
+            return Err(refusal(&merged, name, "is not an option of Joulepoint", ""));
+        };
+        check_at(spec, &merged.place(name), merged.get(name).unwrap_or(""))?;
+    }
+    let objective = match merged.get("ft-energy") {
+        None | Some("off") => None,
+        Some("time") => Some(Objective::Time),
+        Some(_) => Some(Objective::Energy),
+    };
+    if objective.is_none() {
+        if let Some(name) = merged.written_by_user().find(|n| *n != "ft-energy")
+            && merged.get("ft-energy").is_none()
+        {
+            return Err(refusal(&merged, name, "has no effect without --ft-energy", "add --ft-energy"));
+        }
+    }
+    let settings = Settings {
+        objective,
+        bounds: Bounds {
+            runtime: merged.parsed("ft-energy-runtime-bound", forms::parse_percent),
+            io: merged.parsed("ft-energy-io-bound", forms::parse_percent),
+            energy: merged.parsed("ft-energy-energy-bound", forms::parse_percent),
+        },
+        protocol: match merged.get("ft-energy-protocol") {
+            Some("coordinated") => Some(Protocol::Coordinated),
+            _ => None,
+        },
+        engine: match merged.get("ft-energy-engine") {
+            Some("app") => Some(Engine::App),
+            Some("hook") => Some(Engine::Hook),
+            _ => None,
+        },
+        interval: merged.parsed("ft-energy-interval", forms::parse_time),
+        policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
+        spare: merged.parsed("ft-energy-spare", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(0),
+        signal: merged.parsed("ft-energy-signal", forms::parse_signal),
+        done: merged
+            .get("ft-energy-done")
+            .map(|t| t.split(',').map(|p| p.trim().to_string()).collect())
+            .unwrap_or_default(),
+        dir: merged.get("ft-energy-dir").map(PathBuf::from),
+        keep: merged.parsed("ft-energy-keep", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(2),
+        requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
+        memory_bytes: merged.parsed("ft-energy-memory", forms::parse_size),
+        messages: merged.parsed("ft-energy-messages", |t| {
+            let (n, size) = t.split_once(':').ok_or("no colon")?;
+            Ok((n.parse().map_err(|_| "no number")?, forms::parse_size(size)?))
+        }),
+        explain: merged.get("ft-energy-explain").is_some(),
+        sources: merged.sources(),
+    };
+    if settings.objective.is_some() {
+        refuse_later_capabilities(&merged)?;
+        refuse_contradictions(&merged, &settings)?;
+    }
+    Ok(settings)
+}
+
+/// A request with the site's defaults below it.
+struct Merged<'a> {
+    request: &'a Request,
+    defaults: &'a BTreeMap<String, String>,
+}
+
+impl Merged<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        let written = self.request.settings.get(name).map(|s| s.value.as_str());
+        written.or_else(|| self.defaults.get(name).map(String::as_str))
+    }
+
+    fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        self.get(name).and_then(|text| parse(text).ok())
+    }
+
+    fn written_by_user(&self) -> impl Iterator<Item = &str> {
+        let by_user = |s: &Source| matches!(s, Source::Option);
+        self.request.settings.iter().filter(move |(_, s)| by_user(&s.source)).map(|(n, _)| n.as_str())
+    }
+
+    fn source(&self, name: &str) -> Source {
+        match self.request.settings.get(name) {
+            Some(setting) => setting.source,
+            None if self.defaults.contains_key(name) => Source::Site,
+            None => Source::Default,
+        }
+    }
+
+    fn sources(&self) -> BTreeMap<String, Source> {
+        crate::OPTIONS.iter().map(|s| (s.name.to_string(), self.source(s.name))).collect()
+    }
+
+    fn place(&self, name: &str) -> String {
+        match self.source(name) {
+            Source::Environment => env_twin(name),
+            Source::Site => format!("site default {name}"),
+            Source::Option | Source::Default => format!("--{name}"),
+        }
+    }
+}
+
+fn refusal(merged: &Merged, name: &str, reason: &str, accepted: &str) -> Refusal {
+    Refusal {
+        place: merged.place(name),
+        value: crate::printable(merged.get(name).unwrap_or("")),
+        reason: reason.to_string(),
+        accepted: accepted.to_string(),
+    }
+}
+
+/// Options whose capability is not there yet, and the one sentence that says so.
+fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
+    let later = |name: &str, what: &str, instead: &str| {
+        refusal(merged, name, &format!("is not available in this version: {what}"), instead)
+    };
+    match merged.get("ft-energy-protocol") {
+        Some("uncoordinated") => {
+            return Err(later(
+                "ft-energy-protocol",
+                "uncoordinated recovery is not enacted yet",
+                "auto, coordinated",
+            ));
+        }
+        Some("shadow") => {
+            return Err(later(
+                "ft-energy-protocol",
+                "shadow replicas are only estimated (joulepoint model shadow), not enacted",
+                "auto, coordinated",
+            ));
+        }
+        _ => {}
+    }
+    if let Some("criu" | "dmtcp" | "scr") = merged.get("ft-energy-engine") {
+        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook"));
+    }
+    if merged.get("ft-energy-groups").is_some_and(|n| n != "1") {
+        return Err(later("ft-energy-groups", "several groups need uncoordinated recovery", "1"));
+    }
+    if merged.get("ft-energy-lend") == Some("yes") {
+        return Err(later("ft-energy-lend", "lending needs uncoordinated recovery", "no"));
+    }
+    if merged.get("ft-energy-laxity").is_some() {
+        return Err(later("ft-energy-laxity", "shadow replicas are not enacted yet", "leave it out"));
+    }
+    Ok(())
+}
+
+fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Refusal> {
+    if settings.bounds.energy.is_some() && settings.objective == Some(Objective::Energy) {
+        return Err(refusal(
+            merged,
+            "ft-energy-energy-bound",
+            "bounds the energy of a run whose objective is energy already",
+            "use it with --ft-energy=time",
+        ));
+    }
+    if settings.engine == Some(Engine::Hook) && settings.signal.is_some() {
+        return Err(refusal(merged, "ft-energy-signal", "is for the engine app, but the engine is hook", "--ft-energy-engine=app"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::Setting;
+
+    fn request(pairs: &[(&str, &str)]) -> Request {
+        let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
+        Request { settings: pairs.iter().map(|(n, v)| (n.to_string(), setting(v))).collect() }
+    }
+
+    #[test]
+    fn the_user_wins_over_the_site() {
+        let site = BTreeMap::from([("ft-energy-keep".to_string(), "5".to_string())]);
+        let s = resolve(&request(&[("ft-energy", "")]), &site).unwrap();
+        assert_eq!((s.keep, s.sources["ft-energy-keep"]), (5, Source::Site));
+        let s = resolve(&request(&[("ft-energy", "time"), ("ft-energy-keep", "3")]), &site).unwrap();
+        assert_eq!((s.keep, s.sources["ft-energy-keep"]), (3, Source::Option));
+        assert_eq!(s.objective, Some(Objective::Time));
+    }
+
+    #[test]
+    fn capabilities_of_later_versions_are_refused_by_name() {
+        for (name, value) in [
+            ("ft-energy-protocol", "uncoordinated"),
+            ("ft-energy-protocol", "shadow"),
+            ("ft-energy-engine", "criu"),
+            ("ft-energy-groups", "4"),
+            ("ft-energy-lend", "yes"),
+            ("ft-energy-laxity", "1.5"),
+        ] {
+            let refused = resolve(&request(&[("ft-energy", ""), (name, value)]), &BTreeMap::new());
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("not available in this version"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_option_alone_is_refused_but_off_silences_all() {
+        let alone = resolve(&request(&[("ft-energy-keep", "3")]), &BTreeMap::new()).unwrap_err();
+        assert!(alone.to_string().contains("no effect without --ft-energy"));
+        let off = resolve(&request(&[("ft-energy", "off"), ("ft-energy-engine", "criu")]), &BTreeMap::new());
+        assert_eq!(off.unwrap().objective, None);
+    }
+
+    #[test]
+    fn a_bound_on_energy_needs_the_objective_time() {
+        let wrong = request(&[("ft-energy", "energy"), ("ft-energy-energy-bound", "5%")]);
+        assert!(resolve(&wrong, &BTreeMap::new()).is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! The options, one line each: name, argument, help, and the form that a value must have.
+
+use crate::forms;
+
+/// Whether an option takes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Never.
+    None,
+    /// With or without.
+    Optional,
+    /// Always.
+    Required,
+}
+
+/// The form that a value must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `energy`, `time`, `on`, `off`.
+    Objective,
+    /// A percentage.
+    Percent,
+    /// A fault-tolerance protocol.
+    Protocol,
+    /// A checkpoint engine.
+    Engine,
+    /// `auto` or a time.
+    Interval,
+    /// An estimator of the MTBF.
+    Policy,
+    /// A whole number from 1.
+    CountFrom1,
+    /// A whole number from 0.
+    CountFrom0,
+    /// `yes` or `no`.
+    YesNo,
+    /// A number from 1.
+    Laxity,
+    /// A signal, with a time perhaps.
+    Signal,
+    /// File patterns.
+    Pattern,
+    /// An absolute folder.
+    Folder,
+    /// A size.
+    Size,
+    /// `COUNT:SIZE`.
+    Messages,
+    /// No value.
+    Flag,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Name without dashes in front.
+    pub name: &'static str,
+    /// Name of the argument in `--help`; empty if there is none.
+    pub arginfo: &'static str,
+    /// One line for `--help`.
+    pub help: &'static str,
+    /// Whether it takes a value.
+    pub takes: Takes,
+    /// The form of the value.
+    pub form: Form,
+}
+
+const fn spec(
+    name: &'static str,
+    arginfo: &'static str,
+    help: &'static str,
+    takes: Takes,
+    form: Form,
+) -> Spec {
+    Spec { name, arginfo, help, takes, form }
+}
+
+/// Estimators that `--ft-energy-policy` names.
+pub const POLICIES: &[&str] = &[
+    "auto", "young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape",
+];
+
+/// All options, in the order of `--help`.
+pub const OPTIONS: &[Spec] = &[
+    spec("ft-energy", "energy|time|on|off", "protect the job at the least energy (default) or in the least time",
+        Takes::Optional, Form::Objective),
+    spec("ft-energy-runtime-bound", "PCT", "expected runtime at most PCT above the time-optimal one",
+        Takes::Required, Form::Percent),
+    spec("ft-energy-io-bound", "PCT", "at most PCT of the time spent writing checkpoints",
+        Takes::Required, Form::Percent),
+    spec("ft-energy-energy-bound", "PCT", "with objective time: energy at most PCT above the least possible",
+        Takes::Required, Form::Percent),
+    spec("ft-energy-protocol", "NAME", "auto, coordinated, uncoordinated or shadow", Takes::Required, Form::Protocol),
+    spec("ft-energy-engine", "NAME", "auto, app, criu, dmtcp, scr or hook: what makes checkpoints",
+        Takes::Required, Form::Engine),
+    spec("ft-energy-interval", "auto|TIME", "work between checkpoints, chosen and adapted (auto) or fixed",
+        Takes::Required, Form::Interval),
+    spec("ft-energy-policy", "NAME", "how the failure rate is estimated: auto, young, daly, ema, ...",
+        Takes::Required, Form::Policy),
+    spec("ft-energy-groups", "N", "recovery groups of an uncoordinated run", Takes::Required, Form::CountFrom1),
+    spec("ft-energy-spare", "N", "nodes of the allocation kept as spares (submit with --no-kill)",
+        Takes::Required, Form::CountFrom0),
+    spec("ft-energy-lend", "yes|no", "lend nodes that would idle during a recovery", Takes::Required, Form::YesNo),
+    spec("ft-energy-laxity", "X", "shadow: longest runtime as a multiple of the shortest",
+        Takes::Required, Form::Laxity),
+    spec("ft-energy-signal", "SIG[@TIME]", "engine app: the signal on which the program writes a checkpoint",
+        Takes::Required, Form::Signal),
+    spec("ft-energy-done", "PATTERN", "engine app: the files that make up a checkpoint, such as 'run.cpt'",
+        Takes::Required, Form::Pattern),
+    spec("ft-energy-dir", "PATH", "where plan, journal and checkpoints of the run are kept",
+        Takes::Required, Form::Folder),
+    spec("ft-energy-keep", "N", "how many checkpoints are kept (default 2)", Takes::Required, Form::CountFrom1),
+    spec("ft-energy-requeue", "yes|no", "requeue the job after its last checkpoint when the walltime ends",
+        Takes::Required, Form::YesNo),
+    spec("ft-energy-memory", "SIZE", "volume of one checkpoint, if you know it", Takes::Required, Form::Size),
+    spec("ft-energy-messages", "COUNT:SIZE", "messages that the program sends, and their total volume",
+        Takes::Required, Form::Messages),
+    spec("ft-energy-explain", "", "print what would be done and why, and submit nothing", Takes::None, Form::Flag),
+];
+
+/// The option of that name.
+pub fn find(name: &str) -> Option<&'static Spec> {
+    OPTIONS.iter().find(|s| s.name == name)
+}
+
+/// The known word nearest to one that is not known, if one is near.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(word, k), k))
+        .filter(|(distance, k)| *distance <= k.len().max(3) / 3)
+        .min()
+        .map(|(_, k)| k)
+}
+
+impl Form {
+    /// What is accepted, for messages.
+    pub fn accepted(self) -> &'static str {
+        match self {
+            Form::Objective => "energy, time, on, off",
+            Form::Percent => "a percentage above 0%, such as 10%",
+            Form::Protocol => "auto, coordinated, uncoordinated, shadow",
+            Form::Engine => "auto, app, criu, dmtcp, scr, hook",
+            Form::Interval => {
+                "auto, or a time: minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or seconds as 30s"
+            }
+            Form::Policy => {
+                "auto, young, daly, sma, wma, ema, ar, hazard, hazard-dynamic, hazard-shape"
+            }
+            Form::CountFrom1 => "a whole number from 1 to 10000",
+            Form::CountFrom0 => "a whole number from 0 to 10000",
+            Form::YesNo => "yes, no",
+            Form::Laxity => "a number from 1 to 100, such as 1.5",
+            Form::Signal => "a signal such as USR1 or TERM, or USR1@60 (seconds before the end)",
+            Form::Pattern => "file names with * and ?, separated by commas, relative to the job's folder",
+            Form::Folder => "an absolute path of a folder on a file system that all nodes share",
+            Form::Size => "a number with K, M, G or T",
+            Form::Messages => "COUNT:SIZE, such as 1000000:4G",
+            Form::Flag => "no value",
+        }
+    }
+
+    /// Checks a value that is not empty.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(self, value: &str) -> Result<(), String> {
+        match self {
+            Form::Objective => one_of(value, &["energy", "time", "on", "off"]),
+            Form::Percent => forms::parse_percent(value).map(drop),
+            Form::Protocol => one_of(value, &["auto", "coordinated", "uncoordinated", "shadow"]),
+            Form::Engine => one_of(value, &["auto", "app", "criu", "dmtcp", "scr", "hook"]),
+            Form::Interval if value == "auto" => Ok(()),
+            Form::Interval => forms::parse_time(value).map(drop),
+            Form::Policy => one_of(value, POLICIES),
+            Form::CountFrom1 => count(value, 1),
+            Form::CountFrom0 => count(value, 0),
+            Form::YesNo => one_of(value, &["yes", "no"]),
+            Form::Laxity => match value.parse::<f64>() {
+                Ok(x) if (1.0..=100.0).contains(&x) => Ok(()),
+                _ => Err("is not a laxity".to_string()),
+            },
+            Form::Signal => forms::parse_signal(value).map(drop),
+            Form::Pattern => pattern(value),
+            Form::Folder => folder(value),
+            Form::Size => forms::parse_size(value).map(drop),
+            Form::Messages => {
+                let (n, size) = value.split_once(':').ok_or("has no ':'")?;
+                n.parse::<u64>().map_err(|_| "has a count that is not a number".to_string())?;
+                forms::parse_size(size).map(drop)
+            }
+            Form::Flag => Err("is a value where none is taken".to_string()),
+        }
+    }
+}
+
+fn one_of(value: &str, known: &[&'static str]) -> Result<(), String> {
+    if known.contains(&value) {
+        return Ok(());
+    }
+    match nearest(value, known.iter().copied()) {
+        Some(near) => Err(format!("is not known (did you mean '{near}'?)")),
+        None => Err("is not known".to_string()),
+    }
+}
+
+fn count(value: &str, least: u32) -> Result<(), String> {
+    match value.parse::<u32>() {
+        Ok(n) if (least..=10_000).contains(&n) => Ok(()),
+        Ok(_) => Err("is out of range".to_string()),
+        Err(_) => Err("is not a whole number".to_string()),
+    }
+}
+
+fn pattern(value: &str) -> Result<(), String> {
+    if value.split(',').any(|p| p.trim().is_empty()) {
+        return Err("has an empty pattern".to_string());
+    }
+    if value.split(',').any(|p| p.split('/').any(|part| part == "..")) {
+        return Err("leaves the job's folder by '..'".to_string());
+    }
+    Ok(())
+}
+
+fn folder(value: &str) -> Result<(), String> {
+    if !value.starts_with('/') {
+        return Err("is not an absolute path".to_string());
+    }
+    if value.split('/').any(|part| part == "..") {
+        return Err("contains '..'".to_string());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_miss_is_named() {
+        assert_eq!(one_of("enrgy", &["energy", "time"]), Err("is not known (did you mean 'energy'?)".into()));
+        assert_eq!(one_of("blcr", &["energy", "time"]), Err("is not known".into()));
+    }
+
+    #[test]
+    fn paths_do_not_climb() {
+        assert!(folder("/a/../b").is_err());
+        assert!(folder("a/b").is_err());
+        assert!(folder("/scratch/me").is_ok());
+        assert!(pattern("../x").is_err());
+        assert!(pattern("a.cpt,,b").is_err());
+        assert!(pattern("a.cpt, b*").is_ok());
+    }
+}
