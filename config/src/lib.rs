@@ -1,0 +1,329 @@
+//! Reads `joulepoint.toml`: what a site says once, for all its jobs.
+//!
+//! Unknown keys are refused with the line and the nearest key. A missing file is a site that says nothing.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where the file is, unless `JOULEPOINT_CONF` names another.
+pub const DEFAULT_PATH: &str = "/etc/joulepoint/joulepoint.toml";
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Site {
+    /// Socket of munged; the library's own default if empty.
+    pub munge_socket: Option<PathBuf>,
+    /// Folder of Slurm's commands; `PATH` if absent.
+    pub slurm_bin: Option<PathBuf>,
+    /// Site defaults of the user's options, by option name: `ft-energy-keep = "3"`.
+    pub defaults: BTreeMap<String, String>,
+    /// The controller service.
+    pub controller: Controller,
+    /// The node service.
+    pub node: Node,
+    /// Energy sources.
+    pub energy: Energy,
+    /// Where runs keep their files.
+    pub runs: Runs,
+    /// What is assumed until it has been measured.
+    pub estimates: Estimates,
+    /// Commands of the engine `hook`.
+    pub hook: Hook,
+    /// Habits of the wrapper.
+    pub wrapper: Wrapper,
+}
+
+/// `[controller]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Controller {
+    /// Where everybody reaches it.
+    pub url: String,
+    /// Address and port on which it listens.
+    pub listen: String,
+    /// The SQLite store.
+    pub store: PathBuf,
+    /// Silence after which a node is looked at, s.
+    pub detect_s: f64,
+    /// Users who may see and steer all runs, beside root.
+    pub operators: Vec<String>,
+    /// Whether a job that Slurm requeued after a node's death starts at once, not two minutes later.
+    pub start_requeued_at_once: bool,
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Controller {
+            url: "http://127.0.0.1:6820".to_string(),
+            listen: "0.0.0.0:6820".to_string(),
+            store: PathBuf::from("/var/lib/joulepoint/joulepoint.sqlite"),
+            detect_s: 3.0,
+            operators: Vec::new(),
+            start_requeued_at_once: true,
+        }
+    }
+}
+
+/// `[node]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Node {
+    /// Address and port on which it listens.
+    pub listen: String,
+    /// Time between heartbeats, s.
+    pub beat_s: f64,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Node { listen: "0.0.0.0:6821".to_string(), beat_s: 1.0 }
+    }
+}
+
+/// `[energy]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Energy {
+    /// Sources in order of preference; the first usable one is taken.
+    pub sources: Vec<String>,
+    /// Folder of the powercap tree.
+    pub rapl_root: PathBuf,
+    /// Folder of Cray's counters.
+    pub pm_counters_root: PathBuf,
+    /// Folder of hwmon devices.
+    pub hwmon_root: PathBuf,
+    /// Command that prints a DCMI power reading.
+    pub ipmi_command: Vec<String>,
+    /// Time between two DCMI readings, s.
+    pub ipmi_period_s: f64,
+    /// Power of an idle node for the source `model` and for plans, W.
+    pub idle_w: f64,
+    /// Power of a node with all CPUs busy, W.
+    pub busy_w: f64,
+}
+
+impl Default for Energy {
+    fn default() -> Self {
+        let words = |w: &[&str]| w.iter().map(|s| s.to_string()).collect();
+        Energy {
+            sources: words(&["rapl", "pm_counters", "ipmi", "hwmon", "slurm", "model"]),
+            rapl_root: PathBuf::from("/sys/class/powercap"),
+            pm_counters_root: PathBuf::from("/sys/cray/pm_counters"),
+            hwmon_root: PathBuf::from("/sys/class/hwmon"),
+            ipmi_command: words(&["ipmitool", "dcmi", "power", "reading"]),
+            ipmi_period_s: 5.0,
+            idle_w: 100.0,
+            busy_w: 300.0,
+        }
+    }
+}
+
+/// `[runs]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Runs {
+    /// Folder on a file system that all nodes share; `{home}` and `{user}` stand for the user's.
+    pub dir: String,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Runs { dir: "{home}/.joulepoint".to_string() }
+    }
+}
+
+/// `[estimates]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Estimates {
+    /// MTBF of one node, s.
+    pub node_mtbf_s: f64,
+    /// Time of a checkpoint of unknown volume, s.
+    pub checkpoint_s: f64,
+    /// Rate at which checkpoints are written, bytes/s.
+    pub write_bytes_per_s: f64,
+    /// Time of a restart, s.
+    pub restart_s: f64,
+    /// Share of the power above idle that a node draws while it writes a checkpoint.
+    pub checkpoint_power_share: f64,
+}
+
+impl Default for Estimates {
+    fn default() -> Self {
+        Estimates {
+            node_mtbf_s: 3.0 * 365.25 * 86400.0,
+            checkpoint_s: 30.0,
+            write_bytes_per_s: 500e6,
+            restart_s: 60.0,
+            checkpoint_power_share: 0.4,
+        }
+    }
+}
+
+/// `[hook]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hook {
+    /// Run by `/bin/sh -c` to make a checkpoint in `$FT_ENERGY_CHECKPOINT_DIR`.
+    pub checkpoint: Option<String>,
+    /// Run by `/bin/sh -c` before a restart from `$FT_ENERGY_RESTART_DIR`.
+    pub restart: Option<String>,
+    /// Longest time of either, s; 0 for ten minutes.
+    pub limit_s: f64,
+}
+
+/// `[wrapper]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wrapper {
+    /// How often a step that crashed is tried again without a new checkpoint in between.
+    pub step_retries: u32,
+    /// Safety before the walltime ends, s.
+    pub end_margin_s: f64,
+    /// Longest time that an engine may take for a checkpoint, s.
+    pub checkpoint_limit_s: f64,
+    /// Whether a job whose walltime ends is requeued after its last checkpoint.
+    pub requeue_at_end: bool,
+}
+
+impl Default for Wrapper {
+    fn default() -> Self {
+        Wrapper { step_retries: 1, end_margin_s: 20.0, checkpoint_limit_s: 3600.0, requeue_at_end: false }
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The path that `JOULEPOINT_CONF` names, or the default one.
+pub fn path_from(environment: Option<std::ffi::OsString>) -> PathBuf {
+    environment.filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from(DEFAULT_PATH), PathBuf::from)
+}
+
+/// Reads a file; a missing one gives the defaults.
+///
+/// # Errors
+/// A sentence with the path, the line, and the nearest key or the valid range.
+pub fn read(path: &Path) -> Result<Site, Error> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text, &path.display().to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Site::default()),
+        Err(e) => Err(Error(format!("{}: {e}", path.display()))),
+    }
+}
+
+/// Reads the text of a file that is called `name` in messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str, name: &str) -> Result<Site, Error> {
+    let site: Site = toml::from_str(text).map_err(|e| Error(explain(&e, text, name)))?;
+    check(&site, name)?;
+    Ok(site)
+}
+
+fn explain(error: &toml::de::Error, text: &str, name: &str) -> String {
+    let line = error.span().map_or(1, |s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+    let message = error.message();
+    // toml says: unknown field `kep`, expected one of `keep`, ...
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let near = match (message.starts_with("unknown field"), quoted.next()) {
+        (true, Some(word)) => options::nearest(word, quoted),
+        _ => None,
+    };
+    match near {
+        Some(near) => {
+            let word = message.split('`').nth(1).unwrap_or("");
+            format!("{name}, line {line}: unknown key '{word}'; did you mean '{near}'?")
+        }
+        None => format!("{name}, line {line}: {message}"),
+    }
+}
+
+fn check(site: &Site, name: &str) -> Result<(), Error> {
+    let positive = [
+        ("controller.detect_s", site.controller.detect_s),
+        ("node.beat_s", site.node.beat_s),
+        ("energy.idle_w", site.energy.idle_w),
+        ("energy.busy_w", site.energy.busy_w),
+        ("energy.ipmi_period_s", site.energy.ipmi_period_s),
+        ("estimates.node_mtbf_s", site.estimates.node_mtbf_s),
+        ("estimates.checkpoint_s", site.estimates.checkpoint_s),
+        ("estimates.write_bytes_per_s", site.estimates.write_bytes_per_s),
+        ("estimates.restart_s", site.estimates.restart_s),
+        ("wrapper.checkpoint_limit_s", site.wrapper.checkpoint_limit_s),
+    ];
+    for (key, value) in positive {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(Error(format!("{name}: {key} = {value} must be a number above 0")));
+        }
+    }
+    if site.energy.busy_w < site.energy.idle_w {
+        return Err(Error(format!(
+            "{name}: energy.busy_w = {} must not be below energy.idle_w = {}",
+            site.energy.busy_w, site.energy.idle_w
+        )));
+    }
+    for (key, value) in &site.defaults {
+        let Some(spec) = options::find(key) else {
+            let near = options::nearest(key, options::OPTIONS.iter().map(|s| s.name))
+                .map(|n| format!("; did you mean '{n}'?"))
+                .unwrap_or_default();
+            return Err(Error(format!("{name}: defaults.{key} is not an option{near}")));
+        };
+        options::check_at(spec, &format!("{name}: defaults.{key}"), value)
+            .map_err(|refusal| Error(refusal.to_string()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_and_a_missing_one_are_the_same() {
+        assert_eq!(parse("", "x").unwrap(), Site::default());
+        assert_eq!(read(Path::new("/nonexistent/x.toml")).unwrap(), Site::default());
+    }
+
+    #[test]
+    fn an_unknown_key_names_line_and_nearest() {
+        let e = parse("[controller]\ndetect = 3\n", "joulepoint.toml").unwrap_err();
+        assert_eq!(e.to_string(), "joulepoint.toml, line 2: unknown key 'detect'; did you mean 'detect_s'?");
+    }
+
+    #[test]
+    fn wrong_values_name_key_and_range() {
+        let e = parse("[estimates]\nnode_mtbf_s = -1.0\n", "f").unwrap_err();
+        assert!(e.to_string().contains("estimates.node_mtbf_s = -1"), "{e}");
+        let e = parse("[defaults]\nft-energy-keep = \"0\"\n", "f").unwrap_err();
+        assert!(e.to_string().contains("defaults.ft-energy-keep"), "{e}");
+        let e = parse("[defaults]\nft-enrgy-keep = \"1\"\n", "f").unwrap_err();
+        assert!(e.to_string().contains("did you mean 'ft-energy-keep'"), "{e}");
+    }
+
+    #[test]
+    fn the_shipped_file_is_valid_and_says_the_defaults() {
+        let shipped = include_str!("../../conf/joulepoint.toml");
+        assert_eq!(parse(shipped, "conf/joulepoint.toml").unwrap(), Site::default());
+        let uncommented: String = shipped
+            .lines()
+            .map(|l| l.strip_prefix('#').filter(|r| !r.starts_with(' ')).unwrap_or(l).to_string() + "\n")
+            .collect();
+        let all = parse(&uncommented, "conf/joulepoint.toml, uncommented").unwrap();
+        assert_eq!(Site { defaults: BTreeMap::new(), hook: Hook::default(), munge_socket: None, slurm_bin: None, ..all }, Site::default());
+    }
+}
