@@ -1,0 +1,217 @@
+//! Engine `app`: the program's own checkpoints, asked for by a signal or written by itself at the given interval.
+
+use crate::checkpoints::{Checkpoints, bring_back, take};
+use crate::mail::{Post, Tries, Try};
+use crate::ports::{Engine, Happening};
+use protocol::Manifest;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Time between two looks at the files of a checkpoint that was asked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Time between two looks at files that the program may write at any time.
+const WATCH: Duration = Duration::from_millis(1000);
+
+/// Sends a request for a checkpoint to the program; an error is a sentence.
+pub type Ask = Arc<dyn Fn(i32) -> Result<(), String> + Send + Sync>;
+
+/// The engine.
+pub struct App {
+    post: Post,
+    checkpoints: Checkpoints,
+    files: Files,
+    signal: Option<(i32, Ask)>,
+    announced: Announced,
+    tries: Tries,
+    watches: Tries,
+    taken: Arc<Mutex<States>>,
+}
+
+/// Which files make up a checkpoint.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Folder of relative patterns.
+    pub folder: PathBuf,
+    /// Patterns with `*` and `?`.
+    pub patterns: Vec<String>,
+}
+
+/// Files that the program announced on the inherited descriptor, and how often it did.
+#[derive(Clone, Debug, Default)]
+pub struct Announced(Arc<Mutex<(u64, Vec<PathBuf>)>>);
+
+/// What a file looked like.
+type State = (u64, u64, i64, i64);
+type States = BTreeMap<PathBuf, State>;
+
+impl Files {
+    /// The files that are there now, and what they look like.
+    fn now(&self) -> States {
+        let mut states = States::new();
+        for pattern in &self.patterns {
+            let full = self.folder.join(pattern);
+            let Ok(paths) = glob::glob(&full.to_string_lossy()) else { continue };
+            for path in paths.flatten() {
+                if let Some(state) = state(&path) {
+                    states.insert(path, state);
+                }
+            }
+        }
+        states
+    }
+}
+
+fn state(path: &Path) -> Option<State> {
+    let m = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some((m.ino(), m.len(), m.mtime(), m.mtime_nsec()))
+}
+
+impl Announced {
+    /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
+    pub fn line(&self, folder: &Path, line: &str) {
+        let files = line.split_whitespace().map(|p| folder.join(p)).collect();
+        if let Ok(mut state) = self.0.lock() {
+            *state = (state.0 + 1, files);
+        }
+    }
+
+    fn get(&self) -> (u64, Vec<PathBuf>) {
+        self.0.lock().map(|s| s.clone()).unwrap_or_default()
+    }
+}
+
+impl App {
+    /// An engine that asks by `signal`, or only watches if there is none.
+    pub fn new(post: Post, checkpoints: Checkpoints, files: Files, signal: Option<(i32, Ask)>, announced: Announced) -> App {
+        App {
+            post,
+            checkpoints,
+            files,
+            signal,
+            announced,
+            tries: Tries::default(),
+            watches: Tries::default(),
+            taken: Arc::default(),
+        }
+    }
+
+    /// Watches the files of a program that checkpoints by itself.
+    fn watch(&self) {
+        let (files, post, taken) = (self.files.clone(), self.post.clone(), self.taken.clone());
+        let watch = self.watches.begin();
+        if let Ok(mut known) = taken.lock() {
+            *known = files.now();
+        }
+        thread::spawn(move || {
+            let mut before = States::new();
+            while watch.is_current() {
+                let now = files.now();
+                // Complete means: different from what was taken last, and unchanged since the last look.
+                let news = !now.is_empty() && now == before && taken.lock().is_ok_and(|t| *t != now);
+                if news {
+                    if let Ok(mut known) = taken.lock() {
+                        *known = now.clone();
+                    }
+                    post.tell_of(&watch, Happening::Appeared);
+                }
+                before = now;
+                thread::sleep(WATCH);
+            }
+        });
+    }
+}
+
+impl Engine for App {
+    fn name(&self) -> &str {
+        "app"
+    }
+
+    fn on_demand(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+        let mut environment = interval_variables(interval_s);
+        if let Some(manifest) = from {
+            let folder = self.checkpoints.path(manifest.number);
+            bring_back(manifest, &folder)?;
+            environment.push(("FT_ENERGY_RESTART_DIR".to_string(), folder.to_string_lossy().into_owned()));
+        }
+        environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
+        if self.signal.is_none() {
+            self.watch();
+        }
+        Ok(environment)
+    }
+
+    fn begin(&mut self, into: PathBuf) {
+        let one = self.tries.begin();
+        let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
+        let signal = self.signal.clone();
+        thread::spawn(move || {
+            let result = match signal {
+                Some((number, ask)) => {
+                    let before = (files.now(), announced.get().0);
+                    ask(number).and_then(|()| written(&one, &files, &announced, &before))
+                }
+                None => Ok(files.now().into_keys().collect()),
+            };
+            let taken = result.and_then(|originals| take(&originals, &into));
+            post.tell_of(&one, Happening::Checkpointed(taken));
+        });
+    }
+
+    fn give_up(&mut self) {
+        self.tries.void();
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.tries.void();
+        self.watches.void();
+    }
+}
+
+/// Waits until the program has written its checkpoint: announced, or all patterns have a new file at rest.
+fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u64)) -> Result<Vec<PathBuf>, String> {
+    let mut last = States::new();
+    loop {
+        if !one.is_current() {
+            return Err("given up".to_string());
+        }
+        let (count, named) = announced.get();
+        if count > before.1 && !named.is_empty() {
+            return Ok(named);
+        }
+        let now = files.now();
+        let fresh = |p: &PathBuf, s: &State| before.0.get(p) != Some(s);
+        if !now.is_empty() && now == last && now.iter().any(|(p, s)| fresh(p, s)) && every_pattern_is_fresh(files, &before.0) {
+            return Ok(now.into_keys().collect());
+        }
+        last = now;
+        thread::sleep(LOOK);
+    }
+}
+
+fn every_pattern_is_fresh(files: &Files, before: &States) -> bool {
+    files.patterns.iter().all(|pattern| {
+        let one = Files { folder: files.folder.clone(), patterns: vec![pattern.clone()] };
+        one.now().iter().any(|(p, s)| before.get(p) != Some(s))
+    })
+}
+
+/// What tells a program how often it should checkpoint.
+pub fn interval_variables(interval_s: f64) -> Vec<(String, String)> {
+    let seconds = interval_s.max(1.0);
+    vec![
+        ("FT_ENERGY_INTERVAL_S".to_string(), format!("{seconds:.0}")),
+        ("FT_ENERGY_INTERVAL_MIN".to_string(), format!("{:.4}", seconds / 60.0)),
+    ]
+}

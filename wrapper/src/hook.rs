@@ -1,0 +1,121 @@
+//! Engine `hook`: commands of the site or the user make and bring back checkpoints.
+
+use crate::app::interval_variables;
+use crate::checkpoints::{Checkpoints, survey};
+use crate::mail::{Post, Tries};
+use crate::ports::{Engine, Happening};
+use crate::processes;
+use protocol::Manifest;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a command that runs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The engine.
+pub struct Hook {
+    post: Post,
+    checkpoints: Checkpoints,
+    commands: Commands,
+    tries: Tries,
+}
+
+/// The commands, run by `/bin/sh -c` as the user in the job's folder.
+#[derive(Clone, Debug)]
+pub struct Commands {
+    /// Makes a checkpoint in `$FT_ENERGY_CHECKPOINT_DIR`.
+    pub checkpoint: String,
+    /// Brings one back from `$FT_ENERGY_RESTART_DIR`, if anything has to be done.
+    pub restart: Option<String>,
+    /// Longest time of either.
+    pub limit: Duration,
+}
+
+impl Hook {
+    /// An engine over these commands.
+    pub fn new(post: Post, checkpoints: Checkpoints, commands: Commands) -> Hook {
+        Hook { post, checkpoints, commands, tries: Tries::default() }
+    }
+}
+
+impl Engine for Hook {
+    fn name(&self) -> &str {
+        "hook"
+    }
+
+    fn on_demand(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+        let mut environment = interval_variables(interval_s);
+        environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
+        if let Some(manifest) = from {
+            let folder = self.checkpoints.path(manifest.number);
+            if let Some(command) = &self.commands.restart {
+                run(command, "FT_ENERGY_RESTART_DIR", &folder, self.commands.limit, || true)?;
+            }
+            environment.push(("FT_ENERGY_RESTART_DIR".to_string(), folder.to_string_lossy().into_owned()));
+        }
+        Ok(environment)
+    }
+
+    fn begin(&mut self, into: PathBuf) {
+        let one = self.tries.begin();
+        let (post, commands) = (self.post.clone(), self.commands.clone());
+        thread::spawn(move || {
+            let done = run(&commands.checkpoint, "FT_ENERGY_CHECKPOINT_DIR", &into, commands.limit, || one.is_current());
+            let files = done.and_then(|()| survey(&into)).and_then(|files| {
+                if files.is_empty() { Err("the checkpoint command left no file".to_string()) } else { Ok(files) }
+            });
+            post.tell_of(&one, Happening::Checkpointed(files));
+        });
+    }
+
+    fn give_up(&mut self) {
+        self.tries.void();
+    }
+}
+
+/// Runs a command to its end, at most for `limit` and while it is wanted; then its whole process group is killed.
+fn run(command: &str, variable: &str, folder: &Path, limit: Duration, wanted: impl Fn() -> bool) -> Result<(), String> {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .env(variable, folder)
+        .process_group(0)
+        .spawn()
+        .map_err(|e| format!("'{command}': {e}"))?;
+    let started = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("'{command}' ended with {status}")),
+            Ok(None) if started.elapsed() < limit && wanted() => thread::sleep(LOOK),
+            Ok(None) => {
+                processes::signal(-(child.id() as i32), libc::SIGKILL);
+                let _ = child.wait();
+                return Err(format!("'{command}' was ended after {:.0} s", started.elapsed().as_secs_f64()));
+            }
+            Err(e) => return Err(format!("'{command}': {e}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_bounded_and_its_failure_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let hour = Duration::from_secs(3600);
+        run("echo hello > $D/x", "D", dir.path(), hour, || true).unwrap();
+        assert_eq!(survey(dir.path()).unwrap()[0].bytes, 6);
+        assert!(run("exit 3", "D", dir.path(), hour, || true).unwrap_err().contains("exit status: 3"));
+        assert!(run("sleep 3600", "D", dir.path(), Duration::ZERO, || true).unwrap_err().contains("was ended"));
+        assert!(run("sleep 3600", "D", dir.path(), hour, || false).unwrap_err().contains("was ended"));
+    }
+}

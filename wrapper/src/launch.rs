@@ -1,0 +1,310 @@
+//! Puts a wrapper together from the request, the site and the job's environment, and runs it.
+
+use crate::app::{Announced, App, Ask, Files};
+use crate::deliver::Courier;
+use crate::driver::{self, Outcome, Setup, Started};
+use crate::hook::{Commands, Hook};
+use crate::job::{Controller, Job};
+use crate::mail::{self, Post};
+use crate::nodes::{Local, Nodes};
+use crate::ports::{Engine, Happening, NodeCounter, Ports};
+use crate::processes;
+use crate::run_folder::RunFolder;
+use crate::script::{Script, Steps, Tree};
+use crate::supervise::{self, PASSED_ON};
+use crate::{adapt, identity::Identity};
+use config::Site;
+use nix::sys::signal::Signal;
+use options::Settings;
+use protocol::{Event, Plan, PlanRequest, Record, Request, RunKey};
+use slurm::Slurm;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Longest wait for an answer of the controller.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest wait of a requeued run for Slurm to end it.
+const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs `argv` under the protection that `request` asks for; the exit code is the script's.
+///
+/// Whatever keeps Joulepoint from protecting the job is said on standard error, and the job runs.
+pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32>) -> i32 {
+    let site = config::read(conf).unwrap_or_else(|e| {
+        eprintln!("joulepoint: {e}; the job runs with built-in defaults");
+        Site::default()
+    });
+    let settings = match options::resolve(request, &site.defaults) {
+        Ok(settings) if settings.objective.is_some() => settings,
+        Ok(_) => return exec(argv),
+        Err(refusal) => {
+            eprintln!("joulepoint: {refusal}; the job runs unprotected");
+            return exec(argv);
+        }
+    };
+    let Some(attempt) = attempt else {
+        return supervise::supervise(|attempt| again(attempt)).unwrap_or_else(|e| {
+            eprintln!("joulepoint: {e}; the job runs unprotected");
+            exec(argv)
+        });
+    };
+    match drive(request, &settings, &site, argv, attempt) {
+        Ok(Outcome::Ended(code)) => code,
+        Ok(Outcome::Requeued) => {
+            thread::sleep(REQUEUED_LIMIT);
+            0
+        }
+        Err(e) => {
+            eprintln!("joulepoint: {e}; the job runs unprotected");
+            exec(argv)
+        }
+    }
+}
+
+/// This very command again, as a driver.
+fn again(attempt: u32) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1)).env(ATTEMPT, attempt.to_string());
+    command
+}
+
+/// Tells a driver from its supervisor, and which one it is.
+pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
+
+/// Replaces this process by the job script.
+fn exec(argv: &[String]) -> i32 {
+    let Some((program, arguments)) = argv.split_first() else { return 2 };
+    let error = Command::new(program).args(arguments).env_remove(ATTEMPT).exec();
+    eprintln!("joulepoint: {program}: {error}");
+    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+}
+
+fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], attempt: u32) -> io::Result<Outcome> {
+    let signals = supervise::block_signals()?;
+    let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
+    let me = Identity::from_environment(argv);
+    let runs = me.runs_folder(settings, site);
+    let (run, resumes) = me.run_name(&runs, attempt > 0)?;
+    let key = RunKey { cluster: me.cluster.clone(), run };
+    let path = runs.join(&key.cluster).join(&key.run);
+    let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+    let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run)));
+    let accounted = accounted(&records, &me);
+    folder.deliver_by(Courier::start(controller.clone(), key, records));
+    let plan = plan(request, settings, site, &me, &controller);
+    folder.write_plan(&plan)?;
+
+    let (post, mut clock) = mail::queue();
+    let supervisor = nix::unistd::getppid().as_raw();
+    let tree = Tree::new(supervisor);
+    pass_signals_on(signals, post.clone(), tree.clone());
+    let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
+    let (announced, descriptor) = announcements(&me.folder)?;
+    let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
+    let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
+    let job = me.job.unwrap_or(0);
+    let mut cluster = Job::new(slurm.clone(), job, controller.clone());
+    if me.nodes.len() > 1 {
+        cluster.watch(&post);
+        let (controller, nodes) = (controller.clone(), me.nodes.clone());
+        script.resized = Arc::new(move || crate::resized::variables(&nodes, &controller.last()));
+    }
+    let mut nodes = Nodes {
+        job,
+        restart_count: me.restart_count,
+        nodes: me.nodes.clone(),
+        port: port(&site.node.listen),
+        munge_socket: site.munge_socket.clone(),
+        controller,
+        local: Some(Local::open(&energy_config(site), supervisor)),
+    };
+    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
+    let setup = Setup {
+        started: Started {
+            job,
+            restart_count: me.restart_count,
+            user: me.user.clone(),
+            account: me.account.clone(),
+            partition: me.partition.clone(),
+            job_name: me.job_name.clone(),
+            nodes: me.nodes.clone(),
+            dir: path.to_string_lossy().into_owned(),
+        },
+        plan,
+        settings: settings.clone(),
+        end_s,
+        margin_s: site.wrapper.end_margin_s,
+        requeue_at_end: settings.requeue.unwrap_or(site.wrapper.requeue_at_end),
+        step_retries: site.wrapper.step_retries,
+        checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
+        resumes,
+        accounted,
+    };
+    let ports = Ports {
+        clock: &mut clock,
+        meter: &mut nodes,
+        engine: engine.as_mut(),
+        child: &mut script,
+        cluster: &mut cluster,
+        store: &mut folder,
+    };
+    let outcome = driver::run(&setup, ports);
+    drop(descriptor);
+    Ok(outcome)
+}
+
+/// The controller's plan; the wrapper's own if the controller is away.
+fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, controller: &Controller) -> Plan {
+    let question = PlanRequest {
+        request: request.clone(),
+        nodes: me.nodes.len() as u32,
+        cpus_per_node: me.cpus_per_node,
+        user: me.user.clone(),
+        job_name: me.job_name.clone(),
+    };
+    let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
+        Ok(plan) => plan,
+        Err(e) => {
+            tracing::warn!(%e, "the controller is away; the plan is made from the site file");
+            planner::plan_without_history(settings, question.nodes, site)
+        }
+    };
+    let (engine, why) = adapt::choose_engine(settings, hook_commands(site).is_some());
+    plan.engine = match engine {
+        Some(options::Engine::App) => "app",
+        Some(options::Engine::Hook) => "hook",
+        None => "none",
+    }
+    .to_string();
+    if engine.is_none() {
+        eprintln!(
+            "joulepoint: {why}, so no checkpoints are taken, only energy is accounted; \
+             say --ft-energy-done=FILES (and --ft-energy-signal=SIG if it checkpoints on a signal)"
+        );
+    }
+    plan.reasons.push(format!("engine {}: {why}", plan.engine));
+    plan
+}
+
+#[allow(clippy::too_many_arguments, reason = "called once; a struct would only move the names")]
+fn engine(
+    settings: &Settings,
+    site: &Site,
+    me: &Identity,
+    folder: &RunFolder,
+    post: &Post,
+    tree: &Tree,
+    steps: Option<Steps>,
+    announced: Announced,
+) -> Box<dyn Engine> {
+    let commands = hook_commands(site);
+    match (adapt::choose_engine(settings, commands.is_some()).0, commands) {
+        (Some(options::Engine::Hook), Some(commands)) => {
+            Box::new(Hook::new(post.clone(), folder.checkpoints(), commands))
+        }
+        _ => {
+            let tree = tree.clone();
+            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
+            let signal = settings.signal.map(|s| (s.number, ask));
+            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
+            Box::new(App::new(post.clone(), folder.checkpoints(), files, signal, announced))
+        }
+    }
+}
+
+/// Commands of the engine `hook`: the user's variables win over the site's.
+fn hook_commands(site: &Site) -> Option<Commands> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
+    let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
+    let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
+    Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })
+}
+
+/// The inherited descriptor on which a program may name the files of a checkpoint that is complete.
+fn announcements(folder: &Path) -> io::Result<(Announced, OwnedFd)> {
+    let (read, write) = nix::unistd::pipe()?;
+    // SAFETY: the program's number for it is told before any child starts; nobody else uses the variable.
+    unsafe { std::env::set_var("FT_ENERGY_DONE_FD", write.as_raw_fd().to_string()) };
+    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    let announced = Announced::default();
+    let (told, folder) = (announced.clone(), folder.to_path_buf());
+    thread::spawn(move || {
+        for line in BufReader::new(std::fs::File::from(read)).lines() {
+            let Ok(line) = line else { return };
+            told.line(&folder, &line);
+        }
+    });
+    Ok((announced, write))
+}
+
+/// Passes Slurm's and people's signals on: a request to end to the driver, the others to the script.
+fn pass_signals_on(signals: nix::sys::signal::SigSet, post: Post, tree: Tree) {
+    thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            match signal {
+                Signal::SIGTERM => post.tell(Happening::Terminate),
+                Signal::SIGCHLD => {}
+                other if PASSED_ON.contains(&other) && tree.script() > 0 => {
+                    processes::signal(tree.script(), other as i32);
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+/// The last counters that earlier drivers of this very job record wrote down.
+fn accounted(records: &[Record], me: &Identity) -> Vec<NodeCounter> {
+    let mut same_record = false;
+    let mut counters: Vec<NodeCounter> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::Started { job, restart_count, .. } => {
+                same_record = Some(*job) == me.job && *restart_count == me.restart_count;
+            }
+            Event::Reading { node, reading } if same_record => {
+                counters.retain(|c| c.node != *node);
+                counters.push(NodeCounter { node: node.clone(), reading: Some(reading.clone()) });
+            }
+            _ => {}
+        }
+    }
+    counters
+}
+
+fn port(listen: &str) -> u16 {
+    listen.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(6821)
+}
+
+/// The energy sources that a site names, for the crate that reads them.
+pub fn energy_config(site: &Site) -> energy::Config {
+    let e = &site.energy;
+    let mut config = energy::Config {
+        precedence: e.sources.iter().filter_map(|s| s.parse().ok()).collect(),
+        rapl_root: e.rapl_root.clone(),
+        pm_counters_root: e.pm_counters_root.clone(),
+        hwmon_root: e.hwmon_root.clone(),
+        ipmi_command: e.ipmi_command.clone(),
+        ipmi_period_s: e.ipmi_period_s,
+        model: energy::Model { idle_w: e.idle_w, busy_w: e.busy_w },
+        ..energy::Config::default()
+    };
+    if config.precedence.is_empty() {
+        config.precedence = vec![energy::SourceKind::Model];
+    }
+    config
+}
+
+/// The folder that holds runs when nothing else is said.
+pub fn expand(dir: &str, home: &str, user: &str) -> PathBuf {
+    PathBuf::from(dir.replace("{home}", home).replace("{user}", user))
+}

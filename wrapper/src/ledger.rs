@@ -1,0 +1,127 @@
+//! Cuts each node's energy counter into phases, so that the phases of a node add up to its counter.
+
+use crate::ports::NodeCounter;
+use protocol::{Event, JobReading, Phase};
+use std::collections::BTreeMap;
+
+/// The open interval of one node.
+#[derive(Clone, Debug)]
+struct Open {
+    start_s: f64,
+    reading: Option<JobReading>,
+}
+
+/// Energy and time by phase, node by node, since a wrapper took the run up.
+#[derive(Debug)]
+pub struct Ledger {
+    phase: Phase,
+    nodes: BTreeMap<String, Open>,
+}
+
+/// What one cut brought: events for the journal, and sums over the nodes.
+#[derive(Debug, Default)]
+pub struct Cut {
+    /// One [`Event::Phase`] and one [`Event::Reading`] for each node.
+    pub events: Vec<Event>,
+    /// Energy of all nodes; absent if no node could be read.
+    pub joules: Option<f64>,
+    /// Node-seconds.
+    pub node_s: f64,
+}
+
+impl Ledger {
+    /// Opens the account of `nodes` in a phase; `accounted` are counters that earlier wrappers have dealt with.
+    pub fn open(now_s: f64, phase: Phase, nodes: &[String], accounted: &[NodeCounter]) -> Ledger {
+        let reading = |n: &str| accounted.iter().find(|c| c.node == n).and_then(|c| c.reading.clone());
+        let open = |n: &String| (n.clone(), Open { start_s: now_s, reading: reading(n) });
+        Ledger { phase, nodes: nodes.iter().map(open).collect() }
+    }
+
+    /// The phase that is running.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Closes the running phase at `now_s` with the counters read then, and opens `next`.
+    pub fn cut(&mut self, now_s: f64, next: Phase, counters: &[NodeCounter]) -> Cut {
+        let mut cut = Cut::default();
+        for (node, open) in &mut self.nodes {
+            let reading = counters.iter().find(|c| c.node == *node).and_then(|c| c.reading.clone());
+            let end_s = now_s.max(open.start_s);
+            // A counter that could not be read for a while gives the interval after it all that it shows since.
+            let (joules, source) = match &reading {
+                Some(r) => (Some(since(open.reading.as_ref(), r)), r.source.clone()),
+                None => (None, String::new()),
+            };
+            cut.events.push(Event::Phase {
+                phase: self.phase,
+                node: node.clone(),
+                start_s: open.start_s,
+                end_s,
+                joules,
+                source,
+            });
+            if let Some(j) = joules {
+                cut.joules = Some(cut.joules.unwrap_or(0.0) + j);
+            }
+            cut.node_s += end_s - open.start_s;
+            open.start_s = end_s;
+            if let Some(reading) = reading {
+                cut.events.push(Event::Reading { node: node.clone(), reading: reading.clone() });
+                open.reading = Some(reading);
+            }
+        }
+        self.phase = next;
+        cut
+    }
+
+    /// A node is gone; its account ends with the interval that was cut last.
+    pub fn drop_node(&mut self, node: &str) {
+        self.nodes.remove(node);
+    }
+}
+
+/// Joules since the last reading; a counter that began anew starts from zero, and none runs backwards.
+fn since(before: Option<&JobReading>, now: &JobReading) -> f64 {
+    let before_j = before.filter(|b| b.since_s == now.since_s).map_or(0.0, |b| b.joules);
+    (now.joules - before_j).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(joules: f64, since_s: f64) -> Vec<NodeCounter> {
+        let reading = JobReading { job: 1, joules, cpu_s: 0.0, source: "model".into(), since_s };
+        vec![NodeCounter { node: "n1".into(), reading: Some(reading) }]
+    }
+
+    fn joules(cut: &Cut) -> Option<f64> {
+        cut.joules
+    }
+
+    #[test]
+    fn phases_add_up_to_the_counter() {
+        let mut ledger = Ledger::open(0.0, Phase::Restart, &["n1".into()], &[]);
+        let mut sum = 0.0;
+        for (t, j, next) in [(1.0, 10.0, Phase::Compute), (5.0, 50.5, Phase::Checkpoint), (6.0, 61.25, Phase::Compute)] {
+            sum += joules(&ledger.cut(t, next, &counter(j, 0.0))).unwrap();
+        }
+        assert_eq!(sum, 61.25);
+    }
+
+    #[test]
+    fn an_unreadable_counter_is_no_zero_and_is_made_up_for() {
+        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
+        ledger.cut(1.0, Phase::Compute, &counter(10.0, 0.0));
+        assert_eq!(joules(&ledger.cut(2.0, Phase::Checkpoint, &[])), None);
+        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(30.0, 0.0))), Some(20.0));
+    }
+
+    #[test]
+    fn a_counter_that_began_anew_is_never_negative() {
+        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
+        ledger.cut(1.0, Phase::Compute, &counter(100.0, 0.0));
+        assert_eq!(joules(&ledger.cut(2.0, Phase::Compute, &counter(3.0, 1.5))), Some(3.0));
+    }
+}

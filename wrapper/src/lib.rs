@@ -1,0 +1,24 @@
+//! Runs inside the job: drives engines, marks phases, recovers.
+//!
+//! [`driver`] owns the run's state and knows the world only through [`ports`]; the other modules are the real
+//! forms of those ports, and [`launch`] puts them together.
+
+pub mod adapt;
+pub mod app;
+pub mod checkpoints;
+pub mod deliver;
+pub mod driver;
+pub mod hook;
+pub mod identity;
+pub mod job;
+pub mod journal;
+pub mod launch;
+pub mod ledger;
+pub mod mail;
+pub mod nodes;
+pub mod ports;
+pub mod processes;
+pub mod resized;
+pub mod run_folder;
+pub mod script;
+pub mod supervise;

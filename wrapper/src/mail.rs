@@ -1,0 +1,94 @@
+//! The one queue by which threads tell the driver what happened, and the clock that reads it.
+
+use crate::ports::{Clock, Happening};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Longest single wait on the queue, s.
+const LONGEST_WAIT_S: f64 = 3600.0;
+
+/// Numbers the tries of something, so that news of an earlier try can be told from news of this one.
+#[derive(Clone, Debug, Default)]
+pub struct Tries(Arc<AtomicU64>);
+
+/// One try.
+#[derive(Clone, Debug)]
+pub struct Try {
+    all: Tries,
+    mine: u64,
+}
+
+impl Tries {
+    /// Begins a try and makes all earlier ones void.
+    pub fn begin(&self) -> Try {
+        let mine = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        Try { all: self.clone(), mine }
+    }
+
+    /// Makes all tries void.
+    pub fn void(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Try {
+    /// Whether no later try began and this one was not given up.
+    pub fn is_current(&self) -> bool {
+        self.all.0.load(Ordering::SeqCst) == self.mine
+    }
+}
+
+/// The sending end, one for each thread.
+#[derive(Clone, Debug)]
+pub struct Post(Sender<(Option<Try>, Happening)>);
+
+impl Post {
+    /// Tells the driver.
+    pub fn tell(&self, happening: Happening) {
+        self.send(None, happening);
+    }
+
+    /// Tells the driver, unless the try has become void when it reads it.
+    pub fn tell_of(&self, of: &Try, happening: Happening) {
+        self.send(Some(of.clone()), happening);
+    }
+
+    fn send(&self, of: Option<Try>, happening: Happening) {
+        // The receiver is gone only when the driver has left; then nobody needs the news.
+        let _ = self.0.send((of, happening));
+    }
+}
+
+/// The receiving end, with the real time.
+#[derive(Debug)]
+pub struct MailClock(Receiver<(Option<Try>, Happening)>);
+
+/// A new queue.
+pub fn queue() -> (Post, MailClock) {
+    let (sender, receiver) = channel();
+    (Post(sender), MailClock(receiver))
+}
+
+/// Seconds since the Unix epoch.
+pub fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+impl Clock for MailClock {
+    fn now_s(&self) -> f64 {
+        now_s()
+    }
+
+    fn wait(&mut self, until_s: f64) -> Option<Happening> {
+        loop {
+            let left_s = (until_s - now_s()).clamp(0.0, LONGEST_WAIT_S);
+            match self.0.recv_timeout(Duration::from_secs_f64(left_s)) {
+                Ok((Some(of), _)) if !of.is_current() => {}
+                Ok((_, happening)) => return Some(happening),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Energy counters of the run's nodes, from their services; from this node's own files where there is none.
+
+use crate::job::Controller;
+use crate::ports::{Meter, NodeCounter};
+use protocol::{JobReading, NodeReading};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use wire::Client;
+
+/// Longest wait for one node's answer.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// How many nodes are asked at the same time.
+const AT_ONCE: usize = 32;
+
+/// Reads the nodes of a run.
+pub struct Nodes {
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT, so that a requeued job's counters begin anew.
+    pub restart_count: u32,
+    /// Nodes of the allocation.
+    pub nodes: Vec<String>,
+    /// Port of node services that the controller has not heard of.
+    pub port: u16,
+    /// Socket of munged.
+    pub munge_socket: Option<PathBuf>,
+    /// The controller, which knows where services answer and what dead nodes said last.
+    pub controller: Arc<Controller>,
+    /// What is read in place of a node service that this run has never reached.
+    pub local: Option<Local>,
+}
+
+impl Meter for Nodes {
+    fn read(&mut self) -> Vec<NodeCounter> {
+        let known = self.controller.health();
+        let mut counters = Vec::with_capacity(self.nodes.len());
+        let this = &*self;
+        for some in this.nodes.chunks(AT_ONCE) {
+            let url = |node: &String| {
+                let health = known.iter().find(|h| h.node == *node);
+                match health {
+                    Some(h) if h.dead => None,
+                    Some(h) if !h.url.is_empty() => Some(h.url.clone()),
+                    _ => Some(format!("http://{node}:{}", this.port)),
+                }
+            };
+            let answers: Vec<Option<JobReading>> = thread::scope(|scope| {
+                let asked: Vec<_> =
+                    some.iter().map(|n| url(n).map(|url| scope.spawn(move || this.ask(&url)))).collect();
+                asked.into_iter().map(|a| a.and_then(|a| a.join().ok().flatten())).collect()
+            });
+            for (node, answer) in some.iter().zip(answers) {
+                let last = || known.iter().find(|h| h.node == *node).and_then(|h| h.job.clone());
+                counters.push(NodeCounter { node: node.clone(), reading: answer.or_else(last) });
+            }
+        }
+        if counters.iter().all(|c| c.reading.is_none())
+            && let (Some(local), [only]) = (&mut self.local, self.nodes.as_slice())
+        {
+            return vec![NodeCounter { node: only.clone(), reading: local.read(self.job) }];
+        }
+        self.local = None;
+        counters
+    }
+}
+
+impl Nodes {
+    fn ask(&self, url: &str) -> Option<JobReading> {
+        let client = Client::new(url, self.munge_socket.clone(), LIMIT);
+        let path = format!("/v1/jobs/{}/energy?restart={}", self.job, self.restart_count);
+        match client.get::<NodeReading>(&path) {
+            Ok(answer) => answer.job,
+            Err(e) => {
+                tracing::debug!(url, %e, "a node service cannot be asked");
+                None
+            }
+        }
+    }
+}
+
+/// This node's own sources, read as an ordinary user, for runs outside Slurm and sites without node services.
+pub struct Local {
+    meter: energy::Meter,
+    root: i32,
+    since_s: f64,
+    tick_hz: f64,
+    cpu_s: f64,
+}
+
+impl Local {
+    /// Opens the sources that this user may read; `root` is the process below which the program runs.
+    pub fn open(config: &energy::Config, root: i32) -> Local {
+        Local { meter: energy::open(config), root, since_s: crate::mail::now_s(), tick_hz: energy::tick_hz(), cpu_s: 0.0 }
+    }
+
+    fn read(&mut self, job: u32) -> Option<JobReading> {
+        let below = crate::processes::cpu_s(self.root, self.tick_hz);
+        self.cpu_s = self.cpu_s.max(below);
+        let cpus = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let sample = self.meter.sample(crate::mail::now_s(), &energy::Load { cpu_s: self.cpu_s, cpus });
+        Some(JobReading {
+            job,
+            joules: sample.joules,
+            cpu_s: self.cpu_s,
+            source: sample.source.as_str().to_string(),
+            since_s: self.since_s,
+        })
+    }
+}

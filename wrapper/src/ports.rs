@@ -1,0 +1,138 @@
+//! What the driver needs of the world, at most five calls each, with a real and a scripted form of every one.
+
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile};
+use std::path::PathBuf;
+
+/// What the world tells the driver.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening {
+    /// The job script ended; 128 + signal if it was killed.
+    Exited {
+        /// Exit code.
+        code: i32,
+    },
+    /// The checkpoint that the driver asked for is copied and synced, or not.
+    Checkpointed(Result<Vec<ManifestFile>, String>),
+    /// The program wrote a checkpoint by itself.
+    Appeared,
+    /// A node of the run is dead.
+    NodeLost {
+        /// Which.
+        node: String,
+        /// When it was heard of last.
+        at_s: f64,
+    },
+    /// Slurm or a person wants the run to stop.
+    Terminate,
+    /// A person asks for a checkpoint now.
+    CheckpointAsked,
+}
+
+/// Time, and everything that happens in it.
+pub trait Clock {
+    /// Seconds since the Unix epoch.
+    fn now_s(&self) -> f64;
+    /// Waits for the next happening, at most until `until_s`.
+    fn wait(&mut self, until_s: f64) -> Option<Happening>;
+}
+
+/// One node's counters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeCounter {
+    /// Node name.
+    pub node: String,
+    /// The job's counters there; absent if they could not be read.
+    pub reading: Option<JobReading>,
+}
+
+/// Energy counters of the run's nodes.
+pub trait Meter {
+    /// Reads all nodes now; bounded in time.
+    fn read(&mut self) -> Vec<NodeCounter>;
+}
+
+/// What makes and brings back checkpoints.
+pub trait Engine {
+    /// Name, as in `--ft-energy-engine`.
+    fn name(&self) -> &str;
+    /// Whether it makes a checkpoint when asked, or only takes up what the program writes by itself.
+    fn on_demand(&self) -> bool;
+    /// Brings the files of a checkpoint back and tells the variables that the program is to see.
+    ///
+    /// # Errors
+    /// A sentence; the checkpoint cannot be used.
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String>;
+    /// Begins a checkpoint into a folder; the answer comes as [`Happening::Checkpointed`].
+    fn begin(&mut self, into: PathBuf);
+    /// Gives a checkpoint up; no answer follows.
+    fn give_up(&mut self);
+}
+
+/// The job script and everything below it.
+pub trait Child {
+    /// Starts the script with variables added, on the nodes that are left.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn start(&mut self, environment: &[(String, String)]) -> Result<(), String>;
+    /// Passes the request to stop on, as Slurm would have.
+    fn terminate(&mut self);
+    /// Ends the script, what it started and the job's steps, and waits for that; bounded in time.
+    fn stop(&mut self);
+    /// Name of the running step, empty if the program runs in the script itself.
+    fn step(&mut self) -> String;
+}
+
+/// What the cluster knows of the job.
+pub trait Cluster {
+    /// Nodes that are dead, with the moment they were heard of last.
+    fn dead_nodes(&mut self) -> Vec<(String, f64)>;
+    /// Whether a node of the run is suspected, so that a verdict is worth waiting for.
+    fn suspects(&mut self) -> bool;
+    /// Why the job is being ended, as Slurm's job state tells it; none while it runs as it should.
+    fn cause(&mut self) -> Option<FailureKind>;
+    /// Puts the job back into the queue.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn requeue(&mut self) -> Result<(), String>;
+}
+
+/// Everything of the run that outlives its wrapper.
+pub trait Store {
+    /// Writes records durably, all or none.
+    ///
+    /// # Errors
+    /// A sentence; the run goes on.
+    fn append(&mut self, at_s: f64, events: Vec<Event>) -> Result<(), String>;
+    /// The folder for the next checkpoint, and its number.
+    ///
+    /// # Errors
+    /// A sentence, such as a full disk.
+    fn room(&mut self) -> Result<(u64, PathBuf), String>;
+    /// Makes a checkpoint complete, and forgets those beyond the number to keep.
+    ///
+    /// # Errors
+    /// A sentence; earlier checkpoints stay valid.
+    fn commit(&mut self, manifest: &Manifest) -> Result<(), String>;
+    /// The newest checkpoint whose files are all there and unchanged; damaged ones are named.
+    fn newest(&mut self) -> (Option<Manifest>, Vec<String>);
+    /// Waits until all records are delivered, at most `limit_s`.
+    fn flush(&mut self, limit_s: f64);
+}
+
+/// All ports of a driver.
+pub struct Ports<'a> {
+    /// Time and happenings.
+    pub clock: &'a mut dyn Clock,
+    /// Energy.
+    pub meter: &'a mut dyn Meter,
+    /// Checkpoints.
+    pub engine: &'a mut dyn Engine,
+    /// The script.
+    pub child: &'a mut dyn Child,
+    /// The cluster.
+    pub cluster: &'a mut dyn Cluster,
+    /// Durable things.
+    pub store: &'a mut dyn Store,
+}
