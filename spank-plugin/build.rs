@@ -1,0 +1,7 @@
+//! Links the plugin with lazy binding, as Slurm loads its plugins, whatever the linker's configuration says.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,lazy");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,relro");
+}

@@ -1,0 +1,117 @@
+//! In the batch step, as the job's user, just before the script: the wrapper is put in front of it.
+
+use crate::launcher::launcher;
+use crate::option_values;
+use crate::site::{self, Site};
+use crate::submit::{CARRIER, to_json};
+use crate::wanted::Said;
+use protocol::Request;
+use spank::{Error, Handle, Step};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Wraps the batch script of a job that wants it.
+///
+/// # Errors
+/// Why the job runs unprotected; it runs in any case.
+pub fn task_init(handle: &Handle<'_>) -> Result<(), String> {
+    if handle.step() != Ok(Step::Batch) {
+        return Ok(());
+    }
+    wrap(handle).map_err(|reason| format!("{reason}; the job runs unprotected"))
+}
+
+fn wrap(handle: &Handle<'_>) -> Result<(), String> {
+    let site = site::get();
+    let said = Said {
+        options: option_values::arrived(),
+        variable: &|name| handle.getenv(name).ok(),
+        carried: carried(handle),
+        site: &site,
+    };
+    // Users can write Slurm's internal variables themselves, so nothing that arrives here counts as checked.
+    let Some(request) = said.request()? else { return Ok(()) };
+    executable(&site.wrapper)?;
+    let words = words(&site, &request)?;
+    if let Some(conf) = &site.conf {
+        handle.setenv("JOULEPOINT_CONF", conf.as_os_str()).map_err(|error| format!("cannot set JOULEPOINT_CONF: {error}"))?;
+    }
+    put_in_front(handle, &words)?;
+    // A leftover does no harm: every sbatch sets or removes it.
+    let _ = handle.unsetenv(CARRIER);
+    Ok(())
+}
+
+/// What the submitting side sent along; one that cannot be read counts as absent.
+fn carried(handle: &Handle<'_>) -> Option<Request> {
+    serde_json::from_str(handle.getenv(CARRIER).ok()?.to_str()?).ok()
+}
+
+fn executable(wrapper: &Path) -> Result<(), String> {
+    let path = CString::new(wrapper.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    // SAFETY: a NUL-terminated path.
+    let answer = unsafe { libc::access(path.as_ptr(), libc::X_OK) };
+    if answer == 0 && wrapper.is_file() {
+        return Ok(());
+    }
+    let reason = match answer {
+        0 => "not a file".to_owned(),
+        _ => std::io::Error::last_os_error().to_string(),
+    };
+    Err(format!("cannot run {}: {reason}", wrapper.display()))
+}
+
+/// The words before the script's own.
+fn words(site: &Site, request: &Request) -> Result<Vec<OsString>, String> {
+    let json = to_json(request)?;
+    Ok(vec![site.wrapper.clone().into(), "wrap".into(), "--request".into(), json.into(), "--".into()])
+}
+
+fn put_in_front(handle: &Handle<'_>, words: &[OsString]) -> Result<(), String> {
+    let c_words: Vec<CString> = words
+        .iter()
+        .map(|word| CString::new(word.as_bytes()).map_err(|error| error.to_string()))
+        .collect::<Result<_, _>>()?;
+    match handle.prepend_argv(&c_words) {
+        Ok(()) => Ok(()),
+        Err(Error::Missing(_)) => exchange_program(handle, words),
+        Err(error) => Err(format!("cannot put the wrapper before the script: {error}")),
+    }
+}
+
+/// For Slurm before 23.11: see `launcher`.
+fn exchange_program(handle: &Handle<'_>, words: &[OsString]) -> Result<(), String> {
+    let argv = handle.argv().map_err(|error| format!("cannot read the script's path: {error}"))?;
+    let script = argv.first().ok_or("the script has no path")?;
+    let mut all: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
+    all.push(script);
+    let program = launcher(&all).map_err(|error| format!("cannot prepare the wrapper: {error}"))?;
+    handle.replace_program(program).map_err(|error| format!("cannot put the wrapper before the script: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{Setting, Source};
+
+    #[test]
+    fn the_words_carry_the_request_and_end_before_the_script() {
+        let mut request = Request::default();
+        let setting = Setting { value: "time".into(), source: Source::Option };
+        request.settings.insert("ft-energy".into(), setting);
+        let words = words(&Site::default(), &request).unwrap();
+        assert_eq!(words[0], "/usr/bin/joulepoint");
+        assert_eq!((words[1].to_str(), words[2].to_str()), (Some("wrap"), Some("--request")));
+        assert_eq!(serde_json::from_str::<Request>(words[3].to_str().unwrap()).unwrap(), request);
+        assert_eq!(words[4], "--");
+    }
+
+    #[test]
+    fn a_wrapper_that_cannot_run_is_named() {
+        assert!(executable(Path::new("/bin/sh")).is_ok());
+        assert!(executable(Path::new("/nowhere/joulepoint")).unwrap_err().contains("/nowhere/joulepoint"));
+        assert!(executable(Path::new("/tmp")).unwrap_err().contains("not a file"));
+        assert!(executable(Path::new("/etc/passwd")).is_err());
+    }
+}

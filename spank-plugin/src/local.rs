@@ -1,0 +1,20 @@
+//! In `srun`: a step inside a job runs as written; a job of its own is checked, and told that it is not protected.
+
+use crate::submit;
+
+/// Checks the request of an `srun` that makes its own job.
+pub fn init_post_opt() -> Result<(), String> {
+    if inside_a_job() {
+        return Ok(());
+    }
+    if submit::request()?.is_some_and(|request| submit::asked_by_user(&request)) {
+        crate::inform("only batch jobs are protected; this step runs as written");
+    }
+    Ok(())
+}
+
+/// Whether this `srun` runs in an allocation that exists already. Its options are then those of the job, which
+/// were checked when the job was submitted.
+pub fn inside_a_job() -> bool {
+    std::env::var_os("SLURM_JOB_ID").is_some()
+}

@@ -1,0 +1,62 @@
+//! Where a job is submitted: the whole request is checked, and explained instead of submitted if that was asked.
+
+use crate::site::{self, Site};
+use crate::wanted::Said;
+use crate::option_values;
+use protocol::{Request, Source};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Carries the request from `sbatch` to the batch step. Its name begins with `SLURM_`, so that it arrives
+/// whatever `--export` says.
+pub const CARRIER: &str = "SLURM_JOULEPOINT_REQUEST";
+
+/// The request, checked; does not return if the plan was asked for and could be printed.
+///
+/// # Errors
+/// Why the job is not to be submitted.
+pub fn request() -> Result<Option<Request>, String> {
+    let site = site::get();
+    let said = Said {
+        options: option_values::arrived(),
+        variable: &|name| std::env::var_os(name),
+        carried: None,
+        site: &site,
+    };
+    let request = said.request()?;
+    if !said.explain() {
+        return Ok(request);
+    }
+    match request {
+        Some(request) => Err(explain(&site, &request)),
+        None if option_values::arrived().contains_key("ft-energy-explain") => Err(
+            "--ft-energy-explain: the job is not to be protected, so there is no plan; nothing was submitted".to_owned(),
+        ),
+        None => Ok(None),
+    }
+}
+
+/// Becomes `joulepoint plan`; returns only with the reason why it could not.
+fn explain(site: &Site, request: &Request) -> String {
+    let json = match to_json(request) {
+        Ok(json) => json,
+        Err(reason) => return reason,
+    };
+    let mut command = Command::new(&site.wrapper);
+    command.args(["plan", "--request", &json]);
+    if let Some(conf) = &site.conf {
+        command.env("JOULEPOINT_CONF", conf);
+    }
+    let error = command.exec();
+    format!("--ft-energy-explain: cannot run {}: {error}; nothing was submitted", site.wrapper.display())
+}
+
+/// Whether the user, and not the site, asked for protection.
+pub fn asked_by_user(request: &Request) -> bool {
+    request.settings.values().any(|setting| matches!(setting.source, Source::Option | Source::Environment))
+}
+
+/// The request as the wrapper reads it.
+pub fn to_json(request: &Request) -> Result<String, String> {
+    serde_json::to_string(request).map_err(|error| format!("cannot write the request: {error}"))
+}
