@@ -1,0 +1,41 @@
+#!/bin/sh
+# Runs all tests, fast ones first, and ends with their number by floor.
+set -eu
+cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+summary=""
+failed=0
+
+# floor NAME ARGUMENTS...: runs cargo test and adds its counts to the summary.
+floor() {
+    name=$1; shift
+    printf '\n== %s\n' "$name"
+    status=0
+    cargo test "$@" > "$log" 2>&1 || status=$?
+    grep -E '^test |^skipped|^error|panicked|FAILED|failures:|SEED=' "$log" || true
+    passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
+    broken=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
+    skipped=$(grep -c '^skipped' "$log" || true)
+    if [ "$status" -ne 0 ]; then
+        tail -n 80 "$log"
+        failed=1
+        [ "$broken" -gt 0 ] || broken=1
+    fi
+    summary="$summary$(printf '%-34s %4d passed, %d failed, %d skipped' "$name" "$passed" "$broken" "$skipped")
+"
+}
+
+cargo build --workspace
+floor "rooms: unit, property, golden" --workspace --exclude suite
+floor "tidy: map, docs, names" -p suite --test tidy
+floor "plugin in a hostile host" -p suite --test spank_host
+floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
+floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
+floor "Slurm 24.11 and 26.05 in chroots" -p suite --test newer_series -- --test-threads=1 --nocapture
+
+printf '\nTests by floor\n%s' "$summary"
+total=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "passed,") n += $i } END { print n + 0 }')
+bad=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "failed,") n += $i } END { print n + 0 }')
+printf '%d passed, %d failed\n' "$total" "$bad"
+exit "$failed"

@@ -1,0 +1,229 @@
+//! Holds the namespaces that end with the caller: one for the cluster, one inside it for each node.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A set of namespaces and the first process in it; its death is the death of all.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    /// `unshare`, or the `nsenter` around it.
+    outer: Child,
+    /// The first process of the PID namespace, as seen from here.
+    pub(crate) init: Pid,
+}
+
+/// A program that runs inside a namespace.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    /// The `nsenter` that waits for it.
+    outer: Child,
+    /// The program itself, as seen from here.
+    pub(crate) pid: Pid,
+    pub(crate) what: String,
+    log: PathBuf,
+}
+
+impl Namespace {
+    /// The cluster's own: ends as soon as the pipe that this value holds is closed, even by our SIGKILL.
+    pub(crate) fn cluster(setup: &str, log: &Path) -> Result<Namespace> {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]);
+        // `cat` ends when our end of the pipe is gone; meanwhile the shell reaps orphans, as an init must.
+        let script = format!("set -e\n{setup}\necho ready\ncat >/dev/null\n");
+        command.args(["sh", "-c", &script]).stdin(Stdio::piped());
+        Namespace::launch(command, 1, log)
+    }
+
+    /// A node's, inside the cluster's.
+    pub(crate) fn node(&self, setup: &str, log: &Path) -> Result<Namespace> {
+        let mut command = self.enter("unshare");
+        command.args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount",
+            "--mount-proc",
+            "--uts",
+        ]);
+        let script = format!("set -e\n{setup}\necho ready\nwhile :; do sleep 3600; done\n");
+        command.args(["sh", "-c", &script]).stdin(Stdio::null());
+        Namespace::launch(command, 2, log)
+    }
+
+    /// Starts `command` and follows its only child `depth` times to the first process of the new namespace.
+    fn launch(mut command: Command, depth: u32, log: &Path) -> Result<Namespace> {
+        command
+            .stdout(Stdio::piped())
+            .stderr(append(log)?)
+            .process_group(0);
+        let mut outer = command.spawn().context("unshare")?;
+        let mut said = [0; 6];
+        let answered = outer.stdout.take().map(|mut out| out.read_exact(&mut said));
+        if !matches!(answered, Some(Ok(()))) || &said != b"ready\n" {
+            let _ = outer.kill();
+            let _ = outer.wait();
+            bail!("a namespace could not be made; see {}", log.display());
+        }
+        let mut pid = pid_of(&outer);
+        for _ in 0..depth {
+            pid = only_child(pid)?;
+        }
+        Ok(Namespace { outer, init: pid })
+    }
+
+    /// A command that will run `program` inside these namespaces.
+    fn enter(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([
+            "--target",
+            &self.init.to_string(),
+            "--pid",
+            "--mount",
+            "--uts",
+            "--",
+            program,
+        ]);
+        command
+    }
+
+    /// Starts a daemon inside, its output appended to `log`.
+    pub(crate) fn spawn(
+        &self,
+        argv: &[String],
+        env: &[(String, String)],
+        log: &Path,
+    ) -> Result<Daemon> {
+        let (program, args) = argv.split_first().context("an empty command")?;
+        let mut command = self.enter(program);
+        command.args(args).envs(env.iter().cloned());
+        command
+            .stdin(Stdio::null())
+            .stdout(append(log)?)
+            .stderr(append(log)?)
+            .process_group(0);
+        let outer = command
+            .spawn()
+            .with_context(|| format!("nsenter {program}"))?;
+        let pid = only_child(pid_of(&outer))
+            .with_context(|| format!("{program}; see {}", log.display()))?;
+        Ok(Daemon {
+            outer,
+            pid,
+            what: program.clone(),
+            log: log.to_path_buf(),
+        })
+    }
+
+    /// Whether the first process still runs.
+    pub(crate) fn alive(&self) -> bool {
+        runs(&self.outer)
+    }
+
+    /// Host pids of all processes in the PID namespace.
+    pub(crate) fn pids(&self) -> Result<Vec<i32>> {
+        let ours = pid_namespace(self.init.as_raw()).context("the node is dead")?;
+        let mut pids = Vec::new();
+        for entry in std::fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            if pid_namespace(pid).as_ref() == Some(&ours) {
+                pids.push(pid);
+            }
+        }
+        Ok(pids)
+    }
+
+    /// The power cut: returns when every process inside is gone.
+    pub(crate) fn kill(&mut self) {
+        // The first process can be reaped, and its number reused, only after `outer` ended.
+        if self.alive() {
+            let _ = kill(self.init, Signal::SIGKILL);
+            let _ = self.outer.wait();
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Daemon {
+    /// Whether it still runs.
+    pub(crate) fn alive(&self) -> bool {
+        runs(&self.outer)
+    }
+
+    /// An error if it ended, for waits that would wait in vain.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.alive() {
+            return Ok(());
+        }
+        bail!("{} ended by itself; see {}", self.what, self.log.display())
+    }
+
+    /// SIGKILL of this process alone; returns when it is gone.
+    pub(crate) fn kill(&mut self) {
+        if self.alive() {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+        self.reap();
+    }
+
+    /// Waits for a daemon whose namespace was killed.
+    pub(crate) fn reap(&mut self) {
+        let _ = self.outer.wait();
+    }
+}
+
+/// Looks without reaping: the number stays ours until the value is dropped or waited for.
+fn runs(child: &Child) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    matches!(
+        waitid(Id::Pid(pid_of(child)), flags),
+        Ok(WaitStatus::StillAlive)
+    )
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32)
+}
+
+fn pid_namespace(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+/// The one child of `pid`, as soon as it has one.
+fn only_child(pid: Pid) -> Result<Pid> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        let Ok(children) = std::fs::read_to_string(&path) else {
+            break;
+        };
+        if let Some(child) = children.split_whitespace().next() {
+            return Ok(Pid::from_raw(child.parse()?));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    bail!("process {pid} started nothing")
+}
+
+fn append(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| path.display().to_string())
+}
