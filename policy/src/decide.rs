@@ -1,0 +1,206 @@
+//! Decides whether to checkpoint now, to wait, or to rest, from the situation alone.
+//!
+//! Order of the rules: nothing after the final line; the checkpoint before the walltime end; a finish that is near
+//! enough to make a checkpoint dearer than what it saves; the interval.
+
+use crate::phrase::{duration, percent};
+
+/// A checkpoint before the end may take this many times its expected duration.
+const COST_SAFETY: f64 = 1.5;
+
+/// The shortest wait that is ever asked for.
+const SHORTEST_WAIT_S: f64 = 1e-3;
+
+/// The longest wait before the situation is looked at again.
+const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
+
+/// Everything a decision rests on. Times are seconds on one clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Situation {
+    /// Now.
+    pub now_s: f64,
+    /// Commit time of the last recovery line, or the (re)start of computing.
+    pub last_line_s: f64,
+    /// Work between checkpoints.
+    pub interval_s: f64,
+    /// Expected duration of a checkpoint.
+    pub checkpoint_s: f64,
+    /// End of the walltime.
+    pub end_s: Option<f64>,
+    /// Safety kept before the end.
+    pub margin_s: f64,
+    /// Work that is left, where the application tells it.
+    pub remaining_work_s: Option<f64>,
+    /// Expected duration of a restart.
+    pub restart_s: f64,
+    /// Mean time between failures.
+    pub mtbf_s: f64,
+    /// Whether the checkpoint before the end has been taken.
+    pub final_line_taken: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Checkpoint now.
+    Checkpoint(Why),
+    /// Decide again at `until_s`, which is finite and later than now.
+    Wait {
+        /// When to decide again.
+        until_s: f64,
+    },
+    /// Nothing more to do until something changes.
+    Rest,
+}
+
+/// What a checkpoint is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The interval has passed.
+    Interval,
+    /// The walltime ends soon.
+    BeforeEnd,
+    /// Someone asked.
+    Asked,
+}
+
+/// An action and its reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// What to do.
+    pub action: Action,
+    /// One sentence with figures and units.
+    pub reason: String,
+}
+
+/// Decides. Any input gives a decision; figures that are not finite or negative count as unknown or zero.
+pub fn decide(s: &Situation) -> Decision {
+    if !s.now_s.is_finite() {
+        return rest("the time is unknown".to_owned());
+    }
+    if s.final_line_taken {
+        return rest("the checkpoint before the walltime end has been taken".to_owned());
+    }
+    let checkpoint_s = finite_or(s.checkpoint_s, 0.0);
+    let latest_s = s.end_s.filter(|e| e.is_finite()).map(|e| e - finite_or(s.margin_s, 0.0) - COST_SAFETY * checkpoint_s);
+    let remaining_s = s.remaining_work_s.filter(|r| r.is_finite()).map(|r| r.max(0.0));
+    if let (Some(latest_s), Some(end_s)) = (latest_s, s.end_s)
+        && remaining_s.is_none_or(|r| s.now_s + r > end_s - finite_or(s.margin_s, 0.0))
+    {
+        return with_end(s, checkpoint_s, latest_s, end_s);
+    }
+    match remaining_s {
+        Some(remaining_s) => with_remaining(s, checkpoint_s, remaining_s),
+        None => periodic(s),
+    }
+}
+
+/// The walltime ends before the work does, or may do so.
+fn with_end(s: &Situation, checkpoint_s: f64, latest_s: f64, end_s: f64) -> Decision {
+    let left_s = end_s - s.now_s;
+    if s.now_s >= latest_s {
+        return if left_s > checkpoint_s {
+            Decision {
+                action: Action::Checkpoint(Why::BeforeEnd),
+                reason: format!(
+                    "the walltime ends in {} and a checkpoint takes {} (with margin {})",
+                    duration(left_s),
+                    duration(checkpoint_s),
+                    duration(s.margin_s)
+                ),
+            }
+        } else {
+            rest(format!(
+                "the walltime ends in {}, too soon for a checkpoint of {}",
+                duration(left_s.max(0.0)),
+                duration(checkpoint_s)
+            ))
+        };
+    }
+    let due_s = due(s);
+    // A periodic line is skipped when the final one follows before it has paid for itself.
+    let pays_from_s = latest_s - finite_or(s.interval_s, f64::INFINITY).min(break_even_s(s, checkpoint_s)).max(checkpoint_s);
+    if due_s >= pays_from_s {
+        return wait(
+            s,
+            latest_s,
+            format!(
+                "the checkpoint before the walltime end comes in {}; a periodic one shortly before it would not pay",
+                duration(latest_s - s.now_s)
+            ),
+        );
+    }
+    periodic(s)
+}
+
+/// The work ends by itself within the walltime.
+fn with_remaining(s: &Situation, checkpoint_s: f64, remaining_s: f64) -> Decision {
+    let due_s = due(s).max(s.now_s);
+    let exposed_s = (due_s - s.last_line_s).max(0.0);
+    let left_s = (remaining_s - (due_s - s.now_s)).max(0.0);
+    let saved_s = expected_saving_s(s.mtbf_s, exposed_s, left_s);
+    if saved_s < checkpoint_s {
+        return rest(format!(
+            "with {} of work left a checkpoint costs {} and can be expected to save only {}",
+            duration(remaining_s),
+            duration(checkpoint_s),
+            duration(saved_s)
+        ));
+    }
+    periodic(s)
+}
+
+fn periodic(s: &Situation) -> Decision {
+    let due_s = due(s);
+    if due_s <= s.now_s {
+        return Decision {
+            action: Action::Checkpoint(Why::Interval),
+            reason: format!(
+                "{} of work since the last recovery line, interval {}",
+                duration((s.now_s - s.last_line_s).max(0.0)),
+                duration(s.interval_s)
+            ),
+        };
+    }
+    wait(s, due_s, format!("the interval of {} ends in {}", duration(s.interval_s), duration(due_s - s.now_s)))
+}
+
+/// When the interval ends; an unknown line counts from now.
+fn due(s: &Situation) -> f64 {
+    let from = if s.last_line_s.is_finite() { s.last_line_s.min(s.now_s) } else { s.now_s };
+    from + finite_or(s.interval_s, LONGEST_WAIT_S)
+}
+
+/// Time that a line is expected to save: failures come with probability 1 - exp(-left / M), and each would cost the
+/// work done before the line once more. The restart is paid with or without the line, and so does not count.
+fn expected_saving_s(mtbf_s: f64, exposed_s: f64, left_s: f64) -> f64 {
+    let probability = if mtbf_s > 0.0 { -(-left_s / mtbf_s).exp_m1() } else { 1.0 };
+    if probability.is_finite() { probability * exposed_s } else { 0.0 }
+}
+
+/// How long before the final line a periodic one must be to save what it costs.
+fn break_even_s(s: &Situation, checkpoint_s: f64) -> f64 {
+    let exposed_s = (due(s) - s.last_line_s).max(0.0);
+    let ratio = checkpoint_s / exposed_s;
+    if ratio.is_finite() && ratio < 1.0 && s.mtbf_s > 0.0 { -s.mtbf_s * (-ratio).ln_1p() } else { f64::INFINITY }
+}
+
+fn finite_or(value: f64, otherwise: f64) -> f64 {
+    if value.is_finite() { value.max(0.0) } else { otherwise }
+}
+
+fn rest(reason: String) -> Decision {
+    Decision { action: Action::Rest, reason }
+}
+
+fn wait(s: &Situation, until_s: f64, reason: String) -> Decision {
+    // Large clocks swallow a millisecond: then the next representable moment is the earliest that is later.
+    let earliest_s = (s.now_s + SHORTEST_WAIT_S).max(s.now_s.next_up());
+    let latest_s = (s.now_s + LONGEST_WAIT_S).max(earliest_s);
+    let until_s = if until_s.is_finite() { until_s.clamp(earliest_s, latest_s) } else { latest_s };
+    if until_s.is_finite() {
+        Decision { action: Action::Wait { until_s }, reason }
+    } else {
+        rest(format!("the time of {} is too large to wait from", percent(s.now_s / 100.0)))
+    }
+}

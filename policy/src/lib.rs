@@ -1,0 +1,36 @@
+//! Decides protocol, interval and lending, and says why.
+//!
+//! Every function here is pure: the time, the measured costs and the failure history are arguments.
+//! Nothing in this crate knows Slurm, a clock, a file, a format or a thread.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`adaptive`] | the policy `auto`: checkpoints placed by the hazard |
+//! | [`interval`] | which interval to use, under which bounds, and why |
+//! | [`decide`] | whether to checkpoint now, wait, or rest |
+//! | [`mtbf`] | estimators of the mean time between failures |
+//! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
+//! | [`memoryless`] | the exact renewal model that is used where Aupy15's expansion has no solution |
+//! | [`calibration`] | calibration fits and energy estimation (Aupy15 §1.3) |
+//! | [`bounds`] | energy-optimal intervals with runtime and I/O bounds (ElSayed14) |
+//! | [`waste`] | application and platform waste, and the lending decision (Bouteiller13) |
+//! | [`frequency`] | checkpoint energy by size and CPU frequency (Balladini) |
+//! | [`shadow`] | shadow replication (Mills) |
+//! | [`special`] | the special functions that the models need |
+
+pub mod adaptive;
+pub mod bounds;
+pub mod calibration;
+pub mod decide;
+pub mod frequency;
+pub mod interval;
+mod invalid;
+mod phrase;
+pub mod memoryless;
+pub mod mtbf;
+pub mod periods;
+pub mod shadow;
+pub mod special;
+pub mod waste;
+
+pub use invalid::Invalid;
