@@ -1,0 +1,260 @@
+//! Runs a command again and again beside the sampler, each time with a deadline, and keeps its last answer.
+//!
+//! A sample never waits for it: a management controller can take seconds, and a wedged one never answers.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::Error;
+
+/// More output than this is no answer to a question of ours.
+const OUTPUT_LIMIT: usize = 64 * 1024;
+/// How soon a run notices that nobody wants it any more.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// The last thing that a feed has heard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latest {
+    /// Runs that have ended so far, with or without an answer.
+    pub runs: u64,
+    /// The last answer, and at which run it came.
+    pub value: Option<(u64, f64)>,
+    /// Why the last run gave none.
+    pub error: Option<String>,
+}
+
+/// Something that delivers a number now and then; the tests script one.
+pub trait Feed: Send {
+    /// What it has heard last, at once.
+    fn latest(&mut self) -> Latest;
+    /// What it is, in words.
+    fn describe(&self) -> String;
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<(Latest, bool)>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (Latest, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stopped(&self) -> bool {
+        self.lock().1
+    }
+}
+
+/// A command run in the background for a number in its output.
+pub struct Background {
+    shared: Arc<Shared>,
+    words: Vec<String>,
+}
+
+impl Background {
+    /// Starts to run `words` every `period_s`; `parse` finds the number in what it prints.
+    pub fn start(words: &[String], period_s: f64, timeout_s: f64, parse: fn(&str) -> Option<f64>) -> Result<Background, Error> {
+        let Some(program) = words.first() else { return Err(Error::refused("no command is configured")) };
+        if !found(program) {
+            return Err(Error::refused(format!("{program}: no such program")));
+        }
+        let shared = Arc::new(Shared::default());
+        let (period, timeout) = (seconds(period_s), seconds(timeout_s));
+        let thread = {
+            let (shared, words) = (shared.clone(), words.to_vec());
+            move || run_all(&shared, &words, period, timeout, parse)
+        };
+        let spawned = std::thread::Builder::new().name("energy-command".into()).spawn(thread);
+        spawned.map_err(|e| Error::refused(format!("{program}: no thread to run it: {e}")))?;
+        Ok(Background { shared, words: words.to_vec() })
+    }
+
+    /// Waits until a run has ended, at most `timeout_s`; the samplers never call it.
+    pub fn wait(&self, timeout_s: f64) -> Latest {
+        let state = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout_while(state, seconds(timeout_s), |s| s.0.runs == 0);
+        waited.unwrap_or_else(PoisonError::into_inner).0.0.clone()
+    }
+}
+
+impl Feed for Background {
+    fn latest(&mut self) -> Latest {
+        self.shared.lock().0.clone()
+    }
+
+    fn describe(&self) -> String {
+        self.words.join(" ")
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.shared.lock().1 = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// A duration from the configuration, within what a clock can hold.
+fn seconds(s: f64) -> Duration {
+    Duration::try_from_secs_f64(s.clamp(0.01, 86_400.0)).unwrap_or(Duration::from_secs(1))
+}
+
+fn found(program: &str) -> bool {
+    if program.contains('/') {
+        return std::path::Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+fn run_all(shared: &Shared, words: &[String], period: Duration, timeout: Duration, parse: fn(&str) -> Option<f64>) {
+    while !shared.stopped() {
+        let begun = Instant::now();
+        let answer = run_once(shared, words, timeout).and_then(|text| {
+            parse(&text).ok_or_else(|| Error::malformed(words.join(" "), &text).to_string())
+        });
+        let mut state = shared.lock();
+        state.0.runs += 1;
+        match answer {
+            Ok(value) => {
+                state.0.value = Some((state.0.runs, value));
+                state.0.error = None;
+            }
+            Err(error) => state.0.error = Some(error),
+        }
+        shared.changed.notify_all();
+        let rest = period.saturating_sub(begun.elapsed());
+        let _ = shared.changed.wait_timeout_while(state, rest, |s| !s.1);
+    }
+}
+
+/// The output of one run, or why there is none.
+fn run_once(shared: &Shared, words: &[String], timeout: Duration) -> Result<String, String> {
+    let deadline = Instant::now() + timeout;
+    let (program, arguments) = words.split_first().ok_or("no command")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let output = child.stdout.take().map(|out| read_until(shared, out, deadline)).unwrap_or(Ok(Vec::new()));
+    let bytes = match output {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            end(&mut child);
+            return Err(format!("{program}: {error}"));
+        }
+    };
+    match wait_until(shared, &mut child, deadline) {
+        Some(status) if status.success() => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Some(status) => Err(format!("{program}: {status}")),
+        None => {
+            end(&mut child);
+            Err(format!("{program}: closed its output but did not end in time"))
+        }
+    }
+}
+
+fn read_until(shared: &Shared, mut out: ChildStdout, deadline: Instant) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err("no answer in time".into());
+        }
+        if shared.stopped() {
+            return Err("no longer wanted".into());
+        }
+        let slice = PollTimeout::try_from(left.min(SLICE)).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLIN)], slice) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match out.read(&mut part) {
+            Ok(0) => return Ok(bytes),
+            Ok(n) => bytes.extend_from_slice(&part[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if bytes.len() > OUTPUT_LIMIT {
+            return Err(format!("more than {OUTPUT_LIMIT} bytes of output"));
+        }
+    }
+}
+
+fn wait_until(shared: &Shared, child: &mut Child, deadline: Instant) -> Option<std::process::ExitStatus> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline && !shared.stopped() => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(SLICE);
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Kills the command with all it has started, and collects it.
+fn end(child: &mut Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout_s: f64) -> Background {
+        let words = ["sh", "-c", script].map(String::from);
+        Background::start(&words, 3600.0, timeout_s, |t| t.trim().parse().ok()).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_kept() {
+        let latest = shell("echo 220", 10.0).wait(20.0);
+        assert_eq!(latest, Latest { runs: 1, value: Some((1, 220.0)), error: None });
+    }
+
+    #[test]
+    fn a_wedged_command_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid_file = dir.path().join("pid");
+        // The grandchild keeps the pipe open, as a hung driver's helper would.
+        let b = shell(&format!("sleep 1000 & echo $! > {}; wait", pid_file.display()), 1.0);
+        assert!(b.wait(20.0).error.unwrap().contains("no answer in time"));
+        let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z"), "{state}");
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        assert!(shell("echo lots of words", 10.0).wait(20.0).error.unwrap().contains("lots of words"));
+        assert!(shell("exit 3", 10.0).wait(20.0).error.unwrap().contains("exit status: 3"));
+        assert!(shell("yes", 10.0).wait(20.0).error.unwrap().contains("bytes of output"));
+        let missing = Background::start(&["no-such-program-here".into()], 1.0, 1.0, |_| None);
+        assert!(missing.map(|_| ()).unwrap_err().to_string().contains("no such program"));
+        assert!(Background::start(&[], 1.0, 1.0, |_| None).is_err());
+    }
+}
