@@ -165,8 +165,8 @@ pub enum Event {
         kind: FailureKind,
         /// Which node, if one.
         node: Option<String>,
-        /// When it happened, as far as known.
-        at_s: f64,
+        /// When it happened, as far as known. (Not `at_s`: that is the record's.)
+        failed_s: f64,
         /// When it was noticed.
         detected_s: f64,
         /// What was seen.

@@ -13,7 +13,7 @@ pub use account::{
     AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals,
 };
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, JobReading, NodeHealth, NodeReading};
+pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
 pub use request::{Request, Setting, Source};
 

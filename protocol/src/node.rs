@@ -51,9 +51,21 @@ pub struct Beat {
     pub jobs: Vec<JobReading>,
 }
 
+/// A job that holds a node, whether or not it has processes there at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT.
+    pub restart_count: u32,
+}
+
 /// What the controller answers to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BeatReply {
+    /// Protected jobs that hold this node: its idle power is theirs also between their steps.
+    #[serde(default)]
+    pub held: Vec<Held>,
     /// Jobs whose processes must not go on here, since Slurm took the node away from them.
     pub fence: Vec<u32>,
 }

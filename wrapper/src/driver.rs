@@ -588,5 +588,5 @@ fn rolled_back(from: Option<&Manifest>) -> Event {
 
 fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
     tracing::warn!(kind = kind.as_str(), reason, "failure");
-    Event::Failure { kind, node: node.map(str::to_string), at_s, detected_s, reason: reason.to_string() }
+    Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }
 }

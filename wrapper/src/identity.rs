@@ -1,6 +1,7 @@
 //! Who this job is: Slurm's variables, or a command outside Slurm; and which run it belongs to.
 
 use crate::launch::expand;
+use crate::resized::Layout;
 use config::Site;
 use options::Settings;
 use std::fs;
@@ -60,6 +61,18 @@ impl Identity {
             cpus_per_node: get("SLURM_CPUS_ON_NODE").and_then(|v| v.parse().ok()).unwrap_or(1),
             folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             home: get("HOME").or(home).unwrap_or_else(|| "/tmp".to_string()),
+        }
+    }
+
+    /// How the job is laid out on its nodes.
+    pub fn layout(&self, spare: u32) -> Layout {
+        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
+        Layout {
+            nodes: self.nodes.clone(),
+            spare: spare as usize,
+            tasks: number("SLURM_NTASKS"),
+            tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
+            cpus_per_node: self.cpus_per_node as usize,
         }
     }
 

@@ -19,6 +19,8 @@ const WATCH: Duration = Duration::from_secs(2);
 pub struct Job {
     slurm: Arc<Slurm>,
     job: u32,
+    restart_count: u32,
+    started_s: f64,
     controller: Arc<Controller>,
 }
 
@@ -60,19 +62,19 @@ impl Controller {
 }
 
 impl Job {
-    /// A job, its nodes watched from now on.
-    pub fn new(slurm: Arc<Slurm>, job: u32, controller: Arc<Controller>) -> Job {
-        Job { slurm, job, controller }
+    /// A job in its current record.
+    pub fn new(slurm: Arc<Slurm>, job: u32, restart_count: u32, controller: Arc<Controller>) -> Job {
+        Job { slurm, job, restart_count, started_s: crate::mail::now_s(), controller }
     }
 
     /// Tells the driver of every node that dies from now on.
     pub fn watch(&self, post: &Post) {
-        let (controller, post) = (self.controller.clone(), post.clone());
+        let (controller, post, started_s) = (self.controller.clone(), post.clone(), self.started_s);
         thread::spawn(move || {
             let mut told = Vec::new();
             loop {
                 thread::sleep(WATCH);
-                for (node, at_s) in dead(&controller.health()) {
+                for (node, at_s) in dead(&controller.health(), started_s) {
                     if !told.contains(&node) {
                         told.push(node.clone());
                         post.tell(Happening::NodeLost { node, at_s });
@@ -83,14 +85,16 @@ impl Job {
     }
 }
 
-fn dead(health: &[NodeHealth]) -> Vec<(String, f64)> {
+/// Nodes that died since the job began; one that died before is on its way back, else Slurm had not given it to us.
+fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
     let now_s = crate::mail::now_s();
-    health.iter().filter(|h| h.dead).map(|h| (h.node.clone(), now_s - h.silent_s.unwrap_or(0.0))).collect()
+    let last_heard_s = |h: &NodeHealth| now_s - h.silent_s.unwrap_or(0.0);
+    health.iter().filter(|h| h.dead && last_heard_s(h) >= started_s).map(|h| (h.node.clone(), last_heard_s(h))).collect()
 }
 
 impl Cluster for Job {
     fn dead_nodes(&mut self) -> Vec<(String, f64)> {
-        dead(&self.controller.health())
+        dead(&self.controller.health(), self.started_s)
     }
 
     fn suspects(&mut self) -> bool {
@@ -108,14 +112,18 @@ impl Cluster for Job {
                 return None;
             }
         };
+        // While it is being ended, Slurm hides the state below COMPLETING; a restart counted already means the queue.
+        let requeued = job.restarts > self.restart_count;
         match job.state {
-            JobState::Running if !job.has_flag("COMPLETING") => None,
-            JobState::Cancelled => Some(FailureKind::Cancelled),
+            JobState::Running => None,
+            _ if job.preempted => Some(FailureKind::Preempted),
+            _ if !dead(&self.controller.health(), self.started_s).is_empty() => Some(FailureKind::Node),
             JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
             JobState::Preempted => Some(FailureKind::Preempted),
             JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),
-            JobState::Pending if !dead(&self.controller.health()).is_empty() => Some(FailureKind::Node),
-            JobState::Pending => Some(FailureKind::Requeued),
+            _ if requeued => Some(FailureKind::Requeued),
+            _ if job.reason == "TimeLimit" || job.time_is_up(crate::mail::now_s()) => Some(FailureKind::Timeout),
+            JobState::Cancelled | JobState::Completing => Some(FailureKind::Cancelled),
             _ => None,
         }
     }

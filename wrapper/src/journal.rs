@@ -105,6 +105,22 @@ mod tests {
     }
 
     #[test]
+    fn a_record_keeps_its_own_time_beside_its_event_s() {
+        let failure = Event::Failure {
+            kind: protocol::FailureKind::Node,
+            node: Some("n1".into()),
+            failed_s: 5.0,
+            detected_s: 8.0,
+            reason: "dead".into(),
+        };
+        let record = Record { seq: 1, at_s: 9.0, event: failure };
+        let mut line = Vec::new();
+        encode(&record, &mut line).unwrap();
+        line.pop();
+        assert_eq!(decode(&line), Some(record));
+    }
+
+    #[test]
     fn a_flipped_bit_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");

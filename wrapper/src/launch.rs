@@ -111,11 +111,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
     let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
     let job = me.job.unwrap_or(0);
-    let mut cluster = Job::new(slurm.clone(), job, controller.clone());
+    let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.nodes.len() > 1 {
         cluster.watch(&post);
-        let (controller, nodes) = (controller.clone(), me.nodes.clone());
-        script.resized = Arc::new(move || crate::resized::variables(&nodes, &controller.last()));
+        let (controller, layout) = (controller.clone(), me.layout(settings.spare));
+        script.resized = Arc::new(move || layout.variables(&controller.last()));
     }
     let mut nodes = Nodes {
         job,

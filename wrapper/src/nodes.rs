@@ -37,19 +37,20 @@ impl Meter for Nodes {
     fn read(&mut self) -> Vec<NodeCounter> {
         let known = self.controller.health();
         let mut counters = Vec::with_capacity(self.nodes.len());
-        let this = &*self;
-        for some in this.nodes.chunks(AT_ONCE) {
+        let path = format!("/v1/jobs/{}/energy?restart={}", self.job, self.restart_count);
+        let (path, munge_socket) = (path.as_str(), &self.munge_socket);
+        for some in self.nodes.chunks(AT_ONCE) {
             let url = |node: &String| {
                 let health = known.iter().find(|h| h.node == *node);
                 match health {
                     Some(h) if h.dead => None,
                     Some(h) if !h.url.is_empty() => Some(h.url.clone()),
-                    _ => Some(format!("http://{node}:{}", this.port)),
+                    _ => Some(format!("http://{node}:{}", self.port)),
                 }
             };
             let answers: Vec<Option<JobReading>> = thread::scope(|scope| {
                 let asked: Vec<_> =
-                    some.iter().map(|n| url(n).map(|url| scope.spawn(move || this.ask(&url)))).collect();
+                    some.iter().map(|n| url(n).map(|url| scope.spawn(move || ask(&url, path, munge_socket)))).collect();
                 asked.into_iter().map(|a| a.and_then(|a| a.join().ok().flatten())).collect()
             });
             for (node, answer) in some.iter().zip(answers) {
@@ -67,16 +68,13 @@ impl Meter for Nodes {
     }
 }
 
-impl Nodes {
-    fn ask(&self, url: &str) -> Option<JobReading> {
-        let client = Client::new(url, self.munge_socket.clone(), LIMIT);
-        let path = format!("/v1/jobs/{}/energy?restart={}", self.job, self.restart_count);
-        match client.get::<NodeReading>(&path) {
-            Ok(answer) => answer.job,
-            Err(e) => {
-                tracing::debug!(url, %e, "a node service cannot be asked");
-                None
-            }
+fn ask(url: &str, path: &str, munge_socket: &Option<PathBuf>) -> Option<JobReading> {
+    let client = Client::new(url, munge_socket.clone(), LIMIT);
+    match client.get::<NodeReading>(path) {
+        Ok(answer) => answer.job,
+        Err(e) => {
+            tracing::debug!(url, %e, "a node service cannot be asked");
+            None
         }
     }
 }
@@ -93,7 +91,7 @@ pub struct Local {
 impl Local {
     /// Opens the sources that this user may read; `root` is the process below which the program runs.
     pub fn open(config: &energy::Config, root: i32) -> Local {
-        Local { meter: energy::open(config), root, since_s: crate::mail::now_s(), tick_hz: energy::tick_hz(), cpu_s: 0.0 }
+        Local { meter: energy::open(config), root, since_s: crate::mail::now_s(), tick_hz: f64::from(energy::tick_hz()), cpu_s: 0.0 }
     }
 
     fn read(&mut self, job: u32) -> Option<JobReading> {

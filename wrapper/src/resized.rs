@@ -1,59 +1,91 @@
-//! What an unmodified script must see once nodes of its allocation are gone.
+//! What an unmodified script must see of its allocation when some nodes are spares, or gone.
 
 use protocol::NodeHealth;
 
-/// Slurm's variables for the nodes that are left; none while all are there.
-///
-/// `srun` takes its number of nodes and tasks from these, and `mpirun` its hosts.
-pub fn variables(nodes: &[String], health: &[NodeHealth]) -> Vec<(String, String)> {
-    let gone = |n: &String| health.iter().any(|h| h.node == *n && h.dead);
-    let left: Vec<String> = nodes.iter().filter(|n| !gone(n)).cloned().collect();
-    let before = std::env::var("SLURM_NTASKS").ok().and_then(|v| v.parse::<usize>().ok());
-    let per_node = std::env::var("SLURM_NTASKS_PER_NODE").ok().and_then(|v| v.parse::<usize>().ok());
-    shrink(nodes.len(), &left, before, per_node)
+/// How the job was laid out when it was submitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Nodes of the allocation.
+    pub nodes: Vec<String>,
+    /// How many of them are spares.
+    pub spare: usize,
+    /// SLURM_NTASKS, if Slurm said it.
+    pub tasks: Option<usize>,
+    /// SLURM_NTASKS_PER_NODE, if Slurm said it.
+    pub tasks_per_node: Option<usize>,
+    /// SLURM_CPUS_ON_NODE.
+    pub cpus_per_node: usize,
 }
 
-fn shrink(
-    before: usize,
-    left: &[String],
-    tasks: Option<usize>,
-    tasks_per_node: Option<usize>,
-) -> Vec<(String, String)> {
-    if left.len() == before || left.is_empty() {
-        return Vec::new();
+impl Layout {
+    /// Slurm's variables for the nodes that the script is to use; none while that is all of them.
+    ///
+    /// `srun` takes its number of nodes and tasks from these, and refuses numbers that contradict each other;
+    /// `mpirun` takes its hosts from them.
+    pub fn variables(&self, health: &[NodeHealth]) -> Vec<(String, String)> {
+        let gone = |n: &&String| health.iter().any(|h| h.node == **n && h.dead);
+        let most = self.nodes.len().saturating_sub(self.spare).max(1);
+        let used: Vec<String> = self.nodes.iter().filter(|n| !gone(n)).take(most).cloned().collect();
+        if used.len() == self.nodes.len() || used.is_empty() {
+            return Vec::new();
+        }
+        let per_node = self.tasks_per_node.or_else(|| {
+            self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len())
+        });
+        let tasks = per_node.map_or_else(|| self.tasks.unwrap_or(used.len()), |each| each * used.len());
+        let each = tasks.div_ceil(used.len());
+        let list = slurm::compress_nodelist(&used);
+        let count = used.len().to_string();
+        let variable = |name: &str, value: String| (name.to_string(), value);
+        vec![
+            variable("SLURM_JOB_NODELIST", list.clone()),
+            variable("SLURM_NODELIST", list),
+            variable("SLURM_JOB_NUM_NODES", count.clone()),
+            variable("SLURM_NNODES", count),
+            variable("SLURM_NTASKS", tasks.to_string()),
+            variable("SLURM_NPROCS", tasks.to_string()),
+            variable("SLURM_TASKS_PER_NODE", format!("{each}(x{})", used.len())),
+            variable("SLURM_JOB_CPUS_PER_NODE", format!("{}(x{})", self.cpus_per_node, used.len())),
+        ]
     }
-    let list = slurm::compress_nodelist(left);
-    let count = left.len().to_string();
-    let mut variables = vec![
-        ("SLURM_JOB_NODELIST".to_string(), list.clone()),
-        ("SLURM_NODELIST".to_string(), list),
-        ("SLURM_JOB_NUM_NODES".to_string(), count.clone()),
-        ("SLURM_NNODES".to_string(), count),
-    ];
-    let tasks = tasks_per_node.map(|t| t * left.len()).or(tasks);
-    if let Some(tasks) = tasks {
-        variables.push(("SLURM_NTASKS".to_string(), tasks.to_string()));
-        variables.push(("SLURM_NPROCS".to_string(), tasks.to_string()));
-    }
-    variables
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn nothing_changes_while_all_nodes_are_there() {
-        assert!(shrink(2, &["a1".into(), "a2".into()], Some(4), None).is_empty());
+    fn layout(count: usize, spare: usize, tasks: Option<usize>) -> Layout {
+        let nodes = (1..=count).map(|i| format!("n{i}")).collect();
+        Layout { nodes, spare, tasks, tasks_per_node: None, cpus_per_node: 2 }
+    }
+
+    fn dead(node: &str) -> NodeHealth {
+        NodeHealth { node: node.into(), url: String::new(), silent_s: None, slurmd_up: false, dead: true, job: None }
+    }
+
+    fn get(variables: &[(String, String)], name: &str) -> String {
+        variables.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()).unwrap_or_default()
     }
 
     #[test]
-    fn lists_and_counts_shrink() {
-        let left = ["n1".to_string(), "n2".to_string(), "n4".to_string()];
-        let get = |v: &[(String, String)], n: &str| v.iter().find(|(k, _)| k == n).map(|(_, v)| v.clone());
-        let variables = shrink(4, &left, Some(8), Some(2));
-        assert_eq!(get(&variables, "SLURM_JOB_NODELIST").unwrap(), "n[1-2,4]");
-        assert_eq!(get(&variables, "SLURM_NNODES").unwrap(), "3");
-        assert_eq!(get(&variables, "SLURM_NTASKS").unwrap(), "6");
+    fn nothing_changes_while_all_nodes_are_used() {
+        assert!(layout(2, 0, Some(4)).variables(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_spare_is_hidden_until_it_is_needed() {
+        let layout = layout(5, 1, Some(5));
+        let before = layout.variables(&[]);
+        assert_eq!(get(&before, "SLURM_JOB_NODELIST"), "n[1-4]");
+        assert_eq!((get(&before, "SLURM_NTASKS"), get(&before, "SLURM_TASKS_PER_NODE")), ("4".into(), "1(x4)".into()));
+        let after = layout.variables(&[dead("n2")]);
+        assert_eq!(get(&after, "SLURM_JOB_NODELIST"), "n[1,3-5]");
+        assert_eq!((get(&after, "SLURM_NNODES"), get(&after, "SLURM_NTASKS")), ("4".into(), "4".into()));
+    }
+
+    #[test]
+    fn without_spares_what_is_left_is_used() {
+        let variables = layout(4, 0, Some(8)).variables(&[dead("n3")]);
+        assert_eq!((get(&variables, "SLURM_NNODES"), get(&variables, "SLURM_NTASKS")), ("3".into(), "6".into()));
     }
 }

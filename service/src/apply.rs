@@ -1,0 +1,244 @@
+//! What an event of a run changes in the tables.
+
+use anyhow::Result;
+use protocol::{Event, FailureKind, JobReading, Phase, Record, RunKey};
+use rusqlite::{Connection, params};
+
+/// Two tellings of a node's death within this time are one death, s.
+const SAME_DEATH_S: f64 = 120.0;
+
+/// Energy below this is rounding, J.
+const ROUNDING_J: f64 = 1e-9;
+
+/// Applies one event within the transaction that stores it.
+///
+/// # Errors
+/// What SQLite says.
+pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<()> {
+    let RunKey { cluster, run } = key;
+    let at_s = record.at_s;
+    match &record.event {
+        Event::Started { job, restart_count, user, account, partition, job_name, nodes, .. } => {
+            close_earlier(c, key, *restart_count, at_s)?;
+            c.prepare_cached(
+                "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, NULL, ?10, NULL)
+                 ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3",
+            )?
+            .execute(params![cluster, run, job, uid, user, account, partition, job_name, at_s, restart_count])?;
+            c.prepare_cached(
+                "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
+                 ON CONFLICT (cluster, run, restart_count) DO UPDATE SET state = 'running', end_s = NULL",
+            )?
+            .execute(params![cluster, run, restart_count, job, at_s, serde_json::to_string(nodes)?])?;
+        }
+        Event::Planned(plan) => {
+            c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?
+                .execute(params![cluster, run, serde_json::to_string(plan)?])?;
+        }
+        Event::Phase { phase, node, start_s, end_s, joules, source } => {
+            let restart_count = current(c, key)?;
+            insert_phase(c, key, restart_count, node, phase.as_str(), (*start_s, *end_s), *joules, source)?;
+        }
+        Event::Reading { node, reading } => count(c, key, current(c, key)?, node, at_s, reading)?,
+        Event::Committed { number, begun_s, ended_s, bytes, joules } => {
+            c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
+        }
+        Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
+        Event::Failure { kind, node, failed_s, detected_s, reason } => {
+            failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
+        }
+        Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s)?,
+        Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
+        Event::Ended { state, .. } => {
+            close_record(c, key, current(c, key)?, at_s, state)?;
+            // A run that was requeued or interrupted goes on, or is closed by the watch.
+            if !matches!(state.as_str(), "requeued" | "interrupted") {
+                c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
+                    .execute(params![cluster, run, state, at_s])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// SLURM_RESTART_COUNT of the run's current record.
+fn current(c: &Connection, key: &RunKey) -> Result<u32> {
+    let mut statement = c.prepare_cached("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2")?;
+    Ok(statement.query_row(params![key.cluster, key.run], |r| r.get(0))?)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the columns of one row")]
+fn insert_phase(
+    c: &Connection,
+    key: &RunKey,
+    restart_count: u32,
+    node: &str,
+    phase: &str,
+    (start_s, end_s): (f64, f64),
+    joules: Option<f64>,
+    source: &str,
+) -> Result<()> {
+    c.prepare_cached(
+        "INSERT INTO phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![key.cluster, key.run, restart_count, node, phase, start_s, end_s, joules, source])?;
+    Ok(())
+}
+
+fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str, interval_s: f64) -> Result<()> {
+    c.prepare_cached(
+        "INSERT INTO decisions (cluster, run, at_s, action, reason, interval_s) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![key.cluster, key.run, at_s, action, reason, interval_s])?;
+    Ok(())
+}
+
+/// Keeps the highest value of a counter.
+///
+/// # Errors
+/// What SQLite says.
+pub fn count(c: &Connection, key: &RunKey, restart_count: u32, node: &str, at_s: f64, r: &JobReading) -> Result<()> {
+    c.prepare_cached(
+        "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT DO UPDATE SET joules = max(joules, excluded.joules), at_s = max(at_s, excluded.at_s)",
+    )?
+    .execute(params![key.cluster, key.run, restart_count, node, r.since_s, at_s, r.joules, r.source])?;
+    Ok(())
+}
+
+/// Notes a failure; what the controller and the wrapper both tell of one dead node is one failure.
+///
+/// # Errors
+/// What SQLite says.
+pub fn failure(
+    c: &Connection,
+    key: &RunKey,
+    kind: FailureKind,
+    node: Option<&str>,
+    at_s: f64,
+    detected_s: f64,
+    reason: &str,
+) -> Result<()> {
+    if kind.is_true_failure() {
+        let told: bool = c
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM failures WHERE cluster = ?1 AND run = ?2 AND counts = 1
+                 AND abs(at_s - ?3) < ?4 AND (node IS NULL OR ?5 IS NULL OR node = ?5))",
+            )?
+            .query_row(params![key.cluster, key.run, at_s, SAME_DEATH_S, node], |r| r.get(0))?;
+        if told {
+            return Ok(());
+        }
+    }
+    c.prepare_cached(
+        "INSERT INTO failures (cluster, run, kind, node, at_s, detected_s, counts, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        key.cluster,
+        key.run,
+        kind.as_str(),
+        node,
+        at_s,
+        detected_s,
+        kind.is_true_failure(),
+        reason
+    ])?;
+    Ok(())
+}
+
+/// Computing after the line to which the run went back was lost; an interval that spans it is cut in proportion.
+fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64) -> Result<()> {
+    let compute = Phase::Compute.as_str();
+    let mut statement = c.prepare_cached(
+        "SELECT id, restart_count, node, start_s, end_s, joules, source FROM phases
+         WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4",
+    )?;
+    type Row = (i64, u32, String, f64, f64, Option<f64>, String);
+    let spanning: Vec<Row> = statement
+        .query_map(params![key.cluster, key.run, compute, kept_until_s], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    for (id, restart_count, node, start_s, end_s, joules, source) in spanning {
+        let kept = (kept_until_s - start_s) / (end_s - start_s);
+        let kept_j = joules.map(|j| j * kept);
+        let lost_j = joules.zip(kept_j).map(|(j, k)| j - k);
+        c.prepare_cached("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1")?
+            .execute(params![id, kept_until_s, kept_j])?;
+        insert_phase(c, key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source)?;
+    }
+    c.prepare_cached(
+        "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5",
+    )?
+    .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s])?;
+    Ok(())
+}
+
+/// A new record shows that earlier ones are over, whatever their wrappers could still tell.
+fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) -> Result<()> {
+    let mut statement = c.prepare_cached(
+        "SELECT restart_count, coalesce((SELECT max(at_s) FROM counters k WHERE k.cluster = r.cluster AND k.run = r.run
+                                          AND k.restart_count = r.restart_count), start_s)
+         FROM records r WHERE cluster = ?1 AND run = ?2 AND restart_count <> ?3 AND state = 'running'",
+    )?;
+    let open: Vec<(u32, f64)> = statement
+        .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (earlier, last_s) in open {
+        close_record(c, key, earlier, last_s.min(at_s), "interrupted")?;
+    }
+    Ok(())
+}
+
+/// Whether a record has not ended.
+///
+/// # Errors
+/// What SQLite says.
+pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool> {
+    let mut statement = c.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND state = 'running')",
+    )?;
+    Ok(statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))?)
+}
+
+/// Ends a record, and gives what its counters show beyond its phases to the phase that it was.
+///
+/// # Errors
+/// What SQLite says.
+pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, state: &str) -> Result<()> {
+    if !is_open(c, key, restart_count)? {
+        return Ok(());
+    }
+    let rest_is = if state == "interrupted" { Phase::LostWork } else { Phase::Idle };
+    let mut statement = c.prepare_cached(
+        "SELECT node, sum(joules), max(at_s), max(source) FROM counters
+         WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",
+    )?;
+    let counters: Vec<(String, f64, f64, String)> = statement
+        .query_map(params![key.cluster, key.run, restart_count], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    for (node, total_j, last_s, source) in counters {
+        let (cut_j, cut_s): (f64, f64) = c
+            .prepare_cached(
+                "SELECT coalesce(sum(joules), 0.0), coalesce(max(end_s), 0.0) FROM phases
+                 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4",
+            )?
+            .query_row(params![key.cluster, key.run, restart_count, node], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let rest_j = total_j - cut_j;
+        if rest_j > ROUNDING_J {
+            let start_s = if cut_s > 0.0 { cut_s } else { last_s };
+            let span = (start_s, last_s.max(start_s));
+            insert_phase(c, key, restart_count, &node, rest_is.as_str(), span, Some(rest_j), &source)?;
+        }
+    }
+    c.prepare_cached(
+        "UPDATE records SET state = ?4, end_s = ?5 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
+    )?
+    .execute(params![key.cluster, key.run, restart_count, state, at_s])?;
+    Ok(())
+}

@@ -1,0 +1,480 @@
+//! The role `controller`: answers wrappers and people, watches nodes and jobs, helps where nobody else does.
+
+use crate::account::{self, Wanted};
+use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
+use crate::store::{OpenRun, Store, Write};
+use crate::watch::{Act, Watch};
+use crate::writer::Writer;
+use anyhow::{Context, Result, bail};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::Router;
+use config::Site;
+use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunKey};
+use slurm::{Job, JobState, Slurm};
+use std::collections::BTreeMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wire::Peer;
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Longest wait for a slurmd that may be dead.
+const SLURMD_LIMIT: Duration = Duration::from_secs(1);
+
+/// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
+const RESUME_S: f64 = 10.0;
+
+/// How often a run whose wrapper is killed is put back into the queue.
+const MOST_WRAPPER_DEATHS: u32 = 3;
+
+/// What our reasons for setting a node down begin with.
+const OURS: &str = "joulepoint:";
+
+/// Time between two AdminComments of a job, s; its end is always noted.
+const COMMENT_S: f64 = 10.0;
+
+/// Time between two bookings of watched time, s.
+const BOOK_S: f64 = 60.0;
+
+/// The controller.
+pub struct Controller {
+    site: Site,
+    munge: wire::Munge,
+    slurm: Slurm,
+    store: Arc<Mutex<Store>>,
+    reader: Mutex<Store>,
+    writer: Writer,
+    watch: Mutex<Watch>,
+    /// Open runs whose job Slurm knows as their owner's, at the last look.
+    open: Mutex<Arc<Vec<OpenRun>>>,
+    operators: Vec<u32>,
+    commented_s: Mutex<BTreeMap<u32, f64>>,
+    beats: AtomicU64,
+    records: AtomicU64,
+}
+
+type Shared = State<Arc<Controller>>;
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// When the store cannot be opened or the address not be bound.
+pub async fn serve(site: Site) -> Result<()> {
+    let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
+    let reader = Mutex::new(Store::open(&site.controller.store)?);
+    let operators = site.controller.operators.iter().filter_map(|name| uid(name)).chain([0]).collect();
+    let controller = Arc::new(Controller {
+        munge: wire::Munge::new(site.munge_socket.clone()),
+        slurm: Slurm::new(site.slurm_bin.clone()),
+        writer: Writer::start(store.clone()),
+        store,
+        reader,
+        open: Mutex::default(),
+        watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
+        operators,
+        commented_s: Mutex::default(),
+        beats: AtomicU64::new(0),
+        records: AtomicU64::new(0),
+        site,
+    });
+    let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
+        .await
+        .with_context(|| format!("controller.listen = {}", controller.site.controller.listen))?;
+    let watching = controller.clone();
+    std::thread::spawn(move || watching.watch_for_ever());
+    let app = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", get(metrics))
+        .route("/v1/beats", post(beats))
+        .route("/v1/plan", post(plan))
+        .route("/v1/records", post(records))
+        .route("/v1/runs/{cluster}/{run}/health", get(health))
+        .route("/v1/report", get(report))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(controller.clone());
+    tracing::info!(listen = controller.site.controller.listen, "the controller serves");
+    axum::serve(listener, app).with_graceful_shutdown(crate::told_to_stop()).await?;
+    Ok(())
+}
+
+fn uid(name: &str) -> Option<u32> {
+    nix::unistd::User::from_name(name).ok().flatten().map(|u| u.uid.as_raw())
+}
+
+impl Controller {
+    fn is_operator(&self, asked: &Asked) -> bool {
+        self.operators.contains(&asked.peer.uid)
+    }
+
+    /// Whether somebody may see and write a run: its owner, operators, and everybody a run that is new.
+    fn may(&self, peer: Peer, key: &RunKey) -> Result<bool> {
+        let owner = lock(&self.reader).owner(key)?;
+        Ok(self.operators.contains(&peer.uid) || owner.is_none_or(|o| o.uid == peer.uid))
+    }
+
+    /// Holds what a batch says of its job against Slurm: nobody takes up a job of somebody else.
+    fn claim(&self, peer: Peer, batch: &mut Batch) -> Result<(), Refusal> {
+        for record in &mut batch.records {
+            let Event::Started { job, user, account, partition, .. } = &mut record.event else { continue };
+            if peer.uid != 0
+                && let Some(known) = nix::unistd::User::from_uid(peer.uid.into()).ok().flatten()
+            {
+                *user = known.name;
+            }
+            if *job == 0 {
+                continue; // a run outside Slurm
+            }
+            let asked = self.slurm.job(*job).map_err(|e| Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
+            // A job that Slurm has forgotten: its records come late, and nothing can be done to it.
+            let Some(known) = asked else { continue };
+            if known.uid != peer.uid && peer.uid != 0 {
+                tracing::warn!(uid = peer.uid, job = *job, "a request is refused: the job is somebody else's");
+                return Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is not of user {}", peer.uid)));
+            }
+            (*user, *account) = (known.user, known.account);
+            if known.state != JobState::Pending {
+                *partition = known.partition;
+            }
+        }
+        Ok(())
+    }
+
+    fn watch_for_ever(&self) {
+        let (mut booked_s, mut resumed_s) = (now_s(), 0.0);
+        loop {
+            std::thread::sleep(LOOK);
+            if let Err(e) = self.look(&mut booked_s, &mut resumed_s) {
+                tracing::error!(error = format!("{e:#}"), "a look at the cluster failed");
+            }
+        }
+    }
+
+    fn look(&self, booked_s: &mut f64, resumed_s: &mut f64) -> Result<()> {
+        let runs = lock(&self.reader).open_runs()?;
+        let jobs: BTreeMap<u32, Job> = match runs.is_empty() {
+            true => BTreeMap::new(),
+            // Without an answer of slurmctld nothing is known of jobs, and nothing done about them.
+            false => self.slurm.jobs()?.into_iter().map(|j| (j.id, j)).collect(),
+        };
+        let theirs = |r: &&OpenRun| jobs.get(&r.job).is_some_and(|j| j.uid == r.uid);
+        *lock(&self.open) = Arc::new(runs.iter().filter(theirs).cloned().collect());
+        let now_s = now_s();
+        let acts = lock(&self.watch).look(now_s, &runs, &jobs);
+        let silent: Vec<&str> =
+            acts.iter().filter_map(|a| if let Act::Verify { node } = a { Some(node.as_str()) } else { None }).collect();
+        if !silent.is_empty()
+            && let Err(e) = self.verify(&silent)
+        {
+            tracing::error!(?silent, error = format!("{e:#}"), "silent nodes could not be looked at");
+        }
+        for act in &acts {
+            tracing::debug!(?act, "acting");
+            if let Err(e) = self.act(act) {
+                tracing::error!(?act, error = format!("{e:#}"), "failed; it will be tried again");
+            }
+        }
+        if now_s - *resumed_s >= RESUME_S {
+            *resumed_s = now_s;
+            self.resume_forgotten(now_s)?;
+        }
+        if now_s - *booked_s >= BOOK_S {
+            let seconds = now_s - *booked_s;
+            let nodes: Vec<(String, f64)> = lock(&self.watch).watched(now_s).into_iter().map(|n| (n, seconds)).collect();
+            lock(&self.store).watched(&nodes)?;
+            *booked_s = now_s;
+        }
+        Ok(())
+    }
+
+    fn act(&self, act: &Act) -> Result<()> {
+        match act {
+            Act::Verify { .. } => Ok(()), // all of them together, before
+            Act::Resume { node } => self.resume(node),
+            Act::StartNow { run } if self.site.controller.start_requeued_at_once => {
+                self.look_again(run)?;
+                tracing::info!(job = run.job, "a requeued job starts at once");
+                Ok(self.slurm.start_now(run.job)?)
+            }
+            Act::StartNow { .. } => Ok(()),
+            Act::Requeue { run, reason, wrapper_killed } => self.requeue(run, reason, *wrapper_killed),
+            Act::Close { run, state } => {
+                let state = if *state == "unknown" { self.accounted(run).unwrap_or(state) } else { state };
+                tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
+                lock(&self.store).close(run, now_s(), state)
+            }
+        }
+    }
+
+    /// Asks Slurm for the one job before anything is done to it: a listing can be forged by a job's texts.
+    fn look_again(&self, run: &OpenRun) -> Result<Job> {
+        let job = self.slurm.job(run.job)?.with_context(|| format!("Slurm no longer knows job {}", run.job))?;
+        if job.uid != run.uid {
+            bail!("job {} belongs to user {}, not to the run's user {}", run.job, job.uid, run.uid);
+        }
+        Ok(job)
+    }
+
+    /// How a job ended that slurmctld has forgotten, as accounting knows it.
+    fn accounted(&self, run: &OpenRun) -> Option<&'static str> {
+        let last = self.slurm.accounted(run.job).ok()?.pop()?;
+        Some(match last.state {
+            JobState::Completed => "completed",
+            JobState::Cancelled => "cancelled",
+            JobState::Timeout | JobState::Deadline => "timeout",
+            state if state.is_over() => "failed",
+            _ => return None,
+        })
+    }
+
+    /// Looks whether the slurmd of silent nodes answer; sets those down that do not.
+    fn verify(&self, names: &[&str]) -> Result<()> {
+        let nodes = self.slurm.nodes()?;
+        let port = || self.slurm.config_value("SlurmdPort").ok().flatten().and_then(|p| p.parse().ok()).unwrap_or(6818);
+        let usual_port = if nodes.iter().any(|n| n.port.is_none()) { port() } else { 0 };
+        let answering: Vec<(&str, Option<bool>)> = std::thread::scope(|scope| {
+            let look = |name: &str| {
+                let node = nodes.iter().find(|n| n.name == name)?;
+                let (addr, port) = (node.addr.as_str(), node.port.unwrap_or(usual_port));
+                Some(scope.spawn(move || answers(addr, port)))
+            };
+            let looks: Vec<_> = names.iter().map(|name| (*name, look(name))).collect();
+            looks.into_iter().map(|(name, look)| (name, look.and_then(|l| l.join().ok()))).collect()
+        });
+        for (name, answer) in answering {
+            match answer {
+                None => tracing::warn!(node = name, "a node that Slurm does not know was silent"),
+                Some(true) => {
+                    tracing::warn!(node = name, "no heartbeat, but its slurmd answers: only the node service is gone");
+                }
+                Some(false) => {
+                    if let Err(e) = self.set_down(name) {
+                        tracing::error!(node = name, error = format!("{e:#}"), "a dead node could not be set down");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_down(&self, name: &str) -> Result<()> {
+        let now_s = now_s();
+        let beats = lock(&self.watch).watched(now_s).iter().any(|n| n == name);
+        let Some(at_s) = lock(&self.watch).dead(name) else { return Ok(()) };
+        let seen = if beats { "no slurmd" } else { "no slurmd and no heartbeat" };
+        let reason = format!("{OURS} {seen} for {:.1} s", now_s - at_s);
+        tracing::warn!(node = name, reason, "a node is dead");
+        // The store first, as long as the runs are still open there: Slurm ends them.
+        let hit = lock(&self.store).node_died(name, at_s, now_s, &format!("node {name} died: {reason}"))?;
+        lock(&self.watch).hit(now_s, &hit);
+        Ok(self.slurm.node_down(name, &reason)?)
+    }
+
+    fn resume(&self, name: &str) -> Result<()> {
+        let node = self.slurm.nodes()?.into_iter().find(|n| n.name == name);
+        if node.is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
+            tracing::info!(node = name, "a node that was set down is back");
+            self.slurm.node_resume(name)?;
+        }
+        Ok(())
+    }
+
+    /// Resumes nodes that an earlier life of this service set down, or that could not be resumed at the first try.
+    fn resume_forgotten(&self, now_s: f64) -> Result<()> {
+        if lock(&self.watch).beating(now_s) == 0 {
+            return Ok(());
+        }
+        for node in self.slurm.nodes()?.iter().filter(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
+            if lock(&self.watch).is_well(now_s, &node.name) {
+                tracing::info!(node = node.name, "a node that was set down is well");
+                self.slurm.node_resume(&node.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn requeue(&self, run: &OpenRun, reason: &str, wrapper_killed: bool) -> Result<()> {
+        self.look_again(run)?;
+        let now_s = now_s();
+        if wrapper_killed {
+            let deaths = lock(&self.store).failures(&run.key, FailureKind::Wrapper)?;
+            if deaths >= MOST_WRAPPER_DEATHS {
+                tracing::error!(job = run.job, deaths, "its wrapper is killed again and again: the run is given up");
+                return lock(&self.store).close(run, now_s, "failed");
+            }
+            lock(&self.store).failed(&run.key, FailureKind::Wrapper, now_s, reason)?;
+        }
+        tracing::warn!(job = run.job, reason, "requeueing");
+        lock(&self.watch).hit(now_s, std::slice::from_ref(run));
+        Ok(self.slurm.requeue(run.job)?)
+    }
+
+    /// Writes the run's summary into Slurm's AdminComment; at its end always, else now and then.
+    fn comment(&self, batch: &Batch) -> Result<()> {
+        let telling = |e: &Event| matches!(e, Event::Committed { .. } | Event::Failure { .. });
+        let ends = batch.records.iter().any(|r| matches!(r.event, Event::Ended { .. }));
+        if !ends && !batch.records.iter().any(|r| telling(&r.event)) {
+            return Ok(());
+        }
+        let run = account::account(lock(&self.reader).connection(), &batch.key)?;
+        let now_s = now_s();
+        {
+            let mut commented = lock(&self.commented_s);
+            if !ends && commented.get(&run.job).is_some_and(|at| now_s - at < COMMENT_S) {
+                return Ok(());
+            }
+            commented.insert(run.job, now_s);
+            commented.retain(|_, at| now_s - *at < 10.0 * COMMENT_S);
+        }
+        let owner = lock(&self.reader).owner(&batch.key)?;
+        let job = if run.job > 0 { self.slurm.job(run.job)? } else { None };
+        if job.zip(owner).is_some_and(|(job, owner)| job.uid == owner.uid) {
+            self.slurm.admin_comment(run.job, &serde_json::to_string(&account::summary(&run))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether something accepts connections there.
+fn answers(host: &str, port: u16) -> bool {
+    let addresses = (host, port).to_socket_addrs().into_iter().flatten();
+    addresses.into_iter().any(|a| TcpStream::connect_timeout(&a, SLURMD_LIMIT).is_ok())
+}
+
+async fn beats(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
+    if asked.peer.uid != 0 {
+        return Err(asked.forbidden("send heartbeats"));
+    }
+    let beat: Beat = read(&body)?;
+    c.beats.fetch_add(1, Ordering::Relaxed);
+    let open = lock(&c.open).clone();
+    for reading in &beat.jobs {
+        let of = |r: &&OpenRun| r.job == reading.job && r.record_state == "running" && r.nodes.contains(&beat.node);
+        if let Some(run) = open.iter().find(of) {
+            c.writer.note(Write::Counters {
+                key: run.key.clone(),
+                restart_count: run.restart_count,
+                node: beat.node.clone(),
+                at_s: beat.at_s,
+                reading: reading.clone(),
+            });
+        }
+    }
+    let (held, fence) = lock(&c.watch).heard(now_s(), beat);
+    asked.answer(&BeatReply { held, fence }).await
+}
+
+async fn plan(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
+    let mut question: PlanRequest = read(&body)?;
+    // History is personal: a user is who munge says.
+    let user = nix::unistd::User::from_uid(asked.peer.uid.into()).ok().flatten();
+    question.user = user.map_or(question.user, |u| u.name);
+    let plan = blocking(move || -> Result<_, Refusal> {
+        let history = lock(&c.reader).history(&question.user, &question.job_name)?;
+        planner::make_plan(&question, &history, &c.site)
+            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
+    })
+    .await??;
+    asked.answer(&plan).await
+}
+
+async fn records(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
+    let mut batch: Batch = read(&body)?;
+    if batch.version != protocol::VERSION {
+        return Err(Refusal(StatusCode::BAD_REQUEST, format!("version {} is not known here", batch.version)));
+    }
+    let (peer, checking) = (asked.peer, c.clone());
+    let batch = blocking(move || -> Result<Option<Batch>, Refusal> {
+        if !checking.may(peer, &batch.key)? {
+            return Ok(None);
+        }
+        checking.claim(peer, &mut batch)?;
+        Ok(Some(batch))
+    })
+    .await??;
+    let Some(batch) = batch else { return Err(asked.forbidden("write this run")) };
+    let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
+    c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
+    blocking(move || {
+        if let Err(e) = c.comment(&batch) {
+            tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
+        }
+    })
+    .await?;
+    asked.answer(&Delivered { upto }).await
+}
+
+async fn health(
+    State(c): Shared,
+    Path((cluster, run)): Path<(String, String)>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
+    let (key, peer) = (RunKey { cluster, run }, asked.peer);
+    let health = blocking(move || -> Result<_> {
+        if !c.may(peer, &key)? {
+            return Ok(None);
+        }
+        let open = lock(&c.reader).open_runs()?;
+        let Some(run) = open.into_iter().find(|r| r.key == key) else { return Ok(Some(Vec::new())) };
+        let mut health = lock(&c.watch).health(now_s(), &run.nodes, run.job);
+        if !lock(&c.open).iter().any(|r| r.key == key) {
+            // Slurm has not said yet that the job is this run's.
+            health.iter_mut().for_each(|h| h.job = None);
+        }
+        Ok(Some(health))
+    })
+    .await??;
+    match health {
+        Some(health) => asked.answer(&health).await,
+        None => Err(asked.forbidden("see this run")),
+    }
+}
+
+async fn report(
+    State(c): Shared,
+    RawQuery(raw): RawQuery,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
+    let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri)
+        .map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("{}: {e}", raw.unwrap_or_default())))?
+        .0;
+    let only = (!c.is_operator(&asked)).then_some(asked.peer.uid);
+    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only)).await??;
+    asked.answer(&runs).await
+}
+
+async fn metrics(State(c): Shared) -> Response {
+    let nodes = lock(&c.watch).beating(now_s());
+    let text = format!(
+        "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\
+         # TYPE joulepoint_beats counter\n# HELP joulepoint_beats Heartbeats received.\njoulepoint_beats_total {}\n\
+         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n# EOF\n",
+        c.beats.load(Ordering::Relaxed),
+        c.records.load(Ordering::Relaxed)
+    );
+    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,25 @@
+//! `joulepointd`: on the controller it plans, stores and watches; on a node it meters and beats.
+
+pub mod account;
+mod apply;
+pub mod controller;
+mod http;
+pub mod node;
+pub mod store;
+pub mod watch;
+mod writer;
+
+/// Waits for SIGTERM or SIGINT.
+pub(crate) async fn told_to_stop() {
+    let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(term) => term,
+        Err(e) => {
+            tracing::error!(%e, "SIGTERM cannot be waited for");
+            return std::future::pending().await;
+        }
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

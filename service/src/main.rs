@@ -1,0 +1,67 @@
+//! `joulepointd --role=controller|node`: the service of a site.
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use service::{controller, node};
+use std::path::PathBuf;
+
+/// Joulepoint's service.
+///
+/// On the controller host: plans protected jobs, stores what they cost, notices dead nodes.
+/// On every compute node: meters the jobs there and sends a heartbeat.
+#[derive(Parser)]
+#[command(name = "joulepointd", version)]
+struct Cli {
+    /// What this host is.
+    #[arg(long, value_enum)]
+    role: Option<Role>,
+    /// Site file.
+    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE")]
+    conf: PathBuf,
+    /// Node name as Slurm knows it; this host's name up to the first dot if absent.
+    #[arg(long, env = "SLURMD_NODENAME")]
+    node: Option<String>,
+    /// Root of the process tree that is metered.
+    #[arg(long, default_value = "/proc", hide = true)]
+    proc_root: PathBuf,
+    #[command(subcommand)]
+    inner: Option<Inner>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    Controller,
+    Node,
+}
+
+#[derive(Subcommand)]
+enum Inner {
+    /// Print Slurm's own energy figure of a node; a process of its own, since libslurm may end it.
+    #[command(hide = true)]
+    SlurmEnergy {
+        /// Node name.
+        node: String,
+    },
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Some(Inner::SlurmEnergy { node }) = cli.inner {
+        std::process::exit(energy::slurm_energy::slurm_helper_main(&node));
+    }
+    let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
+    let site = config::read(&cli.conf)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match cli.role.context("--role=controller or --role=node is needed")? {
+        Role::Controller => runtime.block_on(controller::serve(site)),
+        Role::Node => {
+            let node = match cli.node {
+                Some(node) => node,
+                None => nix::unistd::gethostname()?.to_string_lossy().split('.').next().unwrap_or("localhost").to_string(),
+            };
+            runtime.block_on(node::serve(node::Params { site, node, proc_root: cli.proc_root }))
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Decides from heartbeats and Slurm's job list what has to be done: which node is dead, which job must be helped.
+//!
+//! Pure: time and observations are arguments, acts are the answer. `controller.rs` carries them out.
+
+use crate::store::OpenRun;
+use protocol::{Beat, Held, NodeHealth};
+use slurm::{Job, JobState};
+use std::collections::BTreeMap;
+
+/// How long a job may look ended before its run is closed without its wrapper's word, s.
+const LAST_WORD_S: f64 = 5.0;
+
+/// How long slurmctld may not know a job before its run is closed, s.
+const FORGOTTEN_S: f64 = 60.0;
+
+/// Time between two tries of the same help, s.
+const AGAIN_S: f64 = 5.0;
+
+/// How long after a node's death a requeued job is taken to be requeued because of it, s.
+const BECAUSE_S: f64 = 900.0;
+
+/// From this number of nodes on, most of them do not die at one moment.
+const CROWD: usize = 4;
+
+/// How many times longer silence may last when most nodes are silent.
+const CROWD_PATIENCE: f64 = 10.0;
+
+/// Signal of a job whose script was killed.
+const SIGKILL: i32 = 9;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Look whether the node's slurmd answers.
+    Verify {
+        /// Node name.
+        node: String,
+    },
+    /// Put a node that we had set down back into service.
+    Resume {
+        /// Node name.
+        node: String,
+    },
+    /// Let a requeued job start now.
+    StartNow {
+        /// The run.
+        run: OpenRun,
+    },
+    /// Put a job back into the queue that nobody else would.
+    Requeue {
+        /// The run.
+        run: OpenRun,
+        /// What happened.
+        reason: String,
+        /// Whether its wrapper was killed while its node lived.
+        wrapper_killed: bool,
+    },
+    /// Close a run whose wrapper can no longer do it.
+    Close {
+        /// The run.
+        run: OpenRun,
+        /// How it ended.
+        state: &'static str,
+    },
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug)]
+struct Node {
+    beat: Beat,
+    heard_s: f64,
+    slurmd_gone_s: Option<f64>,
+    dead: bool,
+    verified_s: f64,
+    is_back: bool,
+}
+
+/// The watch over nodes and jobs.
+#[derive(Debug)]
+pub struct Watch {
+    detect_s: f64,
+    started_s: f64,
+    nodes: BTreeMap<String, Node>,
+    odd_since_s: BTreeMap<u32, f64>,
+    helped_s: BTreeMap<u32, f64>,
+    last_death_s: BTreeMap<u32, f64>,
+    held: BTreeMap<String, Vec<Held>>,
+}
+
+impl Watch {
+    /// A watch that takes a node for silent after `detect_s`.
+    pub fn new(detect_s: f64, now_s: f64) -> Watch {
+        Watch {
+            detect_s,
+            started_s: now_s,
+            nodes: BTreeMap::new(),
+            odd_since_s: BTreeMap::new(),
+            helped_s: BTreeMap::new(),
+            last_death_s: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a heartbeat. The answer: which jobs hold the node, and which must not go on there.
+    pub fn heard(&mut self, now_s: f64, beat: Beat) -> (Vec<Held>, Vec<u32>) {
+        let name = beat.node.clone();
+        let gone_since = |before: Option<f64>| if beat.slurmd_up { None } else { before.or(Some(now_s)) };
+        let node = self.nodes.entry(name.clone()).or_insert_with(|| Node {
+            beat: beat.clone(),
+            heard_s: now_s,
+            slurmd_gone_s: None,
+            dead: false,
+            verified_s: 0.0,
+            is_back: false,
+        });
+        node.slurmd_gone_s = gone_since(node.slurmd_gone_s);
+        node.heard_s = now_s;
+        node.beat = beat;
+        if node.dead && node.beat.slurmd_up {
+            // Slurm may use it again at once, so nothing of what begins there now may be taken for lost.
+            node.dead = false;
+            node.is_back = true;
+        }
+        // Only runs that were hit: jobs that never asked for protection are left to Slurm.
+        let hit = |job: &u32| self.last_death_s.contains_key(job);
+        let fence = if node.dead { node.beat.jobs.iter().map(|j| j.job).filter(hit).collect() } else { Vec::new() };
+        let held = if node.dead { Vec::new() } else { self.held.get(&name).cloned().unwrap_or_default() };
+        (held, fence)
+    }
+
+    /// How many nodes beat and are not dead.
+    pub fn beating(&self, now_s: f64) -> usize {
+        self.nodes.values().filter(|n| !n.dead && now_s - n.heard_s <= self.detect_s).count()
+    }
+
+    /// Nodes that beat, for the time that they were watched.
+    pub fn watched(&self, now_s: f64) -> Vec<String> {
+        let beats = |n: &&String| self.nodes.get(*n).is_some_and(|n| !n.dead && now_s - n.heard_s <= self.detect_s);
+        self.nodes.keys().filter(beats).cloned().collect()
+    }
+
+    /// Health of some nodes, with the last counters of a job.
+    pub fn health(&self, now_s: f64, nodes: &[String], job: u32) -> Vec<NodeHealth> {
+        let of = |name: &String| match self.nodes.get(name) {
+            Some(n) => NodeHealth {
+                node: name.clone(),
+                url: n.beat.url.clone(),
+                silent_s: Some(now_s - n.heard_s),
+                slurmd_up: n.beat.slurmd_up,
+                dead: n.dead,
+                job: n.beat.jobs.iter().find(|j| j.job == job).cloned(),
+            },
+            None => NodeHealth {
+                node: name.clone(),
+                url: String::new(),
+                silent_s: None,
+                slurmd_up: true,
+                dead: false,
+                job: None,
+            },
+        };
+        nodes.iter().map(of).collect()
+    }
+
+    /// A look at a node said that its slurmd does not answer: it is dead. The moment of its last heartbeat.
+    pub fn dead(&mut self, node: &str) -> Option<f64> {
+        let node = self.nodes.get_mut(node)?;
+        node.dead = true;
+        node.is_back = false;
+        Some(node.slurmd_gone_s.unwrap_or(node.heard_s))
+    }
+
+    /// Runs that were hit by a death.
+    pub fn hit(&mut self, now_s: f64, runs: &[OpenRun]) {
+        self.last_death_s.extend(runs.iter().map(|r| (r.job, now_s)));
+    }
+
+    /// Looks at everything once.
+    pub fn look(&mut self, now_s: f64, runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> Vec<Act> {
+        let mut acts = self.look_at_nodes(now_s);
+        self.held = held(runs, jobs);
+        for run in runs {
+            if let Some(act) = self.look_at_run(now_s, run, jobs.get(&run.job)) {
+                acts.push(act);
+            }
+        }
+        let open = |job: &u32| runs.iter().any(|r| r.job == *job);
+        self.odd_since_s.retain(|job, _| open(job));
+        self.helped_s.retain(|job, _| open(job));
+        self.last_death_s.retain(|job, _| open(job));
+        acts
+    }
+
+    /// Whether a node beats, has its slurmd, and was not found dead.
+    pub fn is_well(&self, now_s: f64, node: &str) -> bool {
+        let well = |n: &Node| !n.dead && n.beat.slurmd_up && now_s - n.heard_s <= self.detect_s;
+        self.nodes.get(node).is_some_and(well)
+    }
+
+    /// How long a node may be silent: longer when most of them fall silent together, since then it is more likely
+    /// this host that is cut off, and setting the whole cluster down would end every job.
+    fn patience_s(&self, now_s: f64) -> f64 {
+        let alive: Vec<&Node> = self.nodes.values().filter(|n| !n.dead).collect();
+        let silent = alive.iter().filter(|n| now_s - n.heard_s > self.detect_s).count();
+        if alive.len() >= CROWD && silent * 2 > alive.len() { self.detect_s * CROWD_PATIENCE } else { self.detect_s }
+    }
+
+    fn look_at_nodes(&mut self, now_s: f64) -> Vec<Act> {
+        let mut acts = Vec::new();
+        let patience_s = self.patience_s(now_s);
+        for (name, node) in &mut self.nodes {
+            let silent = now_s - node.heard_s > patience_s;
+            let without_slurmd = node.slurmd_gone_s.is_some_and(|since| now_s - since > self.detect_s);
+            if std::mem::take(&mut node.is_back) {
+                acts.push(Act::Resume { node: name.clone() });
+            } else if node.dead {
+                // Nothing can be done for it.
+            } else if (silent || without_slurmd) && now_s - node.verified_s >= self.detect_s {
+                node.verified_s = now_s;
+                acts.push(Act::Verify { node: name.clone() });
+            }
+        }
+        acts
+    }
+
+    fn look_at_run(&mut self, now_s: f64, run: &OpenRun, job: Option<&Job>) -> Option<Act> {
+        let Some(job) = job else {
+            return self.lasting(now_s, run, FORGOTTEN_S).then(|| Act::Close { run: run.clone(), state: "unknown" });
+        };
+        if job.uid != run.uid {
+            // The id is used again, or the run claims somebody else's job: nothing is done to it.
+            return self.lasting(now_s, run, LAST_WORD_S).then(|| Act::Close { run: run.clone(), state: "unknown" });
+        }
+        let running = job.state == JobState::Running && !job.has_flag("COMPLETING");
+        if running || job.state == JobState::Completing {
+            self.odd_since_s.remove(&run.job);
+            let died_s = |n: &Node| n.dead.then(|| n.slurmd_gone_s.unwrap_or(n.heard_s));
+            let died_s = job.batch_host.as_ref().and_then(|h| self.nodes.get(h)).and_then(died_s);
+            // A job that began after the death is on a node that is just coming back.
+            let orphaned = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
+            return (running && orphaned && self.may_help(now_s, run)).then(|| Act::Requeue {
+                run: run.clone(),
+                reason: "the node of the batch script died; the job would stay without a script for ever".into(),
+                wrapper_killed: false,
+            });
+        }
+        if job.state == JobState::Pending {
+            self.odd_since_s.remove(&run.job);
+            let ours = run.record_state == "requeued"
+                || self.last_death_s.get(&run.job).is_some_and(|at| now_s - at < BECAUSE_S);
+            let waits = job.eligible_s.is_some_and(|at| at > now_s + 1.0) || job.reason == "BeginTime";
+            return (ours && waits && self.may_help(now_s, run)).then(|| Act::StartNow { run: run.clone() });
+        }
+        if !job.state.is_over() || !self.lasting(now_s, run, LAST_WORD_S) {
+            return None;
+        }
+        let state = match job.state {
+            JobState::Completed => "completed",
+            JobState::Cancelled => "cancelled",
+            JobState::Timeout | JobState::Deadline => "timeout",
+            JobState::Failed if job.exit.signal == SIGKILL || job.exit.code == 128 + SIGKILL => {
+                return (job.requeue && self.may_help(now_s, run)).then(|| Act::Requeue {
+                    run: run.clone(),
+                    reason: "the wrapper was killed".into(),
+                    wrapper_killed: true,
+                });
+            }
+            _ => "failed",
+        };
+        Some(Act::Close { run: run.clone(), state })
+    }
+
+    /// Whether something odd about a job has lasted.
+    fn lasting(&mut self, now_s: f64, run: &OpenRun, limit_s: f64) -> bool {
+        // After a restart of ours, wrappers get time to deliver what they kept.
+        let since_s = *self.odd_since_s.entry(run.job).or_insert(now_s);
+        now_s - since_s >= limit_s && now_s - self.started_s >= limit_s
+    }
+
+    fn may_help(&mut self, now_s: f64, run: &OpenRun) -> bool {
+        let last_s = self.helped_s.get(&run.job).copied().unwrap_or(f64::NEG_INFINITY);
+        if now_s - last_s < AGAIN_S {
+            return false;
+        }
+        self.helped_s.insert(run.job, now_s);
+        true
+    }
+}
+
+/// Which protected jobs hold which nodes.
+fn held(runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> BTreeMap<String, Vec<Held>> {
+    let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+    for run in runs {
+        let Some(job) = jobs.get(&run.job).filter(|j| j.uid == run.uid && j.state == JobState::Running && j.restarts == run.restart_count)
+        else {
+            continue;
+        };
+        for node in &job.nodes {
+            held.entry(node.clone()).or_default().push(Held { job: run.job, restart_count: run.restart_count });
+        }
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::RunKey;
+
+    fn beat(node: &str, slurmd_up: bool) -> Beat {
+        Beat {
+            version: protocol::VERSION,
+            node: node.into(),
+            at_s: 0.0,
+            started_s: 0.0,
+            url: String::new(),
+            slurmd_up,
+            node_joules: 0.0,
+            source: "model".into(),
+            jobs: vec![protocol::JobReading { job: 7, joules: 1.0, cpu_s: 0.0, source: "model".into(), since_s: 0.0 }],
+        }
+    }
+
+    fn run() -> OpenRun {
+        OpenRun {
+            key: RunKey { cluster: "c".into(), run: "7.1".into() },
+            uid: 1000,
+            job: 7,
+            restart_count: 0,
+            nodes: vec!["n1".into(), "n2".into()],
+            record_state: "running".into(),
+        }
+    }
+
+    fn job(text: &str) -> BTreeMap<u32, Job> {
+        let line = format!("JobId=7 JobName=j UserId=u(1000) GroupId=u(1000) {text}");
+        BTreeMap::from([(7, slurm::parse_job(&line, 7).expect("parses").expect("a job"))])
+    }
+
+    #[test]
+    fn a_silent_node_is_looked_at_and_a_dead_one_is_fenced_and_comes_back() {
+        let mut watch = Watch::new(3.0, 0.0);
+        watch.heard(10.0, beat("n1", true));
+        assert!(watch.look(12.0, &[], &BTreeMap::new()).is_empty());
+        assert_eq!(watch.look(13.5, &[], &BTreeMap::new()), [Act::Verify { node: "n1".into() }]);
+        assert_eq!(watch.dead("n1"), Some(10.0));
+        assert!(watch.health(14.0, &["n1".into()], 7)[0].dead);
+        assert!(watch.heard(19.0, beat("n1", false)).1.is_empty(), "a job that is not protected");
+        watch.hit(19.5, &[run()]);
+        assert_eq!(watch.heard(20.0, beat("n1", false)).1, [7]);
+        assert!(watch.look(20.1, &[run()], &BTreeMap::new()).is_empty());
+        assert!(watch.heard(21.0, beat("n1", true)).1.is_empty(), "what begins there now is new");
+        assert_eq!(watch.look(21.1, &[run()], &BTreeMap::new()), [Act::Resume { node: "n1".into() }]);
+        assert!(watch.look(21.2, &[run()], &BTreeMap::new()).is_empty(), "once");
+        assert!(watch.heard(24.0, beat("n1", true)).1.is_empty());
+    }
+
+    #[test]
+    fn a_node_whose_slurmd_is_gone_is_looked_at_while_it_beats() {
+        let mut watch = Watch::new(3.0, 0.0);
+        for t in [10.0, 11.0, 12.0, 13.0] {
+            watch.heard(t, beat("n1", t < 10.5));
+            assert!(watch.look(t, &[], &BTreeMap::new()).is_empty(), "{t}");
+        }
+        watch.heard(14.5, beat("n1", false));
+        assert_eq!(watch.look(14.5, &[], &BTreeMap::new()), [Act::Verify { node: "n1".into() }]);
+    }
+
+    #[test]
+    fn a_job_requeued_by_a_death_starts_at_once_and_one_requeued_by_hand_does_not() {
+        let pending = job("JobState=PENDING Reason=BeginTime Requeue=1 Restarts=1");
+        let mut watch = Watch::new(3.0, 0.0);
+        assert!(watch.look(100.0, &[run()], &pending).is_empty());
+        watch.hit(100.0, &[run()]);
+        assert_eq!(watch.look(101.0, &[run()], &pending), [Act::StartNow { run: run() }]);
+        assert!(watch.look(102.0, &[run()], &pending).is_empty(), "not again at once");
+        assert_eq!(watch.look(107.0, &[run()], &pending).len(), 1);
+    }
+
+    #[test]
+    fn a_job_without_a_script_is_requeued() {
+        let running = job("JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1");
+        let mut watch = Watch::new(3.0, 0.0);
+        watch.heard(10.0, beat("n1", true));
+        assert!(watch.look(11.0, &[run()], &running).is_empty());
+        watch.dead("n1");
+        assert!(matches!(&watch.look(14.0, &[run()], &running)[..], [Act::Requeue { wrapper_killed: false, .. }]));
+    }
+
+    #[test]
+    fn a_killed_wrapper_is_told_from_a_job_that_ended() {
+        let mut watch = Watch::new(3.0, 0.0);
+        let killed = job("JobState=FAILED Reason=NonZeroExitCode Requeue=1 Restarts=0 ExitCode=0:9");
+        assert!(watch.look(100.0, &[run()], &killed).is_empty(), "its last words may be on their way");
+        assert!(matches!(&watch.look(106.0, &[run()], &killed)[..], [Act::Requeue { wrapper_killed: true, .. }]));
+        let mut watch = Watch::new(3.0, 0.0);
+        let done = job("JobState=CANCELLED Reason=None Requeue=1 Restarts=0 ExitCode=0:15");
+        watch.look(100.0, &[run()], &done);
+        assert_eq!(watch.look(106.0, &[run()], &done), [Act::Close { run: run(), state: "cancelled" }]);
+    }
+
+    #[test]
+    fn a_run_that_claims_somebody_elses_job_gets_nothing_done() {
+        let stranger = OpenRun { uid: 1001, ..run() };
+        let mut watch = Watch::new(3.0, 0.0);
+        watch.heard(10.0, beat("n1", true));
+        watch.dead("n1");
+        watch.hit(10.0, std::slice::from_ref(&stranger));
+        for state in ["RUNNING BatchHost=n1", "PENDING Reason=BeginTime", "FAILED ExitCode=0:9"] {
+            let jobs = job(&format!("JobState={state} Requeue=1 Restarts=0"));
+            let acts = watch.look(100.0, std::slice::from_ref(&stranger), &jobs);
+            assert!(acts.iter().all(|a| matches!(a, Act::Verify { .. } | Act::Close { .. })), "{acts:?}");
+        }
+    }
+
+    #[test]
+    fn most_nodes_silent_at_once_is_doubted_for_a_while() {
+        let mut watch = Watch::new(3.0, 0.0);
+        let beats = |watch: &mut Watch, t: f64, nodes: &[&str]| {
+            for node in nodes {
+                watch.heard(t, beat(node, true));
+            }
+        };
+        beats(&mut watch, 10.0, &["n1", "n2", "n3", "n4", "n5"]);
+        assert!(watch.look(20.0, &[], &BTreeMap::new()).is_empty());
+        assert_eq!(watch.look(41.0, &[], &BTreeMap::new()).len(), 5, "they really are gone");
+        beats(&mut watch, 50.0, &["n1", "n2", "n3", "n4", "n5"]);
+        beats(&mut watch, 54.0, &["n1", "n2", "n3"]);
+        assert_eq!(watch.look(54.5, &[], &BTreeMap::new()).len(), 2);
+    }
+
+    #[test]
+    fn jobs_hold_their_nodes_between_steps() {
+        let running = job("JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1");
+        let mut watch = Watch::new(3.0, 0.0);
+        watch.look(10.0, &[run()], &running);
+        assert_eq!(watch.heard(11.0, beat("n2", true)).0, [Held { job: 7, restart_count: 0 }]);
+        watch.look(12.0, &[], &running);
+        assert!(watch.heard(13.0, beat("n2", true)).0.is_empty());
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
+
+use crate::{
+    Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes,
+    parse_steps,
+};
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a command may take before it is killed.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The longest AdminComment that is handed over, bytes; one argument of a command may be 128 KiB.
+const LONGEST_COMMENT: usize = 100_000;
+
+/// How many doubtful records of a listing are asked for one by one.
+const MOST_DOUBTFUL: usize = 100;
+
+/// Variables by which a user's or a job's environment would change what the commands print.
+const UNWANTED: [&str; 12] = [
+    "SLURM_BITSTR_LEN",
+    "SLURM_CLUSTERS",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SCONTROL_ALL",
+    "SCONTROL_FEDERATION",
+    "SCONTROL_FUTURE",
+    "SCONTROL_LOCAL",
+    "SCONTROL_SIBLING",
+    "SACCT_FORMAT",
+    "SACCT_FEDERATION",
+    "SCANCEL_STATE",
+];
+
+/// Slurm, reached through its commands.
+#[derive(Clone, Debug, Default)]
+pub struct Slurm {
+    /// Where the commands are; the `PATH` if absent.
+    pub bin_dir: Option<PathBuf>,
+    /// The `slurm.conf` to use; the environment's or Slurm's own if absent.
+    pub conf: Option<PathBuf>,
+}
+
+impl Slurm {
+    /// Slurm with its commands in `bin_dir`, or in the `PATH`.
+    pub fn new(bin_dir: Option<PathBuf>) -> Self {
+        Slurm { bin_dir, conf: None }
+    }
+
+    /// A job as slurmctld knows it; nothing once slurmctld has forgotten it.
+    pub fn job(&self, id: u32) -> Result<Option<Job>, Error> {
+        match self.output("scontrol", &["show", "job", "-o", &id.to_string()]) {
+            Ok(text) => parse_job(&text, id),
+            Err(e) if e.is_unknown_job() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// All jobs that slurmctld knows, without those whose texts forge a field.
+    ///
+    /// A user's comment may hold a whole record, with the id of somebody else's job: an id that is claimed twice is
+    /// asked for by itself, which shows the true record first.
+    pub fn jobs(&self) -> Result<Vec<Job>, Error> {
+        let (mut jobs, doubtful) = parse_jobs(&self.output("scontrol", &["show", "job", "-o"])?);
+        for id in doubtful.into_iter().take(MOST_DOUBTFUL) {
+            match self.job(id) {
+                Ok(job) => jobs.extend(job),
+                Err(Error::Ambiguous { .. } | Error::Unreadable { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> Result<Vec<Node>, Error> {
+        parse_nodes(&self.output("scontrol", &["show", "node", "-o"])?)
+    }
+
+    /// Takes a node out of service at once: its steps end, its jobs are requeued or shrink.
+    pub fn node_down(&self, node: &str, reason: &str) -> Result<(), Error> {
+        self.update_node(node, "DOWN", Some(reason))
+    }
+
+    /// Puts a node back into service.
+    pub fn node_resume(&self, node: &str) -> Result<(), Error> {
+        self.update_node(node, "RESUME", None)
+    }
+
+    fn update_node(&self, node: &str, state: &str, reason: Option<&str>) -> Result<(), Error> {
+        let (name, state) = (format!("NodeName={node}"), format!("State={state}"));
+        let reason = reason.map(|r| format!("Reason={r}"));
+        let mut args = vec!["update", &name, &state];
+        args.extend(reason.as_deref());
+        self.output("scontrol", &args).map(drop)
+    }
+
+    /// Puts a job back into the queue.
+    pub fn requeue(&self, job: u32) -> Result<(), Error> {
+        self.output("scontrol", &["requeue", &job.to_string()]).map(drop)
+    }
+
+    /// Lets a requeued job start without the two minutes that Slurm makes it wait; for jobs that are pending.
+    ///
+    /// Not at this very moment: its old credential is revoked by the second, and a start within the same second
+    /// is refused on the node and loses the job.
+    pub fn start_now(&self, job: u32) -> Result<(), Error> {
+        self.update_job(job, "StartTime=now+2seconds")
+    }
+
+    /// Writes a job's AdminComment; works for operators, and until the job has ended.
+    pub fn admin_comment(&self, job: u32, text: &str) -> Result<(), Error> {
+        if text.len() > LONGEST_COMMENT {
+            return Err(Error::unreadable("admin comment", text));
+        }
+        self.update_job(job, &format!("AdminComment={text}"))
+    }
+
+    fn update_job(&self, job: u32, what: &str) -> Result<(), Error> {
+        self.output("scontrol", &["update", &format!("JobId={job}"), what]).map(drop)
+    }
+
+    /// The running steps of a job, the batch step included.
+    pub fn steps(&self, job: u32) -> Result<Vec<Step>, Error> {
+        let asked = self.output("scontrol", &["show", "step", "-o", &job.to_string()]);
+        match asked {
+            Ok(text) => parse_steps(&text, job),
+            Err(Error::Refused { text, .. }) if has_no_step(&text) => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Signals all steps of a job, but not its batch script. `KILL` would end the job: end its steps one by one
+    /// with [`Slurm::cancel_step`].
+    pub fn signal_steps(&self, job: u32, signal: &str) -> Result<(), Error> {
+        if matches!(signal.trim_start_matches("SIG"), "KILL" | "9") {
+            return Err(Error::unreadable("signal for steps", signal));
+        }
+        self.output("scancel", &[&format!("--signal={signal}"), &job.to_string()]).map(drop)
+    }
+
+    /// Ends one step, such as `12.0`.
+    pub fn cancel_step(&self, step: &str) -> Result<(), Error> {
+        if !step.contains('.') {
+            return Err(Error::unreadable("step", step)); // a bare number would cancel the whole job
+        }
+        self.output("scancel", &[step]).map(drop)
+    }
+
+    /// What accounting knows of a job, each of its requeued lives by itself, oldest first.
+    pub fn accounted(&self, job: u32) -> Result<Vec<Accounted>, Error> {
+        let fields = format!("--format={}", Accounted::FIELDS);
+        let job = job.to_string();
+        let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &job, &fields])?;
+        parse_accounting(&text)
+    }
+
+    /// The cluster's name.
+    pub fn cluster_name(&self) -> Result<String, Error> {
+        self.config_value("ClusterName")?
+            .ok_or_else(|| Error::unreadable("ClusterName", "(absent)"))
+    }
+
+    /// One value of `scontrol show config`.
+    pub fn config_value(&self, key: &str) -> Result<Option<String>, Error> {
+        let text = self.output("scontrol", &["show", "config"])?;
+        Ok(text.lines().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            name.trim().eq_ignore_ascii_case(key).then(|| value.trim().to_owned())
+        }))
+    }
+
+    /// Slurm's version, such as `22.05.8`.
+    pub fn version(&self) -> Result<String, Error> {
+        let text = self.output("scontrol", &["--version"])?;
+        let version = text.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
+        version.map(str::to_owned).ok_or_else(|| Error::unreadable("version", &text))
+    }
+
+    /// Runs a command and gives its standard output.
+    fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
+        let path = match &self.bin_dir {
+            Some(dir) => dir.join(program),
+            None => PathBuf::from(program),
+        };
+        let mut command = Command::new(path);
+        command.args(args).env("LC_ALL", "C").env("SLURM_TIME_FORMAT", "%s");
+        UNWANTED.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        if let Some(conf) = &self.conf {
+            command.env("SLURM_CONF", conf);
+        }
+        run(command, &format!("{program} {}", args.join(" ")), LIMIT)
+    }
+}
+
+/// Whether `scontrol show step` says that there is nothing to show.
+fn has_no_step(text: &str) -> bool {
+    text.contains("Invalid job id") || text.contains("not found")
+}
+
+/// Runs a command to its end, or kills it at the limit.
+fn run(mut command: Command, name: &str, limit: Duration) -> Result<String, Error> {
+    let short: String = name.chars().take(120).collect();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Error::Start { command: short.clone(), source })?;
+    let out = read_aside(child.stdout.take());
+    let err = read_aside(child.stderr.take());
+    let deadline = Instant::now() + limit;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let texts = out.recv_timeout(left()).ok().zip(err.recv_timeout(left()).ok());
+    let status = texts.is_some().then(|| wait_until(&mut child, deadline)).flatten();
+    let (Some((stdout, stderr)), Some(status)) = (texts, status) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(Error::TimedOut { command: short, seconds: limit.as_secs() });
+    };
+    if status.success() {
+        return Ok(stdout);
+    }
+    let said = stderr.lines().chain(stdout.lines()).rev().find(|l| !l.trim().is_empty());
+    let text = said.map_or_else(|| status.to_string(), |l| l.trim().chars().take(300).collect());
+    Err(Error::Refused { command: short, text })
+}
+
+/// Reads a pipe to its end on a thread of its own, so that neither pipe can block the other.
+fn read_aside<R: Read + Send + 'static>(pipe: Option<R>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// Waits for the end of a child that has already closed its pipes: almost always at once.
+fn wait_until(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_killed_at_its_limit() {
+        let begun = Instant::now();
+        let e = run(shell("exec sleep 60"), "x", Duration::from_millis(50)).expect_err("limit");
+        assert!(matches!(e, Error::TimedOut { .. }), "{e}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_refusal_carries_slurms_last_words() {
+        let e = run(shell("echo first >&2; echo last >&2; exit 1"), "x", LIMIT).expect_err("rc 1");
+        assert_eq!(e.to_string(), "x: last");
+    }
+
+    #[test]
+    fn large_output_on_both_pipes_does_not_block() {
+        let script = "i=0; while [ $i -lt 3000 ]; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; \
+                      echo bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb >&2; i=$((i+1)); done";
+        assert_eq!(run(shell(script), "x", LIMIT).expect("rc 0").lines().count(), 3000);
+    }
+
+    #[test]
+    fn a_missing_command_is_named() {
+        let slurm = Slurm::new(Some("/nonexistent".into()));
+        let e = slurm.version().expect_err("no such folder").to_string();
+        assert!(e.starts_with("cannot run scontrol --version:"), "{e}");
+    }
+
+    #[test]
+    fn dangerous_forms_are_refused_before_slurm_sees_them() {
+        let slurm = Slurm::new(Some("/nonexistent".into()));
+        assert!(matches!(slurm.signal_steps(1, "SIGKILL"), Err(Error::Unreadable { .. })));
+        assert!(matches!(slurm.cancel_step("12"), Err(Error::Unreadable { .. })));
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a call to Slurm gave no answer.
+
+/// Why a call to Slurm gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command could not be started.
+    #[error("cannot run {command}: {source}")]
+    Start {
+        /// Its name.
+        command: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The command did not end in time and was killed.
+    #[error("{command} did not answer within {seconds} s")]
+    TimedOut {
+        /// Its name and arguments.
+        command: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// Slurm refused.
+    #[error("{command}: {text}")]
+    Refused {
+        /// Its name and arguments.
+        command: String,
+        /// Its last line on standard error.
+        text: String,
+    },
+    /// The output is not what this Slurm series prints.
+    #[error("{what} '{value}' is not understood")]
+    Unreadable {
+        /// Which field or form.
+        what: &'static str,
+        /// The text that failed, shortened.
+        value: String,
+    },
+    /// A free text holds a field's name, so that a field could be read in two ways.
+    #[error("the text of {what} holds '{key}=' twice: it is not trusted")]
+    Ambiguous {
+        /// Which record.
+        what: String,
+        /// Which field.
+        key: &'static str,
+    },
+}
+
+impl Error {
+    /// The text that failed, cut to a length fit for a log line.
+    pub(crate) fn unreadable(what: &'static str, value: &str) -> Self {
+        Error::Unreadable { what, value: value.chars().take(120).collect() }
+    }
+
+    /// Whether Slurm says that there is no such job.
+    pub fn is_unknown_job(&self) -> bool {
+        matches!(self, Error::Refused { text, .. } if text.contains("Invalid job id"))
+    }
+}

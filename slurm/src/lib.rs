@@ -1,0 +1,22 @@
+//! Slurm's commands as typed calls: jobs, nodes, steps and accounting, read from the commands' text forms.
+//!
+//! It runs `scontrol`, `squeue`'s siblings and `sacct`; it never links libslurm, whose `fatal` would end our
+//! daemon and whose structs change with every series (docs/decisions/slurm-commands.md). Every parser is a pure
+//! function of text; only [`Slurm`] starts processes, and each of them is killed when it takes too long.
+
+mod accounting;
+mod command;
+mod error;
+mod fields;
+mod job;
+mod node;
+mod nodelist;
+mod step;
+
+pub use accounting::{Accounted, parse_accounting};
+pub use command::Slurm;
+pub use error::Error;
+pub use job::{Exit, Job, JobState, parse_job, parse_jobs};
+pub use node::{Node, parse_node, parse_nodes};
+pub use nodelist::{compress_nodelist, expand_nodelist};
+pub use step::{Step, parse_steps};

@@ -1,0 +1,126 @@
+//! Reads `scontrol show node -o`.
+
+use crate::Error;
+use crate::fields::{Fields, is_none};
+
+/// The keys that `scontrol show node -o` prints from 22.05 to 26.05.
+const KEYS: &[&str] = &[
+    "NodeName", "Arch", "CoresPerSocket", "CPUAlloc", "CPUEfctv", "CPUTot", "CPULoad", "AvailableFeatures",
+    "ActiveFeatures", "Gres", "GresDrain", "GresUsed", "NodeAddr", "NodeHostName", "Port", "Version", "BcastAddr",
+    "OS", "RealMemory", "AllocMem", "FreeMem", "Sockets", "Boards", "CoreSpecCount", "CPUSpecList",
+    "MemSpecLimit", "State", "ThreadsPerCore", "TmpDisk", "Weight", "Owner", "MCS_label", "NextState",
+    "Partitions", "BootTime", "SlurmdStartTime", "LastBusyTime", "ResumeAfterTime", "SuspendTime", "CfgTRES", "AllocTRES",
+    "CapWatts", "CurrentWatts", "AveWatts", "LowestJoules", "ConsumedJoules", "ExtSensorsJoules",
+    "ExtSensorsWatts", "ExtSensorsTemp", "Reason", "Comment", "Extra", "InstanceId", "InstanceType",
+    "ReservationName", "Topology", "TopologyStr", "CertFlags", "ResvCores", "CpuBind", "DynamicNode",
+    "GpuSpec", "Parameters",
+];
+
+/// A node as slurmctld knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// Base state: `IDLE`, `ALLOCATED`, `MIXED`, `DOWN`, `UNKNOWN`, ...
+    pub state: String,
+    /// Flags beside it: `DRAIN`, `COMPLETING`, `NOT_RESPONDING`, `REBOOT`, ...
+    pub flags: Vec<String>,
+    /// Why it is down or drained, without who and when; empty if there is no reason.
+    pub reason: String,
+    /// Who set the reason.
+    pub reason_by: String,
+    /// When the reason was set.
+    pub reason_s: Option<f64>,
+    /// Address under which slurmctld reaches its slurmd.
+    pub addr: String,
+    /// Host name.
+    pub hostname: String,
+    /// Port of its slurmd, where it is not the cluster's.
+    pub port: Option<u16>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// When the machine was started.
+    pub boot_s: Option<f64>,
+    /// When its slurmd was started.
+    pub slurmd_start_s: Option<f64>,
+    /// Version of its slurmd, empty before the first registration.
+    pub version: String,
+}
+
+impl Node {
+    /// Whether a flag such as `DRAIN` is set.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|f| f == flag)
+    }
+}
+
+/// The nodes in the output of `scontrol show node -o`.
+pub fn parse_nodes(text: &str) -> Result<Vec<Node>, Error> {
+    text.lines().filter(|l| l.starts_with("NodeName=")).map(parse_node).collect()
+}
+
+/// The node of one line.
+pub fn parse_node(line: &str) -> Result<Node, Error> {
+    let f = Fields::split_first("a node".into(), line, KEYS);
+    let name = f.need("NodeName")?.to_owned();
+    let (state, flags) = state(f.need("State")?);
+    let (reason, reason_by, reason_s) = reason(f.get("Reason")?.unwrap_or_default());
+    let text_or = |key, otherwise: &str| {
+        f.text(key).map(|t| if t.is_empty() { otherwise.to_owned() } else { t })
+    };
+    Ok(Node {
+        addr: text_or("NodeAddr", &name)?,
+        hostname: text_or("NodeHostName", &name)?,
+        state,
+        flags,
+        reason,
+        reason_by,
+        reason_s,
+        port: f.number("Port")?,
+        cpus: f.number("CPUTot")?.unwrap_or(0),
+        memory_mib: f.number("RealMemory")?.unwrap_or(0),
+        boot_s: f.time("BootTime")?,
+        slurmd_start_s: f.time("SlurmdStartTime")?,
+        version: f.text("Version")?,
+        name,
+    })
+}
+
+/// Parts `DOWN*+DRAIN` into state and flags; a mark behind the state is a flag as well.
+fn state(text: &str) -> (String, Vec<String>) {
+    let mut parts = text.split('+');
+    let base = parts.next().unwrap_or_default();
+    let plain = base.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    let mut flags: Vec<String> = base[plain.len()..]
+        .chars()
+        .filter_map(|mark| match mark {
+            '*' => Some("NOT_RESPONDING"),
+            '~' => Some("POWERED_DOWN"),
+            '#' => Some("POWERING_UP"),
+            '%' => Some("POWERING_DOWN"),
+            '!' => Some("POWER_DOWN"),
+            '$' => Some("MAINTENANCE"),
+            '@' => Some("REBOOT_REQUESTED"),
+            '^' => Some("REBOOT_ISSUED"),
+            '-' => Some("PLANNED"),
+            _ => None,
+        })
+        .map(str::to_owned)
+        .collect();
+    flags.extend(parts.map(|p| p.trim_end_matches('*').to_owned()).filter(|p| !p.is_empty()));
+    (plain.to_owned(), flags)
+}
+
+/// Parts `text [user@time]`.
+fn reason(text: &str) -> (String, String, Option<f64>) {
+    if is_none(text) {
+        return Default::default();
+    }
+    let parted = text.strip_suffix(']').and_then(|t| t.rsplit_once(" ["));
+    match parted.and_then(|(reason, by)| Some((reason, by.split_once('@')?))) {
+        Some((reason, (user, at))) => (reason.to_owned(), user.to_owned(), at.parse().ok()),
+        None => (text.to_owned(), String::new(), None),
+    }
+}

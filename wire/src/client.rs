@@ -1,0 +1,179 @@
+//! Asks a service, and tells "nobody there" from "refused" from "not understood".
+
+use crate::proof::{answer_payload, request_payload};
+use crate::{Munge, PROOF};
+use serde::{Serialize, de::DeserializeOwned};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The largest answer that is read, bytes: a report of a hundred thousand runs fits.
+const LARGEST_ANSWER: u64 = 512 << 20;
+
+/// Why a request brought no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answered in time, or munged of this host is away: trying again later makes sense.
+    #[error("{url} cannot be reached: {text}")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// Why.
+        text: String,
+    },
+    /// The service answered, and refused.
+    #[error("refused ({status}): {text}")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// The service's words.
+        text: String,
+    },
+    /// The answer is not what this version understands, or does not come from the service.
+    #[error("the answer of {url} is not accepted: {text}")]
+    Invalid {
+        /// Where.
+        url: String,
+        /// Why.
+        text: String,
+    },
+}
+
+/// A blocking client of one service; cheap to clone, its connections are kept and shared.
+#[derive(Clone, Debug)]
+pub struct Client {
+    base_url: String,
+    munge: Munge,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// A client of the service at `base_url` (`http://host:port`); each request ends within `timeout`.
+    pub fn new(base_url: &str, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent("joulepoint")
+            .build()
+            .into();
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Client { base_url, munge: Munge::new(munge_socket), agent }
+    }
+
+    /// Where the service is.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// `GET path`; the path includes the query ([`query`]).
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let authorization = self.sign("GET", path, b"")?;
+        let url = format!("{}{path}", self.base_url);
+        let answer = self.agent.get(&url).header("authorization", &authorization).call();
+        self.read(answer, &url, &authorization)
+    }
+
+    /// `POST path` with a JSON body.
+    pub fn post<B: Serialize + ?Sized, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, Error> {
+        let url = format!("{}{path}", self.base_url);
+        let body = serde_json::to_vec(body)
+            .map_err(|e| Error::Invalid { url: url.clone(), text: format!("own request: {e}") })?;
+        let authorization = self.sign("POST", path, &body)?;
+        let answer = self
+            .agent
+            .post(&url)
+            .header("authorization", &authorization)
+            .header("content-type", "application/json")
+            .send(&body);
+        self.read(answer, &url, &authorization)
+    }
+
+    fn sign(&self, method: &str, path: &str, body: &[u8]) -> Result<String, Error> {
+        let payload = request_payload(method, path, body);
+        let credential = self.munge.encode(payload.as_bytes());
+        credential.map(|c| format!("MUNGE {c}")).map_err(|e| self.unreachable(e))
+    }
+
+    fn unreachable(&self, why: impl ToString) -> Error {
+        Error::Unreachable { url: self.base_url.clone(), text: why.to_string() }
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+        url: &str,
+        authorization: &str,
+    ) -> Result<T, Error> {
+        let invalid = |text: String| Error::Invalid { url: url.to_owned(), text };
+        let mut answer = answer.map_err(|e| match e {
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => invalid(e.to_string()),
+            _ => self.unreachable(e),
+        })?;
+        let status = answer.status().as_u16();
+        let proof = answer.headers().get(PROOF).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let body = answer.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
+        let body = body.map_err(|e| self.unreachable(e))?;
+        if status >= 300 {
+            let text = String::from_utf8_lossy(&body).chars().take(500).collect();
+            return Err(Error::Refused { status, text });
+        }
+        self.check(proof.as_deref(), authorization, status, &body).map_err(invalid)?;
+        serde_json::from_slice(&body).map_err(|e| invalid(e.to_string()))
+    }
+
+    /// Accepts an answer only from root or from a service of one's own.
+    fn check(&self, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), String> {
+        let proof = proof.ok_or("it carries no proof of the service")?;
+        let (payload, peer) = self.munge.decode(proof).map_err(|e| e.to_string())?;
+        if payload != answer_payload(authorization, status, body).as_bytes() {
+            return Err("its proof belongs to another answer".into());
+        }
+        // SAFETY: geteuid takes nothing and cannot fail.
+        let own = unsafe { libc::geteuid() };
+        if peer.uid != 0 && peer.uid != own {
+            return Err(format!("it was made by user {}, not by root", peer.uid));
+        }
+        Ok(())
+    }
+}
+
+/// `?key=value&...` of the pairs that have a value, percent-encoded; empty if none has.
+pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
+    let mut text = String::new();
+    for (key, value) in pairs.iter().filter_map(|(k, v)| v.map(|v| (k, v))) {
+        text.push(if text.is_empty() { '?' } else { '&' });
+        text.push_str(key);
+        text.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    text.push(byte.into());
+                }
+                _ => text.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_encoded() {
+        assert_eq!(query(&[("job", Some("7")), ("user", None), ("a", Some("b c&d"))]), "?job=7&a=b%20c%26d");
+        assert_eq!(query(&[("user", None)]), "");
+    }
+
+    #[test]
+    fn without_munged_nobody_is_reached() {
+        let client =
+            Client::new("http://127.0.0.1:9/", Some("/nonexistent".into()), Duration::from_secs(1));
+        let e = client.get::<u32>("/healthz").expect_err("no munged");
+        assert!(matches!(e, Error::Unreachable { .. }), "{e}");
+        assert_eq!(client.base_url(), "http://127.0.0.1:9");
+    }
+}
