@@ -1,0 +1,218 @@
+//! `joulepoint`: one command for people, thin over the other rooms.
+
+mod model;
+mod plan;
+mod report;
+mod simulate;
+mod status;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Longest wait for an answer of the controller.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Energy-aware fault tolerance for Slurm.
+///
+/// Protect a job:      sbatch --ft-energy=energy --ft-energy-done='run.cpt' job.sh
+/// See what it costs:  joulepoint report -j JOBID
+/// See why:            joulepoint plan --option ft-energy=energy -N 8
+#[derive(Parser)]
+#[command(name = "joulepoint", version, verbatim_doc_comment)]
+struct Cli {
+    /// Site file.
+    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, global = true, value_name = "FILE")]
+    conf: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tell what would be done for a job, and why.
+    Plan(plan::PlanArgs),
+    /// Compute a published model: JSON in, JSON out.
+    Model(ModelArgs),
+    /// Replay failures against checkpoint policies.
+    Simulate(simulate::SimulateArgs),
+    /// Tell what runs cost: energy and time by phase.
+    Report(report::ReportArgs),
+    /// Tell how a run is doing now.
+    Status(status::StatusArgs),
+    /// Run a command under protection, without sbatch.
+    ///
+    /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
+    Run(RunArgs),
+    /// Run a batch script under protection; the plugin calls this.
+    #[command(hide = true)]
+    Wrap(WrapArgs),
+    /// Print a completion script for a shell.
+    Completion {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of this command, or of a subcommand.
+    Man {
+        /// Subcommand; all of it if absent.
+        subcommand: Option<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct ModelArgs {
+    /// young_daly, aupy, aupy_eval, meneses, ecofit_*, elsayed, bouteiller, bouteiller_eval, balladini_*, shadow.
+    name: String,
+    /// Parameters as a JSON object, or an array of them; read from standard input if absent.
+    #[arg(long, value_name = "JSON")]
+    json: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// An option of sbatch, such as ft-energy=time or ft-energy-done='*.cpt'; may be repeated.
+    #[arg(short = 'o', long = "option", value_name = "NAME[=VALUE]")]
+    options: Vec<String>,
+    /// Take up the newest checkpoint of an earlier run.
+    #[arg(long)]
+    resume: bool,
+    /// The command and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct WrapArgs {
+    /// What the user asked for, as the plugin writes it.
+    #[arg(long, value_name = "JSON")]
+    request: String,
+    /// The batch script and its arguments.
+    #[arg(trailing_var_arg = true, required = true)]
+    command: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(level)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .init();
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)),
+        Err(Failure::Usage(text)) => {
+            eprintln!("joulepoint: {text}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Other(e)) => {
+            eprintln!("joulepoint: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What ends a command early.
+enum Failure {
+    Usage(String),
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(e: anyhow::Error) -> Failure {
+        Failure::Other(e)
+    }
+}
+
+fn run(cli: Cli) -> Result<i32, Failure> {
+    match cli.command {
+        Command::Model(args) => return Ok(run_model(&args)),
+        Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
+        Command::Run(args) => return run_command(&cli.conf, &args),
+        Command::Simulate(args) => simulate::run(args)?,
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "joulepoint", &mut std::io::stdout());
+        }
+        Command::Man { subcommand } => man(subcommand.as_deref())?,
+        Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
+        Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
+        Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
+    }
+    Ok(0)
+}
+
+fn site(conf: &std::path::Path) -> Result<config::Site, Failure> {
+    config::read(conf).map_err(|e| Failure::Usage(e.to_string()))
+}
+
+fn client(conf: &std::path::Path) -> Result<wire::Client, Failure> {
+    let site = site(conf)?;
+    Ok(wire::Client::new(&site.controller.url, site.munge_socket, ANSWER_LIMIT))
+}
+
+fn run_model(args: &ModelArgs) -> i32 {
+    let input = match &args.json {
+        Some(json) => json.clone(),
+        None => std::io::read_to_string(std::io::stdin()).unwrap_or_default(),
+    };
+    match model::run(&args.name, &input) {
+        Ok(json) => {
+            println!("{json}");
+            0
+        }
+        Err(json) => {
+            println!("{json}");
+            2
+        }
+    }
+}
+
+fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
+    let request = serde_json::from_str(request).unwrap_or_else(|e| {
+        eprintln!("joulepoint: the request is not understood ({e}); the job runs unprotected");
+        protocol::Request::default()
+    });
+    let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    wrapper::launch::wrap(&request, command, conf, attempt)
+}
+
+fn run_command(conf: &std::path::Path, args: &RunArgs) -> Result<i32, Failure> {
+    let mut request = plan::request(&args.options).map_err(Failure::Usage)?;
+    let on = || protocol::Setting { value: String::new(), source: protocol::Source::Option };
+    request.settings.entry("ft-energy".to_string()).or_insert_with(on);
+    options::resolve(&request, &Default::default()).map_err(|r| Failure::Usage(r.to_string()))?;
+    if args.resume {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var(wrapper::identity::RESUME, "1") };
+    }
+    let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    Ok(wrapper::launch::wrap(&request, &args.command, conf, attempt))
+}
+
+fn man(subcommand: Option<&str>) -> Result<(), Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page = match subcommand {
+        None => command,
+        Some(name) => command
+            .find_subcommand(name)
+            .cloned()
+            .ok_or_else(|| Failure::Usage(format!("there is no subcommand '{name}'")))?
+            .display_name(format!("joulepoint-{name}")),
+    };
+    clap_mangen::Man::new(page).render(&mut std::io::stdout()).map_err(anyhow::Error::from)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,123 @@
+//! `joulepoint plan`: what would be done for a job and why, without a job.
+
+use config::Site;
+use protocol::{Plan, PlanRequest, Request, Setting, Source};
+use std::time::Duration;
+
+/// Longest wait for the controller; after it the plan is made from the site file.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Arguments of `joulepoint plan`.
+#[derive(clap::Args)]
+pub struct PlanArgs {
+    /// An option of sbatch, such as ft-energy=time or ft-energy-io-bound=5%; may be repeated.
+    #[arg(short = 'o', long = "option", value_name = "NAME[=VALUE]")]
+    options: Vec<String>,
+    /// The whole request as JSON, as the plugin writes it.
+    #[arg(long, value_name = "JSON", conflicts_with = "options")]
+    request: Option<String>,
+    /// Nodes of the job.
+    #[arg(short = 'N', long, default_value_t = 1)]
+    nodes: u32,
+    /// CPUs on each node.
+    #[arg(short, long, default_value_t = 1)]
+    cpus_per_node: u32,
+    /// Job name, by which earlier runs are found.
+    #[arg(short = 'J', long, default_value = "")]
+    job_name: String,
+    /// Print the plan as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads options written as `name`, `name=value`, with or without dashes in front.
+pub fn request(options: &[String]) -> Result<Request, String> {
+    let mut request = Request::default();
+    for text in options {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let name = name.trim_start_matches('-');
+        let Some(spec) = options::find(name) else {
+            let near = options::nearest(name, options::OPTIONS.iter().map(|s| s.name));
+            let hint = near.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default();
+            return Err(format!("'{name}' is not an option{hint}"));
+        };
+        options::check(spec, value).map_err(|r| r.to_string())?;
+        let setting = Setting { value: value.to_string(), source: Source::Option };
+        request.settings.insert(name.to_string(), setting);
+    }
+    Ok(request)
+}
+
+/// Prints the plan.
+pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
+    let mut request = match &args.request {
+        Some(json) => serde_json::from_str(json)?,
+        None => request(&args.options).map_err(anyhow::Error::msg)?,
+    };
+    request.settings.remove("ft-energy-explain");
+    let on = || Setting { value: "energy".to_string(), source: Source::Default };
+    request.settings.entry("ft-energy".to_string()).or_insert_with(on);
+    let settings = options::resolve(&request, &site.defaults)?;
+    let question = PlanRequest {
+        request,
+        nodes: args.nodes,
+        cpus_per_node: args.cpus_per_node,
+        user: std::env::var("USER").unwrap_or_default(),
+        job_name: args.job_name.clone(),
+    };
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+    let plan = match client.post::<PlanRequest, Plan>("/v1/plan", &question) {
+        Ok(plan) => plan,
+        Err(wire::Error::Refused { text, .. }) => anyhow::bail!(text),
+        Err(e) => {
+            tracing::warn!(%e, "the controller is away; the plan is made from the site file alone");
+            planner::plan_without_history(&settings, args.nodes, site)
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&plan)?);
+    } else {
+        print!("{}", describe(&plan, args.nodes));
+    }
+    Ok(())
+}
+
+/// The plan in words.
+pub fn describe(plan: &Plan, nodes: u32) -> String {
+    let percent = |x: f64| format!("{:.2}%", 100.0 * x);
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22}{value}\n"));
+    line("objective", plan.objective.clone());
+    line("protocol", plan.protocol.clone());
+    line("engine", plan.engine.clone());
+    line("checkpoint interval", format!("{:.0} s ({})", plan.interval_s, options::format_time(plan.interval_s)));
+    line("expected overhead", format!(
+        "time {}, energy {}, I/O {}",
+        percent(plan.expected_time_overhead),
+        percent(plan.expected_energy_overhead),
+        percent(plan.expected_io_share)
+    ));
+    line("nodes", nodes.to_string());
+    for (name, figure, unit) in [
+        ("MTBF", &plan.mtbf_s, "s"),
+        ("checkpoint", &plan.checkpoint_s, "s"),
+        ("restart", &plan.restart_s, "s"),
+        ("node idle", &plan.idle_w, "W"),
+        ("node computing", &plan.busy_w, "W"),
+        ("node in checkpoint", &plan.checkpoint_w, "W"),
+    ] {
+        line(name, format!("{:.1} {unit} (from: {})", figure.value, figure.from));
+    }
+    line("made by", plan.made_by.clone());
+    text.push_str("why\n");
+    plan.reasons.iter().for_each(|r| text.push_str(&format!("  {r}\n")));
+    text.push_str("not taken\n");
+    for a in &plan.alternatives {
+        let cost = match (a.time_overhead, a.energy_overhead) {
+            (Some(t), Some(e)) => format!(" (time {}, energy {})", percent(t), percent(e)),
+            _ => String::new(),
+        };
+        text.push_str(&format!("  {}{cost}: {}\n", a.what, a.refused));
+    }
+    text
+}
