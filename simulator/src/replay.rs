@@ -1,0 +1,230 @@
+//! Replays the gaps of a trace under one policy, as ElSayed14's simulation does.
+//!
+//! One application runs on the whole system without end. After each failure computing starts at once: no repair, no
+//! restart cost. Compute D, checkpoint C, repeat; a checkpoint counts only if it ends strictly before the failure.
+
+use policy::adaptive::{Adaptive, AdaptiveParameters};
+use policy::bounds::ElSayed;
+use policy::interval::Objective;
+use policy::mtbf::{Estimator, EstimatorKind};
+use policy::periods::daly_higher_order_interval_s;
+
+use crate::Error;
+use crate::trace::Trace;
+
+/// Checkpoint power over idle power.
+pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
+
+/// Costs, power and bounds of a replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Duration of a checkpoint.
+    pub checkpoint_s: f64,
+    /// Nominal ratio of compute to idle power ("3X"); the accounting ratio to checkpoint power is a 1.1th of it.
+    pub ratio: f64,
+    /// Bound on wasted time over the least, as a fraction.
+    pub runtime_bound: Option<f64>,
+    /// Bound on the I/O share, as a fraction.
+    pub io_bound: Option<f64>,
+    /// The MTBF that adaptive policies start from; the trace's own mean, as ElSayed14 has it, if none is given.
+    pub prior_s: Option<f64>,
+}
+
+/// What one replay spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Length of the trace.
+    pub total_s: f64,
+    /// Time in checkpoints, those cut short by a failure included.
+    pub checkpoint_s: f64,
+    /// Work lost to failures.
+    pub lost_s: f64,
+    /// Checkpoints that counted.
+    pub checkpoints: f64,
+    /// Failures.
+    pub failures: f64,
+}
+
+impl Outcome {
+    /// Wasted time.
+    pub fn wasted_s(&self) -> f64 {
+        self.checkpoint_s + self.lost_s
+    }
+
+    /// Wasted energy, in seconds at idle power.
+    pub fn wasted_energy(&self, ratio: f64) -> f64 {
+        CHECKPOINT_OVER_IDLE * self.checkpoint_s + ratio * self.lost_s
+    }
+
+    /// Share of the time spent in checkpoints.
+    pub fn io_share(&self) -> f64 {
+        self.checkpoint_s / self.total_s
+    }
+
+    /// Events replayed: failures and checkpoints.
+    pub fn events(&self) -> f64 {
+        self.checkpoints + self.failures
+    }
+}
+
+/// How the next interval is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// One interval throughout.
+    Constant(f64),
+    /// Young's formula on an estimator's answer.
+    Estimated(EstimatorKind),
+    /// Daly's higher-order formula on the trace's mean.
+    Daly,
+    /// Hazard of a Weibull distribution of the given shape.
+    Shape(f64),
+    /// [`policy::adaptive`]; without parameters, those that suit the objective.
+    Auto(Option<AdaptiveParameters>),
+}
+
+impl Rule {
+    /// Names that [`Rule::named`] knows.
+    pub const NAMES: [&'static str; 10] =
+        ["young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape", "auto"];
+
+    /// The rule of that name.
+    pub fn named(name: &str) -> Result<Rule, Error> {
+        match name {
+            "young" => Ok(Rule::Estimated(EstimatorKind::Static)),
+            "daly" => Ok(Rule::Daly),
+            "auto" => Ok(Rule::Auto(None)),
+            name => name.parse().map(Rule::Estimated).map_err(|_| Error::UnknownPolicy(name.to_owned())),
+        }
+    }
+}
+
+/// Replays a trace under a rule and an objective.
+pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting) -> Result<Outcome, Error> {
+    let mean_s = trace.mean_s();
+    let prior_s = setting.prior_s.unwrap_or(mean_s);
+    let model = ElSayed { checkpoint_s: setting.checkpoint_s, mttf_s: mean_s, ratio: setting.ratio };
+    model.check()?;
+    let ratio = match objective {
+        Objective::Energy => setting.ratio,
+        Objective::Time => 1.0,
+    };
+    let limits = Limits::of(&model, setting, objective)?;
+    let bounded = |d: f64, mttf_s: f64| limits.apply(d, mttf_s, setting.checkpoint_s);
+    let young = |mttf_s: f64| bounded((2.0 * setting.checkpoint_s * mttf_s / ratio).sqrt(), mttf_s);
+    Ok(match rule {
+        Rule::Constant(d) => constant(trace, d, setting.checkpoint_s),
+        Rule::Daly => {
+            let d = daly_higher_order_interval_s(mean_s, setting.checkpoint_s) / ratio.sqrt();
+            constant(trace, bounded(d, mean_s), setting.checkpoint_s)
+        }
+        Rule::Estimated(EstimatorKind::Static) => constant(trace, young(mean_s), setting.checkpoint_s),
+        Rule::Shape(shape) => by_age(trace, Estimator::with_shape(mean_s, shape), setting, young),
+        Rule::Estimated(kind) if kind.depends_on_elapsed() => {
+            let estimator = match kind {
+                EstimatorKind::Hazard => Estimator::with_history(kind, prior_s, &trace.gaps_s),
+                kind => Estimator::new(kind, prior_s),
+            };
+            by_age(trace, estimator, setting, young)
+        }
+        Rule::Estimated(kind) => {
+            let mut estimator = Estimator::new(kind, prior_s);
+            let mut outcome = Outcome::default();
+            for gap_s in &trace.gaps_s {
+                gap(&mut outcome, *gap_s, young(estimator.estimate_s(0.0)), setting.checkpoint_s);
+                estimator.observe_gap(*gap_s);
+            }
+            outcome
+        }
+        Rule::Auto(parameters) => {
+            let parameters = parameters.unwrap_or_else(|| AdaptiveParameters::for_objective(objective));
+            let mut policy = Adaptive::new(parameters, prior_s);
+            let mut outcome = Outcome::default();
+            for gap_s in &trace.gaps_s {
+                let mean_gap_s = policy.mean_gap_s();
+                let next = |age_s: f64| bounded(policy.interval_s(age_s, setting.checkpoint_s, ratio), mean_gap_s);
+                walk(&mut outcome, *gap_s, setting.checkpoint_s, next);
+                policy.observe_gap(*gap_s);
+            }
+            outcome
+        }
+    })
+}
+
+/// The admissible range of intervals, relative to the estimate that they rest on.
+struct Limits {
+    runtime: Option<f64>,
+    io_s: f64,
+}
+
+impl Limits {
+    fn of(model: &ElSayed, setting: &Setting, objective: Objective) -> Result<Limits, Error> {
+        let runtime = match (setting.runtime_bound, objective) {
+            (Some(t), Objective::Energy) => Some(model.bound_interval_s(t)? / model.time_interval_s()),
+            _ => None,
+        };
+        let io_s = match setting.io_bound {
+            Some(b) if b > 0.0 && b <= 1.0 => setting.checkpoint_s / b - setting.checkpoint_s,
+            Some(b) => return Err(policy::Invalid { parameter: "io_bound", value: b, range: "> 0, <= 1" }.into()),
+            None => 0.0,
+        };
+        Ok(Limits { runtime, io_s })
+    }
+
+    fn apply(&self, interval_s: f64, mttf_s: f64, checkpoint_s: f64) -> f64 {
+        let floor_s = self.runtime.map_or(0.0, |share| share * (2.0 * checkpoint_s * mttf_s).sqrt());
+        interval_s.max(floor_s).max(self.io_s).max(1e-3)
+    }
+}
+
+fn constant(trace: &Trace, interval_s: f64, checkpoint_s: f64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for gap_s in &trace.gaps_s {
+        gap(&mut outcome, *gap_s, interval_s, checkpoint_s);
+    }
+    outcome
+}
+
+/// One gap with one interval, in closed form.
+fn gap(outcome: &mut Outcome, gap_s: f64, interval_s: f64, checkpoint_s: f64) {
+    let period_s = interval_s + checkpoint_s;
+    let count = ((gap_s / period_s).ceil() - 1.0).max(0.0);
+    let left_s = gap_s - count * period_s;
+    let part_s = (left_s - interval_s).max(0.0);
+    outcome.total_s += gap_s;
+    outcome.checkpoints += count;
+    outcome.failures += 1.0;
+    outcome.checkpoint_s += count * checkpoint_s + part_s;
+    outcome.lost_s += left_s - part_s;
+}
+
+/// One gap with an interval for each age.
+fn walk(outcome: &mut Outcome, gap_s: f64, checkpoint_s: f64, next: impl Fn(f64) -> f64) {
+    let mut age_s = 0.0;
+    outcome.total_s += gap_s;
+    outcome.failures += 1.0;
+    loop {
+        let interval_s = next(age_s);
+        let end_s = age_s + interval_s + checkpoint_s;
+        if end_s >= gap_s {
+            let left_s = gap_s - age_s;
+            let part_s = (left_s - interval_s).max(0.0);
+            outcome.checkpoint_s += part_s;
+            outcome.lost_s += left_s - part_s;
+            return;
+        }
+        outcome.checkpoints += 1.0;
+        outcome.checkpoint_s += checkpoint_s;
+        age_s = end_s;
+    }
+}
+
+fn by_age(trace: &Trace, mut estimator: Estimator, setting: &Setting, young: impl Fn(f64) -> f64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for gap_s in &trace.gaps_s {
+        // ElSayed14's table has one entry for each whole minute since the last failure.
+        let next = |age_s: f64| young(estimator.estimate_s((age_s / 60.0).round() * 60.0));
+        walk(&mut outcome, *gap_s, setting.checkpoint_s, next);
+        estimator.observe_gap(*gap_s);
+    }
+    outcome
+}

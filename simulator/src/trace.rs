@@ -1,0 +1,139 @@
+//! Reads failure traces and draws synthetic ones.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::Error;
+
+/// The gaps between failures of one system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What to call it.
+    pub name: String,
+    /// Time of the first failure.
+    pub first_s: f64,
+    /// Gaps between distinct failure times, in order, all positive.
+    pub gaps_s: Vec<f64>,
+}
+
+/// A distribution of gaps, described by its mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// No memory.
+    Exponential,
+    /// Weibull of the given shape.
+    Weibull(f64),
+    /// Lognormal of the given sigma of the logarithm.
+    Lognormal(f64),
+}
+
+impl Trace {
+    /// A trace from gaps; those that are not finite and positive are left out.
+    pub fn from_gaps(name: &str, gaps_s: impl IntoIterator<Item = f64>) -> Result<Trace, Error> {
+        let gaps_s: Vec<f64> = gaps_s.into_iter().filter(|g| g.is_finite() && *g > 0.0).collect();
+        if gaps_s.len() < 2 {
+            return Err(Error::TooShort { gaps: gaps_s.len() });
+        }
+        Ok(Trace { name: name.to_owned(), first_s: 0.0, gaps_s })
+    }
+
+    /// Reads CSV with a header: LANL's `failure_start,...` or plain `time,node`. Times are ISO 8601 without a zone,
+    /// or seconds. Rows may come in any order; equal times count once.
+    pub fn parse(name: &str, text: &str) -> Result<Trace, Error> {
+        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+        let (number, header) = lines.next().ok_or(Error::TooShort { gaps: 0 })?;
+        let column = header
+            .trim_start_matches('\u{feff}')
+            .split(',')
+            .position(|c| matches!(c.trim(), "failure_start" | "time"))
+            .ok_or_else(|| Error::Line {
+                number: number + 1,
+                problem: format!("the header {header:?} has neither a column failure_start nor time"),
+            })?;
+        let mut times_s = Vec::new();
+        for (number, line) in lines {
+            let field = line.split(',').nth(column).unwrap_or("").trim();
+            times_s.push(time_s(field).ok_or_else(|| Error::Line {
+                number: number + 1,
+                problem: format!("{field:?} is no time; valid: seconds, or 1996-12-31T23:59[:59]"),
+            })?);
+        }
+        times_s.sort_by(f64::total_cmp);
+        times_s.dedup();
+        let trace = Trace::from_gaps(name, times_s.windows(2).map(|w| w[1] - w[0]))?;
+        Ok(Trace { first_s: times_s[0], ..trace })
+    }
+
+    /// Draws `count` gaps of the given mean; the same seed gives the same trace.
+    pub fn synthetic(distribution: Distribution, mean_s: f64, count: usize, seed: u64) -> Result<Trace, Error> {
+        let refuse = |parameter, value| policy::Invalid { parameter, value, range: "finite, > 0" };
+        if !(mean_s.is_finite() && mean_s > 0.0) {
+            return Err(refuse("mean_s", mean_s).into());
+        }
+        let (name, shape) = match distribution {
+            Distribution::Exponential => ("exponential".to_owned(), 1.0),
+            Distribution::Weibull(shape) => (format!("weibull {shape}"), shape),
+            Distribution::Lognormal(sigma) => (format!("lognormal {sigma}"), sigma),
+        };
+        if !(0.1..=10.0).contains(&shape) {
+            return Err(policy::Invalid { parameter: "shape", value: shape, range: "0.1 to 10" }.into());
+        }
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut uniform = move || 1.0 - random.random::<f64>();
+        let scale_s = mean_s / policy::special::gamma(1.0 + 1.0 / shape);
+        let gaps_s = (0..count).map(|_| match distribution {
+            Distribution::Exponential => -mean_s * uniform().ln(),
+            Distribution::Weibull(shape) => scale_s * (-uniform().ln()).powf(1.0 / shape),
+            Distribution::Lognormal(sigma) => {
+                let normal = (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
+                mean_s * (sigma * normal - sigma * sigma / 2.0).exp()
+            }
+        });
+        Trace::from_gaps(&name, gaps_s.collect::<Vec<_>>())
+    }
+
+    /// The mean gap.
+    pub fn mean_s(&self) -> f64 {
+        self.gaps_s.iter().sum::<f64>() / self.gaps_s.len() as f64
+    }
+
+    /// The trace at ElSayed14's precision: failure times in days, rounded half-up to 4 decimals.
+    pub fn rounded_as_published(&self) -> Trace {
+        let round = |t: f64| (t / 86_400.0 * 1e4 + 0.5).floor();
+        let mut now_s = self.first_s;
+        let mut gaps_s = Vec::with_capacity(self.gaps_s.len());
+        for gap_s in &self.gaps_s {
+            let rounded = round(now_s + gap_s) - round(now_s);
+            now_s += gap_s;
+            if rounded > 0.0 {
+                gaps_s.push(rounded * 8.64);
+            }
+        }
+        Trace { name: self.name.clone(), first_s: self.first_s, gaps_s }
+    }
+}
+
+/// Seconds since 1970 of `1996-12-31T23:59[:59]`, or the number of seconds that the field holds.
+fn time_s(field: &str) -> Option<f64> {
+    if let Ok(seconds) = field.parse::<f64>() {
+        return seconds.is_finite().then_some(seconds);
+    }
+    let (date, clock) = field.split_once(['T', ' '])?;
+    let mut date = date.splitn(3, '-').map(|x| x.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let mut clock = clock.splitn(3, ':').map(|x| x.parse::<f64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next().unwrap_or(Some(0.0))?);
+    let valid = (0..=9_999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && (0.0..24.0).contains(&hour)
+        && (0.0..60.0).contains(&minute)
+        && (0.0..61.0).contains(&second);
+    if !valid {
+        return None;
+    }
+    // Days from civil: years begin in March, so that the leap day comes last.
+    let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = 365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 719_469;
+    Some(days as f64 * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second)
+}
