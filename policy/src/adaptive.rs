@@ -10,7 +10,7 @@
 
 use crate::interval::Objective;
 
-/// Parameters of the policy. The defaults were fitted on failure logs by `joulepoint simulate compare`.
+/// Parameters of the policy. The defaults were fitted on failure logs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptiveParameters {
     /// Weight of the newest gap in the fast average of log gaps.
@@ -26,7 +26,8 @@ pub struct AdaptiveParameters {
 }
 
 impl AdaptiveParameters {
-    /// The parameters fitted for an objective on six Los Alamos systems (C = 10 min, compute at 3 times idle power).
+    /// The parameters fitted for an objective on six Los Alamos systems (C = 10 min, compute at 3 times idle power,
+    /// a point of wasted time weighing twice a point of wasted energy).
     pub fn for_objective(objective: Objective) -> AdaptiveParameters {
         match objective {
             Objective::Time => AdaptiveParameters { fast: 0.1, slow: 0.005, mix: 0.6, shape: 0.75, stretch: 0.85 },

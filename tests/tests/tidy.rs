@@ -1,0 +1,176 @@
+//! Holds ARCHITECTURE.md, the docs and the names of things to the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use suite::repository;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Our own crates, by folder, and the rooms that each may use in its normal dependencies.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let workspace = read("Cargo.toml");
+    let members: BTreeSet<String> = workspace
+        .split("members = [")
+        .nth(1)
+        .and_then(|t| t.split(']').next())
+        .expect("members")
+        .split(',')
+        .map(|m| m.trim().trim_matches('"').to_string())
+        .filter(|m| !m.is_empty())
+        .collect();
+    let folder = |package: &str| if package == "suite" { "tests".to_string() } else { package.to_string() };
+    members
+        .iter()
+        .map(|member| {
+            let manifest = read(&format!("{member}/Cargo.toml"));
+            let normal = manifest.split("[dependencies]").nth(1).unwrap_or("");
+            let normal = normal.split("\n[").next().unwrap_or("");
+            let used = normal
+                .lines()
+                .filter_map(|l| l.split(['.', ' ', '=']).next())
+                .map(folder)
+                .filter(|name| members.contains(name))
+                .collect();
+            (member.clone(), used)
+        })
+        .collect()
+}
+
+/// The rows of the map's table of rooms.
+fn map() -> BTreeMap<String, BTreeSet<String>> {
+    let text = read("ARCHITECTURE.md");
+    let rooms = text.split("## The rooms").nth(1).expect("a table of rooms");
+    let rooms = rooms.split("\n## ").next().expect("a table");
+    rooms
+        .lines()
+        .filter(|l| l.starts_with("| `"))
+        .map(|l| {
+            let cells: Vec<&str> = l.split('|').map(str::trim).collect();
+            let used = cells[3].split(',').map(str::trim).filter(|c| *c != "-").map(str::to_string).collect();
+            (cells[1].trim_matches('`').to_string(), used)
+        })
+        .collect()
+}
+
+#[test]
+fn every_room_is_on_the_map_and_uses_only_what_the_map_allows() {
+    let (arrows, map) = (arrows(), map());
+    assert_eq!(arrows.keys().collect::<Vec<_>>(), map.keys().collect::<Vec<_>>());
+    for (room, used) in &arrows {
+        let allowed = &map[room];
+        assert!(used.is_subset(allowed), "{room} uses {used:?}, the map allows {allowed:?}");
+    }
+}
+
+#[test]
+fn the_pure_rooms_know_nothing_of_the_world() {
+    for file in sources(&["policy/src"]) {
+        let text = fs::read_to_string(&file).expect("readable");
+        for word in ["std::fs", "std::time", "std::thread", "std::env", "std::net", "serde", "println!"] {
+            assert!(!text.contains(word), "{} mentions {word}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_opens_with_what_it_is_for() {
+    let rooms: Vec<String> = map().into_keys().collect();
+    let folders: Vec<&str> = rooms.iter().map(String::as_str).collect();
+    for file in sources(&folders) {
+        let text = fs::read_to_string(&file).expect("readable");
+        let first = text.lines().next().unwrap_or("");
+        let generated = first.starts_with("/* automatically generated");
+        assert!(first.starts_with("//! ") || generated, "{} begins with: {first}", file.display());
+        assert!(!first.contains("Being built"), "{}", file.display());
+    }
+}
+
+#[test]
+fn no_room_has_a_name_that_says_nothing() {
+    let empty = ["util", "utils", "common", "helper", "helpers", "manager", "handler", "misc", "base", "data"];
+    let rooms: Vec<String> = map().into_keys().collect();
+    let folders: Vec<&str> = rooms.iter().map(String::as_str).collect();
+    for file in sources(&folders) {
+        let stem = file.file_stem().and_then(|s| s.to_str()).unwrap_or("");
+        assert!(!empty.contains(&stem), "{}", file.display());
+    }
+}
+
+#[test]
+fn no_test_is_ignored_and_nothing_is_left_undone() {
+    // Written in parts, so that this file does not find itself.
+    let words = [concat!("#[", "ignore"), concat!("todo", "!("), concat!("unimplemented", "!(")];
+    for file in sources(&["."]) {
+        let text = fs::read_to_string(&file).expect("readable");
+        for word in words {
+            assert!(!text.contains(word), "{} has {word}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_option_is_in_the_users_page() {
+    let page = read("docs/user.md");
+    let table = read("options/src/table.rs");
+    for line in table.lines().filter(|l| l.trim_start().starts_with("spec(\"ft-energy")) {
+        let name = line.split('"').nth(1).expect("a name");
+        assert!(page.contains(&format!("`--{name}")), "docs/user.md lacks --{name}");
+    }
+}
+
+#[test]
+fn every_site_key_is_in_the_shipped_file() {
+    let shipped = read("conf/joulepoint.toml");
+    let config = read("config/src/lib.rs");
+    let body = config.split("impl Default for Controller").next().expect("struct Site before it");
+    assert!(body.contains("pub struct Site"));
+    for section in ["[defaults]", "[controller]", "[node]", "[energy]", "[runs]", "[estimates]", "[hook]", "[wrapper]"] {
+        assert!(shipped.contains(section), "conf/joulepoint.toml lacks {section}");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for file in documents() {
+        let text = fs::read_to_string(&file).expect("readable");
+        for target in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
+            let target = target.split('#').next().unwrap_or("");
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let path = file.parent().expect("a folder").join(target);
+            assert!(path.exists(), "{} links to {target}", file.display());
+        }
+    }
+}
+
+fn documents() -> Vec<PathBuf> {
+    walk(&repository()).into_iter().filter(|p| p.extension().is_some_and(|e| e == "md")).collect()
+}
+
+fn sources(folders: &[&str]) -> Vec<PathBuf> {
+    let all = folders.iter().flat_map(|f| walk(&repository().join(f)));
+    all.filter(|p| p.extension().is_some_and(|e| e == "rs")).collect()
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() {
+                if name != "target" && name != ".git" {
+                    folders.push(path);
+                }
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,192 @@
+//! `make bench`: what Joulepoint costs, measured side by side in one run, beside the targets.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use suite::{Site, Wanted};
+use testbed::{Cluster, Options};
+
+const USER: &str = "jpalice";
+
+/// Rounds of step launches; each launches one step of every kind, so that noise hits all alike.
+const ROUNDS: usize = 60;
+
+/// How long the wrapper is watched, s.
+const WATCH_S: u64 = 60;
+
+/// Volume of the checkpoint that is copied, bytes.
+const VOLUME_BYTES: usize = 512 << 20;
+
+/// Plans that are made.
+const PLANS: usize = 20_000;
+
+/// Runs all benchmarks.
+pub fn run() -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
+    println!("{:<44} {:>12} {:>12}   target", "what", "measured", "ratio");
+    plans()?;
+    copies()?;
+    let outcome = on_a_cluster(&dir);
+    fs::remove_dir_all(&dir)?;
+    outcome
+}
+
+fn row(what: &str, measured: &str, ratio: &str, target: &str) {
+    println!("{what:<44} {measured:>12} {ratio:>12}   {target}");
+}
+
+/// Value at a share of the sorted values.
+fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share).round() as usize]
+}
+
+fn plans() -> Result<()> {
+    let site = config::Site::default();
+    let setting = protocol::Setting { value: "energy".into(), source: protocol::Source::Option };
+    let request = protocol::Request { settings: [("ft-energy".to_string(), setting)].into() };
+    let question =
+        protocol::PlanRequest { request, nodes: 8, cpus_per_node: 2, user: "u".into(), job_name: "j".into() };
+    let history = planner::History { node_failures: 3, node_seconds: 1e7, ..Default::default() };
+    let mut times = Vec::with_capacity(PLANS);
+    for _ in 0..PLANS {
+        let start = Instant::now();
+        std::hint::black_box(planner::make_plan(&question, &history, &site)?);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    row("plan, median", &format!("{:.1} us", quantile(&mut times, 0.5)), "", "");
+    row("plan, 99 %", &format!("{:.1} us", quantile(&mut times, 0.99)), "", "< 1000 us at the controller");
+    Ok(())
+}
+
+fn copies() -> Result<()> {
+    let dir = tempfile::tempdir_in(".")?;
+    let original = dir.path().join("state");
+    let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let write = |path: &Path| -> Result<f64> {
+        let start = Instant::now();
+        let mut file = fs::File::create(path)?;
+        for _ in 0..VOLUME_BYTES / block.len() {
+            file.write_all(&block)?;
+        }
+        file.sync_all()?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    write(&original)?;
+    let (mut raw, mut ours) = (Vec::new(), Vec::new());
+    for i in 0..5 {
+        raw.push(write(&dir.path().join(format!("raw{i}")))?);
+        let into = dir.path().join(format!("checkpoint{i}"));
+        fs::create_dir(&into)?;
+        let start = Instant::now();
+        wrapper::checkpoints::take(std::slice::from_ref(&original), &into).map_err(anyhow::Error::msg)?;
+        ours.push(start.elapsed().as_secs_f64());
+        fs::remove_file(dir.path().join(format!("raw{i}")))?;
+        fs::remove_dir_all(into)?;
+    }
+    let (raw, ours) = (quantile(&mut raw, 0.5), quantile(&mut ours, 0.5));
+    let speed = |s: f64| format!("{:.0} MB/s", VOLUME_BYTES as f64 / s / 1e6);
+    row("raw sequential write, synced", &speed(raw), "1.00", "");
+    row("checkpoint copied, checksummed, synced", &speed(ours), &format!("{:.2}", raw / ours), ">= 0.90 of raw");
+    Ok(())
+}
+
+fn on_a_cluster(dir: &Path) -> Result<()> {
+    let wanted = Wanted { nodes: 2, ..Wanted::default() };
+    let site = Site::start(&dir.join("ours"), &wanted, &mut |_| {})?;
+    let stock = Cluster::start(
+        &dir.join("stock"),
+        &Options { nodes: 2, accounting: false, ..Options::default() },
+        &mut |_| {},
+    )?;
+    launches(&site, &stock)?;
+    drop(stock);
+    wrapper_over_a_minute(&site)
+}
+
+/// An allocation without a shell; its job id.
+fn allocate(mut salloc: Command, options: &[&str]) -> Result<String> {
+    let output = salloc.args(["--no-shell", "-N1", "-t", "30"]).args(options).stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let id = said.split("job allocation ").nth(1).and_then(|t| t.split_whitespace().next());
+    id.map(str::to_string).with_context(|| format!("salloc: {said}"))
+}
+
+fn launches(site: &Site, stock: &Cluster) -> Result<()> {
+    let plain = allocate(stock.command("salloc"), &[])?;
+    let ours = allocate(site.cluster.command("salloc"), &[])?;
+    let launch = |mut srun: Command, job: &str, options: &[&str]| -> Result<f64> {
+        let start = Instant::now();
+        let output = srun.args(["--jobid", job]).args(options).arg("true").stdin(Stdio::null()).output()?;
+        if !output.status.success() {
+            bail!("srun: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..ROUNDS + 3 {
+        let these = [
+            launch(stock.command("srun"), &plain, &[])?,
+            launch(site.cluster.command("srun"), &ours, &[])?,
+            launch(site.cluster.command("srun"), &ours, &["--ft-energy"])?,
+        ];
+        // The first rounds warm the caches up.
+        if round >= 3 {
+            times.iter_mut().zip(these).for_each(|(all, one)| all.push(one));
+        }
+    }
+    let [without, plugin, asked] = times.each_mut().map(|t| quantile(t, 0.5));
+    row("srun true, without plugin", &format!("{without:.1} ms"), "1.00", "");
+    row("srun true, plugin, no option", &format!("{plugin:.1} ms"), &format!("{:.3}", plugin / without), "<= 1.01");
+    row("srun true, --ft-energy", &format!("{asked:.1} ms"), &format!("{:.3}", asked / without), "<= 1.05");
+    Ok(())
+}
+
+fn wrapper_over_a_minute(site: &Site) -> Result<()> {
+    let folder = site.folder(USER, "bench")?;
+    let script = format!("sleep {}", WATCH_S + 30);
+    let job = site.submit(USER, &folder, &["-N1", "--ft-energy", "--ft-energy-done=x.cpt"], &script)?;
+    site.wait_report(job, "the run", Duration::from_secs(60), |run| (run["state"] == "running").then_some(()))?;
+    let wrappers = || processes("joulepoint");
+    let services = || processes("joulepointd");
+    let cpu = |pids: &[i32]| pids.iter().filter_map(|p| cpu_s(*p)).sum::<f64>();
+    let (pids, node_pids) = (wrappers(), services());
+    if pids.is_empty() {
+        bail!("no wrapper runs");
+    }
+    let (before, node_before) = (cpu(&pids), cpu(&node_pids));
+    let start = Instant::now();
+    std::thread::sleep(Duration::from_secs(WATCH_S));
+    let seconds = start.elapsed().as_secs_f64();
+    let share = 100.0 * (cpu(&pids) - before) / seconds;
+    let memory = pids.iter().filter_map(|p| peak_mib(*p)).sum::<f64>();
+    row("wrapper, CPU over a minute", &format!("{share:.3} %"), "", "< 0.1 % of one core");
+    row("wrapper, peak memory (two processes)", &format!("{memory:.1} MiB"), "", "< 16 MiB");
+    let each = 100.0 * (cpu(&node_pids) - node_before) / seconds / node_pids.len().max(1) as f64;
+    row("services, CPU of each", &format!("{each:.3} %"), "", "< 0.2 %");
+    site.cluster.command("scancel").arg(job.to_string()).status()?;
+    Ok(())
+}
+
+fn processes(name: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok()));
+    let named = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == name);
+    pids.filter(named).collect()
+}
+
+fn cpu_s(pid: i32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
+    let ticks: f64 = fields.get(11..13)?.iter().filter_map(|t| t.parse::<f64>().ok()).sum();
+    Some(ticks / 100.0)
+}
+
+fn peak_mib(pid: i32) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<f64>().ok().map(|kib| kib / 1024.0)
+}

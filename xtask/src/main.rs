@@ -1,0 +1,32 @@
+//! Chores of the repository: the demo, the benchmarks.
+
+mod bench;
+mod demo;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the repository.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// A real program survives the death of a node on a private Slurm.
+    Demo {
+        /// gromacs, lammps or heat.
+        #[arg(long, default_value = "gromacs")]
+        app: String,
+    },
+    /// Costs of the plugin and the wrapper, side by side, beside their targets.
+    Bench,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().chore {
+        Chore::Demo { app } => demo::run(&app),
+        Chore::Bench => bench::run(),
+    }
+}
