@@ -363,8 +363,8 @@ fn ecofit_bilinear(p: &Parameters<'_>) -> Result<Value, String> {
         _ => VolumeModel::Linear,
     };
     let (nodes, volumes, table) = (p.list("p_values")?, p.list("V_values")?, p.table("t")?);
-    let estimate = calibration::two_way(&nodes, &volumes, &table, p.number("p0")?, p.number("V0")?, model)
-        .map_err(words)?;
+    let estimate =
+        calibration::two_way(&nodes, &volumes, &table, p.number("p0")?, p.number("V0")?, model).map_err(words)?;
     let (a, b, b_is_better) = match estimate {
         TwoWay::Measured(value) => return Ok(json!({ "value": n(value), "path": "measured" })),
         TwoWay::Estimated { a, b, b_is_better } => (a, b, b_is_better),
@@ -381,11 +381,8 @@ fn ecofit_bilinear(p: &Parameters<'_>) -> Result<Value, String> {
         path_b["fit"]["t_access"] = n(b.fit.beta);
         path_b["fit"]["rate"] = if b.fit.alpha == 0.0 { Value::Null } else { n(1.0 / b.fit.alpha) };
     }
-    let (value, name) = if b_is_better {
-        (b.value, "B: model in V at fixed p0")
-    } else {
-        (a.value, "A: model in p at fixed V0")
-    };
+    let (value, name) =
+        if b_is_better { (b.value, "B: model in V at fixed p0") } else { (a.value, "A: model in p at fixed V0") };
     Ok(json!({ "value": n(value), "path": name, "A": path(&a), "B": path_b }))
 }
 
@@ -583,11 +580,8 @@ fn bouteiller(p: &Parameters<'_>) -> Result<Value, String> {
     }
     let longest_s = 100.0 * app_s.max(plat_s);
     out["T_app_opt_numeric"] = optional(m.period_by_search_s(Scope::App, longest_s));
-    out["T_plat_opt_numeric_on_range"] = if unbounded {
-        n(plat_s)
-    } else {
-        optional(m.period_by_search_s(Scope::Plat, longest_s))
-    };
+    out["T_plat_opt_numeric_on_range"] =
+        if unbounded { n(plat_s) } else { optional(m.period_by_search_s(Scope::Plat, longest_s)) };
     Ok(out)
 }
 
@@ -611,8 +605,8 @@ fn bouteiller_eval(p: &Parameters<'_>) -> Result<Value, String> {
 }
 
 fn balladini_predict(p: &Parameters<'_>) -> Result<Value, String> {
-    let e = frequency::predict(&PUBLISHED_POWER, &PUBLISHED_TIME, p.number("tam")?, p.number("f_hz")?)
-        .map_err(words)?;
+    let e =
+        frequency::predict(&PUBLISHED_POWER, &PUBLISHED_TIME, p.number("tam")?, p.number("f_hz")?).map_err(words)?;
     let half_up = |x: f64| (x * 100.0 + 0.5).floor() / 100.0;
     let truncated = |x: f64| (x * 100.0).trunc() / 100.0;
     let mut out = json!({

@@ -91,12 +91,15 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
     line("protocol", plan.protocol.clone());
     line("engine", plan.engine.clone());
     line("checkpoint interval", format!("{:.0} s ({})", plan.interval_s, options::format_time(plan.interval_s)));
-    line("expected overhead", format!(
-        "time {}, energy {}, I/O {}",
-        percent(plan.expected_time_overhead),
-        percent(plan.expected_energy_overhead),
-        percent(plan.expected_io_share)
-    ));
+    line(
+        "expected overhead",
+        format!(
+            "time {}, energy {}, I/O {}",
+            percent(plan.expected_time_overhead),
+            percent(plan.expected_energy_overhead),
+            percent(plan.expected_io_share)
+        ),
+    );
     line("nodes", nodes.to_string());
     for (name, figure, unit) in [
         ("MTBF", &plan.mtbf_s, "s"),

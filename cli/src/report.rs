@@ -89,7 +89,8 @@ const FIELDS: &[Field] = &[
     ("predicted", "Predicted", 9, |r| percent(r.plan.as_ref().map(|p| p.expected_energy_overhead))),
 ];
 
-const USUAL: &str = "jobid,jobname,user,account,state,elapsed,records,failures,checkpoints,energy,resilience,overhead,predicted";
+const USUAL: &str =
+    "jobid,jobname,user,account,state,elapsed,records,failures,checkpoints,energy,resilience,overhead,predicted";
 
 /// Prints the report.
 pub fn run(args: ReportArgs, client: &wire::Client) -> Result<()> {
@@ -202,8 +203,16 @@ fn describe(run: &RunAccount) -> String {
     text += &format!("{:<12} {:>14.1}\n\n", "measured", t.joules);
     let plan = run.plan.as_ref();
     text += "Overhead against a run without failures and checkpoints\n";
-    text += &format!("  energy: measured {}, predicted {}\n", percent(t.energy_overhead), percent(plan.map(|p| p.expected_energy_overhead)));
-    text += &format!("  time:   measured {}, predicted {}\n", percent(t.time_overhead), percent(plan.map(|p| p.expected_time_overhead)));
+    text += &format!(
+        "  energy: measured {}, predicted {}\n",
+        percent(t.energy_overhead),
+        percent(plan.map(|p| p.expected_energy_overhead))
+    );
+    text += &format!(
+        "  time:   measured {}, predicted {}\n",
+        percent(t.time_overhead),
+        percent(plan.map(|p| p.expected_time_overhead))
+    );
     if let Some(plan) = plan {
         let mean_s = run.checkpoints.iter().map(|c| c.seconds).sum::<f64>() / run.checkpoints.len().max(1) as f64;
         let measured = if run.checkpoints.is_empty() { "none".to_string() } else { format!("{mean_s:.2} s") };
@@ -255,7 +264,8 @@ fn sums(runs: &[RunAccount], by: By) -> String {
 
 /// A moment as sacct takes it, as seconds since the epoch; local time.
 fn parse_moment(text: &str, now_s: f64) -> Result<f64> {
-    let wrong = || format!("'{text}' is not a time; accepted: now, now-7days, today, YYYY-MM-DD[THH:MM[:SS]], HH:MM[:SS]");
+    let wrong =
+        || format!("'{text}' is not a time; accepted: now, now-7days, today, YYYY-MM-DD[THH:MM[:SS]], HH:MM[:SS]");
     if let Some(rest) = text.strip_prefix("now") {
         return relative(rest).map(|s| now_s + s).with_context(wrong);
     }

@@ -192,7 +192,9 @@ fn print_rows(args: &SimulateArgs, all: &[(Setting, Row)], names: &[String]) -> 
         let rows: Vec<_> = all.iter().map(|(s, r)| row_json(s, r)).collect();
         println!("{}", json!({ "rows": rows }));
     } else if args.csv {
-        println!("trace,policy,objective,checkpoint_s,ratio,wasted_time_vs_young,wasted_energy_vs_young,io_share,checkpoints");
+        println!(
+            "trace,policy,objective,checkpoint_s,ratio,wasted_time_vs_young,wasted_energy_vs_young,io_share,checkpoints"
+        );
         for (s, r) in all {
             println!(
                 "\"{}\",{},{},{},{},{},{},{},{}",
@@ -341,7 +343,14 @@ fn verdict_table(verdicts: &[Verdict], objective: Objective, setting: &Setting) 
     for v in verdicts {
         let word = |r: &Row| if v.beats(r) { "beaten" } else { "not beaten" };
         let other = |r: &Row| format!("{} {} {}", r.policy, figure(r), word(r));
-        writeln!(text, "{:<12} {:>17}   {:<38} {:<38}", v.trace, figure(&v.auto), other(&v.chosen), other(&v.hindsight))?;
+        writeln!(
+            text,
+            "{:<12} {:>17}   {:<38} {:<38}",
+            v.trace,
+            figure(&v.auto),
+            other(&v.chosen),
+            other(&v.hindsight)
+        )?;
     }
     let beaten = verdicts.iter().filter(|v| v.beats(&v.chosen)).count();
     let hindsight = verdicts.iter().filter(|v| v.beats(&v.hindsight)).count();

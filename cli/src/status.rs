@@ -23,16 +23,25 @@ pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&runs)?);
         return Ok(());
     }
-    println!("{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint", "JobID", "User", "State", "Checkpoints", "Failures", "Records", "Energy(J)");
+    println!(
+        "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint",
+        "JobID", "User", "State", "Checkpoints", "Failures", "Records", "Energy(J)"
+    );
     let now_s = wrapper::mail::now_s();
     for run in runs {
-        let last = run.checkpoints.last().map_or_else(
-            || "none".to_string(),
-            |c| format!("{:.0} s ago", now_s - c.begun_s - c.seconds),
-        );
+        let last = run
+            .checkpoints
+            .last()
+            .map_or_else(|| "none".to_string(), |c| format!("{:.0} s ago", now_s - c.begun_s - c.seconds));
         println!(
             "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12.1}  {last}",
-            run.job, run.user, run.state, run.total.checkpoints, run.total.failures, run.records.len(), run.total.joules
+            run.job,
+            run.user,
+            run.state,
+            run.total.checkpoints,
+            run.total.failures,
+            run.records.len(),
+            run.total.joules
         );
     }
     Ok(())

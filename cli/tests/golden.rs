@@ -32,7 +32,8 @@ fn compare(path: &str, tolerance: f64, expected: &Value, found: &Value, wrong: &
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
             for (key, value) in expected {
-                let tolerance = if key.contains("numeric") || SEARCHED.contains(&key.as_str()) { NUMERIC } else { tolerance };
+                let tolerance =
+                    if key.contains("numeric") || SEARCHED.contains(&key.as_str()) { NUMERIC } else { tolerance };
                 let found = found.get(key).unwrap_or(&Value::String("missing".to_owned())).clone();
                 compare(&format!("{path}.{key}"), tolerance, value, &found, wrong);
             }
@@ -44,7 +45,10 @@ fn compare(path: &str, tolerance: f64, expected: &Value, found: &Value, wrong: &
         }
         (Value::Number(e), Value::Number(f)) => {
             let (e, f) = (e.as_f64().unwrap(), f.as_f64().unwrap());
-            if (e - f).abs() > tolerance * e.abs() && (e - f).abs() > ABSOLUTE * e.abs().min(1.0) + 1e-12_f64.max(if tolerance == NUMERIC { 1e-9 } else { 0.0 }) {
+            if (e - f).abs() > tolerance * e.abs()
+                && (e - f).abs()
+                    > ABSOLUTE * e.abs().min(1.0) + 1e-12_f64.max(if tolerance == NUMERIC { 1e-9 } else { 0.0 })
+            {
                 wrong.push(format!("{path}: {e} expected, {f} found, relative {:.1e}", (f - e) / e));
             }
         }
@@ -88,7 +92,10 @@ fn a_refusal_names_parameter_value_and_range() {
 
 #[test]
 fn what_is_not_finite_is_null_with_a_flag() {
-    let answer = model::run("ecofit_energy", r#"{"N":1,"idle":0,"t_logging":1,"drho_logging":1,"t_polling":0,"drho_polling":0}"#);
+    let answer = model::run(
+        "ecofit_energy",
+        r#"{"N":1,"idle":0,"t_logging":1,"drho_logging":1,"t_polling":0,"drho_polling":0}"#,
+    );
     let answer: Value = serde_json::from_str(&answer.unwrap()).unwrap();
     assert_eq!(answer["breakeven_checkpoints"], Value::Null);
     assert_eq!(answer["non_finite"][0], "breakeven_checkpoints");

@@ -324,6 +324,9 @@ mod tests {
             .map(|l| l.strip_prefix('#').filter(|r| !r.starts_with(' ')).unwrap_or(l).to_string() + "\n")
             .collect();
         let all = parse(&uncommented, "conf/joulepoint.toml, uncommented").unwrap();
-        assert_eq!(Site { defaults: BTreeMap::new(), hook: Hook::default(), munge_socket: None, slurm_bin: None, ..all }, Site::default());
+        assert_eq!(
+            Site { defaults: BTreeMap::new(), hook: Hook::default(), munge_socket: None, slurm_bin: None, ..all },
+            Site::default()
+        );
     }
 }

@@ -25,7 +25,11 @@ fn main() -> Result<(), energy::Error> {
     for (kind, reason) in meter.refused() {
         println!("  not {kind}: {reason}");
     }
-    println!("scan   {scan_us:8.1} us for {} processes, {:.2} us each", procs.count, scan_us / procs.count.max(1) as f64);
+    println!(
+        "scan   {scan_us:8.1} us for {} processes, {:.2} us each",
+        procs.count,
+        scan_us / procs.count.max(1) as f64
+    );
     println!("sample {book_us:8.1} us");
     println!("at 1 Hz {:.4} % of one CPU", (scan_us + book_us) / 1e4);
     Ok(())

@@ -401,7 +401,11 @@ mod tests {
         a.book(2.0, 200.0, SourceKind::Rapl, &scan(&[]));
         a.book(3.0, 300.0, SourceKind::Rapl, &scan(&[]));
         let job = a.job(1).unwrap();
-        assert_eq!((job.joules, job.cpu_s, job.ended_s), (200.0, 1.0, Some(2.0)), "it was here when its last interval began");
+        assert_eq!(
+            (job.joules, job.cpu_s, job.ended_s),
+            (200.0, 1.0, Some(2.0)),
+            "it was here when its last interval began"
+        );
         a.book(12.0, 300.0, SourceKind::Rapl, &scan(&[]));
         assert_eq!((a.job(1), a.retired_joules(), a.unallocated_joules()), (None, 200.0, 100.0));
     }

@@ -63,7 +63,12 @@ pub struct Background {
 
 impl Background {
     /// Starts to run `words` every `period_s`; `parse` finds the number in what it prints.
-    pub fn start(words: &[String], period_s: f64, timeout_s: f64, parse: fn(&str) -> Option<f64>) -> Result<Background, Error> {
+    pub fn start(
+        words: &[String],
+        period_s: f64,
+        timeout_s: f64,
+        parse: fn(&str) -> Option<f64>,
+    ) -> Result<Background, Error> {
         let Some(program) = words.first() else { return Err(Error::refused("no command is configured")) };
         if !found(program) {
             return Err(Error::refused(format!("{program}: no such program")));
@@ -120,9 +125,8 @@ fn found(program: &str) -> bool {
 fn run_all(shared: &Shared, words: &[String], period: Duration, timeout: Duration, parse: fn(&str) -> Option<f64>) {
     while !shared.stopped() {
         let begun = Instant::now();
-        let answer = run_once(shared, words, timeout).and_then(|text| {
-            parse(&text).ok_or_else(|| Error::malformed(words.join(" "), &text).to_string())
-        });
+        let answer = run_once(shared, words, timeout)
+            .and_then(|text| parse(&text).ok_or_else(|| Error::malformed(words.join(" "), &text).to_string()));
         let mut state = shared.lock();
         state.0.runs += 1;
         match answer {

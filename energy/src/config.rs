@@ -86,6 +86,10 @@ impl Default for Model {
 impl Model {
     /// Whether the figures describe a real machine.
     pub fn is_sane(&self) -> bool {
-        self.idle_w.is_finite() && self.busy_w.is_finite() && self.idle_w >= 0.0 && self.busy_w > 0.0 && self.busy_w >= self.idle_w
+        self.idle_w.is_finite()
+            && self.busy_w.is_finite()
+            && self.idle_w >= 0.0
+            && self.busy_w > 0.0
+            && self.busy_w >= self.idle_w
     }
 }

@@ -73,10 +73,13 @@ fn choose(found: Vec<Found>, named: &[String], root: &Path) -> Result<Vec<Found>
         return choose_named(found, named, root);
     }
     let seen: Vec<String> = found.iter().map(Found::name).collect();
-    let is_total = |f: &Found| matches!(f.label.to_ascii_lowercase().as_str(), "system" | "total" | "power total" | "node");
+    let is_total =
+        |f: &Found| matches!(f.label.to_ascii_lowercase().as_str(), "system" | "total" | "power total" | "node");
     // The first of these that is there: one channel for the node, energy before power.
     let tests: [&dyn Fn(&Found) -> bool; 4] =
-        [&|f| f.energy && is_total(f), &|f| f.chip == "power_meter", &is_total, &|f| f.energy && f.label.starts_with("Esocket")];
+        [&|f| f.energy && is_total(f), &|f| f.chip == "power_meter", &is_total, &|f| {
+            f.energy && f.label.starts_with("Esocket")
+        }];
     for (place, test) in tests.iter().enumerate() {
         let sockets = place == 3;
         if found.iter().any(test) {
@@ -87,7 +90,11 @@ fn choose(found: Vec<Found>, named: &[String], root: &Path) -> Result<Vec<Found>
     }
     Err(Error::refused(match seen.len() {
         0 => format!("{}: no energy or power channel", root.display()),
-        _ => format!("{}: none of {} is known to measure the whole node; name it in hwmon_channels", root.display(), seen.join(", ")),
+        _ => format!(
+            "{}: none of {} is known to measure the whole node; name it in hwmon_channels",
+            root.display(),
+            seen.join(", ")
+        ),
     }))
 }
 
@@ -169,7 +176,11 @@ mod tests {
     }
 
     fn config(root: &Path, named: &[&str]) -> Config {
-        Config { hwmon_root: root.into(), hwmon_channels: named.iter().map(|s| s.to_string()).collect(), ..Config::default() }
+        Config {
+            hwmon_root: root.into(),
+            hwmon_channels: named.iter().map(|s| s.to_string()).collect(),
+            ..Config::default()
+        }
     }
 
     fn read(h: &mut Hwmon, now_s: f64) -> Result<f64, Error> {
@@ -194,9 +205,12 @@ mod tests {
     fn sockets_are_added_and_cores_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
-            ("energy1_input", "5"), ("energy1_label", "Ecore000"),
-            ("energy2_input", "1000000"), ("energy2_label", "Esocket0"),
-            ("energy3_input", "1000000"), ("energy3_label", "Esocket1"),
+            ("energy1_input", "5"),
+            ("energy1_label", "Ecore000"),
+            ("energy2_input", "1000000"),
+            ("energy2_label", "Esocket0"),
+            ("energy3_input", "1000000"),
+            ("energy3_label", "Esocket1"),
         ];
         chip(dir.path(), 0, "amd_energy", &files);
         let mut h = Hwmon::open(&config(dir.path(), &[])).unwrap();
@@ -213,9 +227,12 @@ mod tests {
     fn the_system_label_wins_and_energy_goes_before_power() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
-            ("power1_input", "400000000"), ("power1_label", "System"),
-            ("energy1_input", "7000000"), ("energy1_label", "System"),
-            ("power2_input", "90000000"), ("power2_label", "Chip 0 Core"),
+            ("power1_input", "400000000"),
+            ("power1_label", "System"),
+            ("energy1_input", "7000000"),
+            ("energy1_label", "System"),
+            ("power2_input", "90000000"),
+            ("power2_label", "Chip 0 Core"),
         ];
         chip(dir.path(), 0, "ibmpowernv", &files);
         let h = Hwmon::open(&config(dir.path(), &[])).unwrap();

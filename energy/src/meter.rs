@@ -186,7 +186,12 @@ impl Meter {
             Err(error) => {
                 self.lose(now_s, load, &error);
                 if dt_s > 0.0 {
-                    self.mark(now_s, MarkKind::Bridged, SourceKind::Model, format!("{dt_s:.3} s taken as {bridge_j:.1} J, since {used} failed"));
+                    self.mark(
+                        now_s,
+                        MarkKind::Bridged,
+                        SourceKind::Model,
+                        format!("{dt_s:.3} s taken as {bridge_j:.1} J, since {used} failed"),
+                    );
                 }
                 self.total_j += bridge_j;
                 SourceKind::Model
@@ -258,7 +263,12 @@ impl Meter {
         // Not even the model of the configuration is sane: the built-in one stands in, and says so.
         if let Some(index) = self.slots.iter().position(|s| s.kind == SourceKind::Model) {
             let at_s = now_s.unwrap_or_default();
-            self.mark(at_s, MarkKind::Note, SourceKind::Model, "the configured model is unusable; the built-in one stands in".into());
+            self.mark(
+                at_s,
+                MarkKind::Note,
+                SourceKind::Model,
+                "the configured model is unusable; the built-in one stands in".into(),
+            );
             self.slots[index].state = State::Pending(Box::new(Reckoned::with(Model::default())));
             let source_j = now.and_then(|(now_s, load)| self.zero(index, now_s, load).ok());
             self.take(index, now_s, source_j.unwrap_or_default());
@@ -376,7 +386,8 @@ mod tests {
             self.0
         }
         fn joules(&mut self, _now_s: f64, _load: &Load) -> Result<f64, Error> {
-            let value = self.1.lock().unwrap().get(&self.0).cloned().unwrap_or(Err("gone".into())).map_err(Error::refused)?;
+            let value =
+                self.1.lock().unwrap().get(&self.0).cloned().unwrap_or(Err("gone".into())).map_err(Error::refused)?;
             Ok(value - *self.2.get_or_insert(value))
         }
         fn describe(&self) -> String {
@@ -393,11 +404,14 @@ mod tests {
     fn meter(script: &Script) -> Meter {
         let config = Config { model: Model { idle_w: 50.0, busy_w: 50.0 }, ..Config::default() };
         let script = script.clone();
-        Meter::with(&config, Box::new(move |kind| match script.lock().unwrap().get(&kind) {
-            Some(_) => Ok(Box::new(Scripted(kind, script.clone(), None))),
-            None if kind == SourceKind::Model => Ok(Box::new(Reckoned::with(Model { idle_w: 50.0, busy_w: 50.0 }))),
-            None => Err(Error::refused("not here")),
-        }))
+        Meter::with(
+            &config,
+            Box::new(move |kind| match script.lock().unwrap().get(&kind) {
+                Some(_) => Ok(Box::new(Scripted(kind, script.clone(), None))),
+                None if kind == SourceKind::Model => Ok(Box::new(Reckoned::with(Model { idle_w: 50.0, busy_w: 50.0 }))),
+                None => Err(Error::refused("not here")),
+            }),
+        )
     }
 
     fn set(script: &Script, kind: SourceKind, value: Result<f64, &str>) {
@@ -446,7 +460,9 @@ mod tests {
 
     #[test]
     fn backwards_jumps_and_standstill_are_never_counted() {
-        for (bad, word) in [(Ok(-5.0), "backwards"), (Ok(1e9), "jumped"), (Ok(f64::NAN), "backwards"), (Err("EIO"), "EIO")] {
+        for (bad, word) in
+            [(Ok(-5.0), "backwards"), (Ok(1e9), "jumped"), (Ok(f64::NAN), "backwards"), (Err("EIO"), "EIO")]
+        {
             let script = Script::default();
             set(&script, SourceKind::Rapl, Ok(0.0));
             let mut m = meter(&script);
@@ -518,7 +534,12 @@ mod tests {
     fn even_an_absurd_configuration_has_a_figure_and_says_why() {
         let absurd = Model { idle_w: f64::NAN, busy_w: -1.0 };
         let none = "/nonexistent";
-        let config = Config { precedence: vec![SourceKind::Rapl, SourceKind::Nvml], model: absurd, rapl_root: none.into(), ..Config::default() };
+        let config = Config {
+            precedence: vec![SourceKind::Rapl, SourceKind::Nvml],
+            model: absurd,
+            rapl_root: none.into(),
+            ..Config::default()
+        };
         let mut m = open(&config);
         at(&mut m, 0.0);
         let s = at(&mut m, 1.0);

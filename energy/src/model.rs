@@ -13,7 +13,9 @@ impl Reckoned {
     pub(crate) fn open(config: &Config) -> Result<Reckoned, Error> {
         if !config.model.is_sane() {
             let Model { idle_w, busy_w } = config.model;
-            return Err(Error::refused(format!("idle_w = {idle_w} and busy_w = {busy_w} describe no node (0 <= idle_w <= busy_w, busy_w > 0)")));
+            return Err(Error::refused(format!(
+                "idle_w = {idle_w} and busy_w = {busy_w} describe no node (0 <= idle_w <= busy_w, busy_w > 0)"
+            )));
         }
         Ok(Reckoned::with(config.model))
     }

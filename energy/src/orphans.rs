@@ -18,7 +18,8 @@ const ENVIRON_LIMIT: u64 = 2 * 1024 * 1024;
 /// The number is the user's to change, so only that user's processes are looked at: whoever lies can only have
 /// processes of their own fenced. The caller and those above it are never among them.
 pub fn orphans(proc_root: &Path, procs: &Processes, job_id: u32, uid: u32) -> Result<Vec<i32>, Error> {
-    let known: HashSet<i32> = procs.jobs.iter().flat_map(|j| j.pids.iter().chain(j.steps.iter().map(|s| &s.stepd_pid))).copied().collect();
+    let known: HashSet<i32> =
+        procs.jobs.iter().flat_map(|j| j.pids.iter().chain(j.steps.iter().map(|s| &s.stepd_pid))).copied().collect();
     let mut parents = HashMap::new();
     let mut found = Vec::new();
     for path in sysfs::entries(proc_root)? {
@@ -63,7 +64,8 @@ mod tests {
     fn add(root: &Path, pid: i32, comm: &str, uid: u32, environ: &str) {
         let dir = root.join(pid.to_string());
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("stat"), format!("{pid} ({comm}) S 1 1 1 0 -1 4 1 2 3 4 1 1 0 0 20 0 1 0 10 5 6\n")).unwrap();
+        fs::write(dir.join("stat"), format!("{pid} ({comm}) S 1 1 1 0 -1 4 1 2 3 4 1 1 0 0 20 0 1 0 10 5 6\n"))
+            .unwrap();
         fs::write(dir.join("status"), format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")).unwrap();
         fs::write(dir.join("environ"), environ).unwrap();
     }

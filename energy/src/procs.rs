@@ -208,7 +208,11 @@ fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> 
 }
 
 /// For each process the uppermost step process above it (or itself), if there is one.
-fn roots(processes: &[Process], by_pid: &HashMap<i32, usize>, steps: &HashMap<usize, (u32, String)>) -> Vec<Option<usize>> {
+fn roots(
+    processes: &[Process],
+    by_pid: &HashMap<i32, usize>,
+    steps: &HashMap<usize, (u32, String)>,
+) -> Vec<Option<usize>> {
     let mut known: Vec<Option<Option<usize>>> = vec![None; processes.len()];
     let mut way = Vec::new();
     for start in 0..processes.len() {
@@ -244,7 +248,8 @@ fn whole_machine_s(proc_root: &Path, tick_hz: f64) -> Option<f64> {
         return None;
     }
     let text = std::fs::read_to_string(proc_root.join("stat")).ok()?;
-    let numbers: Vec<u64> = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    let numbers: Vec<u64> =
+        text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     // user nice system (idle iowait) irq softirq
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|i| numbers.get(i)).sum();
     Some(busy as f64 / tick_hz)
@@ -268,7 +273,10 @@ mod tests {
             let dir = self.0.path().join(pid.to_string());
             fs::create_dir_all(&dir).unwrap();
             let [u, s, cu, cs] = times;
-            let stat = format!("{pid} ({comm}) S {ppid} 1 1 0 -1 4194560 1 2 3 4 {u} {s} {cu} {cs} 20 0 1 0 {} 5 6 7\n", pid * 10);
+            let stat = format!(
+                "{pid} ({comm}) S {ppid} 1 1 0 -1 4194560 1 2 3 4 {u} {s} {cu} {cs} 20 0 1 0 {} 5 6 7\n",
+                pid * 10
+            );
             fs::write(dir.join("stat"), stat).unwrap();
         }
 

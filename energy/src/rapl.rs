@@ -254,7 +254,10 @@ mod tests {
             open(&root).map(|_| ()).unwrap_err()
         });
         let reason = refused.join().unwrap().to_string();
-        assert!(reason.contains("intel-rapl:0/energy_uj: permission denied") && reason.contains("root only"), "{reason}");
+        assert!(
+            reason.contains("intel-rapl:0/energy_uj: permission denied") && reason.contains("root only"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -65,10 +65,7 @@ impl FromStr for SourceKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        SourceKind::ALL
-            .into_iter()
-            .find(|k| k.as_str() == text)
-            .ok_or_else(|| Error::malformed("energy source", text))
+        SourceKind::ALL.into_iter().find(|k| k.as_str() == text).ok_or_else(|| Error::malformed("energy source", text))
     }
 }
 

@@ -39,9 +39,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         (None, [h, m, s]) if *m < 60 && *s < 60 => h * 3600 + m * 60 + s,
         (Some(d), [h]) if *h < 24 => d * 86400 + h * 3600,
         (Some(d), [h, m]) if *h < 24 && *m < 60 => d * 86400 + h * 3600 + m * 60,
-        (Some(d), [h, m, s]) if *h < 24 && *m < 60 && *s < 60 => {
-            d * 86400 + h * 3600 + m * 60 + s
-        }
+        (Some(d), [h, m, s]) if *h < 24 && *m < 60 && *s < 60 => d * 86400 + h * 3600 + m * 60 + s,
         _ => return Err(WRONG.to_string()),
     };
     nonzero(seconds)
@@ -195,10 +193,7 @@ mod tests {
     #[test]
     fn signals() {
         assert_eq!(parse_signal("USR1").map(|s| s.number), Ok(10));
-        assert_eq!(
-            parse_signal("sigterm@120"),
-            Ok(Signal { number: 15, before_end: Some(Duration::from_secs(120)) })
-        );
+        assert_eq!(parse_signal("sigterm@120"), Ok(Signal { number: 15, before_end: Some(Duration::from_secs(120)) }));
         for wrong in ["", "KILL", "9", "FOO", "USR1@", "USR1@x", "USR1@0"] {
             assert!(parse_signal(wrong).is_err(), "{wrong}");
         }

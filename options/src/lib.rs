@@ -87,8 +87,7 @@ pub const MAX_VALUE_BYTES: usize = 4096;
 
 /// A value fit for a message: no control characters, at most 60 characters.
 fn printable(value: &str) -> String {
-    let clean: String =
-        value.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect();
+    let clean: String = value.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect();
     if value.chars().count() > 60 { format!("{clean}...") } else { clean }
 }
 

@@ -205,11 +205,7 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
     };
     match merged.get("ft-energy-protocol") {
         Some("uncoordinated") => {
-            return Err(later(
-                "ft-energy-protocol",
-                "uncoordinated recovery is not enacted yet",
-                "auto, coordinated",
-            ));
+            return Err(later("ft-energy-protocol", "uncoordinated recovery is not enacted yet", "auto, coordinated"));
         }
         Some("shadow") => {
             return Err(later(
@@ -245,7 +241,12 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
         ));
     }
     if settings.engine == Some(Engine::Hook) && settings.signal.is_some() {
-        return Err(refusal(merged, "ft-energy-signal", "is for the engine app, but the engine is hook", "--ft-energy-engine=app"));
+        return Err(refusal(
+            merged,
+            "ft-energy-signal",
+            "is for the engine app, but the engine is hook",
+            "--ft-energy-engine=app",
+        ));
     }
     Ok(())
 }

@@ -65,22 +65,16 @@ pub struct Spec {
     pub form: Form,
 }
 
-const fn spec(
-    name: &'static str,
-    arginfo: &'static str,
-    help: &'static str,
-    takes: Takes,
-    form: Form,
-) -> Spec {
+const fn spec(name: &'static str, arginfo: &'static str, help: &'static str, takes: Takes, form: Form) -> Spec {
     Spec { name, arginfo, help, takes, form }
 }
 
 /// Estimators that `--ft-energy-policy` names.
-pub const POLICIES: &[&str] = &[
-    "auto", "young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape",
-];
+pub const POLICIES: &[&str] =
+    &["auto", "young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape"];
 
 /// All options, in the order of `--help`.
+#[rustfmt::skip]
 pub const OPTIONS: &[Spec] = &[
     spec("ft-energy", "energy|time|on|off", "protect the job at the least energy (default) or in the least time",
         Takes::Optional, Form::Objective),
@@ -141,12 +135,8 @@ impl Form {
             Form::Percent => "a percentage above 0%, such as 10%",
             Form::Protocol => "auto, coordinated, uncoordinated, shadow",
             Form::Engine => "auto, app, criu, dmtcp, scr, hook",
-            Form::Interval => {
-                "auto, or a time: minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or seconds as 30s"
-            }
-            Form::Policy => {
-                "auto, young, daly, sma, wma, ema, ar, hazard, hazard-dynamic, hazard-shape"
-            }
+            Form::Interval => "auto, or a time: minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or seconds as 30s",
+            Form::Policy => "auto, young, daly, sma, wma, ema, ar, hazard, hazard-dynamic, hazard-shape",
             Form::CountFrom1 => "a whole number from 1 to 10000",
             Form::CountFrom0 => "a whole number from 0 to 10000",
             Form::YesNo => "yes, no",

@@ -46,11 +46,7 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
         Some(Objective::Time) => interval::Objective::Time,
         _ => interval::Objective::Energy,
     };
-    let bounds = Bounds {
-        runtime: settings.bounds.runtime,
-        io: settings.bounds.io,
-        energy: settings.bounds.energy,
-    };
+    let bounds = Bounds { runtime: settings.bounds.runtime, io: settings.bounds.io, energy: settings.bounds.energy };
     let costs = figures.costs();
     let chosen = choose_interval(objective, figures.mtbf_s.value, &costs, &bounds);
     let mut reasons = vec![figures.mtbf_reason.clone()];
@@ -149,10 +145,8 @@ impl Figures {
         let above_w = (site.energy.busy_w - site.energy.idle_w) * f64::from(nodes);
         let whole = |w: Option<f64>| w.map(|w| w * f64::from(nodes));
         let busy_w = or_history(whole(history.busy_w), figure(idle_w + above_w, "site"));
-        let checkpoint_w = or_history(
-            whole(history.checkpoint_w),
-            figure(idle_w + e.checkpoint_power_share * above_w, "site"),
-        );
+        let checkpoint_w =
+            or_history(whole(history.checkpoint_w), figure(idle_w + e.checkpoint_power_share * above_w, "site"));
         let per_node = |f: Figure| Figure { value: f.value / f64::from(nodes), ..f };
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
@@ -243,9 +237,12 @@ mod tests {
 
     #[test]
     fn a_fixed_interval_stays_and_the_better_one_is_named() {
-        let plan =
-            make_plan(&request(&[("ft-energy", "time"), ("ft-energy-interval", "10")], 1), &History::default(), &Site::default())
-                .unwrap();
+        let plan = make_plan(
+            &request(&[("ft-energy", "time"), ("ft-energy-interval", "10")], 1),
+            &History::default(),
+            &Site::default(),
+        )
+        .unwrap();
         assert_eq!((plan.interval_s, plan.interval_fixed), (600.0, true));
         assert!(plan.reasons[1].contains("would have been chosen"));
     }

@@ -319,14 +319,7 @@ pub enum TwoWay {
 }
 
 /// Estimates t(p0, V0) from a table `t[i][j]` at `p[i]`, `v[j]`.
-pub fn two_way(
-    p: &[f64],
-    v: &[f64],
-    t: &[Vec<f64>],
-    p0: f64,
-    v0: f64,
-    model: VolumeModel,
-) -> Result<TwoWay, Invalid> {
+pub fn two_way(p: &[f64], v: &[f64], t: &[Vec<f64>], p0: f64, v0: f64, model: VolumeModel) -> Result<TwoWay, Invalid> {
     require(p.len() >= 2, "p_values", p.len() as f64, "two values or more")?;
     require(v.len() >= 2, "V_values", v.len() as f64, "two values or more")?;
     require(t.len() == p.len(), "t", t.len() as f64, "one row for each of p_values")?;

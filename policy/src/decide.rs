@@ -82,7 +82,8 @@ pub fn decide(s: &Situation) -> Decision {
         return rest("the checkpoint before the walltime end has been taken".to_owned());
     }
     let checkpoint_s = finite_or(s.checkpoint_s, 0.0);
-    let latest_s = s.end_s.filter(|e| e.is_finite()).map(|e| e - finite_or(s.margin_s, 0.0) - COST_SAFETY * checkpoint_s);
+    let latest_s =
+        s.end_s.filter(|e| e.is_finite()).map(|e| e - finite_or(s.margin_s, 0.0) - COST_SAFETY * checkpoint_s);
     let remaining_s = s.remaining_work_s.filter(|r| r.is_finite()).map(|r| r.max(0.0));
     if let (Some(latest_s), Some(end_s)) = (latest_s, s.end_s)
         && remaining_s.is_none_or(|r| s.now_s + r > end_s - finite_or(s.margin_s, 0.0))
@@ -119,7 +120,8 @@ fn with_end(s: &Situation, checkpoint_s: f64, latest_s: f64, end_s: f64) -> Deci
     }
     let due_s = due(s);
     // A periodic line is skipped when the final one follows before it has paid for itself.
-    let pays_from_s = latest_s - finite_or(s.interval_s, f64::INFINITY).min(break_even_s(s, checkpoint_s)).max(checkpoint_s);
+    let pays_from_s =
+        latest_s - finite_or(s.interval_s, f64::INFINITY).min(break_even_s(s, checkpoint_s)).max(checkpoint_s);
     if due_s >= pays_from_s {
         return wait(
             s,

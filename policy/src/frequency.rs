@@ -112,11 +112,7 @@ fn same_length(name: &'static str, expected: usize, found: usize) -> Result<(), 
 }
 
 /// Least squares by Householder reflections on columns scaled to their largest entry.
-fn least_squares<const N: usize>(
-    name: &'static str,
-    rows: &[[f64; N]],
-    values: &[f64],
-) -> Result<Fit<N>, Invalid> {
+fn least_squares<const N: usize>(name: &'static str, rows: &[[f64; N]], values: &[f64]) -> Result<Fit<N>, Invalid> {
     require(rows.len() >= N, name, rows.len() as f64, "at least as many points as coefficients")?;
     for value in values.iter().chain(rows.iter().flatten()) {
         require(value.is_finite(), name, *value, "finite")?;

@@ -115,12 +115,7 @@ enum Model<'a> {
 }
 
 /// Chooses the interval that minimises the objective within the bounds.
-pub fn choose_interval(
-    objective: Objective,
-    mtbf_s: f64,
-    costs: &Costs,
-    bounds: &Bounds,
-) -> Result<Choice, Invalid> {
+pub fn choose_interval(objective: Objective, mtbf_s: f64, costs: &Costs, bounds: &Bounds) -> Result<Choice, Invalid> {
     check(mtbf_s, costs, bounds)?;
     let model = Model::of(mtbf_s, costs);
     let (time_opt, energy_opt) = (model.time_optimum(), model.energy_optimum());
@@ -297,8 +292,7 @@ impl Model<'_> {
     /// The intervals that keep the bounds, or as many of them as can be kept, in the order of precedence.
     fn admissible(&self, bounds: &Bounds, time_opt: f64, energy_opt: f64) -> Admissible {
         let (floor, ceiling) = (self.floor(), self.ceiling().max(time_opt).max(energy_opt));
-        let mut allowed =
-            Admissible { low: floor, high: ceiling, low_by: None, high_by: None, conflict: false };
+        let mut allowed = Admissible { low: floor, high: ceiling, low_by: None, high_by: None, conflict: false };
         if let Some(t) = bounds.runtime {
             let target = (1.0 + t) * self.expect(time_opt).time_overhead;
             let within = |x: f64| self.expect(x).time_overhead <= target;
@@ -364,7 +358,9 @@ fn reason(
         }
         Some(Limit::IoBound) => text += &format!(", limited by the I/O bound of {}.", of(bounds.io)),
         Some(Limit::EnergyBound) => text += &format!(", limited by the energy bound of {}.", of(bounds.energy)),
-        Some(Limit::CheckpointCost) => text += "; the optimum is not longer than a checkpoint, so they follow each other.",
+        Some(Limit::CheckpointCost) => {
+            text += "; the optimum is not longer than a checkpoint, so they follow each other."
+        }
         Some(Limit::Conflict) => text += &conflict(bounds, choice),
     }
     if matches!(model, Model::Renewal { .. }) {

@@ -103,10 +103,7 @@ impl FromStr for EstimatorKind {
     type Err = UnknownEstimator;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        EstimatorKind::ALL
-            .into_iter()
-            .find(|k| k.name() == name)
-            .ok_or_else(|| UnknownEstimator(name.to_owned()))
+        EstimatorKind::ALL.into_iter().find(|k| k.name() == name).ok_or_else(|| UnknownEstimator(name.to_owned()))
     }
 }
 

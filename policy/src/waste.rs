@@ -202,9 +202,7 @@ impl Bouteiller {
         candidates
             .into_iter()
             .filter(|(t, _)| t.is_finite())
-            .min_by(|(x, _), (y, _)| {
-                self.waste(Scope::Plat, *x).waste.total_cmp(&self.waste(Scope::Plat, *y).waste)
-            })
+            .min_by(|(x, _), (y, _)| self.waste(Scope::Plat, *x).waste.total_cmp(&self.waste(Scope::Plat, *y).waste))
     }
 
     /// The period at which Z(T) = T; infinite where Z always exceeds T.

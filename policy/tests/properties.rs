@@ -25,7 +25,16 @@ fn any_number() -> impl Strategy<Value = f64> {
 }
 
 fn costs() -> impl Strategy<Value = Costs> {
-    (1.0_f64..2_000.0, 0.0_f64..2_000.0, 0.0_f64..300.0, 0.0_f64..1.0, 10.0_f64..200.0, 0.0_f64..3.0, 0.0_f64..12.0, 0.0_f64..2.0)
+    (
+        1.0_f64..2_000.0,
+        0.0_f64..2_000.0,
+        0.0_f64..300.0,
+        0.0_f64..1.0,
+        10.0_f64..200.0,
+        0.0_f64..3.0,
+        0.0_f64..12.0,
+        0.0_f64..2.0,
+    )
         .prop_map(|(checkpoint_s, restart_s, down_s, overlap, static_w, compute, checkpoint, down)| Costs {
             checkpoint_s,
             restart_s,

@@ -9,9 +9,7 @@ mod node;
 mod plan;
 mod request;
 
-pub use account::{
-    AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals,
-};
+pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
@@ -23,9 +21,7 @@ pub const VERSION: u32 = 1;
 /// What a run's nodes are doing; energy and time are accounted by it.
 ///
 /// Every phase but [`Phase::Compute`] is resilience energy (DESIGN, words).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Work of the program that counted.
@@ -42,8 +38,7 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in the order in which reports show them.
-    pub const ALL: [Phase; 5] =
-        [Phase::Compute, Phase::Checkpoint, Phase::Restart, Phase::LostWork, Phase::Idle];
+    pub const ALL: [Phase; 5] = [Phase::Compute, Phase::Checkpoint, Phase::Restart, Phase::LostWork, Phase::Idle];
 
     /// The name used in files, on the wire and in reports.
     pub fn as_str(self) -> &'static str {

@@ -32,8 +32,11 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
             .execute(params![cluster, run, restart_count, job, at_s, serde_json::to_string(nodes)?])?;
         }
         Event::Planned(plan) => {
-            c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?
-                .execute(params![cluster, run, serde_json::to_string(plan)?])?;
+            c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?.execute(params![
+                cluster,
+                run,
+                serde_json::to_string(plan)?
+            ])?;
         }
         Event::Phase { phase, node, start_s, end_s, joules, source } => {
             let restart_count = current(c, key)?;
@@ -166,14 +169,15 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64) -> Result<()> {
         let kept = (kept_until_s - start_s) / (end_s - start_s);
         let kept_j = joules.map(|j| j * kept);
         let lost_j = joules.zip(kept_j).map(|(j, k)| j - k);
-        c.prepare_cached("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1")?
-            .execute(params![id, kept_until_s, kept_j])?;
+        c.prepare_cached("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1")?.execute(params![
+            id,
+            kept_until_s,
+            kept_j
+        ])?;
         insert_phase(c, key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source)?;
     }
-    c.prepare_cached(
-        "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5",
-    )?
-    .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s])?;
+    c.prepare_cached("UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5")?
+        .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s])?;
     Ok(())
 }
 
@@ -218,9 +222,7 @@ pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64,
          WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",
     )?;
     let counters: Vec<(String, f64, f64, String)> = statement
-        .query_map(params![key.cluster, key.run, restart_count], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?))
-        })?
+        .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?
         .collect::<Result<_, _>>()?;
     for (node, total_j, last_s, source) in counters {
         let (cut_j, cut_s): (f64, f64) = c

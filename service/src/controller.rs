@@ -6,12 +6,12 @@ use crate::store::{OpenRun, Store, Write};
 use crate::watch::{Act, Watch};
 use crate::writer::Writer;
 use anyhow::{Context, Result, bail};
+use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::Router;
 use config::Site;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunKey};
 use slurm::{Job, JobState, Slurm};
@@ -195,7 +195,8 @@ impl Controller {
         }
         if now_s - *booked_s >= BOOK_S {
             let seconds = now_s - *booked_s;
-            let nodes: Vec<(String, f64)> = lock(&self.watch).watched(now_s).into_iter().map(|n| (n, seconds)).collect();
+            let nodes: Vec<(String, f64)> =
+                lock(&self.watch).watched(now_s).into_iter().map(|n| (n, seconds)).collect();
             lock(&self.store).watched(&nodes)?;
             *booked_s = now_s;
         }
@@ -356,7 +357,13 @@ fn answers(host: &str, port: u16) -> bool {
     addresses.into_iter().any(|a| TcpStream::connect_timeout(&a, SLURMD_LIMIT).is_ok())
 }
 
-async fn beats(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+async fn beats(
+    State(c): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
     if asked.peer.uid != 0 {
         return Err(asked.forbidden("send heartbeats"));
@@ -380,7 +387,13 @@ async fn beats(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, b
     asked.answer(&BeatReply { held, fence }).await
 }
 
-async fn plan(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+async fn plan(
+    State(c): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
     let mut question: PlanRequest = read(&body)?;
     // History is personal: a user is who munge says.
@@ -395,7 +408,13 @@ async fn plan(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, bo
     asked.answer(&plan).await
 }
 
-async fn records(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+async fn records(
+    State(c): Shared,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
     let mut batch: Batch = read(&body)?;
     if batch.version != protocol::VERSION {

@@ -38,7 +38,13 @@ impl From<anyhow::Error> for Refusal {
 ///
 /// # Errors
 /// The refusal, which is logged.
-pub async fn asked(munge: &Munge, method: Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Result<Asked, Refusal> {
+pub async fn asked(
+    munge: &Munge,
+    method: Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Asked, Refusal> {
     let authorization =
         headers.get(header::AUTHORIZATION).and_then(|h| h.to_str().ok()).unwrap_or_default().to_string();
     let path = uri.path_and_query().map_or_else(|| uri.path().to_string(), ToString::to_string);
@@ -84,7 +90,8 @@ impl Asked {
 /// # Errors
 /// What is wrong with it.
 pub fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("the body is not understood: {e}")))
+    serde_json::from_slice(body)
+        .map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("the body is not understood: {e}")))
 }
 
 /// Does something that waits for a disk or another process, without holding the others up.
@@ -94,4 +101,3 @@ pub fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(f).await.map_err(|e| Refusal(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
 }
-

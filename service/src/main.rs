@@ -59,7 +59,9 @@ fn main() -> Result<()> {
         Role::Node => {
             let node = match cli.node {
                 Some(node) => node,
-                None => nix::unistd::gethostname()?.to_string_lossy().split('.').next().unwrap_or("localhost").to_string(),
+                None => {
+                    nix::unistd::gethostname()?.to_string_lossy().split('.').next().unwrap_or("localhost").to_string()
+                }
             };
             runtime.block_on(node::serve(node::Params { site, node, proc_root: cli.proc_root }))
         }

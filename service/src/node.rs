@@ -97,8 +97,7 @@ fn energy_config(params: &Params) -> energy::Config {
     let mut config = sources(&params.site);
     config.proc_root.clone_from(&params.proc_root);
     if let Ok(program) = std::env::current_exe() {
-        config.slurm_command =
-            vec![program.to_string_lossy().into_owned(), "slurm-energy".into(), params.node.clone()];
+        config.slurm_command = vec![program.to_string_lossy().into_owned(), "slurm-energy".into(), params.node.clone()];
     }
     config
 }
@@ -223,15 +222,11 @@ impl Node {
     /// Processes of the job that left its steps' trees, found by their owner and their environment.
     fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
         let books = self.books();
-        let owners: std::collections::BTreeSet<u32> = pids
-            .iter()
-            .filter_map(|pid| owner(&self.params.proc_root, *pid))
-            .filter(|uid| *uid != 0)
-            .collect();
+        let owners: std::collections::BTreeSet<u32> =
+            pids.iter().filter_map(|pid| owner(&self.params.proc_root, *pid)).filter(|uid| *uid != 0).collect();
         let of = |uid: u32| energy::orphans(&self.params.proc_root, &books.processes, job, uid).unwrap_or_default();
         owners.into_iter().flat_map(of).collect()
     }
-
 }
 
 /// Who owns a process.

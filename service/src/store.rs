@@ -95,8 +95,13 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
             break;
         }
         let json = serde_json::to_string(record)?;
-        c.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![cluster, run, record.seq, record.at_s, json])?;
+        c.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            cluster,
+            run,
+            record.seq,
+            record.at_s,
+            json
+        ])?;
         apply::apply(c, &batch.key, record, uid).with_context(|| format!("record {} of run {run}", record.seq))?;
         upto = record.seq;
     }
@@ -160,8 +165,7 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn owner(&self, key: &RunKey) -> Result<Option<Owner>> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2")?;
+        let mut statement = self.connection.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2")?;
         Ok(statement.query_row(params![key.cluster, key.run], |r| Ok(Owner { uid: r.get(0)? })).optional()?)
     }
 
@@ -213,7 +217,10 @@ impl Store {
         let hit: Vec<OpenRun> =
             open.into_iter().filter(|r| r.record_state == "running" && r.nodes.iter().any(|n| n == node)).collect();
         let tx = self.connection.transaction()?;
-        tx.execute("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)", params![node, at_s, detected_s, reason])?;
+        tx.execute(
+            "INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)",
+            params![node, at_s, detected_s, reason],
+        )?;
         for run in &hit {
             let kind = if run.nodes.first().is_some_and(|n| n == node) {
                 protocol::FailureKind::BatchHost

@@ -291,7 +291,9 @@ impl Watch {
 fn held(runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> BTreeMap<String, Vec<Held>> {
     let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
     for run in runs {
-        let Some(job) = jobs.get(&run.job).filter(|j| j.uid == run.uid && j.state == JobState::Running && j.restarts == run.restart_count)
+        let Some(job) = jobs
+            .get(&run.job)
+            .filter(|j| j.uid == run.uid && j.state == JobState::Running && j.restarts == run.restart_count)
         else {
             continue;
         };

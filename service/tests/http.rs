@@ -138,7 +138,8 @@ impl Site {
         let Ok(mut stream) = TcpStream::connect(self.url.trim_start_matches("http://")) else {
             return (0, String::new());
         };
-        let header = if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") };
+        let header =
+            if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") };
         let head = format!("{line}\r\nHost: x\r\nConnection: close\r\n{header}Content-Length: {}\r\n\r\n", body.len());
         let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut text = String::new();
@@ -159,7 +160,8 @@ impl Site {
     }
 
     fn deliver(&self, uid: u32, run: &str, first: u64, events: Vec<Event>) -> Result<Delivered, Error> {
-        let records = (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
+        let records =
+            (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
         let key = RunKey { cluster: "c".into(), run: run.into() };
         self.as_user(uid, |c| c.post("/v1/records", &Batch { version: protocol::VERSION, key, records }))
     }

@@ -219,11 +219,8 @@ fn an_interval_that_spans_the_line_is_cut_in_proportion() {
 #[test]
 fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
     let (_dir, mut store) = store();
-    let events = vec![
-        started(7, 0, &["n1"]),
-        phase(Phase::Compute, "n1", (100.0, 110.0), 10.0),
-        reading("n1", 10.0, 99.0),
-    ];
+    let events =
+        vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (100.0, 110.0), 10.0), reading("n1", 10.0, 99.0)];
     store.append(&batch("7.1", records(1, events)), UID).expect("stored");
     let counters = |restart_count, joules, at_s| Write::Counters {
         key: key("7.1"),
@@ -294,7 +291,8 @@ fn random_runs_sum_to_their_counters() {
         let (_dir, mut store) = store();
         let events = random_run(&mut rng);
         let count = events.len() as u64;
-        let upto = store.append(&batch("7.1", records(1, events)), UID).unwrap_or_else(|e| panic!("seed {seed}: {e:#}"));
+        let upto =
+            store.append(&batch("7.1", records(1, events)), UID).unwrap_or_else(|e| panic!("seed {seed}: {e:#}"));
         assert_eq!(upto, count);
         let run = told(&store, "7.1");
         let sum: f64 = run.phases.iter().map(|p| p.joules).sum();

@@ -103,11 +103,7 @@ pub fn time_weight(objective: Objective) -> f64 {
 }
 
 /// The published policy with the least mean wasted energy over the traces.
-pub fn best_published(
-    traces: &[&Trace],
-    objective: Objective,
-    setting: &Setting,
-) -> Result<&'static str, Error> {
+pub fn best_published(traces: &[&Trace], objective: Objective, setting: &Setting) -> Result<&'static str, Error> {
     let mut best = (PUBLISHED[0], f64::INFINITY);
     for name in PUBLISHED {
         let mut energy = 0.0;
@@ -165,11 +161,8 @@ pub fn leave_one_out(traces: &[Trace], objective: Objective, setting: &Setting) 
         let blind = Setting { prior_s: Some(prior_s), ..*setting };
         let auto = against_young(trace, "auto", Rule::Auto(Some(parameters)), objective, &blind)?;
         let chosen = against_young(trace, reference, Rule::named(reference)?, objective, setting)?;
-        let hindsight = published
-            .iter()
-            .min_by(|x, y| x.energy.total_cmp(&y.energy))
-            .cloned()
-            .unwrap_or_else(|| chosen.clone());
+        let hindsight =
+            published.iter().min_by(|x, y| x.energy.total_cmp(&y.energy)).cloned().unwrap_or_else(|| chosen.clone());
         verdicts.push(Verdict { trace: trace.name.clone(), published, auto, parameters, chosen, hindsight });
     }
     Ok(verdicts)

@@ -6,8 +6,7 @@ use simulator::comparison::{against_young, leave_one_out};
 use simulator::replay::{Rule, Setting, replay};
 use simulator::trace::{Distribution, Trace};
 
-const SETTING: Setting =
-    Setting { checkpoint_s: 60.0, ratio: 3.0, runtime_bound: None, io_bound: None, prior_s: None };
+const SETTING: Setting = Setting { checkpoint_s: 60.0, ratio: 3.0, runtime_bound: None, io_bound: None, prior_s: None };
 
 #[test]
 fn waste_approaches_the_closed_form_as_failures_become_rare() {

@@ -10,14 +10,9 @@ fn system(id: u32) -> Trace {
 
 #[test]
 fn traces_have_the_published_gaps_and_means() {
-    for (id, gaps, mttf_days) in [
-        (2, 5396, 0.584),
-        (3, 294, 2.463),
-        (12, 255, 2.656),
-        (18, 3917, 0.312),
-        (20, 2400, 0.566),
-        (21, 105, 0.998),
-    ] {
+    for (id, gaps, mttf_days) in
+        [(2, 5396, 0.584), (3, 294, 2.463), (12, 255, 2.656), (18, 3917, 0.312), (20, 2400, 0.566), (21, 105, 0.998)]
+    {
         let trace = system(id);
         assert_eq!(trace.gaps_s.len(), gaps, "system {id}");
         assert!((trace.mean_s() / 86_400.0 - mttf_days).abs() < 6e-4, "system {id}: {}", trace.mean_s() / 86_400.0);

@@ -65,9 +65,7 @@ pub fn declarations(include: &Path) -> Result<String, String> {
         .formatter(bindgen::Formatter::Prettyplease)
         .generate()
         .map_err(|error| error.to_string())?;
-    Ok(format!(
-        "//! Declarations of Slurm {series}, made by `examples/generate.rs`; do not edit.\n\n{bindings}"
-    ))
+    Ok(format!("//! Declarations of Slurm {series}, made by `examples/generate.rs`; do not edit.\n\n{bindings}"))
 }
 
 #[allow(dead_code, reason = "the test that compares the files includes this file for its functions")]

@@ -1,9 +1,9 @@
 //! Reads `sacct -P`.
 
+use crate::Error;
 use crate::fields::time;
 use crate::job::{Exit, JobState};
 use crate::nodelist::expand_nodelist;
-use crate::Error;
 
 /// One life of a job as accounting knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,8 +47,7 @@ pub fn parse_accounting(text: &str) -> Result<Vec<Accounted>, Error> {
 
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.splitn(11, '|').collect();
-    let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..]
-    else {
+    let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..] else {
         return Err(Error::unreadable("accounting line", line));
     };
     let (state, _) = JobState::read(state_text)?;

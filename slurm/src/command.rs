@@ -1,9 +1,6 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
-use crate::{
-    Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes,
-    parse_steps,
-};
+use crate::{Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -160,8 +157,7 @@ impl Slurm {
 
     /// The cluster's name.
     pub fn cluster_name(&self) -> Result<String, Error> {
-        self.config_value("ClusterName")?
-            .ok_or_else(|| Error::unreadable("ClusterName", "(absent)"))
+        self.config_value("ClusterName")?.ok_or_else(|| Error::unreadable("ClusterName", "(absent)"))
     }
 
     /// One value of `scontrol show config`.

@@ -54,10 +54,7 @@ fn expand_item(item: &str, whole: &str, names: &mut Vec<String>) -> Result<(), E
         if made.len().saturating_mul(numbers.len()) + names.len() > MOST_NAMES {
             return Err(wrong());
         }
-        made = made
-            .iter()
-            .flat_map(|m| numbers.iter().map(move |n| format!("{m}{before}{n}")))
-            .collect();
+        made = made.iter().flat_map(|m| numbers.iter().map(move |n| format!("{m}{before}{n}"))).collect();
         rest = behind;
     }
     names.extend(made.into_iter().map(|m| m + rest));
@@ -107,11 +104,7 @@ pub fn compress_nodelist<S: AsRef<str>>(names: &[S]) -> String {
             at += 1;
         }
         at += 1;
-        let text = if first == last {
-            format!("{first:0width$}")
-        } else {
-            format!("{first:0width$}-{last:0width$}")
-        };
+        let text = if first == last { format!("{first:0width$}") } else { format!("{first:0width$}-{last:0width$}") };
         match groups.last_mut() {
             Some((p, ranges)) if *p == prefix && !ranges.is_empty() => ranges.push(text),
             _ => groups.push((prefix, vec![text])),

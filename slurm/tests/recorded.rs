@@ -73,8 +73,7 @@ fn a_comment_that_forges_a_record_does_not_stand_in_for_the_true_one() {
 #[test]
 fn nodes_with_states_reasons_and_ports() {
     let nodes = parse_nodes(recorded!("nodes")).expect("parses");
-    let short: Vec<String> =
-        nodes.iter().map(|n| format!("{} {}{}", n.name, n.state, n.flags.concat())).collect();
+    let short: Vec<String> = nodes.iter().map(|n| format!("{} {}{}", n.name, n.state, n.flags.concat())).collect();
     assert_eq!(short, ["n1 ALLOCATED", "n2 MIXED", "n3 MIXEDDRAIN", "n4 DOWN"]);
     assert_eq!((nodes[0].addr.as_str(), nodes[0].port), ("127.0.0.1", Some(21502)));
     assert_eq!((nodes[0].cpus, nodes[0].memory_mib, nodes[0].version.as_str()), (2, 2000, "22.05.8"));
@@ -108,7 +107,9 @@ fn newer(series: &str, text: [&str; 4]) {
     assert!(doubtful.is_empty(), "{series}: {doubtful:?}");
     let short: Vec<String> = jobs
         .iter()
-        .map(|j| format!("{} {} {} {}:{} {}", j.id, j.name, j.state.as_str(), j.exit.code, j.exit.signal, j.nodes.len()))
+        .map(|j| {
+            format!("{} {} {} {}:{} {}", j.id, j.name, j.state.as_str(), j.exit.code, j.exit.signal, j.nodes.len())
+        })
         .collect();
     let wanted =
         ["1 spaces in name RUNNING 0:0 2", "2 fail FAILED 3:0 1", "3 pend PENDING 0:0 0", "4 killed FAILED 0:9 1"];
@@ -129,22 +130,28 @@ fn newer(series: &str, text: [&str; 4]) {
 
 #[test]
 fn slurm_24_11_reads_the_same() {
-    newer("24.11", [
-        include_str!("recorded/24.11/jobs.txt"),
-        include_str!("recorded/24.11/nodes.txt"),
-        include_str!("recorded/24.11/steps.txt"),
-        include_str!("recorded/24.11/requeued.txt"),
-    ]);
+    newer(
+        "24.11",
+        [
+            include_str!("recorded/24.11/jobs.txt"),
+            include_str!("recorded/24.11/nodes.txt"),
+            include_str!("recorded/24.11/steps.txt"),
+            include_str!("recorded/24.11/requeued.txt"),
+        ],
+    );
 }
 
 #[test]
 fn slurm_26_05_reads_the_same() {
-    newer("26.05", [
-        include_str!("recorded/26.05/jobs.txt"),
-        include_str!("recorded/26.05/nodes.txt"),
-        include_str!("recorded/26.05/steps.txt"),
-        include_str!("recorded/26.05/requeued.txt"),
-    ]);
+    newer(
+        "26.05",
+        [
+            include_str!("recorded/26.05/jobs.txt"),
+            include_str!("recorded/26.05/nodes.txt"),
+            include_str!("recorded/26.05/steps.txt"),
+            include_str!("recorded/26.05/requeued.txt"),
+        ],
+    );
 }
 
 #[test]

@@ -35,7 +35,9 @@ fn wrap(handle: &Handle<'_>) -> Result<(), String> {
     executable(&site.wrapper)?;
     let words = words(&site, &request)?;
     if let Some(conf) = &site.conf {
-        handle.setenv("JOULEPOINT_CONF", conf.as_os_str()).map_err(|error| format!("cannot set JOULEPOINT_CONF: {error}"))?;
+        handle
+            .setenv("JOULEPOINT_CONF", conf.as_os_str())
+            .map_err(|error| format!("cannot set JOULEPOINT_CONF: {error}"))?;
     }
     put_in_front(handle, &words)?;
     // A leftover does no harm: every sbatch sets or removes it.

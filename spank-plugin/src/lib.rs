@@ -73,11 +73,7 @@ pub unsafe extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *mu
 /// # Safety
 /// Called by Slurm with its own handle and arguments.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn slurm_spank_init_post_opt(
-    spank: spank_t,
-    argc: c_int,
-    argv: *mut *mut c_char,
-) -> c_int {
+pub unsafe extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: *mut *mut c_char) -> c_int {
     // SAFETY: Slurm's own arguments of this hook.
     let answer = unsafe {
         hook("init_post_opt", at_submit(), spank, argc, argv, |_, _| {

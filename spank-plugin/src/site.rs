@@ -54,7 +54,10 @@ impl Site {
             "conf" => self.conf = Some(absolute(word, value)?),
             _ => {
                 let near = options::nearest(key, KEYS).map(|near| format!(" (did you mean '{near}='?)"));
-                return Err(format!("'{shown}' is not known{}; accepted: default=, wrapper=, conf=", near.unwrap_or_default()));
+                return Err(format!(
+                    "'{shown}' is not known{}; accepted: default=, wrapper=, conf=",
+                    near.unwrap_or_default()
+                ));
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Where a job is submitted: the whole request is checked, and explained instead of submitted if that was asked.
 
+use crate::option_values;
 use crate::site::{self, Site};
 use crate::wanted::Said;
-use crate::option_values;
 use protocol::{Request, Source};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -29,9 +29,10 @@ pub fn request() -> Result<Option<Request>, String> {
     }
     match request {
         Some(request) => Err(explain(&site, &request)),
-        None if option_values::arrived().contains_key("ft-energy-explain") => Err(
-            "--ft-energy-explain: the job is not to be protected, so there is no plan; nothing was submitted".to_owned(),
-        ),
+        None if option_values::arrived().contains_key("ft-energy-explain") => {
+            Err("--ft-energy-explain: the job is not to be protected, so there is no plan; nothing was submitted"
+                .to_owned())
+        }
         None => Ok(None),
     }
 }

@@ -150,7 +150,10 @@ mod tests {
     #[test]
     fn a_detail_alone_has_no_effect_and_says_so() {
         let refusal = plain(&["ft-energy-io-bound=5%"]).unwrap_err();
-        assert!(refusal.contains("--ft-energy-io-bound") && refusal.contains("no effect without --ft-energy"), "{refusal}");
+        assert!(
+            refusal.contains("--ft-energy-io-bound") && refusal.contains("no effect without --ft-energy"),
+            "{refusal}"
+        );
     }
 
     #[test]
@@ -165,8 +168,12 @@ mod tests {
 
     #[test]
     fn the_twin_of_a_flag_is_yes_or_no() {
-        assert!(plain(&["ft-energy", "FT_ENERGY_EXPLAIN=1"]).unwrap().unwrap().settings.contains_key("ft-energy-explain"));
-        assert!(!plain(&["ft-energy", "FT_ENERGY_EXPLAIN=0"]).unwrap().unwrap().settings.contains_key("ft-energy-explain"));
+        assert!(
+            plain(&["ft-energy", "FT_ENERGY_EXPLAIN=1"]).unwrap().unwrap().settings.contains_key("ft-energy-explain")
+        );
+        assert!(
+            !plain(&["ft-energy", "FT_ENERGY_EXPLAIN=0"]).unwrap().unwrap().settings.contains_key("ft-energy-explain")
+        );
         assert!(plain(&["ft-energy", "FT_ENERGY_EXPLAIN=perhaps"]).is_err());
     }
 }

@@ -62,11 +62,7 @@ impl Cluster {
         let name = o.name.clone().unwrap_or_else(unique_name);
         let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
         conf::write_all(&dir, &name, &host, o, &ports)?;
-        let setup = if o.accounting {
-            database::setup(&dir)
-        } else {
-            String::new()
-        };
+        let setup = if o.accounting { database::setup(&dir) } else { String::new() };
         let keeper = Namespace::cluster(&setup, &dir.join("log/keeper.log"))?;
         std::fs::write(dir.join("run/keeper.pid"), format!("{}\n", keeper.init))?;
         let mut cluster = Cluster {
@@ -105,9 +101,7 @@ impl Cluster {
     /// A command of root's on this cluster.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command
-            .env("SLURM_CONF", &self.conf)
-            .envs(self.options.env.iter().cloned());
+        command.env("SLURM_CONF", &self.conf).envs(self.options.env.iter().cloned());
         command
     }
 
@@ -123,22 +117,11 @@ impl Cluster {
         };
         let mut command = Command::new(program);
         command.env_clear();
-        command
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-            .env("LANG", "C.UTF-8");
-        command
-            .env("HOME", self.dir.join("home").join(user))
-            .env("USER", user)
-            .env("LOGNAME", user);
-        command
-            .env("SHELL", "/bin/bash")
-            .env("SLURM_CONF", &self.conf)
-            .envs(self.options.env.iter().cloned());
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("LANG", "C.UTF-8");
+        command.env("HOME", self.dir.join("home").join(user)).env("USER", user).env("LOGNAME", user);
+        command.env("SHELL", "/bin/bash").env("SLURM_CONF", &self.conf).envs(self.options.env.iter().cloned());
         // Supplementary groups are dropped by the standard library when root changes the uid.
-        command
-            .uid(account.uid.as_raw())
-            .gid(account.gid.as_raw())
-            .current_dir(self.shared());
+        command.uid(account.uid.as_raw()).gid(account.gid.as_raw()).current_dir(self.shared());
         command
     }
 
@@ -150,10 +133,7 @@ impl Cluster {
     /// The power cut: every process of the node is gone when this returns. Its connections are closed, which is
     /// kinder than a real power cut; slurmctld hears nothing all the same.
     pub fn kill_node(&mut self, node: &str) -> Result<()> {
-        let mut dead = self
-            .running
-            .remove(node)
-            .with_context(|| format!("node {node} does not run"))?;
+        let mut dead = self.running.remove(node).with_context(|| format!("node {node} does not run"))?;
         dead.namespace.kill();
         for daemon in [&mut dead.slurmd, &mut dead.command].into_iter().flatten() {
             daemon.reap();
@@ -163,22 +143,14 @@ impl Cluster {
 
     /// Only slurmd dies; steps and the node command live on.
     pub fn kill_slurmd(&mut self, node: &str) -> Result<()> {
-        let mut slurmd = self
-            .node_mut(node)?
-            .slurmd
-            .take()
-            .with_context(|| format!("node {node} has no slurmd"))?;
+        let mut slurmd = self.node_mut(node)?.slurmd.take().with_context(|| format!("node {node} has no slurmd"))?;
         slurmd.kill();
         Ok(())
     }
 
     /// Only the node command dies.
     pub fn kill_node_command(&mut self, node: &str) -> Result<()> {
-        let mut command = self
-            .node_mut(node)?
-            .command
-            .take()
-            .context("there is no node command")?;
+        let mut command = self.node_mut(node)?.command.take().context("there is no node command")?;
         command.kill();
         Ok(())
     }
@@ -193,33 +165,21 @@ impl Cluster {
         self.wait_until(&format!("node {node} to come back"), PATIENCE, || {
             let fields = self.node(node)?;
             let state = fields.get("State").context("a node without State")?;
-            let up = ["IDLE", "MIXED", "ALLOCATED"]
-                .iter()
-                .any(|s| state.starts_with(s))
-                && !state.contains('*');
+            let up = ["IDLE", "MIXED", "ALLOCATED"].iter().any(|s| state.starts_with(s)) && !state.contains('*');
             // slurmctld may not have missed it: then the old state says nothing.
-            let registered = fields
-                .get("SlurmdStartTime")
-                .is_some_and(|t| t.as_str() >= begin.trim());
+            let registered = fields.get("SlurmdStartTime").is_some_and(|t| t.as_str() >= begin.trim());
             Ok((up && registered).then_some(()))
         })
     }
 
     /// Host pids of all processes on the node.
     pub fn node_pids(&self, node: &str) -> Result<Vec<i32>> {
-        self.running
-            .get(node)
-            .with_context(|| format!("node {node} does not run"))?
-            .namespace
-            .pids()
+        self.running.get(node).with_context(|| format!("node {node} does not run"))?.namespace.pids()
     }
 
     /// SIGKILL of slurmctld.
     pub fn kill_controller(&mut self) -> Result<()> {
-        self.controller
-            .take()
-            .context("slurmctld does not run")?
-            .kill();
+        self.controller.take().context("slurmctld does not run")?.kill();
         Ok(())
     }
 
@@ -253,25 +213,19 @@ impl Cluster {
     pub fn stop(self) {}
 
     fn node_mut(&mut self, node: &str) -> Result<&mut Node> {
-        self.running
-            .get_mut(node)
-            .with_context(|| format!("node {node} does not run"))
+        self.running.get_mut(node).with_context(|| format!("node {node} does not run"))
     }
 
     /// Starts a daemon of the controller's side.
     fn spawn(&self, argv: &[&str], log: &str) -> Result<Daemon> {
         let argv: Vec<String> = argv.iter().map(|a| a.to_string()).collect();
-        self.keeper
-            .spawn(&argv, &self.daemon_env(), &self.dir.join("log").join(log))
+        self.keeper.spawn(&argv, &self.daemon_env(), &self.dir.join("log").join(log))
     }
 
     fn daemon_env(&self) -> Vec<(String, String)> {
         let mut env = self.options.env.clone();
         env.push(("SLURM_CONF".into(), self.conf.display().to_string()));
-        env.push((
-            "MYSQL_UNIX_PORT".into(),
-            database::socket(&self.dir).display().to_string(),
-        ));
+        env.push(("MYSQL_UNIX_PORT".into(), database::socket(&self.dir).display().to_string()));
         env
     }
 
@@ -291,9 +245,7 @@ impl Cluster {
             format!("--pid-file={}/munged.pid", munge.display()),
             format!("--seed-file={}/munged.seed", munge.display()),
         ];
-        let munged = self
-            .keeper
-            .spawn(&argv, &[], &self.dir.join("log/munged.log"))?;
+        let munged = self.keeper.spawn(&argv, &[], &self.dir.join("log/munged.log"))?;
         self.wait_started(&munged, || UnixStream::connect(&self.munge_socket).is_ok())?;
         self.helpers.push(munged);
         Ok(())
@@ -320,21 +272,11 @@ impl Cluster {
     }
 
     fn add_accounts(&self) -> Result<()> {
-        let add =
-            |words: &[&str]| self.output(self.command("sacctmgr").arg("-i").arg("add").args(words));
+        let add = |words: &[&str]| self.output(self.command("sacctmgr").arg("-i").arg("add").args(words));
         add(&["cluster", &self.name])?;
-        add(&[
-            "account",
-            "physics,chemistry",
-            &format!("cluster={}", self.name),
-        ])?;
+        add(&["account", "physics,chemistry", &format!("cluster={}", self.name)])?;
         for (user, account) in [(users::ALICE, "physics"), (users::BOB, "chemistry")] {
-            add(&[
-                "user",
-                user,
-                &format!("account={account}"),
-                &format!("cluster={}", self.name),
-            ])?;
+            add(&["user", user, &format!("account={account}"), &format!("cluster={}", self.name)])?;
         }
         Ok(())
     }
@@ -344,35 +286,14 @@ impl Cluster {
         let mut setup = format!("hostname {node}\nmount -t tmpfs -o mode=1777 tmpfs /dev/shm\n");
         let _ = writeln!(setup, "mount --bind '{d}/etc/hosts' /etc/hosts");
         let mca = "/etc/openmpi/openmpi-mca-params.conf";
-        let _ = writeln!(
-            setup,
-            "if [ -e {mca} ]; then mount --bind '{d}/etc/openmpi-{node}.conf' {mca}; fi"
-        );
+        let _ = writeln!(setup, "if [ -e {mca} ]; then mount --bind '{d}/etc/openmpi-{node}.conf' {mca}; fi");
         // Programs that look for munge in its usual place find this cluster's.
-        let _ = writeln!(
-            setup,
-            "if [ -d /run/munge ]; then mount --bind '{d}/munge' /run/munge; fi"
-        );
+        let _ = writeln!(setup, "if [ -d /run/munge ]; then mount --bind '{d}/munge' /run/munge; fi");
         // A node comes back from a power cut with its local temporary files gone.
-        let _ = writeln!(
-            setup,
-            "rm -rf '{d}/tmp/{node}'; mkdir -m 1777 '{d}/tmp/{node}'"
-        );
-        let namespace = self
-            .keeper
-            .node(&setup, &self.dir.join(format!("log/{node}.log")))?;
-        std::fs::write(
-            self.dir.join(format!("run/{node}.pid")),
-            format!("{}\n", namespace.init),
-        )?;
-        self.running.insert(
-            node.to_string(),
-            Node {
-                namespace,
-                slurmd: None,
-                command: None,
-            },
-        );
+        let _ = writeln!(setup, "rm -rf '{d}/tmp/{node}'; mkdir -m 1777 '{d}/tmp/{node}'");
+        let namespace = self.keeper.node(&setup, &self.dir.join(format!("log/{node}.log")))?;
+        std::fs::write(self.dir.join(format!("run/{node}.pid")), format!("{}\n", namespace.init))?;
+        self.running.insert(node.to_string(), Node { namespace, slurmd: None, command: None });
         self.start_node_daemons(node)
     }
 
@@ -398,15 +319,9 @@ impl Cluster {
 
     fn wait_idle(&self, nodes: &[String]) -> Result<()> {
         self.wait_until("all nodes to be idle", PATIENCE, || {
-            let out = self.output(
-                self.command("sinfo")
-                    .args(["-h", "-N", "-t", "idle", "-o", "%N"]),
-            )?;
+            let out = self.output(self.command("sinfo").args(["-h", "-N", "-t", "idle", "-o", "%N"]))?;
             let idle: Vec<&str> = out.split_whitespace().collect();
-            Ok(nodes
-                .iter()
-                .all(|n| idle.contains(&n.as_str()))
-                .then_some(()))
+            Ok(nodes.iter().all(|n| idle.contains(&n.as_str())).then_some(()))
         })
     }
 }
@@ -416,16 +331,8 @@ impl Drop for Cluster {
         // One blow for all; then nothing is left to wait for.
         self.keeper.kill();
         let nodes = std::mem::take(&mut self.running);
-        let of_nodes = nodes
-            .into_values()
-            .flat_map(|n| [n.slurmd, n.command])
-            .flatten();
-        let ours = self
-            .controller
-            .take()
-            .into_iter()
-            .chain(self.dbd.take())
-            .chain(self.helpers.drain(..));
+        let of_nodes = nodes.into_values().flat_map(|n| [n.slurmd, n.command]).flatten();
+        let ours = self.controller.take().into_iter().chain(self.dbd.take()).chain(self.helpers.drain(..));
         of_nodes.chain(ours).for_each(|mut daemon| daemon.reap());
     }
 }
@@ -437,16 +344,10 @@ fn prepare(dir: &Path, o: &Options) -> Result<()> {
     }
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     if dir.canonicalize()?.as_os_str().len() > LONGEST_DIR {
-        bail!(
-            "{} is too long for unix sockets in it: at most {LONGEST_DIR} bytes",
-            dir.display()
-        );
+        bail!("{} is too long for unix sockets in it: at most {LONGEST_DIR} bytes", dir.display());
     }
     if dir.join("run/keeper.pid").exists() {
-        bail!(
-            "{} holds another cluster: choose an empty folder",
-            dir.display()
-        );
+        bail!("{} holds another cluster: choose an empty folder", dir.display());
     }
     users::ensure(&dir.join("home"))?;
     for (name, mode) in [
@@ -471,9 +372,5 @@ fn prepare(dir: &Path, o: &Options) -> Result<()> {
 /// A name no other cluster of this machine has now.
 fn unique_name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(1);
-    format!(
-        "jp{}c{}",
-        std::process::id(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    )
+    format!("jp{}c{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -13,27 +13,15 @@ pub(crate) fn node_names(count: u32) -> Vec<String> {
 }
 
 /// Writes everything under `dir/etc`.
-pub(crate) fn write_all(
-    dir: &Path,
-    name: &str,
-    host: &str,
-    o: &Options,
-    ports: &Ports,
-) -> Result<()> {
+pub(crate) fn write_all(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) -> Result<()> {
     let etc = dir.join("etc");
     std::fs::create_dir_all(&etc)?;
-    std::fs::write(
-        etc.join("slurm.conf"),
-        slurm_conf(dir, name, host, o, ports),
-    )?;
+    std::fs::write(etc.join("slurm.conf"), slurm_conf(dir, name, host, o, ports))?;
     std::fs::write(etc.join("plugstack.conf"), plugstack_conf(o))?;
     std::fs::write(etc.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n")?;
     std::fs::write(etc.join("hosts"), hosts(host, o.nodes))?;
     for node in node_names(o.nodes) {
-        std::fs::write(
-            etc.join(format!("openmpi-{node}.conf")),
-            openmpi_conf(dir, &node),
-        )?;
+        std::fs::write(etc.join(format!("openmpi-{node}.conf")), openmpi_conf(dir, &node))?;
     }
     if o.accounting {
         let path = etc.join("slurmdbd.conf");
@@ -51,10 +39,7 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
         ("SlurmctldHost", format!("{host}(127.0.0.1)")),
         ("SlurmctldPort", ports.controller().to_string()),
         ("AuthType", "auth/munge".into()),
-        (
-            "AuthInfo",
-            format!("socket={socket},cred_expire={}", o.cred_expire_s),
-        ),
+        ("AuthInfo", format!("socket={socket},cred_expire={}", o.cred_expire_s)),
         ("CredType", "cred/munge".into()),
         ("SlurmUser", "root".into()),
         ("SlurmdUser", "root".into()),
@@ -76,15 +61,9 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
         ("MpiDefault", "none".into()),
         ("SelectType", "select/cons_tres".into()),
         ("SelectTypeParameters", "CR_Core_Memory".into()),
-        (
-            "DefMemPerCPU",
-            (o.memory_mib_per_node / o.cpus_per_node.max(1)).to_string(),
-        ),
+        ("DefMemPerCPU", (o.memory_mib_per_node / o.cpus_per_node.max(1)).to_string()),
         ("SchedulerType", "sched/backfill".into()),
-        (
-            "SchedulerParameters",
-            "permit_job_expansion,bf_interval=2,sched_interval=2,batch_sched_delay=0".into(),
-        ),
+        ("SchedulerParameters", "permit_job_expansion,bf_interval=2,sched_interval=2,batch_sched_delay=0".into()),
         ("JobAcctGatherType", "jobacct_gather/linux".into()),
         ("JobAcctGatherFrequency", "task=2".into()),
         ("JobRequeue", "1".into()),
@@ -97,10 +76,7 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
     ];
     if o.accounting {
         keys.extend([
-            (
-                "AccountingStorageType",
-                "accounting_storage/slurmdbd".into(),
-            ),
+            ("AccountingStorageType", "accounting_storage/slurmdbd".into()),
             ("AccountingStorageHost", "127.0.0.1".into()),
             ("AccountingStoragePort", ports.dbd().to_string()),
             ("AccountingStoragePass", socket),
@@ -121,21 +97,14 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
         o.nodes, o.cpus_per_node, o.memory_mib_per_node
     );
     if !o.extra_conf.to_lowercase().contains("partitionname=") {
-        let _ = writeln!(
-            text,
-            "PartitionName=all Nodes=n[1-{}] Default=YES MaxTime=INFINITE State=UP",
-            o.nodes
-        );
+        let _ = writeln!(text, "PartitionName=all Nodes=n[1-{}] Default=YES MaxTime=INFINITE State=UP", o.nodes);
     }
     text + &o.extra_conf + "\n"
 }
 
 /// Whether a line of `extra` sets `key`.
 fn sets(extra: &str, key: &str) -> bool {
-    extra
-        .lines()
-        .filter_map(|l| l.split_once('='))
-        .any(|(k, _)| k.trim().eq_ignore_ascii_case(key))
+    extra.lines().filter_map(|l| l.split_once('=')).any(|(k, _)| k.trim().eq_ignore_ascii_case(key))
 }
 
 fn plugstack_conf(o: &Options) -> String {
@@ -184,10 +153,7 @@ mod tests {
     #[test]
     fn a_key_of_the_caller_replaces_ours() {
         let ports = Ports::claim(10).unwrap();
-        let o = Options {
-            extra_conf: "killwait = 30".into(),
-            ..Options::default()
-        };
+        let o = Options { extra_conf: "killwait = 30".into(), ..Options::default() };
         let text = slurm_conf(Path::new("/d"), "c", "h", &o, &ports);
         assert!(!text.contains("KillWait=2"));
         assert!(text.contains("killwait = 30"));

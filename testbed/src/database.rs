@@ -16,10 +16,7 @@ pub(crate) fn socket(dir: &Path) -> PathBuf {
 
 /// Shell lines that prepare the data folder inside the cluster's namespace.
 pub(crate) fn setup(dir: &Path) -> String {
-    format!(
-        "mount -t tmpfs -o mode=0700 tmpfs '{}'",
-        dir.join("db/data").display()
-    )
+    format!("mount -t tmpfs -o mode=0700 tmpfs '{}'", dir.join("db/data").display())
 }
 
 /// Makes the system tables and starts the server; the caller waits until [`ready`].
@@ -33,22 +30,12 @@ pub(crate) fn start(dir: &Path, inside: &Namespace) -> Result<Daemon> {
     std::fs::write(&bootstrap, script)?;
     let log = dir.join("log/mariadb.log");
     let out = Command::new("nsenter")
-        .args([
-            "--target",
-            &inside.init.to_string(),
-            "--pid",
-            "--mount",
-            "--",
-            "sh",
-        ])
+        .args(["--target", &inside.init.to_string(), "--pid", "--mount", "--", "sh"])
         .arg(&bootstrap)
         .output()
         .context("nsenter sh")?;
     if !out.status.success() {
-        bail!(
-            "MariaDB could not make its tables: {}",
-            String::from_utf8_lossy(&out.stderr).trim()
-        );
+        bail!("MariaDB could not make its tables: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     inside.spawn(&server, &[], &log)
 }
@@ -60,11 +47,7 @@ pub(crate) fn ready(dir: &Path) -> bool {
 
 fn server_arguments(dir: &Path) -> Vec<String> {
     let db = dir.join("db");
-    let mut arguments = vec![
-        "mariadbd".to_string(),
-        "--no-defaults".into(),
-        "--user=root".into(),
-    ];
+    let mut arguments = vec!["mariadbd".to_string(), "--no-defaults".into(), "--user=root".into()];
     arguments.push(format!("--datadir={}/data", db.display()));
     arguments.push(format!("--socket={}", socket(dir).display()));
     arguments.push(format!("--pid-file={}/mariadb.pid", db.display()));

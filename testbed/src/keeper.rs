@@ -45,14 +45,7 @@ impl Namespace {
     /// A node's, inside the cluster's.
     pub(crate) fn node(&self, setup: &str, log: &Path) -> Result<Namespace> {
         let mut command = self.enter("unshare");
-        command.args([
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount",
-            "--mount-proc",
-            "--uts",
-        ]);
+        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts"]);
         let script = format!("set -e\n{setup}\necho ready\nwhile :; do sleep 3600; done\n");
         command.args(["sh", "-c", &script]).stdin(Stdio::null());
         Namespace::launch(command, 2, log)
@@ -60,10 +53,7 @@ impl Namespace {
 
     /// Starts `command` and follows its only child `depth` times to the first process of the new namespace.
     fn launch(mut command: Command, depth: u32, log: &Path) -> Result<Namespace> {
-        command
-            .stdout(Stdio::piped())
-            .stderr(append(log)?)
-            .process_group(0);
+        command.stdout(Stdio::piped()).stderr(append(log)?).process_group(0);
         let mut outer = command.spawn().context("unshare")?;
         let mut said = [0; 6];
         let answered = outer.stdout.take().map(|mut out| out.read_exact(&mut said));
@@ -82,44 +72,19 @@ impl Namespace {
     /// A command that will run `program` inside these namespaces.
     fn enter(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.args([
-            "--target",
-            &self.init.to_string(),
-            "--pid",
-            "--mount",
-            "--uts",
-            "--",
-            program,
-        ]);
+        command.args(["--target", &self.init.to_string(), "--pid", "--mount", "--uts", "--", program]);
         command
     }
 
     /// Starts a daemon inside, its output appended to `log`.
-    pub(crate) fn spawn(
-        &self,
-        argv: &[String],
-        env: &[(String, String)],
-        log: &Path,
-    ) -> Result<Daemon> {
+    pub(crate) fn spawn(&self, argv: &[String], env: &[(String, String)], log: &Path) -> Result<Daemon> {
         let (program, args) = argv.split_first().context("an empty command")?;
         let mut command = self.enter(program);
         command.args(args).envs(env.iter().cloned());
-        command
-            .stdin(Stdio::null())
-            .stdout(append(log)?)
-            .stderr(append(log)?)
-            .process_group(0);
-        let outer = command
-            .spawn()
-            .with_context(|| format!("nsenter {program}"))?;
-        let pid = only_child(pid_of(&outer))
-            .with_context(|| format!("{program}; see {}", log.display()))?;
-        Ok(Daemon {
-            outer,
-            pid,
-            what: program.clone(),
-            log: log.to_path_buf(),
-        })
+        command.stdin(Stdio::null()).stdout(append(log)?).stderr(append(log)?).process_group(0);
+        let outer = command.spawn().with_context(|| format!("nsenter {program}"))?;
+        let pid = only_child(pid_of(&outer)).with_context(|| format!("{program}; see {}", log.display()))?;
+        Ok(Daemon { outer, pid, what: program.clone(), log: log.to_path_buf() })
     }
 
     /// Whether the first process still runs.
@@ -190,10 +155,7 @@ impl Daemon {
 /// Looks without reaping: the number stays ours until the value is dropped or waited for.
 fn runs(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    matches!(
-        waitid(Id::Pid(pid_of(child)), flags),
-        Ok(WaitStatus::StillAlive)
-    )
+    matches!(waitid(Id::Pid(pid_of(child)), flags), Ok(WaitStatus::StillAlive))
 }
 
 fn pid_of(child: &Child) -> Pid {
@@ -221,9 +183,5 @@ fn only_child(pid: Pid) -> Result<Pid> {
 }
 
 fn append(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| path.display().to_string())
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
 }

@@ -29,11 +29,7 @@ fn run() -> Result<ExitCode> {
     let cluster = Cluster::start(&dir, &options, &mut |what| {
         eprintln!("testbed: {:5.2} s {what}", begin.elapsed().as_secs_f32());
     })?;
-    let status = cluster
-        .command(&command[0])
-        .args(&command[1..])
-        .status()
-        .context(command[0].clone())?;
+    let status = cluster.command(&command[0]).args(&command[1..]).status().context(command[0].clone())?;
     cluster.stop();
     Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
 }
@@ -43,9 +39,7 @@ fn number(word: Option<String>) -> Result<u32> {
 }
 
 /// The folder, the options and the command; `None` is a call for help.
-fn parse(
-    mut words: impl Iterator<Item = String>,
-) -> Result<Option<(PathBuf, Options, Vec<String>)>> {
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<(PathBuf, Options, Vec<String>)>> {
     let mut options = Options::default();
     let mut dir = None;
     while let Some(word) = words.next() {

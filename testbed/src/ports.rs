@@ -34,16 +34,10 @@ impl Ports {
                 continue;
             };
             if (first..first + count).all(|p| TcpListener::bind(("0.0.0.0", p)).is_ok()) {
-                return Ok(Ports {
-                    first,
-                    _claim: claim,
-                });
+                return Ok(Ports { first, _claim: claim });
             }
         }
-        bail!(
-            "no {count} free ports together between {FIRST} and {}",
-            FIRST + BLOCKS * BLOCK
-        )
+        bail!("no {count} free ports together between {FIRST} and {}", FIRST + BLOCKS * BLOCK)
     }
 
     pub(crate) fn controller(&self) -> u16 {

@@ -35,23 +35,10 @@ fn find_or_create(name: &str) -> Result<User> {
         return Ok(user);
     }
     let out = Command::new("useradd")
-        .args([
-            "--system",
-            "--user-group",
-            "--no-create-home",
-            "--home-dir",
-            "/nonexistent",
-            "--shell",
-            "/bin/bash",
-        ])
+        .args(["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/bash"])
         .arg(name)
         .output()
         .context("useradd")?;
     // Another cluster may have created the user meanwhile: what counts is that it is there now.
-    find(name).with_context(|| {
-        format!(
-            "useradd said: {}",
-            String::from_utf8_lossy(&out.stderr).trim()
-        )
-    })
+    find(name).with_context(|| format!("useradd said: {}", String::from_utf8_lossy(&out.stderr).trim()))
 }

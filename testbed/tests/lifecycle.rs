@@ -9,11 +9,7 @@ use testbed::{ALICE, BOB, Cluster, Options};
 const SOON: Duration = Duration::from_secs(30);
 
 fn small(nodes: u32) -> Options {
-    Options {
-        nodes,
-        accounting: false,
-        ..Options::default()
-    }
+    Options { nodes, accounting: false, ..Options::default() }
 }
 
 /// Whether a process runs, or waits to be reaped.
@@ -24,58 +20,33 @@ fn exists(pid: i32) -> bool {
 #[test]
 fn a_power_cut_ends_every_process_of_the_node_and_of_no_other() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let options = Options {
-        node_command: Some(["sh", "-c", "echo %n; sleep 1000"].map(String::from).into()),
-        ..small(2)
-    };
+    let options =
+        Options { node_command: Some(["sh", "-c", "echo %n; sleep 1000"].map(String::from).into()), ..small(2) };
     let mut cluster = Cluster::start(&dir.path().join("c"), &options, &mut |_| ())?;
     let job = cluster.submit(ALICE, &["-N2", "--no-kill", "--wrap", "srun sleep 1000"])?;
     cluster.wait_until("the step on n2", SOON, || {
-        let steps =
-            cluster.output(
-                cluster
-                    .command("squeue")
-                    .args(["-h", "-s", "-j", &job.to_string()]),
-            )?;
+        let steps = cluster.output(cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]))?;
         Ok((steps.contains(".0") && cluster.node_pids("n2")?.len() > 4).then_some(()))
     })?;
     let (victims, others) = (cluster.node_pids("n2")?, cluster.node_pids("n1")?);
     let said = std::fs::read_to_string(cluster.dir.join("log/n2.command.out"))?;
     ensure!(said == "n2\n", "the node command said {said:?}");
     cluster.kill_node("n2")?;
-    ensure!(
-        !victims.iter().any(|p| exists(*p)),
-        "something of n2 lives on"
-    );
+    ensure!(!victims.iter().any(|p| exists(*p)), "something of n2 lives on");
     ensure!(others.iter().all(|p| exists(*p)), "something of n1 died");
-    cluster.output(cluster.command("scontrol").args([
-        "update",
-        "nodename=n2",
-        "state=down",
-        "reason=died",
-    ]))?;
+    cluster.output(cluster.command("scontrol").args(["update", "nodename=n2", "state=down", "reason=died"]))?;
     cluster.output(cluster.command("scancel").arg(job.to_string()))?;
     cluster.revive_node("n2")?;
     cluster.wait_job(job, &["CANCELLED"], SOON)?;
-    let out = cluster.output(
-        cluster
-            .command_as(BOB, "srun")
-            .args(["-N2", "-l", "hostname"]),
-    )?;
-    ensure!(
-        out.contains("n1") && out.contains("n2"),
-        "srun said {out:?}"
-    );
+    let out = cluster.output(cluster.command_as(BOB, "srun").args(["-N2", "-l", "hostname"]))?;
+    ensure!(out.contains("n1") && out.contains("n2"), "srun said {out:?}");
     Ok(())
 }
 
 #[test]
 fn jobs_outlive_slurmd_slurmctld_and_slurmdbd() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let options = Options {
-        accounting: true,
-        ..small(1)
-    };
+    let options = Options { accounting: true, ..small(1) };
     let mut cluster = Cluster::start(&dir.path().join("c"), &options, &mut |_| ())?;
     let job = cluster.submit(BOB, &["--wrap", "until [ -e go ]; do sleep 0.1; done"])?;
     cluster.wait_job(job, &["RUNNING"], SOON)?;
@@ -83,14 +54,8 @@ fn jobs_outlive_slurmd_slurmctld_and_slurmdbd() -> Result<()> {
     let state = cluster.dir.join("state/job_state");
     let saved = || state.metadata().and_then(|m| m.modified()).ok();
     let before = saved();
-    cluster.output(cluster.command("scontrol").args([
-        "update",
-        &format!("jobid={job}"),
-        "Comment=running",
-    ]))?;
-    cluster.wait_until("slurmctld to save its state", SOON, || {
-        Ok((saved() != before).then_some(()))
-    })?;
+    cluster.output(cluster.command("scontrol").args(["update", &format!("jobid={job}"), "Comment=running"]))?;
+    cluster.wait_until("slurmctld to save its state", SOON, || Ok((saved() != before).then_some(())))?;
     cluster.kill_slurmd("n1")?;
     cluster.kill_controller()?;
     cluster.kill_dbd()?;
@@ -102,15 +67,7 @@ fn jobs_outlive_slurmd_slurmctld_and_slurmdbd() -> Result<()> {
     cluster.wait_job(job, &["COMPLETED"], SOON)?;
     cluster.wait_until("the job in the accounts", SOON, || {
         let mut sacct = cluster.command("sacct");
-        sacct.args([
-            "-n",
-            "-X",
-            "-P",
-            "-o",
-            "state,account",
-            "-j",
-            &job.to_string(),
-        ]);
+        sacct.args(["-n", "-X", "-P", "-o", "state,account", "-j", &job.to_string()]);
         Ok((cluster.output(&mut sacct)?.trim() == "COMPLETED|chemistry").then_some(()))
     })
 }
@@ -133,24 +90,14 @@ fn nothing_outlives_a_caller_that_is_killed() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let home = dir.path().join("c");
     let mut command = Command::new(env!("CARGO_BIN_EXE_testbed"));
-    command
-        .args(["--nodes", "2", "--no-accounting"])
-        .arg(&home)
-        .args(["--", "sh", "-c", "echo up; exec sleep 1000"]);
-    let mut caller = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
+    command.args(["--nodes", "2", "--no-accounting"]).arg(&home).args(["--", "sh", "-c", "echo up; exec sleep 1000"]);
+    let mut caller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut line = String::new();
     BufReader::new(caller.stdout.take().context("a pipe")?).read_line(&mut line)?;
     ensure!(line == "up\n", "testbed said {line:?}");
     let mut pids = Vec::new();
     for name in ["keeper", "n1", "n2"] {
-        pids.push(
-            std::fs::read_to_string(home.join(format!("run/{name}.pid")))?
-                .trim()
-                .parse::<i32>()?,
-        );
+        pids.push(std::fs::read_to_string(home.join(format!("run/{name}.pid")))?.trim().parse::<i32>()?);
     }
     // The command that ran on the cluster is the caller's own child.
     let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", caller.id()))?;

@@ -50,7 +50,11 @@ impl Default for Wanted {
 pub fn built() -> Result<PathBuf> {
     let exe = std::env::current_exe()?;
     let folder = exe.parent().context("no folder")?;
-    Ok(if folder.ends_with("deps") { folder.parent().context("no folder")?.to_path_buf() } else { folder.to_path_buf() })
+    Ok(if folder.ends_with("deps") {
+        folder.parent().context("no folder")?.to_path_buf()
+    } else {
+        folder.to_path_buf()
+    })
 }
 
 /// The folder of the repository.
@@ -105,7 +109,11 @@ impl Site {
         fs::write(&conf, text)?;
         let cluster = Cluster::start(&slurm, &options, progress)?;
         if cluster.munge_socket != munge || cluster.shared() != shared {
-            bail!("the testbed's paths have changed: {}, {}", cluster.munge_socket.display(), cluster.shared().display());
+            bail!(
+                "the testbed's paths have changed: {}, {}",
+                cluster.munge_socket.display(),
+                cluster.shared().display()
+            );
         }
         let mut site = Site { cluster, conf, controller: None };
         progress("starting the controller service");
@@ -214,7 +222,13 @@ impl Site {
     }
 
     /// Waits until the report of a job satisfies `f`.
-    pub fn wait_report<T>(&self, job: u32, what: &str, limit: Duration, mut f: impl FnMut(&Value) -> Option<T>) -> Result<T> {
+    pub fn wait_report<T>(
+        &self,
+        job: u32,
+        what: &str,
+        limit: Duration,
+        mut f: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<T> {
         self.wait(what, limit, |site| Ok(site.report(job)?.as_ref().and_then(&mut f)))
             .with_context(|| format!("job {job}: {:?}", self.report(job)))
     }

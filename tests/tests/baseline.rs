@@ -17,12 +17,7 @@ for ((step = 0; step < 100000; step++)); do echo \"step $step\" >>progress; slee
 /// A small stock cluster, and the folder that goes with it.
 fn stock(nodes: u32, slurmd_timeout_s: u32) -> Result<(tempfile::TempDir, Cluster)> {
     let dir = tempfile::tempdir()?;
-    let options = Options {
-        nodes,
-        slurmd_timeout_s,
-        accounting: false,
-        ..Options::default()
-    };
+    let options = Options { nodes, slurmd_timeout_s, accounting: false, ..Options::default() };
     let cluster = Cluster::start(&dir.path().join("c"), &options, &mut |_| ())?;
     Ok((dir, cluster))
 }
@@ -51,43 +46,26 @@ fn progress(cluster: &Cluster) -> Vec<String> {
 
 fn wait_line(cluster: &Cluster, after: usize, line: &str) -> Result<usize> {
     cluster.wait_until(&format!("line {line:?} in the job's file"), SOON, || {
-        Ok(progress(cluster)
-            .iter()
-            .skip(after)
-            .position(|l| l == line)
-            .map(|at| at + after))
+        Ok(progress(cluster).iter().skip(after).position(|l| l == line).map(|at| at + after))
     })
 }
 
 /// What Joulepoint's own detector would do.
 fn set_down(cluster: &Cluster, node: &str) -> Result<()> {
     let node = format!("nodename={node}");
-    cluster.output(cluster.command("scontrol").args([
-        "update",
-        &node,
-        "state=down",
-        "reason=died",
-    ]))?;
+    cluster.output(cluster.command("scontrol").args(["update", &node, "state=down", "reason=died"]))?;
     Ok(())
 }
 
 /// Lets a requeued job start soon. Slurm forgets a start time that is set before the job is pending, and loses a job
 /// that starts in the same second in which its credential was revoked; hence two seconds.
 fn start_soon(cluster: &Cluster, job: u32) -> Result<()> {
-    cluster.wait_until(
-        &format!("job {job} to wait for its begin time"),
-        SOON,
-        || {
-            let fields = cluster.job(job)?;
-            Ok((fields["JobState"] == "PENDING" && fields["Reason"] == "BeginTime").then_some(()))
-        },
-    )?;
+    cluster.wait_until(&format!("job {job} to wait for its begin time"), SOON, || {
+        let fields = cluster.job(job)?;
+        Ok((fields["JobState"] == "PENDING" && fields["Reason"] == "BeginTime").then_some(()))
+    })?;
     let id = format!("jobid={job}");
-    cluster.output(
-        cluster
-            .command("scontrol")
-            .args(["update", &id, "StartTime=now+2seconds"]),
-    )?;
+    cluster.output(cluster.command("scontrol").args(["update", &id, "StartTime=now+2seconds"]))?;
     cluster.wait_job(job, &["RUNNING"], SOON)?;
     Ok(())
 }
@@ -95,15 +73,9 @@ fn start_soon(cluster: &Cluster, job: u32) -> Result<()> {
 #[test]
 fn sbatch_does_not_know_our_options() -> Result<()> {
     let (_dir, cluster) = stock(1, 300)?;
-    let out = cluster
-        .command_as(ALICE, "sbatch")
-        .args(["--ft-energy", "--wrap", "true"])
-        .output()?;
+    let out = cluster.command_as(ALICE, "sbatch").args(["--ft-energy", "--wrap", "true"]).output()?;
     let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(
-        !out.status.success() && said.contains("unrecognized option '--ft-energy'"),
-        "sbatch said: {said}"
-    );
+    ensure!(!out.status.success() && said.contains("unrecognized option '--ft-energy'"), "sbatch said: {said}");
     let help = cluster.output(cluster.command_as(ALICE, "sbatch").arg("--help"))?;
     ensure!(!help.contains("ft-energy"), "sbatch --help names it");
     Ok(())
@@ -120,28 +92,17 @@ fn a_job_whose_node_dies_starts_from_nothing() -> Result<()> {
     // It asked for n1, which is gone.
     let id = format!("jobid={job}");
     cluster.wait_job(job, &["PENDING"], SOON)?;
-    cluster.output(
-        cluster
-            .command("scontrol")
-            .args(["update", &id, "ReqNodeList="]),
-    )?;
+    cluster.output(cluster.command("scontrol").args(["update", &id, "ReqNodeList="]))?;
     start_soon(&cluster, job)?;
     let begin = wait_line(&cluster, done, "begin restart=1")?;
-    ensure!(
-        wait_line(&cluster, begin, "step 0")? == begin + 1,
-        "the job did not start at step 0"
-    );
+    ensure!(wait_line(&cluster, begin, "step 0")? == begin + 1, "the job did not start at step 0");
     Ok(())
 }
 
 #[test]
 fn one_dead_node_ends_the_job_on_all_its_nodes() -> Result<()> {
     let (_dir, mut cluster) = stock(3, 300)?;
-    let job = submit(
-        &cluster,
-        &["-N3", "--no-requeue"],
-        "#!/bin/bash\nsrun sleep 1000\n",
-    )?;
+    let job = submit(&cluster, &["-N3", "--no-requeue"], "#!/bin/bash\nsrun sleep 1000\n")?;
     cluster.kill_node("n3")?;
     set_down(&cluster, "n3")?;
     cluster.wait_job(job, &["NODE_FAIL"], SOON)?;
@@ -156,15 +117,13 @@ fn with_no_kill_a_dead_batch_host_leaves_a_job_without_a_script() -> Result<()> 
     cluster.kill_node(&host)?;
     set_down(&cluster, &host)?;
     // The controller has dealt with the dead node ...
-    cluster.wait_until("the job to lose its node", SOON, || {
-        Ok((cluster.job(job)?["NumNodes"] == "1").then_some(()))
-    })?;
+    cluster.wait_until(
+        "the job to lose its node",
+        SOON,
+        || Ok((cluster.job(job)?["NumNodes"] == "1").then_some(())),
+    )?;
     // ... and thinks that all is well, while no node runs anything of the job.
-    ensure!(
-        cluster.job_state(job)? == "RUNNING",
-        "the job is {}",
-        cluster.job_state(job)?
-    );
+    ensure!(cluster.job_state(job)? == "RUNNING", "the job is {}", cluster.job_state(job)?);
     for node in cluster.nodes.iter().filter(|n| **n != host) {
         for pid in cluster.node_pids(node)? {
             let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -172,11 +131,7 @@ fn with_no_kill_a_dead_batch_host_leaves_a_job_without_a_script() -> Result<()> 
         }
     }
     // A requeue helps.
-    cluster.output(
-        cluster
-            .command("scontrol")
-            .args(["requeue", &job.to_string()]),
-    )?;
+    cluster.output(cluster.command("scontrol").args(["requeue", &job.to_string()]))?;
     start_soon(&cluster, job)
 }
 
@@ -189,11 +144,7 @@ fn a_silent_node_is_noticed_only_after_slurmd_timeout() -> Result<()> {
     cluster.wait_until("slurmctld to notice", Duration::from_secs(50), || {
         Ok((cluster.job_state(job)? != "RUNNING").then_some(()))
     })?;
-    ensure!(
-        begin.elapsed() > Duration::from_secs(5),
-        "noticed after {:?}",
-        begin.elapsed()
-    );
+    ensure!(begin.elapsed() > Duration::from_secs(5), "noticed after {:?}", begin.elapsed());
     Ok(())
 }
 
@@ -206,10 +157,6 @@ fn a_dead_slurmd_alone_does_not_stop_the_job() -> Result<()> {
     let next = format!("step {}", progress(&cluster).len() + 5);
     wait_line(&cluster, 0, &next)?;
     cluster.revive_node("n1")?;
-    ensure!(
-        cluster.job_state(job)? == "RUNNING",
-        "the job is {}",
-        cluster.job_state(job)?
-    );
+    ensure!(cluster.job_state(job)? == "RUNNING", "the job is {}", cluster.job_state(job)?);
     Ok(())
 }

@@ -23,8 +23,11 @@ fn site() -> MutexGuard<'static, Site> {
         let dir = PathBuf::from(format!("/tmp/joulepoint-suite-{}", std::process::id()));
         let wanted = Wanted {
             toml: "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[wrapper]\nend_margin_s = 5.0\n".into(),
-            // Short limits are the subject of a test; Slurm looks at them every half minute otherwise.
-            slurm_conf: "OverTimeLimit=0\n".into(),
+            // A second partition whose jobs take the nodes of the first one's.
+            slurm_conf: "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
+                PartitionName=all Nodes=n[1-8] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n\
+                PartitionName=urgent Nodes=n[1-8] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n"
+                .into(),
             ..Wanted::default()
         };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
@@ -155,7 +158,9 @@ fn options_are_in_sbatch_help() -> Result<()> {
     for program in ["sbatch", "srun", "salloc"] {
         let output = site.cluster.command_as(USER, program).arg("--help").output()?;
         let help = String::from_utf8_lossy(&output.stdout).into_owned();
-        for option in ["--ft-energy[=", "--ft-energy-runtime-bound=", "--ft-energy-done=", "--ft-energy-explain"] {
+        for option in
+            ["--ft-energy=energy|time|on|off", "--ft-energy-runtime-bound=", "--ft-energy-done=", "--ft-energy-explain"]
+        {
             assert!(help.contains(option), "{program} --help lacks {option}:\n{help}");
         }
     }
@@ -223,7 +228,8 @@ fn explain_prints_a_plan_and_submits_nothing() -> Result<()> {
 fn a_job_without_the_option_is_not_touched() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "plain")?;
-    let job = site.submit(USER, &folder, &["-n1"], "ps -o args= $PPID > parent; env | grep -c FT_ENERGY > twins; true")?;
+    let job =
+        site.submit(USER, &folder, &["-n1"], "ps -o args= $PPID > parent; env | grep -c FT_ENERGY > twins; true")?;
     site.wait_state(job, &["COMPLETED"], MINUTES)?;
     assert!(fs::read_to_string(folder.join("parent"))?.contains("slurmstepd"));
     assert_eq!(fs::read_to_string(folder.join("twins"))?.trim(), "0");
@@ -268,7 +274,8 @@ fn a_missing_wrapper_does_not_stop_a_job() -> Result<()> {
 fn the_exit_code_and_the_arguments_of_a_script_pass_through() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "exit-code")?;
-    let job = site.submit(USER, &folder, &["-n1", "--ft-energy", "--ft-energy-done=x"], "echo \"$0\" > name; exit 7")?;
+    let job =
+        site.submit(USER, &folder, &["-n1", "--ft-energy", "--ft-energy-done=x"], "echo \"$0\" > name; exit 7")?;
     site.wait_state(job, &["FAILED"], MINUTES)?;
     let show = site.cluster.command("scontrol").args(["show", "job", "-o", &job.to_string()]).output()?;
     assert!(String::from_utf8_lossy(&show.stdout).contains("ExitCode=7:0"));
@@ -285,8 +292,11 @@ fn a_quiet_run_is_accounted_and_noted_in_slurm() -> Result<()> {
     assert_eq!(lost_work_j(&run), 0.0);
     assert!(run["plan"]["interval_s"].as_f64().is_some());
     let comment = site.wait("AdminComment in sacct", MINUTES, |site| {
-        let output =
-            site.cluster.command("sacct").args(["-X", "-n", "-P", "-o", "AdminComment", "-j", &job.to_string()]).output()?;
+        let output = site
+            .cluster
+            .command("sacct")
+            .args(["-X", "-n", "-P", "-o", "AdminComment", "-j", &job.to_string()])
+            .output()?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
         Ok((!text.is_empty()).then_some(text))
     })?;
@@ -327,7 +337,7 @@ fn a_run_whose_batch_host_dies_resumes_elsewhere() -> Result<()> {
 #[test]
 fn with_a_spare_node_a_run_restarts_in_place() -> Result<()> {
     let mut site = site();
-    let (job, folder) = started(&site, "spare", &["-N3", "--ntasks-per-node=1", "--no-kill", "--ft-energy-spare=1"])?;
+    let (job, folder) = started(&site, "spare", &["-N3", "-n3", "--no-kill", "--ft-energy-spare=1"])?;
     let victim = nodes(&site.report(job)?.context("a report")?)[1].clone();
     site.cluster.kill_node(&victim)?;
     let run = finished_well(&site, job, &folder)?;
@@ -364,9 +374,10 @@ fn a_killed_wrapper_is_started_again_in_place() -> Result<()> {
     let node = nodes(&site.report(job)?.context("a report")?)[0].clone();
     let pids = site.cluster.node_pids(&node)?;
     let is_driver = |pid: &&i32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|e| {
-            String::from_utf8_lossy(&e).contains("JOULEPOINT_DRIVER_ATTEMPT=0")
-        }) && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "joulepoint" || c.trim() == "exe")
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|e| String::from_utf8_lossy(&e).contains("JOULEPOINT_DRIVER_ATTEMPT=0"))
+            && fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|c| c.trim() == "joulepoint" || c.trim() == "exe")
     };
     let driver = *pids.iter().find(is_driver).context("no driver found")?;
     // SAFETY: a plain kill of a process of the test.
@@ -418,6 +429,20 @@ fn a_requeued_job_resumes_and_counts_no_failure() -> Result<()> {
 }
 
 #[test]
+fn a_preempted_job_resumes_and_counts_no_failure() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "preempted", &["-w", "n8"])?;
+    let urgent = site.folder("jpbob", "urgent")?;
+    let other = site.submit("jpbob", &urgent, &["-p", "urgent", "-w", "n8", "-n1", "--exclusive"], "true")?;
+    site.wait_state(other, &["COMPLETED"], MINUTES)?;
+    start_requeued(&site, job)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(kinds(&run), ["preempted"]);
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+#[test]
 fn before_the_walltime_ends_a_run_checkpoints_and_is_requeued_if_asked() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "walltime")?;
@@ -441,7 +466,8 @@ fn a_damaged_checkpoint_is_never_used() -> Result<()> {
     let run = site.report(job)?.context("a report")?;
     let victim = nodes(&run)[1].clone();
     let name = run["run"].as_str().context("a run")?;
-    let runs = site.cluster.shared().join(format!("runs-{USER}")).join(&site.cluster.name).join(name).join("checkpoints");
+    let runs =
+        site.cluster.shared().join(format!("runs-{USER}")).join(&site.cluster.name).join(name).join("checkpoints");
     site.cluster.kill_node(&victim)?;
     // Nothing is committed after the death; flip a byte of the newest.
     let newest = fs::read_dir(&runs)?
@@ -508,7 +534,8 @@ fn another_user_cannot_read_a_run() -> Result<()> {
     site.wait_report(job, "the end", MINUTES, ended)?;
     let id = job.to_string();
     let of = |user: &str| -> Result<Value> {
-        Ok(serde_json::from_slice(&site.joulepoint(user, &["report", "-j", &id, "--json"])?.stdout).unwrap_or(Value::Null))
+        Ok(serde_json::from_slice(&site.joulepoint(user, &["report", "-j", &id, "--json"])?.stdout)
+            .unwrap_or(Value::Null))
     };
     assert_eq!(of(USER)?.as_array().map(Vec::len), Some(1));
     assert_eq!(of("jpbob")?.as_array().map_or(0, Vec::len), 0);

@@ -129,7 +129,10 @@ fn assert_sections(series: &str, sections: &BTreeMap<&str, String>) {
         silent(refused, "Submitted");
         silent(refused, "rc=0");
     }
-    says("wrapped", "wrapped: [wrap] [--request] [{\"settings\":{\"ft-energy\":{\"value\":\"time\",\"source\":\"option\"}}}] [--]");
+    says(
+        "wrapped",
+        "wrapped: [wrap] [--request] [{\"settings\":{\"ft-energy\":{\"value\":\"time\",\"source\":\"option\"}}}] [--]",
+    );
     says("wrapped", "[a] [b c] conf=/etc/j.toml");
     says("wrapped", "script args=[a b c] prolog=yes");
     says("wrapped", "step\n");

@@ -138,7 +138,9 @@ fn exported_symbols_equal_the_list_and_binding_is_lazy() {
 
 #[test]
 fn the_version_is_that_of_the_slurm_that_loads_it() {
-    for (api, version) in [("38", "160500"), ("40", "170b00"), ("42", "180b00"), ("45", "1a0500"), ("99", "0"), ("0", "0")] {
+    for (api, version) in
+        [("38", "160500"), ("40", "170b00"), ("42", "180b00"), ("45", "1a0500"), ("99", "0"), ("0", "0")]
+    {
         let seen = host(SLURMSTEPD).with("HOST_API", api).run();
         assert_eq!(seen.line("version"), Some(format!("version {version}").as_str()));
         assert_eq!(seen.line("name"), Some("name joulepoint type spank"));
@@ -187,7 +189,10 @@ fn the_wrapper_is_put_in_front_of_the_batch_script() {
     let request = r#"{"settings":{"ft-energy":{"value":"time","source":"option"},"ft-energy-io-bound":{"value":"5%","source":"option"}}}"#;
     let wrapped = host(SLURMSTEPD).with("HOST_OPTIONS", given).arguments(&["wrapper=/bin/true", "conf=/etc/j.toml"]);
     let seen = wrapped.run();
-    assert_eq!(seen.line("prepended"), Some(format!("prepended [/bin/true] [wrap] [--request] [{request}] [--]").as_str()));
+    assert_eq!(
+        seen.line("prepended"),
+        Some(format!("prepended [/bin/true] [wrap] [--request] [{request}] [--]").as_str())
+    );
     assert_eq!(seen.line("set "), Some("set JOULEPOINT_CONF=/etc/j.toml"));
     assert_harmless(SLURMSTEPD, &seen);
 

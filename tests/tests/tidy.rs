@@ -127,7 +127,8 @@ fn every_site_key_is_in_the_shipped_file() {
     let config = read("config/src/lib.rs");
     let body = config.split("impl Default for Controller").next().expect("struct Site before it");
     assert!(body.contains("pub struct Site"));
-    for section in ["[defaults]", "[controller]", "[node]", "[energy]", "[runs]", "[estimates]", "[hook]", "[wrapper]"] {
+    for section in ["[defaults]", "[controller]", "[node]", "[energy]", "[runs]", "[estimates]", "[hook]", "[wrapper]"]
+    {
         assert!(shipped.contains(section), "conf/joulepoint.toml lacks {section}");
     }
 }

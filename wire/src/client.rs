@@ -170,8 +170,7 @@ mod tests {
 
     #[test]
     fn without_munged_nobody_is_reached() {
-        let client =
-            Client::new("http://127.0.0.1:9/", Some("/nonexistent".into()), Duration::from_secs(1));
+        let client = Client::new("http://127.0.0.1:9/", Some("/nonexistent".into()), Duration::from_secs(1));
         let e = client.get::<u32>("/healthz").expect_err("no munged");
         assert!(matches!(e, Error::Unreachable { .. }), "{e}");
         assert_eq!(client.base_url(), "http://127.0.0.1:9");

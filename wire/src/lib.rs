@@ -7,9 +7,9 @@
 
 mod client;
 mod munge;
-mod proof;
 #[cfg(feature = "private-munged")]
 pub mod private;
+mod proof;
 
 pub use client::{Client, Error, query};
 pub use munge::{Munge, MungeError, Peer};

@@ -29,12 +29,7 @@ unsafe extern "C" {
     fn munge_ctx_create() -> *mut RawContext;
     fn munge_ctx_destroy(ctx: *mut RawContext);
     fn munge_ctx_set(ctx: *mut RawContext, option: c_int, ...) -> c_int;
-    fn munge_encode(
-        cred: *mut *mut c_char,
-        ctx: *mut RawContext,
-        payload: *const c_void,
-        length: c_int,
-    ) -> c_int;
+    fn munge_encode(cred: *mut *mut c_char, ctx: *mut RawContext, payload: *const c_void, length: c_int) -> c_int;
     fn munge_decode(
         cred: *const c_char,
         ctx: *mut RawContext,
@@ -102,8 +97,7 @@ impl Munge {
     /// A credential of this process's user over `payload`.
     pub fn encode(&self, payload: &[u8]) -> Result<String, MungeError> {
         let context = self.context()?;
-        let length = c_int::try_from(payload.len())
-            .map_err(|_| MungeError::Other("the payload is too long".into()))?;
+        let length = c_int::try_from(payload.len()).map_err(|_| MungeError::Other("the payload is too long".into()))?;
         let mut cred: *mut c_char = ptr::null_mut();
         // SAFETY: the context is alive; the payload outlives the call and has the stated length; libmunge writes
         // a string of its own into `cred`.
@@ -122,21 +116,14 @@ impl Munge {
     /// The payload of a credential and who made it. munged accepts each credential once.
     pub fn decode(&self, credential: &str) -> Result<(Vec<u8>, Peer), MungeError> {
         let context = self.context()?;
-        let credential = CString::new(credential)
-            .map_err(|_| MungeError::Other("the credential holds a NUL".into()))?;
+        let credential =
+            CString::new(credential).map_err(|_| MungeError::Other("the credential holds a NUL".into()))?;
         let mut payload: *mut c_void = ptr::null_mut();
         let mut length: c_int = 0;
         let mut peer = Peer { uid: u32::MAX, gid: u32::MAX };
         // SAFETY: the context and the credential are alive; all other pointers are to variables of this frame.
         let error = unsafe {
-            munge_decode(
-                credential.as_ptr(),
-                context.0,
-                &mut payload,
-                &mut length,
-                &mut peer.uid,
-                &mut peer.gid,
-            )
+            munge_decode(credential.as_ptr(), context.0, &mut payload, &mut length, &mut peer.uid, &mut peer.gid)
         };
         let bytes = match usize::try_from(length) {
             Ok(n) if n > 0 && !payload.is_null() => {

@@ -47,8 +47,7 @@ pub fn verify(
     path: &str,
     body: &[u8],
 ) -> Result<Peer, Refused> {
-    let credential =
-        authorization.and_then(|a| a.strip_prefix("MUNGE ")).map(str::trim).ok_or(Refused::Missing)?;
+    let credential = authorization.and_then(|a| a.strip_prefix("MUNGE ")).map(str::trim).ok_or(Refused::Missing)?;
     if credential.len() > LONGEST {
         return Err(Refused::Credential("it is too long".into()));
     }

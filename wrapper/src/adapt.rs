@@ -35,11 +35,8 @@ impl Adaptation {
             Some(Objective::Time) => policy::interval::Objective::Time,
             _ => policy::interval::Objective::Energy,
         };
-        let bounds = Bounds {
-            runtime: settings.bounds.runtime,
-            io: settings.bounds.io,
-            energy: settings.bounds.energy,
-        };
+        let bounds =
+            Bounds { runtime: settings.bounds.runtime, io: settings.bounds.io, energy: settings.bounds.energy };
         let costs = Costs {
             checkpoint_s: plan.checkpoint_s.value,
             restart_s: plan.restart_s.value,

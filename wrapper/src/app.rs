@@ -88,7 +88,13 @@ impl Announced {
 
 impl App {
     /// An engine that asks by `signal`, or only watches if there is none.
-    pub fn new(post: Post, checkpoints: Checkpoints, files: Files, signal: Option<(i32, Ask)>, announced: Announced) -> App {
+    pub fn new(
+        post: Post,
+        checkpoints: Checkpoints,
+        files: Files,
+        signal: Option<(i32, Ask)>,
+        announced: Announced,
+    ) -> App {
         App {
             post,
             checkpoints,
@@ -192,7 +198,11 @@ fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u6
         }
         let now = files.now();
         let fresh = |p: &PathBuf, s: &State| before.0.get(p) != Some(s);
-        if !now.is_empty() && now == last && now.iter().any(|(p, s)| fresh(p, s)) && every_pattern_is_fresh(files, &before.0) {
+        if !now.is_empty()
+            && now == last
+            && now.iter().any(|(p, s)| fresh(p, s))
+            && every_pattern_is_fresh(files, &before.0)
+        {
             return Ok(now.into_keys().collect());
         }
         last = now;

@@ -5,10 +5,15 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Size of one read and write while copying, bytes.
 const BLOCK_BYTES: usize = 1 << 20;
+
+/// Blocks on their way from the reader to the writer.
+const BLOCKS: usize = 4;
 
 /// How often a copy is tried again when the program writes to the file meanwhile.
 const COPY_TRIES: u32 = 5;
@@ -57,8 +62,7 @@ impl Checkpoints {
         sync_folder(&folder)?;
         write_durably(&folder.join(MANIFEST), &serde_json::to_vec_pretty(manifest)?)?;
         sync_folder(&self.folder)?;
-        let mut complete: Vec<u64> =
-            self.numbers()?.into_iter().filter(|n| self.manifest_path(*n).exists()).collect();
+        let mut complete: Vec<u64> = self.numbers()?.into_iter().filter(|n| self.manifest_path(*n).exists()).collect();
         complete.sort_unstable();
         let surplus = complete.len().saturating_sub(self.keep);
         for old in &complete[..surplus] {
@@ -113,8 +117,7 @@ impl Checkpoints {
 
     fn verified(&self, number: u64) -> Result<Manifest, String> {
         let text = fs::read(self.manifest_path(number)).map_err(|e| e.to_string())?;
-        let manifest: Manifest =
-            serde_json::from_slice(&text).map_err(|e| format!("manifest: {e}"))?;
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| format!("manifest: {e}"))?;
         if manifest.version != protocol::VERSION {
             return Err(format!("manifest has version {}", manifest.version));
         }
@@ -138,12 +141,7 @@ pub fn take(originals: &[PathBuf], into: &Path) -> Result<Vec<ManifestFile>, Str
         let name = original.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let copy = format!("{i:04}-{name}");
         take_one(original, &into.join(&copy))
-            .map(|(bytes, xxh3)| ManifestFile {
-                copy,
-                original: original.to_string_lossy().into_owned(),
-                bytes,
-                xxh3,
-            })
+            .map(|(bytes, xxh3)| ManifestFile { copy, original: original.to_string_lossy().into_owned(), bytes, xxh3 })
             .map_err(|e| format!("{}: {e}", original.display()))
     };
     originals.iter().enumerate().map(copy).collect()
@@ -220,12 +218,8 @@ fn restore_one(copy: &Path, original: &Path) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     let mut from = File::open(copy)?;
-    let mut to = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&beside)?;
+    let mut to =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(&beside)?;
     pass(&mut from, Some(&mut to))?;
     to.sync_all()?;
     fs::rename(&beside, original)?;
@@ -238,9 +232,45 @@ fn checksum(path: &Path) -> io::Result<(u64, String)> {
 }
 
 /// One pass over a file: copies it if asked, and tells length and checksum.
-fn pass(from: &mut File, mut to: Option<&mut File>) -> io::Result<(u64, String)> {
+///
+/// Reading and hashing go on while another thread writes: one of them alone would halve the speed of the disk.
+fn pass(from: &mut File, to: Option<&mut File>) -> io::Result<(u64, String)> {
+    let Some(to) = to else { return digest(from, vec![0; BLOCK_BYTES], |block, _| Ok(block)) };
+    thread::scope(|scope| {
+        let (full, to_write) = mpsc::sync_channel::<(Vec<u8>, usize)>(BLOCKS);
+        let (empty, written) = mpsc::channel::<Vec<u8>>();
+        for _ in 0..BLOCKS {
+            // The receiver lives in this function.
+            let _ = empty.send(vec![0; BLOCK_BYTES]);
+        }
+        let writer = scope.spawn(move || {
+            for (block, length) in to_write {
+                to.write_all(&block[..length])?;
+                if empty.send(block).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        // A writer that failed has gone, and says why when it is joined.
+        let gone = || io::Error::other("the writer is gone");
+        let read = digest(from, vec![0; BLOCK_BYTES], |block, length| {
+            full.send((block, length)).map_err(|_| gone())?;
+            written.recv().map_err(|_| gone())
+        });
+        drop(full);
+        let wrote: io::Result<()> = writer.join().unwrap_or_else(|_| Err(gone()));
+        wrote.and(read)
+    })
+}
+
+/// Length and XXH3-128 of a file; each block goes to `take`, which gives one back to fill.
+fn digest(
+    from: &mut File,
+    mut block: Vec<u8>,
+    mut take: impl FnMut(Vec<u8>, usize) -> io::Result<Vec<u8>>,
+) -> io::Result<(u64, String)> {
     let mut hash = Xxh3::new();
-    let mut block = vec![0; BLOCK_BYTES];
     let mut bytes = 0;
     loop {
         let n = from.read(&mut block)?;
@@ -248,10 +278,8 @@ fn pass(from: &mut File, mut to: Option<&mut File>) -> io::Result<(u64, String)>
             return Ok((bytes, format!("{:032x}", hash.digest128())));
         }
         hash.update(&block[..n]);
-        if let Some(to) = to.as_mut() {
-            to.write_all(&block[..n])?;
-        }
         bytes += n as u64;
+        block = take(block, n)?;
     }
 }
 

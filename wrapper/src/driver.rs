@@ -177,8 +177,7 @@ impl Driver<'_> {
     /// Goes back to the newest recovery line after a failure within this record.
     fn roll_back(&mut self) -> Option<Manifest> {
         let (from, damaged) = self.ports.store.newest();
-        let mut events: Vec<Event> =
-            damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
+        let mut events: Vec<Event> = damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
         events.push(rolled_back(from.as_ref()));
         self.note(events);
         from

@@ -67,7 +67,8 @@ impl Engine for Hook {
         let one = self.tries.begin();
         let (post, commands) = (self.post.clone(), self.commands.clone());
         thread::spawn(move || {
-            let done = run(&commands.checkpoint, "FT_ENERGY_CHECKPOINT_DIR", &into, commands.limit, || one.is_current());
+            let done =
+                run(&commands.checkpoint, "FT_ENERGY_CHECKPOINT_DIR", &into, commands.limit, || one.is_current());
             let files = done.and_then(|()| survey(&into)).and_then(|files| {
                 if files.is_empty() { Err("the checkpoint command left no file".to_string()) } else { Ok(files) }
             });

@@ -89,7 +89,11 @@ impl Job {
 fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
     let now_s = crate::mail::now_s();
     let last_heard_s = |h: &NodeHealth| now_s - h.silent_s.unwrap_or(0.0);
-    health.iter().filter(|h| h.dead && last_heard_s(h) >= started_s).map(|h| (h.node.clone(), last_heard_s(h))).collect()
+    health
+        .iter()
+        .filter(|h| h.dead && last_heard_s(h) >= started_s)
+        .map(|h| (h.node.clone(), last_heard_s(h)))
+        .collect()
 }
 
 impl Cluster for Job {
@@ -98,10 +102,7 @@ impl Cluster for Job {
     }
 
     fn suspects(&mut self) -> bool {
-        self.controller
-            .health()
-            .iter()
-            .any(|h| !h.dead && (!h.slurmd_up || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
+        self.controller.health().iter().any(|h| !h.dead && (!h.slurmd_up || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
     }
 
     fn cause(&mut self) -> Option<FailureKind> {

@@ -26,8 +26,7 @@ impl Journal {
             file.set_len(whole as u64)?;
             file.sync_all()?;
         }
-        let records: Vec<Record> =
-            bytes[..whole].split(|b| *b == b'\n').filter_map(decode).collect();
+        let records = fill_holes(bytes[..whole].split(|b| *b == b'\n').filter_map(decode));
         let next_seq = records.last().map_or(1, |r| r.seq + 1);
         file.seek(io::SeekFrom::End(0))?;
         Ok((Journal { file, next_seq }, records))
@@ -39,10 +38,8 @@ impl Journal {
     /// What the file system says; nothing counts as written then.
     pub fn append(&mut self, at_s: f64, events: Vec<Event>) -> io::Result<Vec<Record>> {
         let length = self.file.metadata()?.len();
-        let records: Vec<Record> = (self.next_seq..)
-            .zip(events)
-            .map(|(seq, event)| Record { seq, at_s, event })
-            .collect();
+        let records: Vec<Record> =
+            (self.next_seq..).zip(events).map(|(seq, event)| Record { seq, at_s, event }).collect();
         let mut lines = Vec::new();
         for record in &records {
             encode(record, &mut lines)?;
@@ -56,6 +53,21 @@ impl Journal {
         self.next_seq += records.len() as u64;
         Ok(records)
     }
+}
+
+/// A line that rotted leaves a hole; what stands in it says so, since whoever counts records would wait for it.
+fn fill_holes(records: impl Iterator<Item = Record>) -> Vec<Record> {
+    let mut whole: Vec<Record> = Vec::new();
+    for record in records {
+        let next = whole.last().map_or(1, |r| r.seq + 1);
+        for seq in next..record.seq {
+            let reason = format!("record {seq} of the journal was damaged");
+            let event = Event::Decided { action: "journal damaged".to_string(), reason, interval_s: 0.0 };
+            whole.push(Record { seq, at_s: record.at_s, event });
+        }
+        whole.push(record);
+    }
+    whole
 }
 
 fn encode(record: &Record, lines: &mut Vec<u8>) -> io::Result<()> {
@@ -129,6 +141,8 @@ mod tests {
         bytes[30] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let (_, records) = Journal::open(&path).unwrap();
-        assert_eq!(records.iter().map(|r| r.seq).collect::<Vec<_>>(), [2]);
+        assert_eq!(records.iter().map(|r| r.seq).collect::<Vec<_>>(), [1, 2]);
+        assert!(matches!(&records[0].event, Event::Decided { action, .. } if action == "journal damaged"));
+        assert_eq!(records[1].event, event(2));
     }
 }

@@ -88,6 +88,8 @@ fn exec(argv: &[String]) -> i32 {
 
 fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], attempt: u32) -> io::Result<Outcome> {
     let signals = supervise::block_signals()?;
+    // The kernel would call it "exe", after the way it was started.
+    nix::sys::prctl::set_name(c"joulepoint")?;
     let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
     let me = Identity::from_environment(argv);
     let runs = me.runs_folder(settings, site);

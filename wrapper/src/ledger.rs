@@ -104,7 +104,8 @@ mod tests {
     fn phases_add_up_to_the_counter() {
         let mut ledger = Ledger::open(0.0, Phase::Restart, &["n1".into()], &[]);
         let mut sum = 0.0;
-        for (t, j, next) in [(1.0, 10.0, Phase::Compute), (5.0, 50.5, Phase::Checkpoint), (6.0, 61.25, Phase::Compute)] {
+        for (t, j, next) in [(1.0, 10.0, Phase::Compute), (5.0, 50.5, Phase::Checkpoint), (6.0, 61.25, Phase::Compute)]
+        {
             sum += joules(&ledger.cut(t, next, &counter(j, 0.0))).unwrap();
         }
         assert_eq!(sum, 61.25);

@@ -91,7 +91,13 @@ pub struct Local {
 impl Local {
     /// Opens the sources that this user may read; `root` is the process below which the program runs.
     pub fn open(config: &energy::Config, root: i32) -> Local {
-        Local { meter: energy::open(config), root, since_s: crate::mail::now_s(), tick_hz: f64::from(energy::tick_hz()), cpu_s: 0.0 }
+        Local {
+            meter: energy::open(config),
+            root,
+            since_s: crate::mail::now_s(),
+            tick_hz: f64::from(energy::tick_hz()),
+            cpu_s: 0.0,
+        }
     }
 
     fn read(&mut self, job: u32) -> Option<JobReading> {

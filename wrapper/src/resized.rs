@@ -29,9 +29,9 @@ impl Layout {
         if used.len() == self.nodes.len() || used.is_empty() {
             return Vec::new();
         }
-        let per_node = self.tasks_per_node.or_else(|| {
-            self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len())
-        });
+        let per_node = self
+            .tasks_per_node
+            .or_else(|| self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len()));
         let tasks = per_node.map_or_else(|| self.tasks.unwrap_or(used.len()), |each| each * used.len());
         let each = tasks.div_ceil(used.len());
         let list = slurm::compress_nodelist(&used);

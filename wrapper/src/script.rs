@@ -6,8 +6,8 @@ use crate::processes::{self, Process};
 use slurm::Slurm;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,11 +79,8 @@ impl Tree {
             launched.iter().for_each(|pid| processes::signal(*pid, signal));
             return Ok(());
         }
-        let local: Vec<i32> = all
-            .iter()
-            .filter(|p| p.name != "srun" && processes::catches(p.pid, signal))
-            .map(|p| p.pid)
-            .collect();
+        let local: Vec<i32> =
+            all.iter().filter(|p| p.name != "srun" && processes::catches(p.pid, signal)).map(|p| p.pid).collect();
         local.iter().for_each(|pid| processes::signal(*pid, signal));
         match steps.filter(|_| all.iter().any(|p| p.name == "srun")) {
             Some(steps) => steps.slurm.signal_steps(steps.job, &signal.to_string()).map_err(|e| e.to_string()),

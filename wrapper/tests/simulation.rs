@@ -409,7 +409,12 @@ fn play(seed: u64) {
         }
         let from = world.borrow().journal.len();
         let setup = Setup {
-            started: Started { job: 1, restart_count: record, nodes: world.borrow().live_nodes(), ..Started::default() },
+            started: Started {
+                job: 1,
+                restart_count: record,
+                nodes: world.borrow().live_nodes(),
+                ..Started::default()
+            },
             plan: plan(interval_s),
             settings: settings(spare),
             end_s: None,
