@@ -225,3 +225,89 @@ pub fn interval_variables(interval_s: f64) -> Vec<(String, String)> {
         ("FT_ENERGY_INTERVAL_MIN".to_string(), format!("{:.4}", seconds / 60.0)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::{MailClock, now_s, queue};
+    use crate::ports::Clock;
+
+    /// A folder with one old checkpoint file, an engine over it, and where its news arrive.
+    fn engine(signal: Option<Ask>) -> (tempfile::TempDir, App, MailClock, Announced) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("state.cpt"), "old").unwrap();
+        let (post, clock) = queue();
+        let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 2).unwrap();
+        let files = Files { folder: dir.path().to_path_buf(), patterns: vec!["*.cpt".into()] };
+        let announced = Announced::default();
+        let app = App::new(post, checkpoints, files, signal.map(|ask| (10, ask)), announced.clone());
+        (dir, app, clock, announced)
+    }
+
+    fn next(clock: &mut MailClock) -> Happening {
+        clock.wait(now_s() + 30.0).expect("something happens within half a minute")
+    }
+
+    /// Begins a checkpoint and tells which files it took, with their sizes.
+    fn taken(dir: &Path, app: &mut App, clock: &mut MailClock) -> Result<Vec<(String, u64)>, String> {
+        let (_, folder) = app.checkpoints.room().unwrap();
+        app.begin(folder);
+        let Happening::Checkpointed(result) = next(clock) else { panic!("something else happened") };
+        let name = |original: &str| Path::new(original).strip_prefix(dir).unwrap().to_string_lossy().into_owned();
+        result.map(|files| files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())
+    }
+
+    #[test]
+    fn a_program_that_is_asked_is_waited_for_until_its_file_is_new() {
+        let place = Arc::new(Mutex::new(PathBuf::new()));
+        let told = place.clone();
+        let ask: Ask = Arc::new(move |signal| {
+            assert_eq!(signal, 10);
+            fs::write(told.lock().unwrap().join("state.cpt"), "newer").map_err(|e| e.to_string())
+        });
+        let (dir, mut app, mut clock, _) = engine(Some(ask));
+        *place.lock().unwrap() = dir.path().to_path_buf();
+        assert!(app.on_demand());
+        assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 5)]));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_asked_is_told_at_once() {
+        let (dir, mut app, mut clock, _) = engine(Some(Arc::new(|_| Err("nobody listens".into()))));
+        assert_eq!(taken(dir.path(), &mut app, &mut clock), Err("nobody listens".to_string()));
+    }
+
+    #[test]
+    fn a_program_may_name_its_files_on_the_descriptor() {
+        let (dir, mut app, mut clock, announced) = engine(None);
+        fs::write(dir.path().join("named.dat"), "1234567").unwrap();
+        let folder = dir.path().to_path_buf();
+        let ask: Ask = Arc::new(move |_| {
+            announced.line(&folder, "named.dat");
+            Ok(())
+        });
+        app.signal = Some((10, ask));
+        assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("named.dat".to_string(), 7)]));
+    }
+
+    #[test]
+    fn what_a_program_writes_by_itself_is_noticed_and_taken() {
+        let (dir, mut app, mut clock, _) = engine(None);
+        assert!(!app.on_demand());
+        let environment = app.prepare(None, 90.0).unwrap();
+        assert!(environment.contains(&("FT_ENERGY_INTERVAL_S".to_string(), "90".to_string())));
+        assert!(environment.contains(&("FT_ENERGY_INTERVAL_MIN".to_string(), "1.5000".to_string())));
+        fs::write(dir.path().join("state.cpt"), "by itself").unwrap();
+        assert_eq!(next(&mut clock), Happening::Appeared);
+        assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 9)]));
+    }
+
+    #[test]
+    fn nothing_is_heard_of_a_checkpoint_that_was_given_up() {
+        let (_dir, mut app, mut clock, _) = engine(Some(Arc::new(|_| Ok(()))));
+        let (_, folder) = app.checkpoints.room().unwrap();
+        app.begin(folder);
+        app.give_up();
+        assert_eq!(clock.wait(now_s() + 0.5), None);
+    }
+}

@@ -143,7 +143,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         plan,
         settings: settings.clone(),
         end_s,
-        margin_s: site.wrapper.end_margin_s,
+        margin_s: before_end_s(settings).unwrap_or(site.wrapper.end_margin_s),
         requeue_at_end: settings.requeue.unwrap_or(site.wrapper.requeue_at_end),
         step_retries: site.wrapper.step_retries,
         checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
@@ -161,6 +161,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let outcome = driver::run(&setup, ports);
     drop(descriptor);
     Ok(outcome)
+}
+
+/// How long before the end of the walltime the user wants the last request to be sent: `USR1@60`.
+fn before_end_s(settings: &Settings) -> Option<f64> {
+    settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
 }
 
 /// The controller's plan; the wrapper's own if the controller is away.
