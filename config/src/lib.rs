@@ -121,6 +121,23 @@ impl Default for Energy {
     }
 }
 
+impl Energy {
+    /// The same, for the room that reads the sources; without any known name only the model is left.
+    pub fn sources(&self) -> energy::Config {
+        let known: Vec<_> = self.sources.iter().filter_map(|s| s.parse().ok()).collect();
+        energy::Config {
+            precedence: if known.is_empty() { vec![energy::SourceKind::Model] } else { known },
+            rapl_root: self.rapl_root.clone(),
+            pm_counters_root: self.pm_counters_root.clone(),
+            hwmon_root: self.hwmon_root.clone(),
+            ipmi_command: self.ipmi_command.clone(),
+            ipmi_period_s: self.ipmi_period_s,
+            model: energy::Model { idle_w: self.idle_w, busy_w: self.busy_w },
+            ..energy::Config::default()
+        }
+    }
+}
+
 /// `[runs]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -276,6 +293,14 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
             site.energy.busy_w, site.energy.idle_w
         )));
     }
+    for source in &site.energy.sources {
+        if source.parse::<energy::SourceKind>().is_err() {
+            let known = energy::SourceKind::ALL.map(|k| k.as_str());
+            let near = options::nearest(source, known).map(|n| format!("; did you mean '{n}'?")).unwrap_or_default();
+            let known = known.join(", ");
+            return Err(Error(format!("{name}: energy.sources: '{source}' is not one of {known}{near}")));
+        }
+    }
     for (key, value) in &site.defaults {
         let Some(spec) = options::find(key) else {
             let near = options::nearest(key, options::OPTIONS.iter().map(|s| s.name))
@@ -313,6 +338,12 @@ mod tests {
         assert!(e.to_string().contains("defaults.ft-energy-keep"), "{e}");
         let e = parse("[defaults]\nft-enrgy-keep = \"1\"\n", "f").unwrap_err();
         assert!(e.to_string().contains("did you mean 'ft-energy-keep'"), "{e}");
+    }
+
+    #[test]
+    fn an_unknown_energy_source_is_refused() {
+        let e = parse("[energy]\nsources = [\"rapel\"]\n", "f").unwrap_err();
+        assert!(e.to_string().contains("'rapel' is not one of") && e.to_string().contains("'rapl'?"), "{e}");
     }
 
     #[test]

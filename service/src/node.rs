@@ -94,27 +94,12 @@ fn url(address: std::net::SocketAddr, node: &str) -> String {
 }
 
 fn energy_config(params: &Params) -> energy::Config {
-    let mut config = sources(&params.site);
+    let mut config = params.site.energy.sources();
     config.proc_root.clone_from(&params.proc_root);
     if let Ok(program) = std::env::current_exe() {
         config.slurm_command = vec![program.to_string_lossy().into_owned(), "slurm-energy".into(), params.node.clone()];
     }
     config
-}
-
-/// The energy sources that the site names.
-fn sources(site: &Site) -> energy::Config {
-    let e = &site.energy;
-    energy::Config {
-        precedence: e.sources.iter().filter_map(|s| s.parse().ok()).collect(),
-        rapl_root: e.rapl_root.clone(),
-        pm_counters_root: e.pm_counters_root.clone(),
-        hwmon_root: e.hwmon_root.clone(),
-        ipmi_command: e.ipmi_command.clone(),
-        ipmi_period_s: e.ipmi_period_s,
-        model: energy::Model { idle_w: e.idle_w, busy_w: e.busy_w },
-        ..energy::Config::default()
-    }
 }
 
 impl Books {

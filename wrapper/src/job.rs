@@ -6,7 +6,7 @@ use protocol::{FailureKind, NodeHealth};
 use slurm::{JobState, Slurm};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Client;
 
 /// Silence from which a node is suspected, s.
@@ -14,6 +14,12 @@ const SUSPECT_S: f64 = 2.0;
 
 /// Time between two questions about the nodes.
 const WATCH: Duration = Duration::from_secs(2);
+
+/// Longest wait for accounting to tell how this record ended; shorter than any KillWait.
+const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
+
+/// Time between two looks at accounting.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// This job.
 pub struct Job {
@@ -85,6 +91,22 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Slurm forgets that it requeued a job for another one's sake; only accounting tells, a moment later.
+    fn why_requeued(&self) -> FailureKind {
+        let limit = Instant::now() + ACCOUNTED_LIMIT;
+        loop {
+            let lives = self.slurm.accounted(self.job).unwrap_or_default();
+            let ended = lives.iter().find(|l| l.end_s.is_some_and(|end_s| end_s >= self.started_s.floor()));
+            match ended {
+                Some(life) if life.state == JobState::Preempted => return FailureKind::Preempted,
+                None if Instant::now() < limit => thread::sleep(LOOK),
+                _ => return FailureKind::Requeued,
+            }
+        }
+    }
+}
+
 /// Nodes that died since the job began; one that died before is on its way back, else Slurm had not given it to us.
 fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
     let now_s = crate::mail::now_s();
@@ -122,7 +144,7 @@ impl Cluster for Job {
             JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
             JobState::Preempted => Some(FailureKind::Preempted),
             JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),
-            _ if requeued => Some(FailureKind::Requeued),
+            _ if requeued => Some(self.why_requeued()),
             _ if job.reason == "TimeLimit" || job.time_is_up(crate::mail::now_s()) => Some(FailureKind::Timeout),
             JobState::Cancelled | JobState::Completing => Some(FailureKind::Cancelled),
             _ => None,

@@ -126,7 +126,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         port: port(&site.node.listen),
         munge_socket: site.munge_socket.clone(),
         controller,
-        local: Some(Local::open(&energy_config(site), supervisor)),
+        local: Some(Local::open(&site.energy.sources(), supervisor)),
     };
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let setup = Setup {
@@ -290,25 +290,6 @@ fn accounted(records: &[Record], me: &Identity) -> Vec<NodeCounter> {
 
 fn port(listen: &str) -> u16 {
     listen.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(6821)
-}
-
-/// The energy sources that a site names, for the crate that reads them.
-pub fn energy_config(site: &Site) -> energy::Config {
-    let e = &site.energy;
-    let mut config = energy::Config {
-        precedence: e.sources.iter().filter_map(|s| s.parse().ok()).collect(),
-        rapl_root: e.rapl_root.clone(),
-        pm_counters_root: e.pm_counters_root.clone(),
-        hwmon_root: e.hwmon_root.clone(),
-        ipmi_command: e.ipmi_command.clone(),
-        ipmi_period_s: e.ipmi_period_s,
-        model: energy::Model { idle_w: e.idle_w, busy_w: e.busy_w },
-        ..energy::Config::default()
-    };
-    if config.precedence.is_empty() {
-        config.precedence = vec![energy::SourceKind::Model];
-    }
-    config
 }
 
 /// The folder that holds runs when nothing else is said.
