@@ -2,6 +2,7 @@
 
 use crate::account::{self, Wanted};
 use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
+use crate::now_s;
 use crate::store::{OpenRun, Store, Write};
 use crate::watch::{Act, Watch};
 use crate::writer::Writer;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use wire::Peer;
 
 /// Time between two looks.
@@ -61,10 +62,6 @@ pub struct Controller {
 }
 
 type Shared = State<Arc<Controller>>;
-
-fn now_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
 
 /// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,3 +23,8 @@ pub(crate) async fn told_to_stop() {
         _ = tokio::signal::ctrl_c() => {}
     }
 }
+
+/// Seconds since the Unix epoch.
+pub(crate) fn now_s() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}

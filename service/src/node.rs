@@ -1,6 +1,7 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
 use crate::http::{Refusal, asked, blocking};
+use crate::now_s;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Bytes;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Longest wait for the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -45,10 +46,6 @@ struct Books {
     /// Whose jobs they are, as the owners of their processes tell.
     owners: BTreeMap<u32, u32>,
     tick_hz: u32,
-}
-
-fn now_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 /// Serves until told to stop.

@@ -274,12 +274,17 @@ fn a_missing_wrapper_does_not_stop_a_job() -> Result<()> {
 fn the_exit_code_and_the_arguments_of_a_script_pass_through() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "exit-code")?;
-    let job =
-        site.submit(USER, &folder, &["-n1", "--ft-energy", "--ft-energy-done=x"], "echo \"$0\" > name; exit 7")?;
+    let job = site.submit(
+        USER,
+        &folder,
+        &["-n1", "--ft-energy", "--ft-energy-done=x"],
+        "echo \"$0\" > name; env > seen; exit 7",
+    )?;
     site.wait_state(job, &["FAILED"], MINUTES)?;
     let show = site.cluster.command("scontrol").args(["show", "job", "-o", &job.to_string()]).output()?;
     assert!(String::from_utf8_lossy(&show.stdout).contains("ExitCode=7:0"));
     assert!(fs::read_to_string(folder.join("name"))?.contains("slurm_script"));
+    assert!(!fs::read_to_string(folder.join("seen"))?.contains("JOULEPOINT_DRIVER_ATTEMPT"), "nested jobs inherit it");
     Ok(())
 }
 

@@ -220,8 +220,7 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    let cause = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
-                    return End::Terminated(cause);
+                    return self.ended_from_outside();
                 }
             }
         }
@@ -388,8 +387,7 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    let cause = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
-                    return End::Terminated(cause);
+                    return self.ended_from_outside();
                 }
                 Some(Happening::Checkpointed(result)) => {
                     if let Some(end) = self.checkpointed(result) {
@@ -424,8 +422,7 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    let cause = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
-                    return Some(End::Terminated(cause));
+                    return Some(self.ended_from_outside());
                 }
                 Some(_) => {}
                 None => {
@@ -486,6 +483,11 @@ impl Driver<'_> {
         }
         self.decided("requeue", &format!("{} nodes are left, {needed} are needed", self.nodes.len()));
         Some(End::Requeue(FailureKind::Node))
+    }
+
+    /// Somebody asked the job to end; a reason that Slurm does not tell is a person's.
+    fn ended_from_outside(&mut self) -> End {
+        End::Terminated(self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled))
     }
 
     /// Slurm or a person ends the job: write down why, let the script leave.

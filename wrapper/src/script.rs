@@ -129,6 +129,8 @@ impl Child for Script {
         let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
         let mut child = Command::new(program)
             .args(arguments)
+            // A job that the script submits, or a wrapper that it starts, is no driver of ours.
+            .env_remove(crate::launch::ATTEMPT)
             .envs(environment.iter().cloned())
             .envs((self.resized)())
             .spawn()
