@@ -36,7 +36,7 @@ enum Command {
     /// Compute a published model: JSON in, JSON out.
     Model(ModelArgs),
     /// Replay failures against checkpoint policies.
-    Simulate(simulate::SimulateArgs),
+    Simulate(Box<simulate::SimulateArgs>),
     /// Tell what runs cost: energy and time by phase.
     Report(report::ReportArgs),
     /// Tell how a run is doing now.
@@ -132,7 +132,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Model(args) => return Ok(run_model(&args)),
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Run(args) => return run_command(&cli.conf, &args),
-        Command::Simulate(args) => simulate::run(args)?,
+        Command::Simulate(args) => simulate::run(*args)?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "joulepoint", &mut std::io::stdout());
         }

@@ -98,12 +98,11 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         Some("time") => Some(Objective::Time),
         Some(_) => Some(Objective::Energy),
     };
-    if objective.is_none() {
-        if let Some(name) = merged.written_by_user().find(|n| *n != "ft-energy")
-            && merged.get("ft-energy").is_none()
-        {
-            return Err(refusal(&merged, name, "has no effect without --ft-energy", "add --ft-energy"));
-        }
+    if objective.is_none()
+        && let Some(name) = merged.written_by_user().find(|n| *n != "ft-energy")
+        && merged.get("ft-energy").is_none()
+    {
+        return Err(refusal(&merged, name, "has no effect without --ft-energy", "add --ft-energy"));
     }
     let settings = Settings {
         objective,

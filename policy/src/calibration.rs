@@ -17,7 +17,7 @@ pub fn points_half_up(max: f64) -> Result<[f64; 5], Invalid> {
 }
 
 fn points_by(max: f64, round: impl Fn(f64) -> f64) -> Result<[f64; 5], Invalid> {
-    require(max >= 1.0 && max <= 1e15 && max.fract() == 0.0, "max", max, "a whole number, 1 to 1e15")?;
+    require((1.0..=1e15).contains(&max) && max.fract() == 0.0, "max", max, "a whole number, 1 to 1e15")?;
     let middle = round(max / 2.0).max(1.0);
     Ok([1.0, round((1.0 + middle) / 2.0).max(1.0), middle, round((middle + max) / 2.0).max(1.0), max])
 }

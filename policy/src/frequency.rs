@@ -128,7 +128,6 @@ fn least_squares<const N: usize>(name: &'static str, rows: &[[f64; N]], values: 
         .zip(values)
         .map(|(row, y)| row.iter().zip(&scale).map(|(v, s)| if *s > 0.0 { v / s } else { 0.0 }).chain([*y]).collect())
         .collect();
-    let m = a.len();
     for k in 0..N {
         let norm = a[k..].iter().map(|row| row[k] * row[k]).sum::<f64>().sqrt();
         require(norm > 1e-10, name, norm, "points that differ enough to determine every coefficient")?;
@@ -139,10 +138,15 @@ fn least_squares<const N: usize>(name: &'static str, rows: &[[f64; N]], values: 
         if vv == 0.0 {
             continue;
         }
-        for j in k..=N {
-            let dot: f64 = (k..m).map(|i| v[i - k] * a[i][j]).sum();
-            for i in k..m {
-                a[i][j] -= 2.0 * v[i - k] * dot / vv;
+        let mut dots = vec![0.0; N + 1];
+        for (row, v) in a[k..].iter().zip(&v) {
+            for (dot, x) in dots.iter_mut().zip(row).skip(k) {
+                *dot += v * x;
+            }
+        }
+        for (row, v) in a[k..].iter_mut().zip(&v) {
+            for (x, dot) in row.iter_mut().zip(&dots).skip(k) {
+                *x -= 2.0 * v * dot / vv;
             }
         }
     }

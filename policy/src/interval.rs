@@ -159,7 +159,7 @@ pub fn expected_at(interval_s: f64, mtbf_s: f64, costs: &Costs) -> Result<Expect
 
 fn check(mtbf_s: f64, costs: &Costs, bounds: &Bounds) -> Result<(), Invalid> {
     let cost = |name, value: f64| require((0.0..=LONGEST_COST_S).contains(&value), name, value, "0 to 3.2e7 s");
-    require(mtbf_s >= 1e-3 && mtbf_s <= LONGEST_MTBF_S, "mtbf_s", mtbf_s, "0.001 to 3.2e13 s")?;
+    require((1e-3..=LONGEST_MTBF_S).contains(&mtbf_s), "mtbf_s", mtbf_s, "0.001 to 3.2e13 s")?;
     require(costs.checkpoint_s >= 1e-6, "checkpoint_s", costs.checkpoint_s, "1e-6 to 3.2e7 s")?;
     cost("checkpoint_s", costs.checkpoint_s)?;
     cost("restart_s", costs.restart_s)?;

@@ -1,6 +1,6 @@
 //! Measures replayed events (failures and checkpoints) per second on one core.
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_main};
 use policy::interval::Objective;
 use simulator::replay::{Rule, Setting, replay};
 use simulator::trace::{Distribution, Trace};
@@ -18,5 +18,8 @@ fn events(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, events);
-criterion_main!(benches);
+#[allow(missing_docs, reason = "the macro writes an undocumented function")]
+mod group {
+    criterion::criterion_group!(benches, super::events);
+}
+criterion_main!(group::benches);

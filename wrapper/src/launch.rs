@@ -50,7 +50,7 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
         }
     };
     let Some(attempt) = attempt else {
-        return supervise::supervise(|attempt| again(attempt)).unwrap_or_else(|e| {
+        return supervise::supervise(again).unwrap_or_else(|e| {
             eprintln!("joulepoint: {e}; the job runs unprotected");
             exec(argv)
         });
