@@ -1,5 +1,6 @@
 //! `joulepoint`: one command for people, thin over the other rooms.
 
+mod doctor;
 mod model;
 mod plan;
 mod report;
@@ -41,6 +42,10 @@ enum Command {
     Report(report::ReportArgs),
     /// Tell how a run is doing now.
     Status(status::StatusArgs),
+    /// Say what is wrong with the installation on this host, and how to mend it.
+    ///
+    /// Exit status: 0 all is well, 1 a fault was found, 3 only warnings.
+    Doctor(doctor::DoctorArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -139,6 +144,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Man { subcommand } => man(subcommand.as_deref())?,
         Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
         Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
+        Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
     }
     Ok(0)

@@ -1,6 +1,7 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
 use crate::{Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -162,11 +163,19 @@ impl Slurm {
 
     /// One value of `scontrol show config`.
     pub fn config_value(&self, key: &str) -> Result<Option<String>, Error> {
+        Ok(self.config()?.remove(&key.to_ascii_lowercase()))
+    }
+
+    /// `scontrol show config`, by lower-case key.
+    pub fn config(&self) -> Result<BTreeMap<String, String>, Error> {
         let text = self.output("scontrol", &["show", "config"])?;
-        Ok(text.lines().find_map(|line| {
-            let (name, value) = line.split_once('=')?;
-            name.trim().eq_ignore_ascii_case(key).then(|| value.trim().to_owned())
-        }))
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        Ok(pairs.map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned())).collect())
+    }
+
+    /// What `sbatch --help` prints, the options of plugins included.
+    pub fn submit_help(&self) -> Result<String, Error> {
+        self.output("sbatch", &["--help"])
     }
 
     /// Slurm's version, such as `22.05.8`.

@@ -28,6 +28,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[unsafe(no_mangle)]
 pub static plugin_name: [u8; 11] = *b"joulepoint\0";
 
+/// Tells `joulepoint doctor` the version of this file.
+#[used]
+static VERSION: &str = concat!("joulepoint plugin ", env!("CARGO_PKG_VERSION"), "\0");
+
 /// What Slurm accepts as a SPANK plugin.
 #[unsafe(no_mangle)]
 pub static plugin_type: [u8; 6] = *b"spank\0";

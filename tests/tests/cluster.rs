@@ -225,6 +225,24 @@ fn explain_prints_a_plan_and_submits_nothing() -> Result<()> {
 }
 
 #[test]
+fn the_doctor_finds_a_real_site_sound_and_what_is_then_broken() -> Result<()> {
+    let mut site = site();
+    let faults = |site: &Site| -> Result<Vec<String>> {
+        let output = site.joulepoint(USER, &["doctor", "--side=login", "--json"])?;
+        let said: Value = serde_json::from_slice(&output.stdout)?;
+        let findings = said["findings"].as_array().context("findings")?.clone();
+        let faults = findings.into_iter().filter(|f| f["level"] == "fault");
+        Ok(faults.map(|f| format!("{}: {}", f["check"], f["found"])).collect())
+    };
+    assert_eq!(faults(&site)?, Vec::<String>::new());
+    site.kill_controller()?;
+    let broken = faults(&site)?;
+    site.start_controller()?;
+    assert!(broken.len() == 1 && broken[0].starts_with("\"controller\""), "{broken:?}");
+    Ok(())
+}
+
+#[test]
 fn a_job_without_the_option_is_not_touched() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "plain")?;

@@ -1,0 +1,88 @@
+//! Whether the controller service can be reached, is well, and has the same time.
+
+use crate::Findings;
+use std::time::{Duration, SystemTime};
+
+/// Longest wait for an answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Clocks further apart than this confuse accounts; munge refuses credentials at 300 s.
+const SKEW: Duration = Duration::from_secs(5);
+
+/// Asks the service how it is, then as a user.
+pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
+    let base = site.controller.url.trim_end_matches('/');
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(LIMIT))
+        .http_status_as_error(false)
+        .proxy(None)
+        .build()
+        .into();
+    let mut answer = match agent.get(format!("{base}/healthz")).call() {
+        Ok(answer) => answer,
+        Err(e) => {
+            let cure = "start it: systemctl start joulepoint-controller; or mend controller.url";
+            return findings.fault("controller", format!("{base}: {e}"), cure);
+        }
+    };
+    let date = answer.headers().get("date").and_then(|v| v.to_str().ok()?.parse::<httpdate::HttpDate>().ok());
+    let status = answer.status().as_u16();
+    let text = answer.body_mut().read_to_string().unwrap_or_default();
+    if status == 200 {
+        findings.ok("controller", format!("{base} is well"));
+    } else {
+        let what = format!("{base} answers {status}: {}", text.trim());
+        findings.fault("controller", what, "see its log: journalctl -u joulepoint-controller");
+    }
+    clock(date.map(SystemTime::from), findings);
+    access(site, findings);
+}
+
+fn clock(there: Option<SystemTime>, findings: &mut Findings) {
+    let Some(there) = there else { return };
+    let (skew, side) = match SystemTime::now().duration_since(there) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    if skew > SKEW {
+        let what = format!("this host's clock is {} s {side} the controller's", skew.as_secs());
+        findings.fault("clock", what, "run chrony or systemd-timesyncd on all hosts");
+    } else {
+        findings.ok("clock", "agrees with the controller's");
+    }
+}
+
+/// Asks for the running runs, as any user may.
+fn access(site: &config::Site, findings: &mut Findings) {
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), LIMIT);
+    match client.get::<Vec<serde::de::IgnoredAny>>("/v1/report?state=running") {
+        Ok(runs) => findings.ok("access", format!("the controller knows us; {} runs of ours go on", runs.len())),
+        Err(e @ wire::Error::Unreachable { .. }) => {
+            findings.fault("access", e.to_string(), "munged must run here and there");
+        }
+        Err(e @ wire::Error::Refused { .. }) => {
+            let cure = "all hosts need the same munge.key, and clocks that agree";
+            findings.fault("access", e.to_string(), cure);
+        }
+        Err(e @ wire::Error::Invalid { .. }) => {
+            findings.fault("access", e.to_string(), "command and service must have the same version");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_off_is_named() {
+        let mut findings = Findings::default();
+        clock(Some(SystemTime::now() - Duration::from_secs(100)), &mut findings);
+        clock(Some(SystemTime::now()), &mut findings);
+        clock(Some(SystemTime::now() + Duration::from_secs(100)), &mut findings);
+        assert_eq!(findings.0[0].level, crate::Level::Fault);
+        assert!(findings.0[0].found.contains("100 s ahead of"), "{:?}", findings.0[0]);
+        assert_eq!(findings.0[1].level, crate::Level::Ok);
+        assert!(findings.0[2].found.contains("s behind the"), "{:?}", findings.0[2]);
+    }
+}
