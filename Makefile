@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench install clean
+.PHONY: all packages build demo test bench fuzz install clean
 
 all: build
 
@@ -23,6 +23,10 @@ test: packages
 # Costs side by side, beside their targets.
 bench: packages build
 	./target/release/xtask bench
+
+# Ten minutes of fuzzing for everything that reads what others wrote: make fuzz [SECONDS_EACH=600]
+fuzz:
+	sh fuzz/run.sh
 
 # For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr

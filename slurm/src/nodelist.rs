@@ -11,6 +11,10 @@ pub fn expand_nodelist(expression: &str) -> Result<Vec<String>, Error> {
     if matches!(text, "" | "(null)" | "None assigned" | "None") {
         return Ok(Vec::new());
     }
+    let in_a_name = |c: char| c.is_ascii_alphanumeric() || "-_.[],".contains(c);
+    if !text.chars().all(in_a_name) {
+        return Err(Error::unreadable("node list", text));
+    }
     let mut names = Vec::new();
     for item in split_outside_brackets(text)? {
         expand_item(item, expression, &mut names)?;
@@ -153,7 +157,20 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["n[1-", "n[3-1]", "n[a-b]", "n]1[", "n[[1]]", "n[0-99999999]", "a,,b", "n[]"] {
+        for text in [
+            "n[1-",
+            "n[3-1]",
+            "n[a-b]",
+            "n]1[",
+            "n[[1]]",
+            "n[0-99999999]",
+            "a,,b",
+            "n[]",
+            "n[+1-2]",
+            "a b",
+            "n\01",
+            "n;rm",
+        ] {
             assert!(expand_nodelist(text).is_err(), "{text}");
         }
         assert!(expand_nodelist(&"n[1-999]".repeat(4)).is_err(), "product too large");
