@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench fuzz install clean
+.PHONY: all packages build demo test bench fuzz deb install clean
 
 all: build
 
@@ -27,6 +27,10 @@ bench: packages build
 # Ten minutes of fuzzing for everything that reads what others wrote: make fuzz [SECONDS_EACH=600]
 fuzz:
 	sh fuzz/run.sh
+
+# Debian packages, in target/deb.
+deb:
+	sh packaging/deb.sh
 
 # For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr

@@ -1,6 +1,7 @@
 //! `joulepoint`: one command for people, thin over the other rooms.
 
 mod doctor;
+mod man;
 mod model;
 mod plan;
 mod report;
@@ -60,8 +61,11 @@ enum Command {
     },
     /// Print the manual page of this command, or of a subcommand.
     Man {
-        /// Subcommand; all of it if absent.
-        subcommand: Option<String>,
+        /// Subcommand, such as `report` or `simulate tables`; the command itself if absent.
+        subcommand: Vec<String>,
+        /// Write all pages into a folder.
+        #[arg(long, value_name = "FOLDER", conflicts_with = "subcommand")]
+        all: Option<PathBuf>,
     },
 }
 
@@ -141,7 +145,8 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "joulepoint", &mut std::io::stdout());
         }
-        Command::Man { subcommand } => man(subcommand.as_deref())?,
+        Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
+        Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
         Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
         Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
@@ -196,21 +201,6 @@ fn run_command(conf: &std::path::Path, args: &RunArgs) -> Result<i32, Failure> {
     }
     let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());
     Ok(wrapper::launch::wrap(&request, &args.command, conf, attempt))
-}
-
-fn man(subcommand: Option<&str>) -> Result<(), Failure> {
-    let mut command = Cli::command();
-    command.build();
-    let page = match subcommand {
-        None => command,
-        Some(name) => command
-            .find_subcommand(name)
-            .cloned()
-            .ok_or_else(|| Failure::Usage(format!("there is no subcommand '{name}'")))?
-            .display_name(format!("joulepoint-{name}")),
-    };
-    clap_mangen::Man::new(page).render(&mut std::io::stdout()).map_err(anyhow::Error::from)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `joulepointd --role=controller|node`: the service of a site.
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use service::{controller, node};
 use std::path::PathBuf;
 
@@ -36,6 +36,9 @@ enum Role {
 
 #[derive(Subcommand)]
 enum Inner {
+    /// Print the manual page of this program.
+    #[command(hide = true)]
+    Man,
     /// Print Slurm's own energy figure of a node; a process of its own, since libslurm may end it.
     #[command(hide = true)]
     SlurmEnergy {
@@ -46,8 +49,13 @@ enum Inner {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    if let Some(Inner::SlurmEnergy { node }) = cli.inner {
-        std::process::exit(energy::slurm_energy::slurm_helper_main(&node));
+    match cli.inner {
+        Some(Inner::SlurmEnergy { node }) => std::process::exit(energy::slurm_energy::slurm_helper_main(&node)),
+        Some(Inner::Man) => {
+            let page = clap_mangen::Man::new(Cli::command()).section("8");
+            return Ok(page.render(&mut std::io::stdout())?);
+        }
+        None => {}
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
