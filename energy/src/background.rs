@@ -1,6 +1,7 @@
-//! Runs a command again and again beside the sampler, each time with a deadline, and keeps its last answer.
+//! Asks a command or a library again and again beside the sampler, and keeps the last answer.
 //!
-//! A sample never waits for it: a management controller can take seconds, and a wedged one never answers.
+//! A sample never waits for it: a management controller can take seconds, and a wedged one, or a wedged GPU,
+//! never answers. A command is killed at its deadline; a library that hangs holds only this thread.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -13,40 +14,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::Error;
+use crate::{Error, Feed, Latest};
 
 /// More output than this is no answer to a question of ours.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 /// How soon a run notices that nobody wants it any more.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The last thing that a feed has heard.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Latest {
-    /// Runs that have ended so far, with or without an answer.
-    pub runs: u64,
-    /// The last answer, and at which run it came.
-    pub value: Option<(u64, f64)>,
-    /// Why the last run gave none.
-    pub error: Option<String>,
-}
-
-/// Something that delivers a number now and then; the tests script one.
-pub trait Feed: Send {
-    /// What it has heard last, at once.
-    fn latest(&mut self) -> Latest;
-    /// What it is, in words.
-    fn describe(&self) -> String;
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<(Latest, bool)>,
+struct Shared<T> {
+    state: Mutex<(Latest<T>, bool)>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, (Latest, bool)> {
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, (Latest<T>, bool)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,14 +36,17 @@ impl Shared {
     }
 }
 
-/// A command run in the background for a number in its output.
-pub struct Background {
-    shared: Arc<Shared>,
-    words: Vec<String>,
+/// A question asked in the background.
+pub struct Background<T = f64> {
+    shared: Arc<Shared<T>>,
+    what: String,
 }
 
-impl Background {
+impl Background<f64> {
     /// Starts to run `words` every `period_s`; `parse` finds the number in what it prints.
+    ///
+    /// # Errors
+    /// When there is no such program, or no thread can be had.
     pub fn start(
         words: &[String],
         period_s: f64,
@@ -73,36 +57,58 @@ impl Background {
         if !found(program) {
             return Err(Error::refused(format!("{program}: no such program")));
         }
-        let shared = Arc::new(Shared::default());
-        let (period, timeout) = (seconds(period_s), seconds(timeout_s));
+        let (words, timeout) = (words.to_vec(), seconds(timeout_s));
+        Background::run(words.join(" "), period_s, move |stopped| {
+            let text = run_once(stopped, &words, timeout)?;
+            parse(&text).ok_or_else(|| Error::malformed(words.join(" "), &text).to_string())
+        })
+    }
+}
+
+impl<T: Clone + Send + 'static> Background<T> {
+    /// Starts to ask `what` every `period_s`; the answer's error says why there is none.
+    pub(crate) fn ask(
+        what: String,
+        period_s: f64,
+        mut question: impl FnMut() -> Result<T, String> + Send + 'static,
+    ) -> Result<Background<T>, Error> {
+        Background::run(what, period_s, move |_| question())
+    }
+
+    fn run(
+        what: String,
+        period_s: f64,
+        mut question: impl FnMut(&dyn Fn() -> bool) -> Result<T, String> + Send + 'static,
+    ) -> Result<Background<T>, Error> {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::default() });
         let thread = {
-            let (shared, words) = (shared.clone(), words.to_vec());
-            move || run_all(&shared, &words, period, timeout, parse)
+            let shared = shared.clone();
+            move || ask_for_ever(&shared, seconds(period_s), || question(&|| shared.stopped()))
         };
-        let spawned = std::thread::Builder::new().name("energy-command".into()).spawn(thread);
-        spawned.map_err(|e| Error::refused(format!("{program}: no thread to run it: {e}")))?;
-        Ok(Background { shared, words: words.to_vec() })
+        let spawned = std::thread::Builder::new().name("energy-asks".into()).spawn(thread);
+        spawned.map_err(|e| Error::refused(format!("{what}: no thread to ask it: {e}")))?;
+        Ok(Background { shared, what })
     }
 
     /// Waits until a run has ended, at most `timeout_s`; the samplers never call it.
-    pub fn wait(&self, timeout_s: f64) -> Latest {
+    pub fn wait(&self, timeout_s: f64) -> Latest<T> {
         let state = self.shared.lock();
         let waited = self.shared.changed.wait_timeout_while(state, seconds(timeout_s), |s| s.0.runs == 0);
         waited.unwrap_or_else(PoisonError::into_inner).0.0.clone()
     }
 }
 
-impl Feed for Background {
-    fn latest(&mut self) -> Latest {
+impl<T: Clone + Send> Feed<T> for Background<T> {
+    fn latest(&mut self) -> Latest<T> {
         self.shared.lock().0.clone()
     }
 
     fn describe(&self) -> String {
-        self.words.join(" ")
+        self.what.clone()
     }
 }
 
-impl Drop for Background {
+impl<T> Drop for Background<T> {
     fn drop(&mut self) {
         self.shared.lock().1 = true;
         self.shared.changed.notify_all();
@@ -122,11 +128,10 @@ fn found(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-fn run_all(shared: &Shared, words: &[String], period: Duration, timeout: Duration, parse: fn(&str) -> Option<f64>) {
+fn ask_for_ever<T>(shared: &Shared<T>, period: Duration, mut question: impl FnMut() -> Result<T, String>) {
     while !shared.stopped() {
         let begun = Instant::now();
-        let answer = run_once(shared, words, timeout)
-            .and_then(|text| parse(&text).ok_or_else(|| Error::malformed(words.join(" "), &text).to_string()));
+        let answer = question();
         let mut state = shared.lock();
         state.0.runs += 1;
         match answer {
@@ -143,7 +148,7 @@ fn run_all(shared: &Shared, words: &[String], period: Duration, timeout: Duratio
 }
 
 /// The output of one run, or why there is none.
-fn run_once(shared: &Shared, words: &[String], timeout: Duration) -> Result<String, String> {
+fn run_once(stopped: &dyn Fn() -> bool, words: &[String], timeout: Duration) -> Result<String, String> {
     let deadline = Instant::now() + timeout;
     let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut child = Command::new(program)
@@ -155,7 +160,7 @@ fn run_once(shared: &Shared, words: &[String], timeout: Duration) -> Result<Stri
         .process_group(0)
         .spawn()
         .map_err(|e| format!("{program}: {e}"))?;
-    let output = child.stdout.take().map(|out| read_until(shared, out, deadline)).unwrap_or(Ok(Vec::new()));
+    let output = child.stdout.take().map(|out| read_until(stopped, out, deadline)).unwrap_or(Ok(Vec::new()));
     let bytes = match output {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -163,7 +168,7 @@ fn run_once(shared: &Shared, words: &[String], timeout: Duration) -> Result<Stri
             return Err(format!("{program}: {error}"));
         }
     };
-    match wait_until(shared, &mut child, deadline) {
+    match wait_until(stopped, &mut child, deadline) {
         Some(status) if status.success() => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Some(status) => Err(format!("{program}: {status}")),
         None => {
@@ -173,7 +178,7 @@ fn run_once(shared: &Shared, words: &[String], timeout: Duration) -> Result<Stri
     }
 }
 
-fn read_until(shared: &Shared, mut out: ChildStdout, deadline: Instant) -> Result<Vec<u8>, String> {
+fn read_until(stopped: &dyn Fn() -> bool, mut out: ChildStdout, deadline: Instant) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
     loop {
@@ -181,7 +186,7 @@ fn read_until(shared: &Shared, mut out: ChildStdout, deadline: Instant) -> Resul
         if left.is_zero() {
             return Err("no answer in time".into());
         }
-        if shared.stopped() {
+        if stopped() {
             return Err("no longer wanted".into());
         }
         let slice = PollTimeout::try_from(left.min(SLICE)).unwrap_or(PollTimeout::ZERO);
@@ -202,12 +207,12 @@ fn read_until(shared: &Shared, mut out: ChildStdout, deadline: Instant) -> Resul
     }
 }
 
-fn wait_until(shared: &Shared, child: &mut Child, deadline: Instant) -> Option<std::process::ExitStatus> {
+fn wait_until(stopped: &dyn Fn() -> bool, child: &mut Child, deadline: Instant) -> Option<std::process::ExitStatus> {
     let mut pause = Duration::from_millis(1);
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline && !shared.stopped() => {
+            Ok(None) if Instant::now() < deadline && !stopped() => {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(SLICE);
             }

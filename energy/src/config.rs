@@ -7,7 +7,7 @@ use crate::SourceKind;
 /// What the site says about metering; [`Config::default`] suits an ordinary Linux node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Sources to try; the first usable one wins.
+    /// Sources to try; the first usable one wins. `nvml`, at any place, is added to one that is without GPUs.
     pub precedence: Vec<SourceKind>,
     /// The powercap tree.
     pub rapl_root: PathBuf,
@@ -17,6 +17,8 @@ pub struct Config {
     pub hwmon_root: PathBuf,
     /// Channels that together are the node (`chip/file`, as in `ina226/power1_input`); empty: the known ones.
     pub hwmon_channels: Vec<String>,
+    /// NVIDIA's library: a path, or a name that the loader finds.
+    pub nvml_library: PathBuf,
     /// The command that prints DCMI's power reading; empty: none.
     pub ipmi_command: Vec<String>,
     /// Time between two runs of the IPMI command.
@@ -47,6 +49,7 @@ impl Default for Config {
                 SourceKind::PmCounters,
                 SourceKind::Ipmi,
                 SourceKind::Hwmon,
+                SourceKind::Nvml,
                 SourceKind::Slurm,
                 SourceKind::Model,
             ],
@@ -54,6 +57,7 @@ impl Default for Config {
             pm_counters_root: "/sys/cray/pm_counters".into(),
             hwmon_root: "/sys/class/hwmon".into(),
             hwmon_channels: Vec::new(),
+            nvml_library: "libnvidia-ml.so.1".into(),
             ipmi_command: ["ipmitool", "dcmi", "power", "reading"].map(String::from).to_vec(),
             ipmi_period_s: 5.0,
             slurm_command: Vec::new(),
@@ -68,7 +72,7 @@ impl Default for Config {
     }
 }
 
-/// The power of a node as a straight line from idle to all CPUs busy.
+/// The power of a node, without GPUs that `nvml` measures, as a straight line from idle to all CPUs busy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Model {
     /// Watts when no CPU works.

@@ -11,6 +11,7 @@ pub(crate) struct Counter {
     last_s: Option<f64>,
     rate_w: Option<f64>,
     guessed_last: bool,
+    bridges: bool,
     limit_w: f64,
 }
 
@@ -33,8 +34,14 @@ impl Counter {
             last_s: None,
             rate_w: None,
             guessed_last: false,
+            bridges: true,
             limit_w,
         }
+    }
+
+    /// A counter that never wraps in the life of a machine, so that any fall is an error.
+    pub(crate) fn absolute(what: impl Into<String>, raw_uj: u64, limit_w: f64) -> Counter {
+        Counter { bridges: false, ..Counter::new(what, raw_uj, None, limit_w) }
     }
 
     pub(crate) fn what(&self) -> &str {
@@ -63,7 +70,7 @@ impl Counter {
                 }
                 Some(_) => return Err(self.backwards(raw_uj)),
                 None => match (self.rate_w, dt_s) {
-                    (Some(rate_w), Some(dt_s)) if !self.guessed_last => {
+                    (Some(rate_w), Some(dt_s)) if self.bridges && !self.guessed_last => {
                         self.guessed_last = true;
                         note = Some(format!(
                             "{}: fell from {} to {raw_uj} uJ and its range is unknown; took {rate_w:.1} W, as before, for {dt_s:.3} s",
@@ -211,6 +218,14 @@ mod tests {
     fn a_zero_range_is_an_unknown_range() {
         let mut c = Counter::new("package-0", 10, Some(0), LIMIT_W);
         assert!(c.advance(0.0, 3).is_err());
+    }
+
+    #[test]
+    fn a_counter_that_does_not_wrap_is_never_bridged() {
+        let mut c = Counter::absolute("GPU 0", 0, LIMIT_W);
+        c.advance(0.0, 0).unwrap();
+        c.advance(1.0, 80_000_000).unwrap();
+        assert!(matches!(c.advance(2.0, 7), Err(Error::Backwards { .. })));
     }
 
     #[test]

@@ -13,7 +13,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// A counter may not be read by this user.
-    #[error("{path}: permission denied (energy counters are readable by root only since Linux 5.10)")]
+    #[error(
+        "{path}: permission denied; energy counters are root's since Linux 5.10: run it as root, or ask the node service"
+    )]
     Denied {
         /// The file refused.
         path: PathBuf,

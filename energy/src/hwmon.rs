@@ -1,14 +1,14 @@
 //! Reads the hardware monitoring channels that measure the whole node, and leaves the others alone.
 //!
 //! Known as the node's: the ACPI power meter; a channel labelled as the system's or the total; AMD's sockets
-//! (`Esocket*`, added up). Any other channel may be a GPU, a drive or a rail, so it counts only if the site
+//! (`Esocket*`, added up), which are the node without its GPUs. Any other channel may be a GPU, a drive or a rail, so it counts only if the site
 //! names it. Energy is preferred to power on the same chip.
 
 use std::path::{Path, PathBuf};
 
 use crate::counter::{Counter, Integral};
 use crate::sysfs::{entries, leaf, number, text};
-use crate::{Config, Error, Load, Source, SourceKind};
+use crate::{Config, Coverage, Error, Source, SourceKind};
 
 enum Reader {
     Energy(Counter),
@@ -24,6 +24,7 @@ struct Channel {
 /// The channels chosen on one node.
 pub(crate) struct Hwmon {
     channels: Vec<Channel>,
+    covers: Coverage,
     joules: f64,
 }
 
@@ -39,6 +40,10 @@ impl Found {
     fn name(&self) -> String {
         format!("{}/{}", self.chip, leaf(&self.file))
     }
+
+    fn is_socket(&self) -> bool {
+        self.energy && self.label.starts_with("Esocket")
+    }
 }
 
 impl Hwmon {
@@ -48,8 +53,13 @@ impl Hwmon {
             found.extend(channels_of(&dir));
         }
         let chosen = choose(found, &config.hwmon_channels, &config.hwmon_root)?;
+        let named = !config.hwmon_channels.is_empty();
+        let covers = match chosen.iter().any(Found::is_socket) && !named {
+            true => Coverage::WithoutGpus,
+            false => Coverage::Node,
+        };
         let channels = chosen.into_iter().map(|f| open_channel(f, config.max_node_w)).collect::<Result<_, _>>()?;
-        Ok(Hwmon { channels, joules: 0.0 })
+        Ok(Hwmon { channels, covers, joules: 0.0 })
     }
 }
 
@@ -77,9 +87,7 @@ fn choose(found: Vec<Found>, named: &[String], root: &Path) -> Result<Vec<Found>
         |f: &Found| matches!(f.label.to_ascii_lowercase().as_str(), "system" | "total" | "power total" | "node");
     // The first of these that is there: one channel for the node, energy before power.
     let tests: [&dyn Fn(&Found) -> bool; 4] =
-        [&|f| f.energy && is_total(f), &|f| f.chip == "power_meter", &is_total, &|f| {
-            f.energy && f.label.starts_with("Esocket")
-        }];
+        [&|f| f.energy && is_total(f), &|f| f.chip == "power_meter", &is_total, &Found::is_socket];
     for (place, test) in tests.iter().enumerate() {
         let sockets = place == 3;
         if found.iter().any(test) {
@@ -113,7 +121,8 @@ fn open_channel(found: Found, limit_w: f64) -> Result<Channel, Error> {
     let name = found.name();
     let raw = number(&found.file)?;
     let reader = match found.energy {
-        true => Reader::Energy(Counter::new(name.clone(), raw, None, limit_w)),
+        // These counters have 64 bits.
+        true => Reader::Energy(Counter::absolute(name.clone(), raw, limit_w)),
         false => Reader::Power(Integral::default(), limit_w),
     };
     Ok(Channel { file: found.file, name, reader })
@@ -123,11 +132,7 @@ impl Channel {
     fn step(&mut self, now_s: f64) -> Result<f64, Error> {
         let raw = number(&self.file)?;
         match &mut self.reader {
-            // These counters have 64 bits: a fall is never a wrap, so what the counter bridged is refused.
-            Reader::Energy(counter) => match counter.advance(now_s, raw)? {
-                step if step.note.is_some() => Err(Error::refused(step.note.unwrap_or_default())),
-                step => Ok(step.joules),
-            },
+            Reader::Energy(counter) => Ok(counter.advance(now_s, raw)?.joules),
             Reader::Power(integral, limit_w) => {
                 let watts = raw as f64 / 1e6;
                 if watts > *limit_w || raw == 0 {
@@ -145,7 +150,11 @@ impl Source for Hwmon {
         SourceKind::Hwmon
     }
 
-    fn joules(&mut self, now_s: f64, _load: &Load) -> Result<f64, Error> {
+    fn covers(&self) -> Coverage {
+        self.covers
+    }
+
+    fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
         let mut sum_j = 0.0;
         for channel in &mut self.channels {
             sum_j += channel.step(now_s)?;
@@ -184,7 +193,7 @@ mod tests {
     }
 
     fn read(h: &mut Hwmon, now_s: f64) -> Result<f64, Error> {
-        h.joules(now_s, &Load::default())
+        h.joules(now_s)
     }
 
     #[test]
@@ -193,12 +202,14 @@ mod tests {
         chip(dir.path(), 0, "amdgpu", &[("power1_average", "300000000")]);
         chip(dir.path(), 1, "power_meter", &[("power1_average", "200000000"), ("power1_average_interval", "1000")]);
         let mut h = Hwmon::open(&config(dir.path(), &[])).unwrap();
-        assert_eq!(h.describe(), "hwmon: power_meter/power1_average");
+        assert_eq!((h.describe().as_str(), h.covers()), ("hwmon: power_meter/power1_average", Coverage::Node));
         assert_eq!(read(&mut h, 0.0).unwrap(), 0.0);
         fs::write(dir.path().join("hwmon1/power1_average"), "300000000\n").unwrap();
         assert_eq!(read(&mut h, 2.0).unwrap(), 500.0);
         fs::write(dir.path().join("hwmon1/power1_average"), "0\n").unwrap();
         assert!(read(&mut h, 3.0).is_err(), "a node that draws nothing is not believed");
+        fs::write(dir.path().join("hwmon1/power1_average"), "30001000000\n").unwrap();
+        assert!(read(&mut h, 4.0).unwrap_err().to_string().contains("30001 W"));
     }
 
     #[test]
@@ -214,13 +225,16 @@ mod tests {
         ];
         chip(dir.path(), 0, "amd_energy", &files);
         let mut h = Hwmon::open(&config(dir.path(), &[])).unwrap();
+        assert_eq!(h.covers(), Coverage::WithoutGpus);
         read(&mut h, 0.0).unwrap();
         fs::write(dir.path().join("hwmon0/energy1_input"), "900000000\n").unwrap();
         fs::write(dir.path().join("hwmon0/energy2_input"), "41000000\n").unwrap();
         fs::write(dir.path().join("hwmon0/energy3_input"), "61000000\n").unwrap();
         assert_eq!(read(&mut h, 1.0).unwrap(), 100.0);
         fs::write(dir.path().join("hwmon0/energy3_input"), "60000000\n").unwrap();
-        assert!(read(&mut h, 2.0).is_err(), "64 bits do not wrap");
+        assert!(matches!(read(&mut h, 2.0), Err(Error::Backwards { .. })), "64 bits do not wrap");
+        fs::write(dir.path().join("hwmon0/energy3_input"), "61000000000\n").unwrap();
+        assert!(matches!(read(&mut h, 3.0), Err(Error::Jump { .. })));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::sysfs::text;
-use crate::{Config, Error, Load, Source, SourceKind};
+use crate::{Config, Coverage, Error, Source, SourceKind};
 
 /// The board samples ten times a second; a hundred missed updates are a dead sampler.
 const FRESH_WITHIN_S: f64 = 10.0;
@@ -65,7 +65,11 @@ impl Source for PmCounters {
         SourceKind::PmCounters
     }
 
-    fn joules(&mut self, now_s: f64, _load: &Load) -> Result<f64, Error> {
+    fn covers(&self) -> Coverage {
+        Coverage::Node
+    }
+
+    fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
         self.check_fresh(now_s)?;
         let startup = text(&self.root.join("startup")).ok();
         if startup != self.startup {
@@ -97,7 +101,7 @@ mod tests {
     }
 
     fn read(p: &mut PmCounters, now_s: f64) -> Result<f64, Error> {
-        p.joules(now_s, &Load::default())
+        p.joules(now_s)
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Reads the processor's energy counters from the powercap tree, each joule once.
 //!
 //! A top-level zone named `package-*` counts, and a `dram` zone below it. `core` and `uncore` are parts of
-//! their package and never added. `psys` contains the packages: each interval takes the larger of the largest
-//! `psys` and the sum of packages and dram, so nothing counts twice and a `psys` that the board maker did not
-//! wire up does no harm. `intel-rapl-mmio` repeats the packages and is left out.
+//! their package and never added. `intel-rapl-mmio` repeats the packages and is left out. `psys` contains the
+//! packages and, where the board maker wired it up, the rest of the node: it is taken instead of them until it
+//! gives less than they do for 5 s, and then left out for good.
 
 use std::path::{Path, PathBuf};
 
 use crate::counter::Counter;
 use crate::sysfs::{entries, leaf, number, text};
-use crate::{Config, Error, Load, Source, SourceKind};
+use crate::{Config, Coverage, Error, Source, SourceKind};
 
 struct Zone {
     file: PathBuf,
@@ -17,9 +17,32 @@ struct Zone {
     platform: bool,
 }
 
+/// The counters do not move at the same instant; a `psys` that is behind the packages for longer is not wired up.
+const LEVEL_WITHIN_S: f64 = 5.0;
+
+/// How far `psys` is behind the packages and dram, and when it was level with them last.
+#[derive(Default)]
+struct Platform {
+    behind_j: f64,
+    level_s: Option<f64>,
+}
+
+impl Platform {
+    /// Whether `psys` is still believed after it and its parts gave so much.
+    fn believed(&mut self, now_s: f64, platform_j: f64, parts_j: f64) -> bool {
+        self.behind_j = (self.behind_j + parts_j - platform_j).max(0.0);
+        if self.behind_j == 0.0 {
+            self.level_s = Some(now_s);
+        }
+        now_s - *self.level_s.get_or_insert(now_s) <= LEVEL_WITHIN_S
+    }
+}
+
 /// The powercap tree of one node.
 pub(crate) struct Rapl {
     zones: Vec<Zone>,
+    /// Some while a `psys` is believed.
+    platform: Option<Platform>,
     joules: f64,
     notes: Vec<String>,
 }
@@ -56,7 +79,23 @@ impl Rapl {
         if zones.is_empty() {
             return Err(Error::refused(format!("{}: no package zone", root.display())));
         }
-        Ok(Rapl { zones, joules: 0.0, notes })
+        let platform = zones.iter().any(|z| z.platform).then(Platform::default);
+        Ok(Rapl { zones, platform, joules: 0.0, notes })
+    }
+}
+
+impl Rapl {
+    /// The joules of an interval in which `psys` and its parts gave so much.
+    fn interval_j(&mut self, now_s: f64, platform_j: f64, parts_j: f64) -> f64 {
+        let Some(platform) = &mut self.platform else { return parts_j };
+        if platform.believed(now_s, platform_j, parts_j) {
+            return platform_j;
+        }
+        // What the packages gave since it was level is counted now, as it was not before.
+        let behind_j = platform.behind_j;
+        self.platform = None;
+        self.notes.push(format!("psys is {behind_j:.0} J behind packages and dram: left out"));
+        platform_j + behind_j
     }
 }
 
@@ -72,7 +111,11 @@ impl Source for Rapl {
         SourceKind::Rapl
     }
 
-    fn joules(&mut self, now_s: f64, _load: &Load) -> Result<f64, Error> {
+    fn covers(&self) -> Coverage {
+        if self.platform.is_some() { Coverage::Node } else { Coverage::WithoutGpus }
+    }
+
+    fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
         let (mut parts_j, mut platform_j) = (0.0, 0.0_f64);
         for zone in &mut self.zones {
             let step = zone.counter.advance(now_s, number(&zone.file)?)?;
@@ -83,7 +126,7 @@ impl Source for Rapl {
                 parts_j += step.joules;
             }
         }
-        self.joules += platform_j.max(parts_j);
+        self.joules += self.interval_j(now_s, platform_j, parts_j);
         Ok(self.joules)
     }
 
@@ -137,7 +180,7 @@ mod tests {
     }
 
     fn joules(r: &mut Rapl, now_s: f64) -> Result<f64, Error> {
-        r.joules(now_s, &Load::default())
+        r.joules(now_s)
     }
 
     #[test]
@@ -156,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn psys_contains_the_packages() {
+    fn psys_is_taken_instead_of_the_packages_while_it_gives_more() {
         let dir = tempfile::tempdir().unwrap();
         server(dir.path());
         zone(dir.path(), "intel-rapl:2", "psys", "0\n");
@@ -164,20 +207,68 @@ mod tests {
         joules(&mut r, 0.0).unwrap();
         set(dir.path(), "intel-rapl:0", 101_000_000);
         set(dir.path(), "intel-rapl:2", 250_000_000);
-        assert_eq!(joules(&mut r, 1.0).unwrap(), 250.0);
+        assert_eq!((joules(&mut r, 1.0).unwrap(), r.covers()), (250.0, Coverage::Node));
+        // It is late once, and then gives both intervals' joules: nothing counts twice.
         set(dir.path(), "intel-rapl:0", 201_000_000);
-        assert_eq!(joules(&mut r, 2.0).unwrap(), 350.0, "a psys that stands still is not believed");
+        assert_eq!((joules(&mut r, 2.0).unwrap(), r.covers()), (250.0, Coverage::Node));
+        set(dir.path(), "intel-rapl:0", 301_000_000);
+        set(dir.path(), "intel-rapl:2", 750_000_000);
+        assert_eq!(joules(&mut r, 3.0).unwrap(), 750.0);
+        // It stands still: the packages count from where it stopped.
+        for (now_s, uj, sum_j) in [(5.0, 401_000_000, 750.0), (8.0, 501_000_000, 750.0), (9.0, 601_000_000, 1050.0)] {
+            set(dir.path(), "intel-rapl:0", uj);
+            assert_eq!(joules(&mut r, now_s).unwrap(), sum_j);
+        }
+        assert_eq!(r.covers(), Coverage::WithoutGpus);
+        assert!(r.take_notes()[0].contains("psys is 300 J behind"));
+        set(dir.path(), "intel-rapl:2", 900_000_000);
+        set(dir.path(), "intel-rapl:0", 651_000_000);
+        assert_eq!(joules(&mut r, 10.0).unwrap(), 1100.0, "it is left out for good");
     }
 
     #[test]
-    fn recorded_wrap_of_one_package() {
+    fn a_psys_that_was_never_wired_up_costs_nothing() {
         let dir = tempfile::tempdir().unwrap();
         server(dir.path());
-        set(dir.path(), "intel-rapl:0", 262_130_000_000);
+        zone(dir.path(), "intel-rapl:2", "psys", "0\n");
+        let mut r = open(dir.path()).unwrap();
+        for (now_s, uj) in [(0.0, 1_000_000), (1.0, 51_000_000), (3.0, 151_000_000), (6.0, 201_000_000)] {
+            set(dir.path(), "intel-rapl:1", uj);
+            joules(&mut r, now_s).unwrap();
+        }
+        assert_eq!((joules(&mut r, 7.0).unwrap(), r.covers()), (200.0, Coverage::WithoutGpus));
+    }
+
+    /// A socket at about 180 W, second by second over the end of its range: 262,143,328,850 uJ is 2^32 steps of
+    /// 61 uJ, less what the kernel rounds off.
+    #[test]
+    fn the_sequence_of_a_wrap_adds_up() {
+        let dir = tempfile::tempdir().unwrap();
+        server(dir.path());
+        let values = [261_612_407_318, 261_793_150_011, 261_972_889_764, 262_141_336_070, 179_601_312, 358_822_790];
+        set(dir.path(), "intel-rapl:0", values[0]);
+        let mut r = open(dir.path()).unwrap();
+        let mut before_j = 0.0;
+        for (t, uj) in (0_u32..).zip(values) {
+            set(dir.path(), "intel-rapl:0", uj);
+            let now_j = joules(&mut r, f64::from(t)).unwrap();
+            let power_w = now_j - before_j;
+            assert!(t == 0 || (168.0..182.0).contains(&power_w), "{t}: {power_w} W");
+            before_j = now_j;
+        }
+        let whole_uj = 262_143_328_850 - values[0] + values[5];
+        assert!((before_j - whole_uj as f64 / 1e6).abs() < 1e-6, "{before_j}");
+        assert_eq!(r.take_notes(), [""; 0]);
+    }
+
+    #[test]
+    fn a_leap_above_what_a_node_can_draw_is_an_error_not_energy() {
+        let dir = tempfile::tempdir().unwrap();
+        server(dir.path());
         let mut r = open(dir.path()).unwrap();
         joules(&mut r, 0.0).unwrap();
-        set(dir.path(), "intel-rapl:0", 86_671_150);
-        assert!((joules(&mut r, 1.0).unwrap() - 100.0).abs() < 1e-9);
+        set(dir.path(), "intel-rapl:0", 40_000_000_000);
+        assert!(matches!(joules(&mut r, 1.0), Err(Error::Jump { .. })));
     }
 
     #[test]
@@ -255,7 +346,7 @@ mod tests {
         });
         let reason = refused.join().unwrap().to_string();
         assert!(
-            reason.contains("intel-rapl:0/energy_uj: permission denied") && reason.contains("root only"),
+            reason.contains("intel-rapl:0/energy_uj: permission denied") && reason.contains("run it as root"),
             "{reason}"
         );
     }

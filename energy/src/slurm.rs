@@ -1,13 +1,11 @@
 //! Takes Slurm's own figure for this node from a command that prints it (see `slurm_energy`).
 
-use crate::{Background, Config, Error, Feed, Load, Ready, Source, SourceKind};
-
-/// Runs without an answer, one after another, after which Slurm is given up.
-const FAILED_RUNS: u64 = 3;
+use crate::feed::Listener;
+use crate::{Background, Config, Coverage, Error, Feed, Ready, Source, SourceKind};
 
 /// Slurm's counter for the node.
 pub(crate) struct SlurmFigure {
-    feed: Box<dyn Feed>,
+    feed: Listener,
     first_j: Option<f64>,
     last_j: f64,
 }
@@ -15,10 +13,11 @@ pub(crate) struct SlurmFigure {
 impl SlurmFigure {
     pub(crate) fn open(config: &Config) -> Result<SlurmFigure, Error> {
         let feed = Background::start(&config.slurm_command, config.slurm_period_s, config.command_timeout_s, parse_j)?;
-        Ok(SlurmFigure::with(Box::new(feed)))
+        Ok(SlurmFigure::with(Box::new(feed), config))
     }
 
-    pub(crate) fn with(feed: Box<dyn Feed>) -> SlurmFigure {
+    fn with(feed: Box<dyn Feed>, config: &Config) -> SlurmFigure {
+        let feed = Listener::new(feed, config.slurm_period_s, config.command_timeout_s);
         SlurmFigure { feed, first_j: None, last_j: 0.0 }
     }
 }
@@ -35,24 +34,17 @@ impl Source for SlurmFigure {
         SourceKind::Slurm
     }
 
-    fn ready(&mut self) -> Result<Ready, Error> {
-        let latest = self.feed.latest();
-        match (latest.value, latest.error) {
-            (Some(_), _) => Ok(Ready::Yes),
-            (None, Some(text)) if latest.runs >= FAILED_RUNS => Err(Error::refused(text)),
-            _ => Ok(Ready::NotYet),
-        }
+    /// Slurm does not say what its plugin measures, so nothing is ever added to it.
+    fn covers(&self) -> Coverage {
+        Coverage::Node
     }
 
-    fn joules(&mut self, _now_s: f64, _load: &Load) -> Result<f64, Error> {
-        let latest = self.feed.latest();
-        let Some((run, now_j)) = latest.value else {
-            return Err(Error::refused(latest.error.unwrap_or_else(|| "no figure yet".into())));
-        };
-        if latest.runs - run >= FAILED_RUNS {
-            let text = latest.error.unwrap_or_else(|| "no answer any more".into());
-            return Err(Error::Command { command: self.feed.describe(), text });
-        }
+    fn ready(&mut self) -> Result<Ready, Error> {
+        self.feed.ready()
+    }
+
+    fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
+        let now_j = self.feed.answer(now_s)?;
         if now_j < self.last_j {
             // Whole joules: the counter's own unit.
             let (from, to) = (self.last_j as u64, now_j as u64);
@@ -70,7 +62,7 @@ impl Source for SlurmFigure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipmi::tests::Scripted;
+    use crate::feed::tests::Scripted;
 
     #[test]
     fn the_answer_is_json_or_a_number() {
@@ -85,21 +77,21 @@ mod tests {
     #[test]
     fn counts_from_its_first_figure_and_never_down() {
         let feed = Scripted::default();
-        let mut s = SlurmFigure::with(Box::new(feed.clone()));
+        let mut s = SlurmFigure::with(Box::new(feed.clone()), &Config::default());
         assert_eq!(s.ready().unwrap(), Ready::NotYet);
         feed.say(1, Some((1, 1000.0)), None);
-        assert_eq!(s.joules(0.0, &Load::default()).unwrap(), 0.0);
+        assert_eq!(s.joules(0.0).unwrap(), 0.0);
         feed.say(2, Some((2, 1350.0)), None);
-        assert_eq!(s.joules(1.0, &Load::default()).unwrap(), 350.0);
+        assert_eq!(s.joules(1.0).unwrap(), 350.0);
         feed.say(3, Some((3, 20.0)), None);
-        assert!(matches!(s.joules(2.0, &Load::default()), Err(Error::Backwards { from: 1350, to: 20, .. })));
+        assert!(matches!(s.joules(2.0), Err(Error::Backwards { from: 1350, to: 20, .. })));
     }
 
     #[test]
     fn a_slurmd_that_is_away_is_given_up() {
         let feed = Scripted::default();
-        let mut s = SlurmFigure::with(Box::new(feed.clone()));
+        let mut s = SlurmFigure::with(Box::new(feed.clone()), &Config::default());
         feed.say(4, Some((1, 1000.0)), Some("exit status: 1"));
-        assert!(s.joules(0.0, &Load::default()).unwrap_err().to_string().contains("exit status"));
+        assert!(s.joules(0.0).unwrap_err().to_string().contains("exit status"));
     }
 }

@@ -24,8 +24,22 @@ pub enum SourceKind {
     Model,
 }
 
+/// One value for each kind, in the order of [`SourceKind::ALL`].
+pub type BySource<T> = [T; SourceKind::ALL.len()];
+
+/// What of a node a source measures. Figures are added only where they cannot overlap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coverage {
+    /// The whole node, its GPUs included: nothing is added to it.
+    Node,
+    /// The node, or its processors and memory, without its GPUs.
+    WithoutGpus,
+    /// The GPUs alone: added to a source that is without them, and never a node's figure by itself.
+    Gpus,
+}
+
 impl SourceKind {
-    /// All kinds, in the default order of trust.
+    /// All kinds.
     pub const ALL: [SourceKind; 7] = [
         SourceKind::Rapl,
         SourceKind::PmCounters,
@@ -92,10 +106,13 @@ pub trait Source: Send {
     /// What it is.
     fn kind(&self) -> SourceKind;
 
+    /// What its last reading covered.
+    fn covers(&self) -> Coverage;
+
     /// Joules since it was opened, cumulative and monotonic; an error names what failed.
     ///
     /// Never blocks on a device or a command. `now_s` never falls between calls.
-    fn joules(&mut self, now_s: f64, load: &Load) -> Result<f64, Error>;
+    fn joules(&mut self, now_s: f64) -> Result<f64, Error>;
 
     /// What exactly is read, in words for `doctor` and the log.
     fn describe(&self) -> String;
