@@ -8,6 +8,7 @@
 
 mod accounts;
 mod background;
+mod cgroups;
 mod config;
 mod counter;
 mod error;

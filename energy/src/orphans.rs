@@ -1,32 +1,37 @@
-//! Finds the processes of a job that have left the tree of its steps, by the job's number in their environment.
+//! Finds the processes of a job that have left the tree of its steps, by its cgroup or by their environment.
 //!
 //! A process whose parents have ended belongs to init, and neither Slurm's process tracking by parents nor our
-//! scan sees it as the job's. It is asked for only when a job is to be fenced.
+//! scan sees it as the job's. A cgroup holds it; where Slurm makes none, the job's number in the environment
+//! tells. It is asked for only when a job is to be fenced.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
+use crate::cgroups::Cgroups;
 use crate::procs::{Processes, parse_stat, real_uid};
 use crate::{Error, sysfs};
 
 /// An environment longer than this is searched only so far.
 const ENVIRON_LIMIT: u64 = 2 * 1024 * 1024;
 
-/// Processes of user `uid` outside of every step in `procs` that carry `SLURM_JOB_ID=job_id`.
+/// Processes outside of every step in `procs` that are in the job's cgroups, or are user `uid`'s and carry
+/// `SLURM_JOB_ID=job_id`.
 ///
-/// The number is the user's to change, so only that user's processes are looked at: whoever lies can only have
+/// A user cannot leave a cgroup. The number is the user's to change, so only that user's processes are looked at: whoever lies can only have
 /// processes of their own fenced. The caller and those above it are never among them.
 pub fn orphans(proc_root: &Path, procs: &Processes, job_id: u32, uid: u32) -> Result<Vec<i32>, Error> {
     let known: HashSet<i32> =
         procs.jobs.iter().flat_map(|j| j.pids.iter().chain(j.steps.iter().map(|s| &s.stepd_pid))).copied().collect();
     let mut parents = HashMap::new();
-    let mut found = Vec::new();
+    let job = procs.jobs.iter().find(|j| j.job_id == job_id);
+    let mut found = job.map(|job| Cgroups::of(proc_root).members(proc_root, job)).unwrap_or_default();
+    found.retain(|pid| !known.contains(pid));
     for path in sysfs::entries(proc_root)? {
         let Ok(pid) = sysfs::leaf(&path).parse::<i32>() else { continue };
         let Some(process) = read(&path.join("stat"), 64 * 1024).and_then(|s| parse_stat(pid, &s)) else { continue };
         parents.insert(pid, process.ppid);
-        if process.stepd || known.contains(&pid) {
+        if process.stepd || known.contains(&pid) || found.contains(&pid) {
             continue;
         }
         let owned = read(&path.join("status"), 64 * 1024).and_then(|s| real_uid(&s)) == Some(uid);

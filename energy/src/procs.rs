@@ -2,7 +2,7 @@
 //!
 //! A step is a `slurmstepd` whose title names it (`slurmstepd: [123.batch]`), that runs as the owner of the
 //! process tree (so a user cannot pretend to be another job's step), and that no other step started. All that
-//! descends from it is the step's.
+//! descends from it is the step's. Where Slurm keeps the step in a cgroup, that knows its CPU time better.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::cgroups::Cgroups;
 
 /// What one pass over the process tree found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -196,7 +197,13 @@ fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> 
             None => found.jobs.push(JobCpu { job_id, cpu_s: 0.0, steps: vec![step], pids }),
         }
     }
+    let cgroups = (!found.jobs.is_empty()).then(|| Cgroups::of(proc_root));
     for job in &mut found.jobs {
+        // The tree misses what left it, the cgroup nothing.
+        for step in &mut job.steps {
+            let summed_s = cgroups.as_ref().and_then(|c| c.step_cpu_s(proc_root, step));
+            step.cpu_s = step.cpu_s.max(summed_s.unwrap_or_default());
+        }
         job.steps.sort_by_key(|s| (s.stepd_start_ticks, s.stepd_pid));
         job.pids.sort_unstable();
         job.cpu_s = job.steps.iter().map(|s| s.cpu_s).sum();
