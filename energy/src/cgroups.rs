@@ -135,9 +135,11 @@ mod tests {
     use super::*;
 
     const V1: &str = "\
-25 23 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-31 25 0:27 / @/cpu,cpuacct rw,nosuid,nodev,noexec,relatime shared:12 - cgroup cgroup rw,cpu,cpuacct
-32 25 0:28 / @/freezer rw,nosuid,nodev,noexec,relatime shared:13 - cgroup cgroup rw,freezer
+47 46 0:28 / @ rw,relatime - tmpfs tmpfs rw,mode=755
+49 47 0:30 / @/cpuacct rw,relatime - cgroup cgroup rw,cpuacct
+51 47 0:32 / @/memory rw,relatime - cgroup cgroup rw,memory
+53 47 0:34 / @/freezer rw,relatime - cgroup cgroup rw,freezer
+57 47 0:38 / @/unified rw,relatime - cgroup2 cgroup2 rw
 ";
     const V2: &str = "\
 25 23 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
@@ -153,26 +155,28 @@ mod tests {
     }
 
     const LAYOUTS: [Layout; 5] = [
-        // 22.05 and later with cgroup/v1: the step process is in the job's folder of the freezer.
+        // As recorded on Slurm 22.05.8 with cgroup/v1, proctrack/cgroup and jobacct_gather/cgroup; 102 had left the
+        // tree of processes. Built for several slurmds on a host, as Debian's is.
         Layout {
             mounts: V1,
-            line: "7:freezer:/slurm/uid_1000/job_42\n4:cpu,cpuacct:/system.slice/slurmd.service\n",
+            line: "9:name=systemd:/\n6:freezer:/slurm_jpcg/uid_0/job_42\n4:memory:/\n2:cpuacct:/\n1:cpu:/\n0::/\n",
             files: &[
-                ("freezer/slurm/uid_1000/job_42/cgroup.procs", "100\n"),
-                ("freezer/slurm/uid_1000/job_42/step_batch/cgroup.procs", ""),
-                ("freezer/slurm/uid_1000/job_42/step_batch/task_0/cgroup.procs", "101\n102\n"),
-                ("freezer/slurm/uid_1000/job_42/step_0/cgroup.procs", "999\n"),
-                ("cpu,cpuacct/slurm/uid_1000/job_42/step_batch/cpuacct.usage", "12500000000\n"),
-                ("cpu,cpuacct/slurm/uid_1000/job_42/step_batch/task_0/cgroup.procs", "101\n102\n"),
+                ("freezer/slurm_jpcg/uid_0/job_42/cgroup.procs", "100\n200\n"),
+                ("freezer/slurm_jpcg/uid_0/job_42/step_batch/cgroup.procs", "101\n102\n"),
+                ("freezer/slurm_jpcg/uid_0/job_42/step_0/cgroup.procs", "201\n"),
+                ("cpuacct/slurm_jpcg/uid_0/job_42/step_batch/cgroup.procs", ""),
+                ("cpuacct/slurm_jpcg/uid_0/job_42/step_batch/cpuacct.usage", "12500000000\n"),
+                ("cpuacct/slurm_jpcg/uid_0/job_42/step_batch/task_0/cgroup.procs", "101\n102\n"),
+                ("cpuacct/slurm_jpcg/uid_0/job_42/step_0/cpuacct.usage", "3112221\n"),
             ],
         },
-        // The same built for several slurmds on a host, as Debian's is.
+        // The same for one slurmd, with the step process in the step's folder.
         Layout {
             mounts: V1,
-            line: "7:freezer:/slurm_n1/uid_1000/job_42/step_batch\n",
+            line: "7:freezer:/slurm/uid_1000/job_42/step_batch\n",
             files: &[
-                ("freezer/slurm_n1/uid_1000/job_42/step_batch/cgroup.procs", "100\n101\n102\n"),
-                ("cpu,cpuacct/slurm_n1/uid_1000/job_42/step_batch/cpuacct.usage", "12500000000\n"),
+                ("freezer/slurm/uid_1000/job_42/step_batch/cgroup.procs", "100\n101\n102\n"),
+                ("cpuacct/slurm/uid_1000/job_42/step_batch/cpuacct.usage", "12500000000\n"),
             ],
         },
         // cgroup/v2 by job number.

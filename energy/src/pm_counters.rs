@@ -70,12 +70,12 @@ impl Source for PmCounters {
     }
 
     fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
+        let now_j = energy_j(&self.root)?;
         self.check_fresh(now_s)?;
         let startup = text(&self.root.join("startup")).ok();
         if startup != self.startup {
             return Err(Error::refused(format!("{}: the counters began anew", self.root.display())));
         }
-        let now_j = energy_j(&self.root)?;
         if now_j < self.last_j {
             let what = self.root.join("energy").display().to_string();
             return Err(Error::Backwards { what, from: self.last_j, to: now_j });
