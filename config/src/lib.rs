@@ -87,7 +87,7 @@ impl Default for Node {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Energy {
-    /// Sources in order of preference; the first usable one is taken.
+    /// Sources in order of preference; the first usable one is taken, and `nvml` added where it is without GPUs.
     pub sources: Vec<String>,
     /// Folder of the powercap tree.
     pub rapl_root: PathBuf,
@@ -109,7 +109,7 @@ impl Default for Energy {
     fn default() -> Self {
         let words = |w: &[&str]| w.iter().map(|s| s.to_string()).collect();
         Energy {
-            sources: words(&["rapl", "pm_counters", "ipmi", "hwmon", "slurm", "model"]),
+            sources: words(&["pm_counters", "rapl", "ipmi", "hwmon", "nvml", "slurm", "model"]),
             rapl_root: PathBuf::from("/sys/class/powercap"),
             pm_counters_root: PathBuf::from("/sys/cray/pm_counters"),
             hwmon_root: PathBuf::from("/sys/class/hwmon"),

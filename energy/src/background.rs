@@ -253,8 +253,12 @@ mod tests {
         let b = shell(&format!("sleep 1000 & echo $! > {}; wait", pid_file.display()), 1.0);
         assert!(b.wait(20.0).error.unwrap().contains("no answer in time"));
         let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z"), "{state}");
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !state().is_empty() && !state().contains(") Z") {
+            assert!(Instant::now() < deadline, "{}", state());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -143,7 +143,7 @@ mod tests {
 ";
     const V2: &str = "\
 25 23 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-30 25 0:26 / @/unified rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate
+70 69 0:38 / @ rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate
 ";
 
     /// A tree of one job with one step in the layouts of Slurm: the mount table, the step process's own line, the
@@ -179,48 +179,49 @@ mod tests {
                 ("cpuacct/slurm/uid_1000/job_42/step_batch/cpuacct.usage", "12500000000\n"),
             ],
         },
-        // cgroup/v2 by job number.
+        // As recorded on Slurm 26.05.5 with cgroup/v2, which names the job by SLUID; 102 had left the tree.
+        Layout {
+            mounts: V2,
+            line: "0::/system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/slurm\n",
+            files: &[
+                ("system.slice/jpcg_slurmstepd.scope/slurmd/cgroup.procs", "31\n"),
+                ("system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/cpu.stat", "usage_usec 12503217\n"),
+                ("system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/slurm/cgroup.procs", "100\n"),
+                (
+                    "system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/user/cpu.stat",
+                    "usage_usec 12500000\nuser_usec 12000000\nsystem_usec 500000\n",
+                ),
+                ("system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/user/cgroup.procs", ""),
+                (
+                    "system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_batch/user/task_special/cgroup.procs",
+                    "101\n102\n",
+                ),
+                ("system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_0/slurm/cgroup.procs", "200\n"),
+                ("system.slice/jpcg_slurmstepd.scope/s61HM7YG8EBX00/step_0/user/task_0/cgroup.procs", "201\n"),
+            ],
+        },
+        // The same by job number, as before 26.05 or with CgroupJobIdPaths=yes; 0 is outside our process namespace.
         Layout {
             mounts: V2,
             line: "0::/system.slice/slurmstepd.scope/job_42/step_batch/slurm\n",
             files: &[
-                ("unified/system.slice/slurmstepd.scope/job_42/step_batch/cpu.stat", "usage_usec 13000000\n"),
-                ("unified/system.slice/slurmstepd.scope/job_42/step_batch/slurm/cgroup.procs", "100\n"),
-                (
-                    "unified/system.slice/slurmstepd.scope/job_42/step_batch/user/cpu.stat",
-                    "usage_usec 12500000\nuser_usec 12000000\nsystem_usec 500000\n",
-                ),
-                ("unified/system.slice/slurmstepd.scope/job_42/step_batch/user/task_0/cgroup.procs", "101\n0\n"),
-                ("unified/system.slice/slurmstepd.scope/job_42/step_batch/user/task_1/cgroup.procs", "102\n"),
-            ],
-        },
-        // 26.05: by SLUID, on one of several nodes of a host.
-        Layout {
-            mounts: V2,
-            line: "0::/system.slice/n1_slurmstepd.scope/s5K1KKYAYG5D00/step_batch/slurm\n",
-            files: &[
-                ("unified/system.slice/n1_slurmstepd.scope/s5K1KKYAYG5D00/step_batch/slurm/cgroup.procs", "100\n"),
-                (
-                    "unified/system.slice/n1_slurmstepd.scope/s5K1KKYAYG5D00/step_batch/user/cpu.stat",
-                    "usage_usec 12500000\n",
-                ),
-                (
-                    "unified/system.slice/n1_slurmstepd.scope/s5K1KKYAYG5D00/step_batch/user/task_0/cgroup.procs",
-                    "101\n102\n",
-                ),
+                ("system.slice/slurmstepd.scope/job_42/step_batch/slurm/cgroup.procs", "100\n"),
+                ("system.slice/slurmstepd.scope/job_42/step_batch/user/cpu.stat", "usage_usec 12500000\n"),
+                ("system.slice/slurmstepd.scope/job_42/step_batch/user/task_0/cgroup.procs", "101\n0\n"),
+                ("system.slice/slurmstepd.scope/job_42/step_batch/user/task_1/cgroup.procs", "102\n"),
             ],
         },
         // A slurmd inside a job of another, seen from a mount that begins at its scope.
         Layout {
-            mounts: "30 25 0:26 /machine @/unified rw - cgroup2 cgroup2 rw\n",
+            mounts: "30 25 0:26 /machine @ rw - cgroup2 cgroup2 rw\n",
             line: "0::/machine/slurmstepd.scope/job_7/step_0/user/system.slice/slurmstepd.scope/sEKNKTV3WPV500/x\n",
             files: &[
                 (
-                    "unified/slurmstepd.scope/job_7/step_0/user/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/cpu.stat",
+                    "slurmstepd.scope/job_7/step_0/user/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/cpu.stat",
                     "usage_usec 12500000\n",
                 ),
                 (
-                    "unified/slurmstepd.scope/job_7/step_0/user/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/cgroup.procs",
+                    "slurmstepd.scope/job_7/step_0/user/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/cgroup.procs",
                     "101\n102\n",
                 ),
             ],

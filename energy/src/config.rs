@@ -45,8 +45,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             precedence: vec![
-                SourceKind::Rapl,
                 SourceKind::PmCounters,
+                SourceKind::Rapl,
                 SourceKind::Ipmi,
                 SourceKind::Hwmon,
                 SourceKind::Nvml,

@@ -213,7 +213,8 @@ mod tests {
     }
 
     fn meter(script: &Script) -> Meter {
-        let config = Config { model: Model { idle_w: 50.0, busy_w: 50.0 }, ..Config::default() };
+        let precedence = SourceKind::ALL.to_vec();
+        let config = Config { precedence, model: Model { idle_w: 50.0, busy_w: 50.0 }, ..Config::default() };
         let script = script.clone();
         Meter::with(
             &config,

@@ -64,7 +64,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::JobCpu;
+    use crate::{JobCpu, StepCpu};
 
     fn add(root: &Path, pid: i32, comm: &str, uid: u32, environ: &str) {
         let dir = root.join(pid.to_string());
@@ -90,5 +90,27 @@ mod tests {
         let procs = Processes { jobs: vec![job], ..Processes::default() };
         assert_eq!(orphans(root, &procs, 7, 1000).unwrap(), [101]);
         assert_eq!(orphans(root, &procs, 8, 1000).unwrap(), [0; 0]);
+    }
+
+    #[test]
+    fn a_stray_in_the_jobs_cgroup_is_found_whatever_its_environment_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, sys) = (dir.path().join("proc"), dir.path().join("cgroup"));
+        let step = sys.join("system.slice/slurmstepd.scope/s61HM7YG8EBX00/step_0");
+        for (file, content) in [("slurm/cgroup.procs", "100\n"), ("user/task_0/cgroup.procs", "101\n102\n")] {
+            fs::create_dir_all(step.join(file).parent().unwrap()).unwrap();
+            fs::write(step.join(file), content).unwrap();
+        }
+        add(&root, 100, "slurmstepd", 0, "");
+        add(&root, 101, "bash", 1000, "");
+        add(&root, 102, "daemon", 1000, "SLURM_JOB_ID=8\0");
+        fs::write(root.join("100/cgroup"), "0::/system.slice/slurmstepd.scope/s61HM7YG8EBX00/step_0/slurm\n").unwrap();
+        fs::create_dir_all(root.join("self")).unwrap();
+        let mount = format!("70 69 0:38 / {} rw - cgroup2 cgroup2 rw\n", sys.display());
+        fs::write(root.join("self/mountinfo"), mount).unwrap();
+        let step = StepCpu { name: "0".into(), stepd_pid: 100, stepd_start_ticks: 1, cpu_s: 0.0 };
+        let job = JobCpu { job_id: 7, cpu_s: 0.0, steps: vec![step], pids: vec![101] };
+        let procs = Processes { jobs: vec![job], ..Processes::default() };
+        assert_eq!(orphans(&root, &procs, 7, 1000).unwrap(), [102]);
     }
 }

@@ -23,11 +23,15 @@ const VOLUME_BYTES: usize = 512 << 20;
 /// Plans that are made.
 const PLANS: usize = 20_000;
 
+/// Samples of a node's energy that are taken.
+const SAMPLES: u32 = 300;
+
 /// Runs all benchmarks.
 pub fn run() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
     println!("{:<44} {:>12} {:>12}   target", "what", "measured", "ratio");
     plans()?;
+    metering()?;
     copies()?;
     let outcome = on_a_cluster(&dir);
     fs::remove_dir_all(&dir)?;
@@ -59,6 +63,32 @@ fn plans() -> Result<()> {
     }
     row("plan, median", &format!("{:.1} us", quantile(&mut times, 0.5)), "", "");
     row("plan, 99 %", &format!("{:.1} us", quantile(&mut times, 0.99)), "", "< 1000 us at the controller");
+    Ok(())
+}
+
+/// One look at this machine's processes and at two sockets of counter files, as a node service takes each second.
+fn metering() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    for (zone, name) in [(":0", "package-0"), (":0:0", "dram"), (":1", "package-1"), (":1:0", "dram")] {
+        let folder = dir.path().join(format!("intel-rapl{zone}"));
+        fs::create_dir(&folder)?;
+        for (file, content) in [("name", name), ("max_energy_range_uj", "262143328850"), ("energy_uj", "1")] {
+            fs::write(folder.join(file), content)?;
+        }
+    }
+    let precedence = vec![energy::SourceKind::Rapl];
+    let config = energy::Config { precedence, rapl_root: dir.path().into(), ..Default::default() };
+    let (mut meter, mut accounts) = (energy::open(&config), energy::Accounts::new(2, config.model.idle_w));
+    let mut times = Vec::new();
+    for round in 1..=SAMPLES {
+        fs::write(dir.path().join("intel-rapl:0/energy_uj"), (round * 1_000_000).to_string())?;
+        let start = Instant::now();
+        let processes = energy::scan(Path::new("/proc"), energy::tick_hz())?;
+        accounts.sample(f64::from(round), &mut meter, &processes);
+        times.push(start.elapsed().as_secs_f64());
+    }
+    let share = format!("{:.3} %", 100.0 * quantile(&mut times, 0.5));
+    row("metering at 1 Hz, share of one core", &share, "", "< 0.2 %");
     Ok(())
 }
 
