@@ -23,6 +23,7 @@ mod model;
 mod nvml;
 mod orphans;
 mod pm_counters;
+mod process;
 mod procs;
 mod rapl;
 mod slurm;

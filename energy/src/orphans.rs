@@ -9,8 +9,8 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::cgroups::Cgroups;
-use crate::procs::{Processes, parse_stat, real_uid};
-use crate::{Error, sysfs};
+use crate::process::{parse_stat, real_uid};
+use crate::{Error, Processes, sysfs};
 
 /// An environment longer than this is searched only so far.
 const ENVIRON_LIMIT: u64 = 2 * 1024 * 1024;

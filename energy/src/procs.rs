@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::cgroups::Cgroups;
+use crate::process::{Process, Title, parse_stat, real_uid, title};
 
 /// What one pass over the process tree found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,16 +70,6 @@ pub fn tick_hz() -> u32 {
     hz.ok().flatten().and_then(|hz| u32::try_from(hz).ok()).filter(|hz| *hz > 0).unwrap_or(100)
 }
 
-/// What we need of one process.
-pub(crate) struct Process {
-    pid: i32,
-    pub(crate) ppid: i32,
-    own_ticks: u64,
-    reaped_ticks: u64,
-    start_ticks: u64,
-    pub(crate) stepd: bool,
-}
-
 /// Reads the process tree once.
 pub fn scan(proc_root: &Path, tick_hz: u32) -> Result<Processes, Error> {
     let owner = std::fs::metadata(proc_root).map_err(|e| Error::io(proc_root, e))?.uid();
@@ -103,55 +94,6 @@ pub fn scan(proc_root: &Path, tick_hz: u32) -> Result<Processes, Error> {
 fn read_into(path: &Path, buffer: &mut Vec<u8>) -> Option<()> {
     buffer.clear();
     std::fs::File::open(path).ok()?.take(64 * 1024).read_to_end(buffer).ok().map(|_| ())
-}
-
-/// The name in parentheses may hold anything, so the fields begin after the last closing one.
-pub(crate) fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
-    let open = stat.iter().position(|b| *b == b'(')?;
-    let close = stat.iter().rposition(|b| *b == b')')?;
-    let comm = stat.get(open + 1..close)?;
-    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().take(20).collect();
-    // proc(5) counts from 1 and the first two fields are gone.
-    let field = |n: usize| fields.get(n - 3).copied();
-    let ticks = |n: usize| field(n)?.parse::<u64>().ok();
-    // Children's times are signed in the kernel's format.
-    let signed = |n: usize| Some(u64::try_from(field(n)?.parse::<i64>().ok()?).unwrap_or(0));
-    Some(Process {
-        pid,
-        ppid: field(4)?.parse().ok()?,
-        own_ticks: ticks(14)?.saturating_add(ticks(15)?),
-        reaped_ticks: signed(16)?.saturating_add(signed(17)?),
-        start_ticks: ticks(22)?,
-        stepd: comm == b"slurmstepd",
-    })
-}
-
-/// What the title of a step process says.
-enum Title {
-    Step(u32, String),
-    Odd(String),
-    NoStep,
-}
-
-fn title(cmdline: &[u8]) -> Title {
-    let text = String::from_utf8_lossy(cmdline);
-    let text = text.trim_end_matches(['\0', ' ']);
-    let Some(id) = text.strip_prefix("slurmstepd: [").and_then(|r| r.split_once(']')).map(|(id, _)| id) else {
-        return Title::NoStep;
-    };
-    // Array tasks show their own job number; a heterogeneous part may stand on either side (`123.0+1`, `123+1.0`).
-    let (job, step) = id.split_once('.').unwrap_or((id, ""));
-    match job.split('+').next().unwrap_or_default().parse() {
-        Ok(job_id) => Title::Step(job_id, step.chars().take(40).collect()),
-        Err(_) => Title::Odd(id.chars().take(60).collect()),
-    }
-}
-
-pub(crate) fn real_uid(status: &[u8]) -> Option<u32> {
-    let text = String::from_utf8_lossy(status);
-    let line = text.lines().find_map(|l| l.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> Processes {
@@ -371,25 +313,6 @@ mod tests {
     }
 
     #[test]
-    fn titles() {
-        let step = |text: &str| match title(text.as_bytes()) {
-            Title::Step(job, step) => format!("{job} {step}"),
-            Title::Odd(text) => format!("odd {text}"),
-            Title::NoStep => "none".into(),
-        };
-        assert_eq!(step("slurmstepd: [123.batch]"), "123 batch");
-        assert_eq!(step("slurmstepd: [123.interactive]\0\0"), "123 interactive");
-        assert_eq!(step("slurmstepd: [123.4+1]"), "123 4+1");
-        assert_eq!(step("slurmstepd: [123+1.4]"), "123 4");
-        assert_eq!(step("slurmstepd: [123]"), "123 ");
-        assert_eq!(step("slurmstepd: [sABC.0]"), "odd sABC.0");
-        assert_eq!(step("slurmstepd: [99999999999.0]"), "odd 99999999999.0");
-        assert_eq!(step("/usr/sbin/slurmstepd"), "none");
-        assert_eq!(step("slurmstepd infinity"), "none");
-        assert_eq!(step(""), "none");
-    }
-
-    #[test]
     fn a_ring_of_parents_ends() {
         let t = Tree::new();
         t.add(10, 11, "a", [1, 0, 0, 0]);
@@ -403,5 +326,24 @@ mod tests {
         let p = scan(Path::new("/proc"), tick_hz()).unwrap();
         assert!(p.count > 0 && p.node_cpu_s > 0.0);
         assert!(matches!(scan(Path::new("/nonexistent"), 100), Err(Error::Absent { .. })));
+    }
+
+    #[test]
+    fn a_cgroup_knows_the_time_of_what_left_the_tree() {
+        let t = Tree::new();
+        t.stepd(10, 1, "[7.0]", [0, 0, 0, 0]);
+        t.add(11, 10, "bash", [100, 0, 0, 0]);
+        t.add(12, 1, "daemon", [400, 0, 0, 0]);
+        assert_eq!(t.scan().jobs[0].cpu_s, 1.0);
+        let user = t.0.path().join("cgroup/system.slice/slurmstepd.scope/s61HM7YG8EBX00/step_0/user");
+        fs::create_dir_all(&user).unwrap();
+        fs::write(user.join("cpu.stat"), "usage_usec 5500000\n").unwrap();
+        fs::write(t.0.path().join("10/cgroup"), "0::/system.slice/slurmstepd.scope/s61HM7YG8EBX00/step_0/slurm\n")
+            .unwrap();
+        fs::create_dir_all(t.0.path().join("self")).unwrap();
+        let mount = format!("70 69 0:38 / {} rw - cgroup2 cgroup2 rw\n", t.0.path().join("cgroup").display());
+        fs::write(t.0.path().join("self/mountinfo"), mount).unwrap();
+        let p = t.scan();
+        assert_eq!((p.jobs[0].cpu_s, p.jobs[0].steps[0].cpu_s, p.pids_of(7)), (5.5, 5.5, &[11][..]));
     }
 }
