@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use energy::SourceKind::{self, Hwmon, PmCounters, Rapl};
+use energy::SourceKind::{self, Hwmon, Ipmi, PmCounters, Rapl, Slurm};
 use energy::{Config, Load, MarkKind, Meter, Model, Sample};
 
 /// The files of a node with every source that is made of files.
@@ -104,6 +105,62 @@ fn a_fault_is_marked_and_bridged_and_the_next_source_goes_on() {
         node.write("pm_counters/energy", "700100 J");
         let sample = at(&mut meter, 2.0);
         assert_eq!((sample.joules, sample.source), (150.0, next), "{case}");
+    }
+}
+
+const DCMI: &str = "    Instantaneous power reading:                   220 Watts";
+
+/// What a command prints at first and then (`None`: it fails), and what the mark says.
+const COMMAND_FAULTS: [(SourceKind, &str, Option<&str>, &str); 7] = [
+    (Ipmi, DCMI, None, "exit status: 1"),
+    (Ipmi, DCMI, Some("    Instantaneous power reading:                 40000 Watts"), "40000 W"),
+    (Ipmi, DCMI, Some("DCMI request failed because: Invalid command (c1)"), "cannot understand"),
+    (Slurm, "{\"joules\":1000980}", None, "exit status: 1"),
+    (Slurm, "{\"joules\":1000980}", Some("{\"joules\":1000979}"), "ran backwards"),
+    (Slurm, "{\"joules\":1000980}", Some("{\"joules\":9000980}"), "jumped"),
+    (Slurm, "{\"joules\":1000980}", Some("slurm_load_node: error"), "cannot understand"),
+];
+
+#[test]
+fn a_command_that_fails_is_replaced_too() {
+    for (kind, first, then, says) in COMMAND_FAULTS {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("answer");
+        fs::write(&file, first).unwrap();
+        let command = vec!["cat".to_string(), file.display().to_string()];
+        let mut meter = energy::open(&Config {
+            precedence: vec![kind],
+            ipmi_command: command.clone(),
+            slurm_command: command,
+            ipmi_period_s: 0.02,
+            slurm_period_s: 0.02,
+            model: Model { idle_w: 50.0, busy_w: 50.0 },
+            ..Config::default()
+        });
+        let (mut now_s, mut before_j) = (0.0, 0.0);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut sample_until = |meter: &mut Meter, told: &dyn Fn(&Meter, &Sample) -> bool| loop {
+            now_s += 0.001;
+            let sample = at(meter, now_s);
+            if told(meter, &sample) {
+                return (sample.joules - before_j, sample);
+            }
+            before_j = sample.joules;
+            assert!(Instant::now() < deadline, "{kind} {then:?}: {sample:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        sample_until(&mut meter, &|meter, _| meter.source() == kind);
+        match then {
+            None => fs::remove_file(&file).unwrap(),
+            Some(then) => {
+                fs::write(dir.path().join("new"), then).unwrap();
+                fs::rename(dir.path().join("new"), &file).unwrap();
+            }
+        }
+        let lost = |sample: &Sample| sample.marks.iter().any(|m| m.kind == MarkKind::Lost && m.text.contains(says));
+        let (delta_j, sample) = sample_until(&mut meter, &|_, sample| lost(sample));
+        assert_eq!((sample.source, meter.source()), (SourceKind::Model, SourceKind::Model));
+        assert!((delta_j - 50.0 * 0.001).abs() < 1e-9, "{kind} {then:?}: {delta_j} J");
     }
 }
 
