@@ -1,7 +1,9 @@
-//! Prints what one sample of this machine costs: the pass over the process tree, and the meter with the books.
+//! Prints the CPU time that one sample of this machine costs: the pass over the process tree, and the meter with
+//! the books.
 
-use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
 
 const ROUNDS: u32 = 200;
 
@@ -10,17 +12,18 @@ fn main() -> Result<(), energy::Error> {
     let mut meter = energy::open(&config);
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let mut accounts = energy::Accounts::new(cpus, config.model.idle_w);
-    let begun = Instant::now();
+    let mut scanner = energy::Scanner::new("/proc", energy::tick_hz());
+    let begun_s = cpu_s();
     let mut procs = energy::Processes::default();
     for _ in 0..ROUNDS {
-        procs = energy::scan(Path::new("/proc"), energy::tick_hz())?;
+        procs = scanner.scan()?;
     }
-    let scan_us = begun.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS);
-    let begun = Instant::now();
+    let scan_us = (cpu_s() - begun_s) * 1e6 / f64::from(ROUNDS);
+    let begun_s = cpu_s();
     for round in 0..ROUNDS {
         accounts.sample(f64::from(round), &mut meter, &procs);
     }
-    let book_us = begun.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS);
+    let book_us = (cpu_s() - begun_s) * 1e6 / f64::from(ROUNDS);
     println!("source {}: {}", meter.source(), meter.describe());
     for (kind, reason) in meter.refused() {
         println!("  not {kind}: {reason}");
@@ -33,4 +36,9 @@ fn main() -> Result<(), energy::Error> {
     println!("sample {book_us:8.1} us");
     println!("at 1 Hz {:.4} % of one CPU", (scan_us + book_us) / 1e4);
     Ok(())
+}
+
+/// CPU seconds of this thread.
+fn cpu_s() -> f64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default().as_secs_f64()
 }

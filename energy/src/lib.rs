@@ -41,5 +41,5 @@ pub use ledger::JobEnergy;
 pub use mark::{Mark, MarkKind};
 pub use meter::{Meter, Sample, open};
 pub use orphans::orphans;
-pub use procs::{JobCpu, Processes, StepCpu, scan, tick_hz};
+pub use procs::{JobCpu, Processes, Scanner, StepCpu, scan, tick_hz};
 pub use source::{BySource, Coverage, Load, Ready, Source, SourceKind};

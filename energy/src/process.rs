@@ -8,7 +8,12 @@ pub(crate) struct Process {
     pub(crate) reaped_ticks: u64,
     pub(crate) start_ticks: u64,
     pub(crate) stepd: bool,
+    /// Whether it is a thread of the kernel's own.
+    pub(crate) kernel: bool,
 }
+
+/// The kernel's flag of its own threads, the same in every version.
+const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// The name in parentheses may hold anything, so the fields begin after the last closing one.
 pub(crate) fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
@@ -29,6 +34,7 @@ pub(crate) fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
         reaped_ticks: signed(16)?.saturating_add(signed(17)?),
         start_ticks: ticks(22)?,
         stepd: comm == b"slurmstepd",
+        kernel: ticks(9)? & PF_KTHREAD != 0,
     })
 }
 

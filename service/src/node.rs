@@ -45,7 +45,7 @@ struct Books {
     processes: Processes,
     /// Whose jobs they are, as the owners of their processes tell.
     owners: BTreeMap<u32, u32>,
-    tick_hz: u32,
+    scanner: energy::Scanner,
 }
 
 /// Serves until told to stop.
@@ -63,7 +63,7 @@ pub async fn serve(params: Params) -> Result<()> {
         accounts: Accounts::new(cpus, params.site.energy.idle_w),
         processes: Processes::default(),
         owners: BTreeMap::new(),
-        tick_hz: energy::tick_hz(),
+        scanner: energy::Scanner::new(params.proc_root.clone(), energy::tick_hz()),
     };
     for (kind, why) in books.meter.refused() {
         tracing::info!(source = kind.as_str(), why, "an energy source is not used");
@@ -101,7 +101,7 @@ fn energy_config(params: &Params) -> energy::Config {
 
 impl Books {
     fn look(&mut self, proc_root: &std::path::Path) {
-        match energy::scan(proc_root, self.tick_hz) {
+        match self.scanner.scan() {
             Ok(processes) => self.processes = processes,
             Err(e) => tracing::warn!(%e, "the processes cannot be read"),
         }
