@@ -60,17 +60,7 @@ impl Rapl {
                 continue;
             }
             let what = format!("{} ({name})", leaf(&path));
-            let range_uj = match number(&path.join("max_energy_range_uj")) {
-                Ok(0) => {
-                    notes.push(format!("{what}: max_energy_range_uj is 0, so a wrap can only be bridged"));
-                    None
-                }
-                Ok(range_uj) => Some(range_uj),
-                Err(error) => {
-                    notes.push(format!("{what}: range unknown ({error}), so a wrap can only be bridged"));
-                    None
-                }
-            };
+            let range_uj = range_uj(&path, &what, &mut notes);
             let file = path.join("energy_uj");
             let raw_uj = number(&file)?;
             let counter = Counter::new(what, raw_uj, range_uj, config.max_node_w);
@@ -82,9 +72,7 @@ impl Rapl {
         let platform = zones.iter().any(|z| z.platform).then(Platform::default);
         Ok(Rapl { zones, platform, joules: 0.0, notes })
     }
-}
 
-impl Rapl {
     /// The joules of an interval in which `psys` and its parts gave so much.
     fn interval_j(&mut self, now_s: f64, platform_j: f64, parts_j: f64) -> f64 {
         let Some(platform) = &mut self.platform else { return parts_j };
@@ -94,9 +82,21 @@ impl Rapl {
         // What the packages gave since it was level is counted now, as it was not before.
         let behind_j = platform.behind_j;
         self.platform = None;
+        self.zones.retain(|zone| !zone.platform);
         self.notes.push(format!("psys is {behind_j:.0} J behind packages and dram: left out"));
         platform_j + behind_j
     }
+}
+
+/// Where a zone's counter wraps, or a note that it is not known.
+fn range_uj(zone: &Path, what: &str, notes: &mut Vec<String>) -> Option<u64> {
+    let unknown = match number(&zone.join("max_energy_range_uj")) {
+        Ok(0) => "max_energy_range_uj is 0".into(),
+        Ok(range_uj) => return Some(range_uj),
+        Err(error) => format!("range unknown ({error})"),
+    };
+    notes.push(format!("{what}: {unknown}, so a wrap can only be bridged"));
+    None
 }
 
 /// `intel-rapl:0` is 1 deep, `intel-rapl:0:1` 2; other names are not zones of ours.
@@ -221,7 +221,8 @@ mod tests {
         }
         assert_eq!(r.covers(), Coverage::WithoutGpus);
         assert!(r.take_notes()[0].contains("psys is 300 J behind"));
-        set(dir.path(), "intel-rapl:2", 900_000_000);
+        assert!(!r.describe().contains("psys"), "{}", r.describe());
+        set(dir.path(), "intel-rapl:2", 0);
         set(dir.path(), "intel-rapl:0", 651_000_000);
         assert_eq!(joules(&mut r, 10.0).unwrap(), 1100.0, "it is left out for good");
     }
