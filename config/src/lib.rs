@@ -95,10 +95,14 @@ pub struct Energy {
     pub pm_counters_root: PathBuf,
     /// Folder of hwmon devices.
     pub hwmon_root: PathBuf,
+    /// Channels that together are the node, as `ina226/power1_input`; empty: those known to be.
+    pub hwmon_channels: Vec<String>,
     /// Command that prints a DCMI power reading.
     pub ipmi_command: Vec<String>,
     /// Time between two DCMI readings, s.
     pub ipmi_period_s: f64,
+    /// More than this is never believed of one node, W.
+    pub max_node_w: f64,
     /// Power of an idle node for the source `model` and for plans, W.
     pub idle_w: f64,
     /// Power of a node with all CPUs busy, W.
@@ -113,8 +117,10 @@ impl Default for Energy {
             rapl_root: PathBuf::from("/sys/class/powercap"),
             pm_counters_root: PathBuf::from("/sys/cray/pm_counters"),
             hwmon_root: PathBuf::from("/sys/class/hwmon"),
+            hwmon_channels: Vec::new(),
             ipmi_command: words(&["ipmitool", "dcmi", "power", "reading"]),
             ipmi_period_s: 5.0,
+            max_node_w: 30_000.0,
             idle_w: 100.0,
             busy_w: 300.0,
         }
@@ -130,8 +136,10 @@ impl Energy {
             rapl_root: self.rapl_root.clone(),
             pm_counters_root: self.pm_counters_root.clone(),
             hwmon_root: self.hwmon_root.clone(),
+            hwmon_channels: self.hwmon_channels.clone(),
             ipmi_command: self.ipmi_command.clone(),
             ipmi_period_s: self.ipmi_period_s,
+            max_node_w: self.max_node_w,
             model: energy::Model { idle_w: self.idle_w, busy_w: self.busy_w },
             ..energy::Config::default()
         }
@@ -277,6 +285,7 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         ("energy.busy_w", site.energy.busy_w),
         ("energy.ipmi_period_s", site.energy.ipmi_period_s),
         ("estimates.node_mtbf_s", site.estimates.node_mtbf_s),
+        ("energy.max_node_w", site.energy.max_node_w),
         ("estimates.checkpoint_s", site.estimates.checkpoint_s),
         ("estimates.write_bytes_per_s", site.estimates.write_bytes_per_s),
         ("estimates.restart_s", site.estimates.restart_s),
