@@ -15,7 +15,7 @@ pub struct TablesArgs {
     #[command(flatten)]
     traces: TraceArgs,
     /// Papers; all if none is given.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Paper::ALL.map(Paper::name)))]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     paper: Vec<String>,
     /// Print JSON.
     #[arg(long, conflicts_with = "csv")]
@@ -23,6 +23,10 @@ pub struct TablesArgs {
     /// Print CSV.
     #[arg(long)]
     csv: bool,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Paper::ALL.map(Paper::name))
 }
 
 /// Prints the cells. ElSayed14's need `--trace system-N.csv`, one for each system.
