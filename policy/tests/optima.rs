@@ -307,6 +307,16 @@ fn each_curve_is_chosen_for_its_own_data() {
 }
 
 #[test]
+fn a_constant_is_linear_and_degenerate_whatever_its_digits() {
+    for (y, count) in [(0.1, 6), (1.1, 6), (0.3, 7), (17.0, 5), (0.0, 3), (-2.7, 9)] {
+        let x: Vec<f64> = (1..=count).map(f64::from).collect();
+        let all = calibration::best_of(&x, &vec![y; x.len()], Method::LeastSquares, true).unwrap();
+        assert!(all.degenerate);
+        assert_eq!((all.best.curve, all.best.r2, all.best.at(100.0)), (Curve::Linear, 1.0, y), "{y} {count} times");
+    }
+}
+
+#[test]
 fn the_exponential_integral_has_its_tabulated_values() {
     for (x, ei) in [(0.1, -1.622_812_813_969_279), (1.0, 1.895_117_816_355_936_8), (10.0, 2_492.228_976_241_877_8)] {
         assert!((ei_scaled(x) / (ei * f64::exp(-x)) - 1.0).abs() < 1e-13, "Ei({x})");

@@ -98,7 +98,7 @@ pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<
     for value in y {
         require(value.abs() <= 1e100, "y", *value, "finite, at most 1e100")?;
     }
-    require(x.iter().any(|v| *v != x[0]), "x", x[0], "values that differ")?;
+    require(!is_constant(x), "x", x[0], "values that differ")?;
     let curves = Curve::PAPER.into_iter().chain(with_mult.then_some(Curve::ExponentialMult));
     let fits: Vec<Fit> = curves.filter_map(|curve| fit(curve, x, y, method)).collect();
     let mut best = fits[0];
@@ -107,11 +107,19 @@ pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<
             best = *candidate;
         }
     }
-    Ok(BestOf { best, degenerate: y.iter().all(|v| *v == y[0]), fits })
+    Ok(BestOf { best, degenerate: is_constant(y), fits })
 }
 
+/// The mean; of values that are all the same, that value itself, which a rounded sum may miss.
 fn mean(values: &[f64]) -> f64 {
+    if is_constant(values) {
+        return values[0];
+    }
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn is_constant(values: &[f64]) -> bool {
+    values.iter().all(|v| *v == values[0])
 }
 
 /// Slope and intercept of the least-squares line.
@@ -188,7 +196,7 @@ fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option
         lx.iter().zip(y).map(|(l, v)| (v - b * (a * l).exp()).powi(2)).sum::<f64>()
     };
     // A constant is met exactly by exponent zero; otherwise the search spans what stays within e^-40 to e^40.
-    if y.iter().all(|v| *v == y[0]) && y[0] != 0.0 {
+    if is_constant(y) && y[0] != 0.0 {
         return Some((0.0, y[0]));
     }
     let widest = lx.iter().fold(0.0_f64, |m, l| m.max(l.abs()));
