@@ -233,13 +233,20 @@ fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
     (-(50.0_f64.min(600.0 / largest_x)), high.min(600.0 / largest_x))
 }
 
-/// The least value of a function of one variable: a grid finer near zero, golden section about its minimum, then
-/// bisection of the derivative, since golden section alone resolves only the square root of the precision.
+/// The least value of a function of one variable: a grid, golden section about its minimum, then bisection of the
+/// derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
+/// zero, where a slow trend lies, and linear from a hundredth of the limit on, where a steep one does.
 fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
-    const SIDE: i32 = 600;
+    const HALF: i32 = 600;
+    const SIDE: i32 = 2 * HALF;
     let step = |n: i32| {
-        let t = f64::from(n) / f64::from(SIDE);
-        if n < 0 { low * t.abs().powi(3) } else { high * t.powi(3) }
+        let limit = if n < 0 { low } else { high };
+        let t = f64::from(n.abs()) / f64::from(HALF);
+        match n.abs() {
+            0 => 0.0,
+            1..HALF => limit * 10_f64.powf(10.0 * t - 12.0),
+            _ => limit * (0.01 + 0.99 * (t - 1.0)),
+        }
     };
     let mut best = -SIDE;
     for n in -SIDE..=SIDE {
