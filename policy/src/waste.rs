@@ -159,7 +159,8 @@ impl Bouteiller {
             y_s: y,
             z_s: z,
             z_clamped_s: z_clamped,
-            period_ge_checkpoint: t >= c,
+            // The shortest period holds its checkpoint up to rounding.
+            period_ge_checkpoint: t >= c * (1.0 - 1e-12),
             down_le_checkpoint: self.down_s <= c,
             lost_lt_mtbf: fail < 1.0,
         }
@@ -258,7 +259,18 @@ impl Bouteiller {
         if !(least.is_finite() && least < longest_s) {
             return None;
         }
-        Some(golden_section(|x| self.waste(scope, x.exp()).waste, least.ln(), longest_s.ln()).exp())
+        let waste = |x: f64| self.waste(scope, x.exp()).waste;
+        // The platform's waste may have two minima, on either side of T = Z.
+        const STEPS: i32 = 400;
+        let width = (longest_s / least).ln() / f64::from(STEPS);
+        let at = |i: i32| least.ln() + width * f64::from(i);
+        let best = (0..=STEPS).min_by(|i, j| waste(at(*i)).total_cmp(&waste(at(*j))))?;
+        let found = golden_section(waste, at((best - 1).max(0)), at((best + 1).min(STEPS)));
+        // Golden section resolves the square root of the precision only; the slope resolves more, except at a corner.
+        const NEAR: f64 = 1e-4;
+        let slope = |x: f64| waste(x + NEAR) - waste(x - NEAR);
+        let refined = falling_to_rising(&slope, found - 10.0 * NEAR, found + 10.0 * NEAR).unwrap_or(found);
+        Some(if waste(refined) <= waste(found) + 1e-15 { refined } else { found }.exp().max(least))
     }
 
     /// The application's waste when failures may strike during recovery (erratum D5): the recovery, of D + R +

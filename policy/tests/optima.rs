@@ -130,6 +130,9 @@ proptest! {
             if !usable(&best) {
                 continue;
             }
+            let searched = m.period_by_search_s(scope, 100.0 * best_s).unwrap();
+            let agrees = (searched / best_s - 1.0).abs() < 1e-6 || m.waste(scope, searched).waste <= best.waste + 1e-13;
+            prop_assert!(agrees || unbounded, "{scope:?}: {searched} found, {best_s} computed");
             for period_s in neighbours(seed, least_s, m.cap_s) {
                 let other = m.waste(scope, period_s);
                 prop_assert!(!usable(&other) || other.waste >= best.waste - 1e-13, "{scope:?}: {period_s} beats {best_s}");

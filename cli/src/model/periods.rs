@@ -63,6 +63,8 @@ pub(super) fn aupy_eval(p: &Parameters<'_>) -> Result<Value, String> {
     Ok(evaluation(&aupy_parameters(p)?.evaluate(p.positive("T")?)))
 }
 
+const INFEASIBLE: &str = "infeasible: no period holds a checkpoint and lets the run end (needs 2 mu b > C)";
+
 /// Keys of `aupy` that only a feasible platform has.
 const AT_THE_OPTIMA: [&str; 12] = [
     "clamped_to_C",
@@ -98,7 +100,7 @@ pub(super) fn aupy(p: &Parameters<'_>) -> Result<Value, String> {
     out["T_energy_opt_unclamped"] = if m.b() > 0.0 { optional(energy) } else { Value::Null };
     let (Some(t), Some(e)) = (m.time_period_s(), m.energy_period_s()) else {
         set_null(&mut out, &AT_THE_OPTIMA);
-        out["reason"] = json!("infeasible: no period holds a checkpoint and lets the run end (needs 2 mu b > C)");
+        out["reason"] = json!(INFEASIBLE);
         return Ok(out);
     };
     out["clamped_to_C"] =
@@ -158,6 +160,13 @@ pub(super) fn meneses(p: &Parameters<'_>) -> Result<Value, String> {
         out["AlgoT"] = meneses_evaluation(&at_time);
         out["energy_ratio_AlgoT_over_AlgoE"] = n(at_time.energy_j / at_energy.energy_j);
         out["time_ratio_AlgoE_over_AlgoT"] = n(at_energy.final_s / at_time.final_s);
+    }
+    if m.energy_period_s().is_none() {
+        out["reason"] = json!(if base.feasible() {
+            "no period minimises energy: near T = C the re-execution (T - 2C)/2 is negative and its energy falls without end"
+        } else {
+            INFEASIBLE
+        });
     }
     if p.has("T") {
         out["at_T"] = meneses_evaluation(&m.evaluate(p.positive("T")?));

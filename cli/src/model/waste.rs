@@ -68,6 +68,8 @@ pub(super) fn bouteiller(p: &Parameters<'_>) -> Result<Value, String> {
         out["T_plat_opt"] = optional(m.plat_period_s().map(|x| x.0));
         out["T_plat_unbounded"] = json!(m.plat_period_s().is_some_and(|x| x.1));
         set_null(&mut out, &AT_THE_OPTIMA);
+        out["reason"] =
+            json!("infeasible: failures cost all the time (p >= 1), or no period holds its checkpoint (k1 >= 1)");
         return Ok(out);
     };
     out["T_app_opt"] = n(app_s);
