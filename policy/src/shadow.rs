@@ -2,8 +2,8 @@
 //!
 //! Power is the square of the speed, failures are exponential, and one failure at most strikes. Errata: F1 R_min and
 //! t_c are W / s; F2 the density lacks lambda; F3 eq. 10 has the wrong sign; F4 t_r and the work constraint use t_f;
-//! F5 Table 1 holds for W / MTBF = 24 / MTBF[days] and its entry for 3 years, 2.00 should be 0.0084; F6 the gap to
-//! stretched at laxity 2 is 11.6 %, not 13 %; F7 50 % is not an upper bound.
+//! F5 Table 1 holds for W / MTBF = 24 over the MTBF in days, and its entry for 3 years, 2.00 should be 0.0084; F6 the
+//! gap to stretched at laxity 2 is 11.6 %, not 13 %; F7 50 % is not an upper bound.
 
 use crate::invalid::{Invalid, positive, require};
 use crate::special::ei_scaled;

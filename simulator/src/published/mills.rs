@@ -22,7 +22,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Erratum F5: Table 1 holds for W / MTBF = 24 / MTBF[days].
+/// Erratum F5: Table 1 holds for W / MTBF = 24 over the MTBF in days.
 fn speeds() -> Vec<Cell> {
     let speed = |years: f64, laxity| shadow(24.0 * DAY_S, laxity, years * YEAR_S).speed_unconstrained();
     let place = "Table 1, W = 24 d";
