@@ -114,7 +114,7 @@ impl Trace {
 }
 
 /// Seconds since 1970 of `1996-12-31T23:59[:59]`, or the number of seconds that the field holds.
-fn time_s(field: &str) -> Option<f64> {
+pub(crate) fn time_s(field: &str) -> Option<f64> {
     if let Ok(seconds) = field.parse::<f64>() {
         return seconds.is_finite().then_some(seconds);
     }

@@ -1,0 +1,552 @@
+//! Runs the events of a machine in order: arrivals, failures, repairs, and what jobs do by themselves.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use policy::Invalid;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::backfill::{Request, to_start};
+use super::checkpointed::Checkpointed;
+use super::failures::FailureSource;
+use super::job::{Job, Queue, Workload};
+use super::machine::Machine;
+use super::phase::{Ledger, Phase};
+use super::protocol::{Period, Protocol, plan};
+use super::shadowed::{Shadowed, Tasks};
+use super::spares::Spares;
+use crate::Error;
+
+/// Waiting jobs that the scheduler looks at.
+const BACKFILL_DEPTH: usize = 1_000;
+
+/// What a simulation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Simulated time.
+    pub elapsed_s: f64,
+    /// Nodes in service and spare.
+    pub nodes: u32,
+    /// Node-seconds by phase.
+    pub ledger: Ledger,
+    /// Energy.
+    pub energy_j: f64,
+    /// Work done by jobs on their own nodes, at full speed.
+    pub own_node_s: f64,
+    /// Work done by borrowers.
+    pub lent_node_s: f64,
+    /// Node-seconds that jobs held, lent ones included, shadows included.
+    pub held_node_s: f64,
+    /// Failures that struck a node in service.
+    pub failures: u64,
+    /// Recoveries in which nodes were lent.
+    pub lent: u64,
+    /// Recoveries in which lending did not pay, or nobody borrowed.
+    pub kept: u64,
+    /// Jobs that ended.
+    pub finished: usize,
+    /// Jobs that did not.
+    pub unfinished: usize,
+    /// Mean time in the queue of those that ended.
+    pub wait_s: f64,
+    /// Mean bounded slowdown of those that ended: response time over run time, of 10 s at least.
+    pub slowdown: f64,
+    /// Tasks under shadow replication.
+    pub tasks: Tasks,
+    /// Events that were simulated.
+    pub events: u64,
+}
+
+impl Outcome {
+    /// The share of what jobs held that was not their work (Bouteiller13's application waste).
+    pub fn application_waste(&self) -> f64 {
+        1.0 - self.own_node_s / self.held_node_s
+    }
+
+    /// The share of all nodes' time that was nobody's work (Bouteiller13's platform waste).
+    pub fn platform_waste(&self) -> f64 {
+        1.0 - self.useful_node_s() / self.ledger.total_node_s()
+    }
+
+    /// Work done, at full speed.
+    pub fn useful_node_s(&self) -> f64 {
+        self.own_node_s + self.lent_node_s
+    }
+
+    /// Energy per second of work of a node.
+    pub fn energy_per_useful_node_s(&self) -> f64 {
+        self.energy_j / self.useful_node_s()
+    }
+}
+
+/// Simulates one run per seed, on all cores; the outcomes come in the order of the seeds.
+pub fn simulate_runs(
+    machine: &Machine,
+    protocol: Protocol,
+    period: Period,
+    workload: &Workload,
+    horizon_s: f64,
+    seeds: std::ops::Range<u64>,
+) -> Result<Vec<Outcome>, Error> {
+    seeds.into_par_iter().map(|seed| simulate(machine, protocol, period, workload, horizon_s, seed)).collect()
+}
+
+/// Simulates until `horizon_s`, or until the last job of the workload has ended.
+pub fn simulate(
+    machine: &Machine,
+    protocol: Protocol,
+    period: Period,
+    workload: &Workload,
+    horizon_s: f64,
+    seed: u64,
+) -> Result<Outcome, Error> {
+    machine.check()?;
+    if !(horizon_s.is_finite() && horizon_s > 0.0) {
+        return Err(Invalid { parameter: "horizon", value: horizon_s, range: "finite, > 0" }.into());
+    }
+    let mut engine = Engine::new(machine, protocol, period, workload, horizon_s, seed)?;
+    engine.run()?;
+    Ok(engine.finish())
+}
+
+/// What runs share.
+pub(super) struct World<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) ledger: Ledger,
+    pub(super) queue: Queue,
+    /// Whether there is always another job to lend nodes to.
+    pub(super) backlog: bool,
+    pub(super) lent_node_s: f64,
+    pub(super) lent: u64,
+    pub(super) kept: u64,
+    pub(super) tasks: Tasks,
+}
+
+/// Times are kept as the bits of floats that are not negative, which order as the floats do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    at: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A node without a job is back.
+    SeatBack,
+    /// The job in a slot does what it announced; void unless nothing struck it since.
+    Step { slot: usize, epoch: u64 },
+    /// A failure of a seat.
+    Failure { seat: u32 },
+    /// A failure that was put off strikes the same job.
+    PutOff { slot: usize, instance: u64 },
+    /// A job is submitted.
+    Arrival { job: usize },
+}
+
+/// A running job.
+struct Slot {
+    run: Run,
+    /// Number in the queue; none for the backlog's application and tasks.
+    job: Option<usize>,
+    width: u32,
+    period_s: f64,
+    began_s: f64,
+    announced_end_s: f64,
+    epoch: u64,
+    instance: u64,
+}
+
+enum Run {
+    Checkpointed(Checkpointed),
+    Shadowed(Shadowed),
+}
+
+impl Run {
+    fn next_s(&self) -> f64 {
+        match self {
+            Run::Checkpointed(run) => run.next_s(),
+            Run::Shadowed(run) => run.next_s(),
+        }
+    }
+
+    fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
+        match self {
+            Run::Checkpointed(run) => run.step(now_s, world),
+            Run::Shadowed(run) => run.step(now_s, world),
+        }
+    }
+
+    fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
+        match self {
+            Run::Checkpointed(run) => run.strike(node, now_s, ready_s, world),
+            Run::Shadowed(run) => run.strike(node, now_s, ready_s, world),
+        }
+    }
+
+    fn close(&mut self, now_s: f64, world: &mut World<'_>) {
+        match self {
+            Run::Checkpointed(run) => run.close(now_s, world),
+            Run::Shadowed(run) => run.close(now_s, world),
+        }
+    }
+
+    fn done_s(&self) -> f64 {
+        match self {
+            Run::Checkpointed(run) => run.done_s(),
+            Run::Shadowed(run) => run.done_s(),
+        }
+    }
+
+    fn recovers_until_s(&self) -> Option<f64> {
+        match self {
+            Run::Checkpointed(run) => run.recovers_until_s(),
+            Run::Shadowed(run) => run.recovers_until_s(),
+        }
+    }
+}
+
+struct Engine<'a> {
+    world: World<'a>,
+    protocol: Protocol,
+    period: Period,
+    task_s: f64,
+    horizon_s: f64,
+    events: BinaryHeap<Reverse<Event>>,
+    failures: FailureSource,
+    random: ChaCha8Rng,
+    spares: Spares,
+    slots: Vec<Option<Slot>>,
+    /// Nodes in service that wait for a job, and those that wait for a repair.
+    free: u32,
+    down: u32,
+    settled_s: f64,
+    instances: u64,
+    own_node_s: f64,
+    held_node_s: f64,
+    struck: u64,
+    count: u64,
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        machine: &'a Machine,
+        protocol: Protocol,
+        period: Period,
+        workload: &Workload,
+        horizon_s: f64,
+        seed: u64,
+    ) -> Result<Engine<'a>, Error> {
+        let (jobs, task_s) = match workload {
+            Workload::Backlog { task_s } => (Vec::new(), *task_s),
+            Workload::Jobs(jobs) => (jobs.clone(), 0.0),
+        };
+        let mut engine = Engine {
+            world: World {
+                machine,
+                ledger: Ledger::default(),
+                queue: Queue::new(jobs),
+                backlog: matches!(workload, Workload::Backlog { .. }),
+                lent_node_s: 0.0,
+                lent: 0,
+                kept: 0,
+                tasks: Tasks::default(),
+            },
+            protocol,
+            period,
+            task_s,
+            horizon_s,
+            events: BinaryHeap::new(),
+            failures: FailureSource::new(machine, seed)?,
+            random: ChaCha8Rng::seed_from_u64(!seed),
+            spares: Spares::new(machine.spares),
+            slots: Vec::new(),
+            free: machine.nodes,
+            down: 0,
+            settled_s: 0.0,
+            instances: 0,
+            own_node_s: 0.0,
+            held_node_s: 0.0,
+            struck: 0,
+            count: 0,
+        };
+        engine.next_failure()?;
+        if engine.world.backlog {
+            engine.start_backlog(0.0)?;
+        } else {
+            engine.refuse_wide_jobs()?;
+            engine.next_arrival(0);
+        }
+        Ok(engine)
+    }
+
+    fn refuse_wide_jobs(&self) -> Result<(), Error> {
+        let nodes = self.world.machine.nodes;
+        let widest = self.world.queue.jobs.iter().map(|j| self.width(j.nodes)).max().unwrap_or(0);
+        if widest > nodes {
+            return Err(Invalid {
+                parameter: "nodes",
+                value: f64::from(nodes),
+                range: "as many as the widest job needs, shadows included",
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Nodes that a job on `nodes` nodes takes.
+    fn width(&self, nodes: u32) -> u32 {
+        match self.protocol {
+            Protocol::Shadow(_) => nodes.saturating_mul(2),
+            _ => nodes,
+        }
+    }
+
+    fn push(&mut self, at_s: f64, kind: Kind) {
+        if at_s <= self.horizon_s {
+            self.events.push(Reverse(Event { at: at_s.to_bits(), kind }));
+        }
+    }
+
+    fn next_failure(&mut self) -> Result<(), Error> {
+        let (at_s, seat) = self.failures.draw()?;
+        self.push(at_s, Kind::Failure { seat });
+        Ok(())
+    }
+
+    fn next_arrival(&mut self, job: usize) {
+        if let Some(next) = self.world.queue.jobs.get(job) {
+            self.push(next.submit_s, Kind::Arrival { job });
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        while let Some(Reverse(Event { at, kind })) = self.events.pop() {
+            let now_s = f64::from_bits(at);
+            self.count += 1;
+            match kind {
+                Kind::Step { slot, epoch } => self.step(slot, epoch, now_s)?,
+                Kind::Failure { seat } => {
+                    self.next_failure()?;
+                    self.fail(seat, now_s);
+                }
+                Kind::PutOff { slot, instance } => self.strike_again(slot, instance, now_s),
+                Kind::SeatBack => {
+                    self.settle(now_s);
+                    self.down -= 1;
+                    self.free += 1;
+                }
+                Kind::Arrival { job } => {
+                    self.world.queue.waiting.insert(job);
+                    self.next_arrival(job + 1);
+                }
+            }
+            if !self.world.backlog {
+                self.schedule(now_s)?;
+                if self.world.queue.finished == self.world.queue.jobs.len() {
+                    self.horizon_s = now_s;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a job go on until something else comes first.
+    fn step(&mut self, index: usize, epoch: u64, at_s: f64) -> Result<(), Error> {
+        let others = self.events.peek().map_or(f64::INFINITY, |e| f64::from_bits(e.0.at)).min(self.horizon_s);
+        // With a queue the scheduler looks after every event.
+        let alone = self.world.backlog;
+        let Some(slot) = self.slots[index].as_mut().filter(|s| s.epoch == epoch) else { return Ok(()) };
+        let mut now_s = at_s;
+        loop {
+            if slot.run.step(now_s, &mut self.world) {
+                return self.end(index, now_s);
+            }
+            let next_s = slot.run.next_s();
+            if next_s > others || !alone {
+                self.push(next_s, Kind::Step { slot: index, epoch });
+                return Ok(());
+            }
+            now_s = next_s;
+            self.count += 1;
+        }
+    }
+
+    fn end(&mut self, index: usize, now_s: f64) -> Result<(), Error> {
+        self.settle(now_s);
+        if let Some(slot) = self.slots[index].take() {
+            self.free += slot.width;
+            self.held_node_s += f64::from(slot.width) * (now_s - slot.began_s);
+            match slot.job {
+                Some(job) => {
+                    let queue = &mut self.world.queue;
+                    self.own_node_s += f64::from(queue.jobs[job].nodes) * queue.left_s[job];
+                    queue.finish(job, now_s);
+                }
+                None => {
+                    self.own_node_s += f64::from(slot.width / 2) * self.task_s;
+                    self.start_backlog(now_s)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the application without end, or the next task.
+    fn start_backlog(&mut self, now_s: f64) -> Result<(), Error> {
+        let nodes = self.world.machine.nodes;
+        match self.protocol {
+            Protocol::Shadow(_) => self.start(None, nodes / 2, self.task_s, f64::INFINITY, now_s),
+            _ => self.start(None, nodes, f64::INFINITY, f64::INFINITY, now_s),
+        }
+    }
+
+    fn start(&mut self, job: Option<usize>, nodes: u32, work_s: f64, limit_s: f64, now_s: f64) -> Result<(), Error> {
+        self.settle(now_s);
+        let machine = self.world.machine;
+        let (run, period_s) = match self.protocol {
+            Protocol::Shadow(rule) => {
+                let model = rule.model(machine, nodes, work_s);
+                model.check()?;
+                (Run::Shadowed(Shadowed::start(rule, model, nodes, now_s)), work_s)
+            }
+            protocol => {
+                let plan = plan(machine, protocol, self.period, nodes)?;
+                (Run::Checkpointed(Checkpointed::start(plan, nodes, work_s, now_s, machine)), plan.period_s)
+            }
+        };
+        let (width, instance) = (self.width(nodes), self.instances);
+        self.instances += 1;
+        self.free -= width;
+        let next_s = run.next_s();
+        let slot =
+            Slot { run, job, width, period_s, began_s: now_s, announced_end_s: now_s + limit_s, epoch: 0, instance };
+        let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        let epoch = instance << 32;
+        let slot = Slot { epoch, ..slot };
+        if index == self.slots.len() {
+            self.slots.push(Some(slot));
+        } else {
+            self.slots[index] = Some(slot);
+        }
+        self.push(next_s, Kind::Step { slot: index, epoch });
+        Ok(())
+    }
+
+    /// Charges the nodes in service without a job, and the spare ones.
+    fn settle(&mut self, now_s: f64) {
+        let seconds = now_s - self.settled_s;
+        self.settled_s = now_s;
+        self.world.ledger.charge(Phase::Empty, f64::from(self.free), seconds);
+        self.world.ledger.charge(Phase::Down, f64::from(self.down), seconds);
+    }
+
+    fn fail(&mut self, seat: u32, now_s: f64) {
+        let mut seat = seat;
+        for index in 0..self.slots.len() {
+            let Some(slot) = &self.slots[index] else { continue };
+            if seat < slot.width {
+                self.struck += 1;
+                return self.strike(index, f64::from(seat) + 0.5, now_s);
+            }
+            seat -= slot.width;
+        }
+        // A node without a job; one that is down already cannot fail again.
+        if seat < self.free {
+            self.struck += 1;
+            self.settle(now_s);
+            self.free -= 1;
+            self.down += 1;
+            let back_s = self.replacement_s(now_s);
+            self.push(back_s, Kind::SeatBack);
+        }
+    }
+
+    fn replacement_s(&mut self, now_s: f64) -> f64 {
+        let machine = self.world.machine;
+        self.spares.replace(now_s, machine.costs.down_s, machine.repair_s, &mut self.world.ledger)
+    }
+
+    fn strike(&mut self, index: usize, node: f64, now_s: f64) {
+        let overlap = self.world.machine.overlap;
+        let Some(slot) = self.slots[index].as_ref() else { return };
+        if let Some(until_s) = slot.run.recovers_until_s().filter(|_| !overlap) {
+            // A period is the time in which the state recurs: anywhere in it is as likely as anywhere else.
+            let (share, period_s, instance): (f64, _, _) = (self.random.random(), slot.period_s, slot.instance);
+            self.push(until_s + share * period_s, Kind::PutOff { slot: index, instance });
+            return;
+        }
+        let ready_s = self.replacement_s(now_s);
+        if let Some(slot) = self.slots[index].as_mut() {
+            slot.run.strike(node, now_s, ready_s, &mut self.world);
+            slot.epoch += 1;
+            let (next_s, epoch) = (slot.run.next_s(), slot.epoch);
+            self.push(next_s, Kind::Step { slot: index, epoch });
+        }
+    }
+
+    fn strike_again(&mut self, index: usize, instance: u64, now_s: f64) {
+        if let Some(slot) = self.slots[index].as_ref().filter(|s| s.instance == instance) {
+            let node = self.random.random_range(0.0..f64::from(slot.width));
+            self.strike(index, node, now_s);
+        }
+    }
+
+    fn schedule(&mut self, now_s: f64) -> Result<(), Error> {
+        if self.world.queue.waiting.is_empty() || self.free == 0 {
+            return Ok(());
+        }
+        let queue = &self.world.queue;
+        let request = |job: &usize| {
+            let Job { nodes, limit_s, .. } = queue.jobs[*job];
+            Request { job: *job, nodes: self.width(nodes), limit_s }
+        };
+        let waiting: Vec<Request> = queue.waiting.iter().take(BACKFILL_DEPTH).map(request).collect();
+        let running: Vec<(f64, u32)> =
+            self.slots.iter().flatten().map(|s| (s.announced_end_s.max(now_s), s.width)).collect();
+        for job in to_start(now_s, self.free, &waiting, &running) {
+            self.world.queue.begin(job, now_s);
+            let (nodes, limit_s) = (self.world.queue.jobs[job].nodes, self.world.queue.jobs[job].limit_s);
+            self.start(Some(job), nodes, self.world.queue.left_s[job], limit_s, now_s)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the books at the horizon.
+    fn finish(mut self) -> Outcome {
+        let end_s = self.horizon_s;
+        self.settle(end_s);
+        for mut slot in std::mem::take(&mut self.slots).into_iter().flatten() {
+            slot.run.close(end_s, &mut self.world);
+            let nodes = match slot.run {
+                Run::Checkpointed(_) => slot.width,
+                Run::Shadowed(_) => slot.width / 2,
+            };
+            self.own_node_s += f64::from(nodes) * slot.run.done_s();
+            self.held_node_s += f64::from(slot.width) * (end_s - slot.began_s);
+        }
+        self.spares.settle(end_s, &mut self.world.ledger);
+        let World { machine, ledger, queue, lent_node_s, lent, kept, tasks, .. } = self.world;
+        let (wait_s, slowdown) = queue.wait_and_slowdown();
+        Outcome {
+            elapsed_s: end_s,
+            nodes: machine.nodes + machine.spares,
+            energy_j: ledger.total_j(&machine.watts),
+            ledger,
+            own_node_s: self.own_node_s,
+            lent_node_s,
+            held_node_s: self.held_node_s,
+            failures: self.struck,
+            lent,
+            kept,
+            finished: queue.finished,
+            unfinished: queue.jobs.len() - queue.finished,
+            wait_s,
+            slowdown,
+            tasks,
+            events: self.count,
+        }
+    }
+}

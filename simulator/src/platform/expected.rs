@@ -1,0 +1,85 @@
+//! Gives what the closed forms expect of a protocol, to set beside what the simulation found.
+
+use policy::Invalid;
+use policy::interval::Costs;
+use policy::memoryless;
+use policy::waste::Scope;
+
+use super::machine::Machine;
+use super::protocol::{Period, Plan, Protocol, ShadowSpeed, Shadowing, aupy, plan};
+
+/// What the closed forms expect of one application on all nodes in service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// Application waste: exact renewal (coordinated, alpha = 0), Aupy15 (coordinated), Bouteiller13, or Mills.
+    pub application: f64,
+    /// Platform waste: Bouteiller13's with lending; else the application's, and the spare nodes.
+    pub platform: f64,
+    /// Application waste where failures may overlap (erratum D5), for the protocols of Bouteiller13.
+    pub overlapping: Option<f64>,
+    /// Energy of a task in Mills's unit.
+    pub task_energy: Option<f64>,
+}
+
+/// Evaluates the closed form that belongs to the protocol.
+pub fn expected(machine: &Machine, protocol: Protocol, period: Period, task_s: f64) -> Result<Expected, Invalid> {
+    machine.check()?;
+    let in_service = f64::from(machine.nodes) / f64::from(machine.nodes + machine.spares);
+    let platform = |application: f64| 1.0 - in_service * (1.0 - application);
+    if let Protocol::Shadow(rule) = protocol {
+        let (application, energy) = shadow(machine, rule, task_s)?;
+        return Ok(Expected {
+            application,
+            platform: platform(application),
+            overlapping: None,
+            task_energy: Some(energy),
+        });
+    }
+    let plan = plan(machine, protocol, period, machine.nodes)?;
+    if protocol == Protocol::Coordinated {
+        let application = coordinated(machine, &plan);
+        return Ok(Expected { application, platform: platform(application), overlapping: None, task_energy: None });
+    }
+    let model = machine.bouteiller(machine.nodes);
+    let application = model.waste(Scope::App, plan.period_s).waste;
+    Ok(Expected {
+        application,
+        platform: if plan.lend { model.waste(Scope::Plat, plan.period_s).waste } else { platform(application) },
+        overlapping: Some(model.overlap_waste(plan.period_s)),
+        task_energy: None,
+    })
+}
+
+fn coordinated(machine: &Machine, plan: &Plan) -> f64 {
+    let model = aupy(machine, machine.nodes);
+    if model.overlap > 0.0 {
+        return model.evaluate(plan.period_s).waste;
+    }
+    let costs = Costs {
+        checkpoint_s: model.checkpoint_s,
+        restart_s: model.restart_s,
+        down_s: model.down_s,
+        overlap: 0.0,
+        static_w: 1.0,
+        compute_w: 0.0,
+        checkpoint_w: 0.0,
+        down_w: 0.0,
+    };
+    1.0 - 1.0 / memoryless::evaluate(model.mtbf_s, &costs, plan.period_s - plan.checkpoint_s).time
+}
+
+/// Waste of the nodes of both processes, and energy of a task.
+fn shadow(machine: &Machine, rule: Shadowing, task_s: f64) -> Result<(f64, f64), Invalid> {
+    let model = rule.model(machine, machine.nodes / 2, task_s);
+    model.check()?;
+    let completion_s = model.completion_s();
+    // After a failure the shadow takes all the time that was promised, unless it runs at full speed.
+    let (mean_s, energy) = match rule.shadow {
+        ShadowSpeed::Full => (completion_s, model.energy_pure_replication()),
+        _ => (
+            model.survival() * completion_s + model.failure_probability() * model.response_s(),
+            model.energy(rule.before(&model)).total(),
+        ),
+    };
+    Ok((1.0 - task_s / (2.0 * mean_s), energy))
+}
