@@ -2,12 +2,13 @@
 
 use policy::waste::Scope;
 use simulator::platform::{
-    Costs, Failures, Machine, Outcome, Period, Phase, Plan, Protocol, ShadowSpeed, Shadowing, Watts, Workload,
+    Costs, Failures, Machine, Outcome, Period, Phase, Plan, Protocol, ShadowSpeed, Shadowing, Task, Watts, Workload,
     expected, parse_queue, plan, simulate, simulate_runs,
 };
 use simulator::trace::Distribution;
 
-const BACKLOG: Workload = Workload::Backlog { task_s: 43_200.0 };
+const TASK: Task = Task { work_s: 43_200.0, nodes: 100 };
+const BACKLOG: Workload = Workload::Backlog(TASK);
 const PROTOCOLS: [Protocol; 4] = [
     Protocol::Coordinated,
     Protocol::Uncoordinated,
@@ -98,7 +99,7 @@ fn coordinated_waste_is_the_exact_renewal_where_checkpoints_block() {
         machine.costs.down_s = 0.0;
         let found =
             figure(&runs(&machine, Protocol::Coordinated, Period::Application, 2_000.0), Outcome::application_waste);
-        let expected = expected(&machine, Protocol::Coordinated, Period::Application, 1.0).unwrap();
+        let expected = expected(&machine, Protocol::Coordinated, Period::Application, TASK).unwrap();
         assert_near(&format!("MTBF {mtbf_s}"), found, expected.application);
     }
 }
@@ -110,7 +111,7 @@ fn coordinated_waste_approaches_aupy_as_failures_become_rare() {
         let machine = Machine { mtbf_s, ..machine() };
         let found =
             figure(&runs(&machine, Protocol::Coordinated, Period::Application, 5_000.0), Outcome::application_waste);
-        let form = expected(&machine, Protocol::Coordinated, Period::Application, 1.0).unwrap();
+        let form = expected(&machine, Protocol::Coordinated, Period::Application, TASK).unwrap();
         let off = (form.application / found.0 - 1.0).abs();
         assert!(off < tolerance && off < last, "MTBF {mtbf_s}: {found:?}, {form:?}, off {off}");
         last = off;
@@ -190,7 +191,7 @@ fn overlapping_failures_cost_less_than_the_closed_form_says() {
         let plan = plan(&machine, Protocol::Uncoordinated, Period::Application, machine.nodes).unwrap();
         let found =
             figure(&runs(&machine, Protocol::Uncoordinated, Period::Application, 2_000.0), Outcome::application_waste);
-        let form = expected(&machine, Protocol::Uncoordinated, Period::Application, 1.0).unwrap();
+        let form = expected(&machine, Protocol::Uncoordinated, Period::Application, TASK).unwrap();
         let free = 1.0 - machine.bouteiller(machine.nodes).waste(Scope::App, plan.period_s).failure_free;
         assert_near("exact overlap", found, 1.0 - free / struck(&machine, &plan).stretch);
         let over = form.application / found.0 - 1.0;
@@ -235,7 +236,7 @@ fn shadows_cost_what_mills_expects_and_keep_their_promise() {
             let protocol = Protocol::Shadow(Shadowing { speed: 1.0, laxity, shadow });
             let outcomes =
                 simulate_runs(&machine, protocol, Period::Application, &BACKLOG, 43_200.0 * 4_000.0, 1..21).unwrap();
-            let expected = expected(&machine, protocol, Period::Application, 43_200.0).unwrap();
+            let expected = expected(&machine, protocol, Period::Application, TASK).unwrap();
             let what = format!("{shadow:?}, laxity {laxity}, MTBF {mtbf_s}");
             let found = figure(&outcomes, |o| o.tasks.energy / o.tasks.done as f64);
             assert_near(&what, found, expected.task_energy.unwrap());

@@ -1,10 +1,10 @@
 //! Runs a job under coordinated or uncoordinated checkpoints: computing, checkpointing, recovering.
 
-use super::engine::World;
 use super::machine::Machine;
 use super::phase::{Ledger, Phase};
 use super::protocol::Plan;
 use super::recovery::Recovery;
+use super::running::{Running, World};
 
 /// What does not change while a job runs.
 pub(super) struct Protected {
@@ -51,10 +51,6 @@ impl Protected {
     pub(super) fn group_of(&self, node: f64) -> u32 {
         ((node / self.group_nodes) as u32).min(self.plan.groups - 1)
     }
-
-    fn rolls_back(&self) -> bool {
-        self.plan.groups == 1
-    }
 }
 
 impl Checkpointed {
@@ -81,28 +77,6 @@ impl Checkpointed {
         }
     }
 
-    /// Progress, in seconds of work.
-    pub(super) fn done_s(&self) -> f64 {
-        self.done_s
-    }
-
-    /// Until when the job recovers, if it does.
-    pub(super) fn recovers_until_s(&self) -> Option<f64> {
-        match &self.state {
-            State::Recovering { recovery, .. } => Some(recovery.resume_s),
-            _ => None,
-        }
-    }
-
-    /// When something happens by itself.
-    pub(super) fn next_s(&self) -> f64 {
-        match &self.state {
-            State::Computing => self.since_s + (self.target_s() - self.done_s).max(0.0) / self.job.plan.lambda,
-            State::Checkpointing { left_s } => self.since_s + self.checkpointing_s(*left_s),
-            State::Recovering { recovery, .. } => recovery.resume_s,
-        }
-    }
-
     /// Where computing stops: at the next checkpoint, or at the end.
     fn target_s(&self) -> f64 {
         (self.saved_s + self.job.stride_s).min(self.job.work_s)
@@ -112,28 +86,6 @@ impl Checkpointed {
     fn checkpointing_s(&self, left_s: f64) -> f64 {
         let work_left_s = self.job.work_s - self.done_s;
         if work_left_s > self.job.slow * left_s { left_s } else { (work_left_s / self.job.slow).min(left_s) }
-    }
-
-    /// Does what [`Checkpointed::next_s`] announced; true if the work is done.
-    pub(super) fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
-        match &self.state {
-            State::Computing => {
-                let target_s = self.target_s();
-                self.settle(now_s, &mut world.ledger);
-                self.done_s = target_s;
-                self.captured_s = target_s;
-                self.state = State::Checkpointing { left_s: self.job.plan.checkpoint_s };
-            }
-            State::Checkpointing { left_s } => {
-                let ends = self.checkpointing_s(*left_s) < *left_s;
-                self.settle(now_s, &mut world.ledger);
-                self.saved_s = self.captured_s;
-                self.done_s = if ends { self.job.work_s } else { self.done_s };
-                self.state = State::Computing;
-            }
-            State::Recovering { .. } => self.resume(now_s, world),
-        }
-        self.done_s >= self.job.work_s
     }
 
     /// Charges what went on since the last event.
@@ -158,15 +110,56 @@ impl Checkpointed {
         }
     }
 
-    /// The job's node `node` fails; its replacement is there at `ready_s`.
-    pub(super) fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
+    fn resume(&mut self, now_s: f64, world: &mut World<'_>) {
+        if let State::Recovering { recovery, checkpoint_left_s } = &mut self.state {
+            recovery.close(&self.job, now_s, world);
+            self.state = match *checkpoint_left_s {
+                Some(left_s) => State::Checkpointing { left_s },
+                None => State::Computing,
+            };
+            self.since_s = now_s;
+        }
+    }
+}
+
+impl Running for Checkpointed {
+    fn next_s(&self) -> f64 {
+        match &self.state {
+            State::Computing => self.since_s + (self.target_s() - self.done_s).max(0.0) / self.job.plan.lambda,
+            State::Checkpointing { left_s } => self.since_s + self.checkpointing_s(*left_s),
+            State::Recovering { recovery, .. } => recovery.resume_s,
+        }
+    }
+
+    fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
+        match &self.state {
+            State::Computing => {
+                let target_s = self.target_s();
+                self.settle(now_s, &mut world.ledger);
+                self.done_s = target_s;
+                self.captured_s = target_s;
+                self.state = State::Checkpointing { left_s: self.job.plan.checkpoint_s };
+            }
+            State::Checkpointing { left_s } => {
+                let ends = self.checkpointing_s(*left_s) < *left_s;
+                self.settle(now_s, &mut world.ledger);
+                self.saved_s = self.captured_s;
+                self.done_s = if ends { self.job.work_s } else { self.done_s };
+                self.state = State::Computing;
+            }
+            State::Recovering { .. } => self.resume(now_s, world),
+        }
+        self.done_s >= self.job.work_s
+    }
+
+    fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
         if let State::Recovering { recovery, .. } = &mut self.state {
             recovery.strike(&self.job, node, now_s, ready_s, world);
             return;
         }
         self.settle(now_s, &mut world.ledger);
         let lost_s = self.done_s - self.saved_s;
-        let (reexecution_s, checkpoint_left_s) = if self.job.rolls_back() {
+        let (reexecution_s, checkpoint_left_s) = if self.job.plan.rolls_back {
             self.peak_s = self.peak_s.max(self.done_s);
             self.done_s = self.saved_s;
             (0.0, None)
@@ -182,20 +175,19 @@ impl Checkpointed {
         self.state = State::Recovering { recovery, checkpoint_left_s };
     }
 
-    fn resume(&mut self, now_s: f64, world: &mut World<'_>) {
-        if let State::Recovering { recovery, checkpoint_left_s } = &mut self.state {
-            recovery.close(&self.job, now_s, world);
-            self.state = match *checkpoint_left_s {
-                Some(left_s) => State::Checkpointing { left_s },
-                None => State::Computing,
-            };
-            self.since_s = now_s;
-        }
-    }
-
-    /// The simulation ends.
-    pub(super) fn close(&mut self, now_s: f64, world: &mut World<'_>) {
+    fn close(&mut self, now_s: f64, world: &mut World<'_>) {
         self.settle(now_s, &mut world.ledger);
         self.resume(now_s, world);
+    }
+
+    fn done_s(&self) -> f64 {
+        self.done_s
+    }
+
+    fn recovers_until_s(&self) -> Option<f64> {
+        match &self.state {
+            State::Recovering { recovery, .. } => Some(recovery.resume_s),
+            _ => None,
+        }
     }
 }

@@ -11,75 +11,18 @@ use rayon::prelude::*;
 use super::backfill::{Request, to_start};
 use super::checkpointed::Checkpointed;
 use super::failures::FailureSource;
-use super::job::{Job, Queue, Workload};
+use super::job::{Job, Queue, Task, Workload};
 use super::machine::Machine;
+use super::outcome::Outcome;
 use super::phase::{Ledger, Phase};
 use super::protocol::{Period, Protocol, plan};
+use super::running::{Running, World};
 use super::shadowed::{Shadowed, Tasks};
 use super::spares::Spares;
 use crate::Error;
 
 /// Waiting jobs that the scheduler looks at.
 const BACKFILL_DEPTH: usize = 1_000;
-
-/// What a simulation found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Simulated time.
-    pub elapsed_s: f64,
-    /// Nodes in service and spare.
-    pub nodes: u32,
-    /// Node-seconds by phase.
-    pub ledger: Ledger,
-    /// Energy.
-    pub energy_j: f64,
-    /// Work done by jobs on their own nodes, at full speed.
-    pub own_node_s: f64,
-    /// Work done by borrowers.
-    pub lent_node_s: f64,
-    /// Node-seconds that jobs held, lent ones included, shadows included.
-    pub held_node_s: f64,
-    /// Failures that struck a node in service.
-    pub failures: u64,
-    /// Recoveries in which nodes were lent.
-    pub lent: u64,
-    /// Recoveries in which lending did not pay, or nobody borrowed.
-    pub kept: u64,
-    /// Jobs that ended.
-    pub finished: usize,
-    /// Jobs that did not.
-    pub unfinished: usize,
-    /// Mean time in the queue of those that ended.
-    pub wait_s: f64,
-    /// Mean bounded slowdown of those that ended: response time over run time, of 10 s at least.
-    pub slowdown: f64,
-    /// Tasks under shadow replication.
-    pub tasks: Tasks,
-    /// Events that were simulated.
-    pub events: u64,
-}
-
-impl Outcome {
-    /// The share of what jobs held that was not their work (Bouteiller13's application waste).
-    pub fn application_waste(&self) -> f64 {
-        1.0 - self.own_node_s / self.held_node_s
-    }
-
-    /// The share of all nodes' time that was nobody's work (Bouteiller13's platform waste).
-    pub fn platform_waste(&self) -> f64 {
-        1.0 - self.useful_node_s() / self.ledger.total_node_s()
-    }
-
-    /// Work done, at full speed.
-    pub fn useful_node_s(&self) -> f64 {
-        self.own_node_s + self.lent_node_s
-    }
-
-    /// Energy per second of work of a node.
-    pub fn energy_per_useful_node_s(&self) -> f64 {
-        self.energy_j / self.useful_node_s()
-    }
-}
 
 /// Simulates one run per seed, on all cores; the outcomes come in the order of the seeds.
 pub fn simulate_runs(
@@ -111,19 +54,6 @@ pub fn simulate(
     Ok(engine.finish())
 }
 
-/// What runs share.
-pub(super) struct World<'a> {
-    pub(super) machine: &'a Machine,
-    pub(super) ledger: Ledger,
-    pub(super) queue: Queue,
-    /// Whether there is always another job to lend nodes to.
-    pub(super) backlog: bool,
-    pub(super) lent_node_s: f64,
-    pub(super) lent: u64,
-    pub(super) kept: u64,
-    pub(super) tasks: Tasks,
-}
-
 /// Times are kept as the bits of floats that are not negative, which order as the floats do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
@@ -147,9 +77,11 @@ enum Kind {
 
 /// A running job.
 struct Slot {
-    run: Run,
+    run: Box<dyn Running>,
     /// Number in the queue; none for the backlog's application and tasks.
     job: Option<usize>,
+    /// Nodes that work, and nodes that are taken: shadows take as many again.
+    nodes: u32,
     width: u32,
     period_s: f64,
     began_s: f64,
@@ -158,60 +90,11 @@ struct Slot {
     instance: u64,
 }
 
-enum Run {
-    Checkpointed(Checkpointed),
-    Shadowed(Shadowed),
-}
-
-impl Run {
-    fn next_s(&self) -> f64 {
-        match self {
-            Run::Checkpointed(run) => run.next_s(),
-            Run::Shadowed(run) => run.next_s(),
-        }
-    }
-
-    fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
-        match self {
-            Run::Checkpointed(run) => run.step(now_s, world),
-            Run::Shadowed(run) => run.step(now_s, world),
-        }
-    }
-
-    fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
-        match self {
-            Run::Checkpointed(run) => run.strike(node, now_s, ready_s, world),
-            Run::Shadowed(run) => run.strike(node, now_s, ready_s, world),
-        }
-    }
-
-    fn close(&mut self, now_s: f64, world: &mut World<'_>) {
-        match self {
-            Run::Checkpointed(run) => run.close(now_s, world),
-            Run::Shadowed(run) => run.close(now_s, world),
-        }
-    }
-
-    fn done_s(&self) -> f64 {
-        match self {
-            Run::Checkpointed(run) => run.done_s(),
-            Run::Shadowed(run) => run.done_s(),
-        }
-    }
-
-    fn recovers_until_s(&self) -> Option<f64> {
-        match self {
-            Run::Checkpointed(run) => run.recovers_until_s(),
-            Run::Shadowed(run) => run.recovers_until_s(),
-        }
-    }
-}
-
 struct Engine<'a> {
     world: World<'a>,
     protocol: Protocol,
     period: Period,
-    task_s: f64,
+    task: Option<Task>,
     horizon_s: f64,
     events: BinaryHeap<Reverse<Event>>,
     failures: FailureSource,
@@ -238,16 +121,16 @@ impl<'a> Engine<'a> {
         horizon_s: f64,
         seed: u64,
     ) -> Result<Engine<'a>, Error> {
-        let (jobs, task_s) = match workload {
-            Workload::Backlog { task_s } => (Vec::new(), *task_s),
-            Workload::Jobs(jobs) => (jobs.clone(), 0.0),
+        let (jobs, task) = match workload {
+            Workload::Backlog(task) => (Vec::new(), Some(*task)),
+            Workload::Jobs(jobs) => (jobs.clone(), None),
         };
         let mut engine = Engine {
             world: World {
                 machine,
                 ledger: Ledger::default(),
                 queue: Queue::new(jobs),
-                backlog: matches!(workload, Workload::Backlog { .. }),
+                backlog: task.is_some(),
                 lent_node_s: 0.0,
                 lent: 0,
                 kept: 0,
@@ -255,7 +138,7 @@ impl<'a> Engine<'a> {
             },
             protocol,
             period,
-            task_s,
+            task,
             horizon_s,
             events: BinaryHeap::new(),
             failures: FailureSource::new(machine, seed)?,
@@ -272,18 +155,19 @@ impl<'a> Engine<'a> {
             count: 0,
         };
         engine.next_failure()?;
-        if engine.world.backlog {
-            engine.start_backlog(0.0)?;
-        } else {
-            engine.refuse_wide_jobs()?;
-            engine.next_arrival(0);
+        engine.refuse_wide_jobs()?;
+        match engine.task {
+            Some(task) => engine.start_backlog(task)?,
+            None => engine.next_arrival(0),
         }
         Ok(engine)
     }
 
     fn refuse_wide_jobs(&self) -> Result<(), Error> {
         let nodes = self.world.machine.nodes;
-        let widest = self.world.queue.jobs.iter().map(|j| self.width(j.nodes)).max().unwrap_or(0);
+        let task = self.task.filter(|_| matches!(self.protocol, Protocol::Shadow(_))).map(|t| t.nodes);
+        let widths = self.world.queue.jobs.iter().map(|j| j.nodes).chain(task).map(|n| self.width(n));
+        let widest = widths.max().unwrap_or(0);
         if widest > nodes {
             return Err(Invalid {
                 parameter: "nodes",
@@ -386,43 +270,57 @@ impl<'a> Engine<'a> {
                     queue.finish(job, now_s);
                 }
                 None => {
-                    self.own_node_s += f64::from(slot.width / 2) * self.task_s;
-                    self.start_backlog(now_s)?;
+                    if let Some(task) = self.task {
+                        self.own_node_s += f64::from(task.nodes) * task.work_s;
+                        self.start(None, task.nodes, task.work_s, f64::INFINITY, now_s)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Starts the application without end, or the next task.
-    fn start_backlog(&mut self, now_s: f64) -> Result<(), Error> {
+    /// Starts the application without end, or as many tasks as fit.
+    fn start_backlog(&mut self, task: Task) -> Result<(), Error> {
         let nodes = self.world.machine.nodes;
-        match self.protocol {
-            Protocol::Shadow(_) => self.start(None, nodes / 2, self.task_s, f64::INFINITY, now_s),
-            _ => self.start(None, nodes, f64::INFINITY, f64::INFINITY, now_s),
+        if !matches!(self.protocol, Protocol::Shadow(_)) {
+            return self.start(None, nodes, f64::INFINITY, f64::INFINITY, 0.0);
         }
+        for _ in 0..task.fitting(nodes) {
+            self.start(None, task.nodes, task.work_s, f64::INFINITY, 0.0)?;
+        }
+        Ok(())
     }
 
     fn start(&mut self, job: Option<usize>, nodes: u32, work_s: f64, limit_s: f64, now_s: f64) -> Result<(), Error> {
         self.settle(now_s);
         let machine = self.world.machine;
-        let (run, period_s) = match self.protocol {
+        let (run, period_s): (Box<dyn Running>, f64) = match self.protocol {
             Protocol::Shadow(rule) => {
                 let model = rule.model(machine, nodes, work_s);
                 model.check()?;
-                (Run::Shadowed(Shadowed::start(rule, model, nodes, now_s)), work_s)
+                (Box::new(Shadowed::start(rule, model, nodes, now_s)), work_s)
             }
             protocol => {
                 let plan = plan(machine, protocol, self.period, nodes)?;
-                (Run::Checkpointed(Checkpointed::start(plan, nodes, work_s, now_s, machine)), plan.period_s)
+                (Box::new(Checkpointed::start(plan, nodes, work_s, now_s, machine)), plan.period_s)
             }
         };
         let (width, instance) = (self.width(nodes), self.instances);
         self.instances += 1;
         self.free -= width;
         let next_s = run.next_s();
-        let slot =
-            Slot { run, job, width, period_s, began_s: now_s, announced_end_s: now_s + limit_s, epoch: 0, instance };
+        let slot = Slot {
+            run,
+            job,
+            nodes,
+            width,
+            period_s,
+            began_s: now_s,
+            announced_end_s: now_s + limit_s,
+            epoch: 0,
+            instance,
+        };
         let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         let epoch = instance << 32;
         let slot = Slot { epoch, ..slot };
@@ -520,11 +418,7 @@ impl<'a> Engine<'a> {
         self.settle(end_s);
         for mut slot in std::mem::take(&mut self.slots).into_iter().flatten() {
             slot.run.close(end_s, &mut self.world);
-            let nodes = match slot.run {
-                Run::Checkpointed(_) => slot.width,
-                Run::Shadowed(_) => slot.width / 2,
-            };
-            self.own_node_s += f64::from(nodes) * slot.run.done_s();
+            self.own_node_s += f64::from(slot.nodes) * slot.run.done_s();
             self.held_node_s += f64::from(slot.width) * (end_s - slot.began_s);
         }
         self.spares.settle(end_s, &mut self.world.ledger);

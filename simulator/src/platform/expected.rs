@@ -5,6 +5,7 @@ use policy::interval::Costs;
 use policy::memoryless;
 use policy::waste::Scope;
 
+use super::job::Task;
 use super::machine::Machine;
 use super::protocol::{Period, Plan, Protocol, ShadowSpeed, Shadowing, aupy, plan};
 
@@ -22,15 +23,16 @@ pub struct Expected {
 }
 
 /// Evaluates the closed form that belongs to the protocol.
-pub fn expected(machine: &Machine, protocol: Protocol, period: Period, task_s: f64) -> Result<Expected, Invalid> {
+pub fn expected(machine: &Machine, protocol: Protocol, period: Period, task: Task) -> Result<Expected, Invalid> {
     machine.check()?;
     let in_service = f64::from(machine.nodes) / f64::from(machine.nodes + machine.spares);
     let platform = |application: f64| 1.0 - in_service * (1.0 - application);
     if let Protocol::Shadow(rule) = protocol {
-        let (application, energy) = shadow(machine, rule, task_s)?;
+        let busy = f64::from(2 * task.nodes * task.fitting(machine.nodes)) / f64::from(machine.nodes);
+        let (application, energy) = shadow(machine, rule, task)?;
         return Ok(Expected {
             application,
-            platform: platform(application),
+            platform: platform(1.0 - busy * (1.0 - application)),
             overlapping: None,
             task_energy: Some(energy),
         });
@@ -69,8 +71,8 @@ fn coordinated(machine: &Machine, plan: &Plan) -> f64 {
 }
 
 /// Waste of the nodes of both processes, and energy of a task.
-fn shadow(machine: &Machine, rule: Shadowing, task_s: f64) -> Result<(f64, f64), Invalid> {
-    let model = rule.model(machine, machine.nodes / 2, task_s);
+fn shadow(machine: &Machine, rule: Shadowing, task: Task) -> Result<(f64, f64), Invalid> {
+    let model = rule.model(machine, task.nodes, task.work_s);
     model.check()?;
     let completion_s = model.completion_s();
     // After a failure the shadow takes all the time that was promised, unless it runs at full speed.
@@ -81,5 +83,5 @@ fn shadow(machine: &Machine, rule: Shadowing, task_s: f64) -> Result<(f64, f64),
             model.energy(rule.before(&model)).total(),
         ),
     };
-    Ok((1.0 - task_s / (2.0 * mean_s), energy))
+    Ok((1.0 - task.work_s / (2.0 * mean_s), energy))
 }

@@ -23,13 +23,26 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// One application without end on all nodes in service, and always another job to lend nodes to; under shadow
-    /// replication, tasks of `task_s` at full speed, one after the other.
-    Backlog {
-        /// Work of a task.
-        task_s: f64,
-    },
+    /// replication, as many of these tasks as fit with their shadows, and each followed by another.
+    Backlog(Task),
     /// These jobs, by time of submission; the simulation ends with the last.
     Jobs(Vec<Job>),
+}
+
+/// What a main process and its shadow have to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// Work at speed 1, W.
+    pub work_s: f64,
+    /// Nodes of the main process; its shadow takes as many.
+    pub nodes: u32,
+}
+
+impl Task {
+    /// How many tasks fit into `nodes` with their shadows.
+    pub(super) fn fitting(&self, nodes: u32) -> u32 {
+        nodes / self.nodes.saturating_mul(2).max(1)
+    }
 }
 
 /// A queue as read.

@@ -63,8 +63,10 @@ pub struct Plan {
     pub checkpoint_s: f64,
     /// Work speed, lambda.
     pub lambda: f64,
-    /// Groups that recover by themselves; one if all nodes roll back.
+    /// Groups that recover by themselves.
     pub groups: u32,
+    /// Whether the job computes again what was lost, instead of replaying it from logs.
+    pub rolls_back: bool,
     /// Whether nodes are lent.
     pub lend: bool,
     /// Share of its time in which a borrower makes progress: it pays for its own protection.
@@ -97,6 +99,7 @@ fn coordinated(machine: &Machine, period: Period, nodes: u32) -> Result<Plan, In
         checkpoint_s: c.checkpoint_s,
         lambda: 1.0,
         groups: 1,
+        rolls_back: true,
         lend: false,
         borrower_rate: work_s / period_s,
     })
@@ -117,6 +120,7 @@ fn uncoordinated(machine: &Machine, period: Period, nodes: u32, lend: bool) -> R
         checkpoint_s: at.checkpoint_s,
         lambda: machine.costs.lambda,
         groups: machine.groups_of(nodes),
+        rolls_back: false,
         lend,
         borrower_rate: 1.0 - at.failure_free,
     })

@@ -1,8 +1,8 @@
 //! Follows a job from a failure until all its groups can go on: rebuilding, waiting, lending, and failing again.
 
 use super::checkpointed::Protected;
-use super::engine::World;
 use super::phase::Phase;
+use super::running::World;
 
 /// A recovery in progress.
 pub(super) struct Recovery {

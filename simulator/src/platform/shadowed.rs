@@ -2,9 +2,9 @@
 
 use policy::shadow::Shadow;
 
-use super::engine::World;
 use super::phase::Phase;
 use super::protocol::Shadowing;
+use super::running::{Running, World};
 
 /// A task in progress, on as many nodes for the shadow as for the main process.
 pub(super) struct Shadowed {
@@ -57,43 +57,6 @@ impl Shadowed {
         }
     }
 
-    /// Progress at speed 1, in seconds.
-    pub(super) fn done_s(&self) -> f64 {
-        let elapsed_s = self.since_s - self.began_s;
-        match self.state {
-            State::Both | State::MainAlone => self.rule.speed * elapsed_s,
-            State::ShadowAlone { speed, end_s } => self.model.work - speed * (end_s - self.since_s),
-            State::Waiting { .. } => 0.0,
-        }
-    }
-
-    /// Until when it has no partner left, if so.
-    pub(super) fn recovers_until_s(&self) -> Option<f64> {
-        (!matches!(self.state, State::Both)).then(|| self.next_s())
-    }
-
-    pub(super) fn next_s(&self) -> f64 {
-        match self.state {
-            State::Both | State::MainAlone => self.began_s + self.model.completion_s(),
-            State::ShadowAlone { end_s, .. } => end_s,
-            State::Waiting { ready_s } => ready_s,
-        }
-    }
-
-    /// Does what [`Shadowed::next_s`] announced; true if the task is done.
-    pub(super) fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
-        self.settle(now_s, world);
-        if let State::Waiting { .. } = self.state {
-            self.began_s = now_s;
-            self.state = State::Both;
-            return false;
-        }
-        world.tasks.done += 1;
-        world.tasks.missed += u64::from(now_s > self.deadline_s * (1.0 + 1e-12) + 1e-6);
-        world.tasks.energy += self.energy;
-        true
-    }
-
     fn settle(&mut self, now_s: f64, world: &mut World<'_>) {
         let seconds = now_s - self.since_s;
         self.since_s = now_s;
@@ -114,10 +77,33 @@ impl Shadowed {
             }
         }
     }
+}
+
+impl Running for Shadowed {
+    fn next_s(&self) -> f64 {
+        match self.state {
+            State::Both | State::MainAlone => self.began_s + self.model.completion_s(),
+            State::ShadowAlone { end_s, .. } => end_s,
+            State::Waiting { ready_s } => ready_s,
+        }
+    }
+
+    fn step(&mut self, now_s: f64, world: &mut World<'_>) -> bool {
+        self.settle(now_s, world);
+        if let State::Waiting { .. } = self.state {
+            self.began_s = now_s;
+            self.state = State::Both;
+            return false;
+        }
+        world.tasks.done += 1;
+        world.tasks.missed += u64::from(now_s > self.deadline_s * (1.0 + 1e-12) + 1e-6);
+        world.tasks.energy += self.energy;
+        true
+    }
 
     /// Its node `node` fails: the first half are the main process's. Without overlap a shadow never fails, and
     /// nothing fails after the main process has.
-    pub(super) fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
+    fn strike(&mut self, node: f64, now_s: f64, ready_s: f64, world: &mut World<'_>) {
         let main = node < self.nodes;
         self.settle(now_s, world);
         match self.state {
@@ -133,7 +119,20 @@ impl Shadowed {
         }
     }
 
-    pub(super) fn close(&mut self, now_s: f64, world: &mut World<'_>) {
+    fn close(&mut self, now_s: f64, world: &mut World<'_>) {
         self.settle(now_s, world);
+    }
+
+    fn done_s(&self) -> f64 {
+        let elapsed_s = self.since_s - self.began_s;
+        match self.state {
+            State::Both | State::MainAlone => self.rule.speed * elapsed_s,
+            State::ShadowAlone { speed, end_s } => self.model.work - speed * (end_s - self.since_s),
+            State::Waiting { .. } => 0.0,
+        }
+    }
+
+    fn recovers_until_s(&self) -> Option<f64> {
+        (!matches!(self.state, State::Both)).then(|| self.next_s())
     }
 }
