@@ -2,6 +2,8 @@
 
 mod compare;
 mod output;
+mod platform;
+mod platform_report;
 mod replay;
 mod tables;
 mod traces;
@@ -26,6 +28,8 @@ enum Task {
     Replay(replay::ReplayArgs),
     /// The papers' printed figures beside ours.
     Tables(tables::TablesArgs),
+    /// A machine with a queue, under each protocol, beside the closed forms.
+    Platform(Box<platform::PlatformArgs>),
     /// `auto`, fitted on the other traces, against the published policies.
     Compare(compare::CompareArgs),
 }
@@ -36,6 +40,7 @@ pub fn run(args: SimulateArgs) -> anyhow::Result<()> {
         None => replay::run(&args.replay),
         Some(Task::Replay(args)) => replay::run(args),
         Some(Task::Tables(args)) => tables::run(args),
+        Some(Task::Platform(args)) => platform::run(args),
         Some(Task::Compare(args)) => compare::run(args),
     }
 }

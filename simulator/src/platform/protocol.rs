@@ -48,7 +48,7 @@ pub enum ShadowSpeed {
 pub enum Period {
     /// The best for the application.
     Application,
-    /// The best for the platform, which lends nodes; without lending it is the application's.
+    /// The best for a platform that lends nodes; coordinated checkpoints have the application's.
     Platform,
     /// This many seconds, checkpoint included.
     Given(f64),
@@ -110,7 +110,7 @@ fn uncoordinated(machine: &Machine, period: Period, nodes: u32, lend: bool) -> R
     let application = || model.app_period_s().unwrap_or_else(|| model.shortest_period_s(Scope::App));
     let period_s = match period {
         Period::Given(period_s) => period_s,
-        Period::Platform if lend => model.plat_period_s().map_or_else(application, |(t, _)| t),
+        Period::Platform => model.plat_period_s().map_or_else(application, |(t, _)| t),
         _ => application(),
     };
     let at = model.waste(Scope::App, period_s);
