@@ -97,10 +97,16 @@ fn coordinated_waste_is_the_exact_renewal_where_checkpoints_block() {
         let mut machine = Machine { mtbf_s, ..machine() };
         machine.costs.alpha = 0.0;
         machine.costs.down_s = 0.0;
+        machine.watts = Watts::of(10.0, 10.0, 100.0, 0.0, 0.0);
         let found =
             figure(&runs(&machine, Protocol::Coordinated, Period::Application, 2_000.0), Outcome::application_waste);
         let expected = expected(&machine, Protocol::Coordinated, Period::Application, TASK).unwrap();
         assert_near(&format!("MTBF {mtbf_s}"), found, expected.application);
+        let energy = figure(
+            &runs(&machine, Protocol::Coordinated, Period::Application, 2_000.0),
+            Outcome::energy_per_useful_node_s,
+        );
+        assert_near(&format!("energy, MTBF {mtbf_s}"), energy, expected.energy_j.unwrap());
     }
 }
 
@@ -115,6 +121,10 @@ fn coordinated_waste_approaches_aupy_as_failures_become_rare() {
         let off = (form.application / found.0 - 1.0).abs();
         assert!(off < tolerance && off < last, "MTBF {mtbf_s}: {found:?}, {form:?}, off {off}");
         last = off;
+        let energy =
+            figure(&runs(&machine, Protocol::Coordinated, Period::Energy, 5_000.0), Outcome::energy_per_useful_node_s);
+        let form = expected(&machine, Protocol::Coordinated, Period::Energy, TASK).unwrap().energy_j.unwrap();
+        assert!((form / energy.0 - 1.0).abs() < tolerance, "MTBF {mtbf_s}: {energy:?}, {form}");
     }
 }
 
@@ -185,17 +195,23 @@ fn without_overlap_both_wastes_are_bouteillers() {
 }
 
 #[test]
-fn overlapping_failures_cost_less_than_the_closed_form_says() {
-    for (mtbf_s, least, most) in [(1_800.0, 0.02, 0.05), (900.0, 0.03, 0.07)] {
+fn overlapping_failures_cost_less_than_the_closed_forms_say() {
+    // Erratum D5 says 1 to 7 %: so it is for the application; at the platform's long period it is more.
+    for (mtbf_s, application, platform) in
+        [(7_200.0, 0.005..0.03, 0.05..0.08), (1_800.0, 0.02..0.05, 0.15..0.22), (900.0, 0.03..0.07, 0.17..0.24)]
+    {
         let machine = Machine { mtbf_s, ..machine() };
-        let plan = plan(&machine, Protocol::Uncoordinated, Period::Application, machine.nodes).unwrap();
-        let found =
-            figure(&runs(&machine, Protocol::Uncoordinated, Period::Application, 2_000.0), Outcome::application_waste);
-        let form = expected(&machine, Protocol::Uncoordinated, Period::Application, TASK).unwrap();
+        let alone = (Protocol::Uncoordinated, Period::Application);
+        let plan = plan(&machine, alone.0, alone.1, machine.nodes).unwrap();
+        let found = figure(&runs(&machine, alone.0, alone.1, 2_000.0), Outcome::application_waste);
         let free = 1.0 - machine.bouteiller(machine.nodes).waste(Scope::App, plan.period_s).failure_free;
         assert_near("exact overlap", found, 1.0 - free / struck(&machine, &plan).stretch);
-        let over = form.application / found.0 - 1.0;
-        assert!((least..most).contains(&over), "MTBF {mtbf_s}: closed form {form:?}, found {found:?}, {over}");
+        let form = expected(&machine, alone.0, alone.1, TASK).unwrap().application;
+        assert!(application.contains(&(form / found.0 - 1.0)), "MTBF {mtbf_s}: closed form {form}, found {found:?}");
+        let lending = (Protocol::Lending, Period::Platform);
+        let form = expected(&machine, lending.0, lending.1, TASK).unwrap().platform;
+        let found = figure(&runs(&machine, lending.0, lending.1, 2_000.0), Outcome::platform_waste);
+        assert!(platform.contains(&(form / found.0 - 1.0)), "MTBF {mtbf_s}: closed form {form}, found {found:?}");
     }
 }
 

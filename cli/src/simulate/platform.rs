@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use simulator::platform::{
-    Costs, Expected, Failures, Machine, Outcome, Period, Phase, Protocol, QueueFile, ShadowSpeed, Shadowing, Task,
+    Costs, Expected, Failures, Job, Machine, Outcome, Period, Phase, Protocol, QueueFile, ShadowSpeed, Shadowing, Task,
     Watts, Workload, expected, parse_queue, plan, simulate_runs,
 };
 use simulator::trace::{Distribution, Trace};
 
 use super::platform_report::{self, Format};
+
+/// Simulated time over the MTBF, and over what a queue needs without failures.
+const HORIZON_OVER_MTBF: f64 = 1_000.0;
+const HORIZON_OVER_NEED: f64 = 20.0;
 
 /// A machine, its costs, its protocols and its work. Times are seconds, or Slurm's forms such as 1-12:00:00 or 30s.
 ///
@@ -126,7 +130,8 @@ struct ProtocolArgs {
     /// Which protocols.
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "all")]
     protocol: Vec<Name>,
-    /// From checkpoint to checkpoint: TIME, or auto: the application's best, and with groups also the platform's.
+    /// From checkpoint to checkpoint: TIME, or auto: the best for the application, and for energy (coordinated) or
+    /// the platform (groups).
     #[arg(long, value_name = "TIME", value_parser = period, default_value = "auto")]
     period: PeriodArg,
     /// Shadow replication: response time promised, over the failure-free time.
@@ -155,7 +160,8 @@ struct WorkArgs {
     /// Processors of a node in a log of the Standard Workload Format; from its header if absent.
     #[arg(long, value_name = "N", requires = "queue")]
     processors_per_node: Option<u32>,
-    /// Simulated time; 1000 times the MTBF if absent, or a hundred years with --queue, which ends with its last job.
+    /// Simulated time; 1000 times the MTBF if absent. With --queue it ends with the last job, or after 20 times what
+    /// the jobs need without failures.
     #[arg(long, value_name = "TIME", value_parser = time)]
     horizon: Option<f64>,
     /// Runs, with seeds from --seed on.
@@ -200,19 +206,20 @@ pub fn run(args: &PlatformArgs) -> anyhow::Result<()> {
     let queue = args.work.queue.as_ref().map(|path| read_queue(path, args.work.processors_per_node)).transpose()?;
     let machine = machine(args, queue.as_ref())?;
     let task = Task { work_s: args.protocol.task, nodes: args.protocol.task_nodes.unwrap_or(group_nodes(&machine)) };
-    let horizon_s = args.work.horizon.unwrap_or(match queue {
-        Some(_) => 100.0 * 365.25 * 86_400.0,
-        None => 1_000.0 * machine.mtbf_s,
+    let horizon_s = args.work.horizon.unwrap_or_else(|| match &queue {
+        Some(queue) => HORIZON_OVER_NEED * needed_s(&queue.jobs, machine.nodes),
+        None => HORIZON_OVER_MTBF * machine.mtbf_s,
     });
     let skipped = queue.as_ref().map_or(0, |q| q.skipped);
     let workload = queue.map_or(Workload::Backlog(task), |q| Workload::Jobs(q.jobs));
     let seeds = args.work.seed..args.work.seed.saturating_add(u64::from(args.work.runs));
     let mut rows = Vec::new();
-    for (protocol, period) in variants(args) {
-        if !fits(&machine, protocol, &workload) && args.protocol.protocol.contains(&Name::All) {
-            eprintln!("joulepoint: shadow replication left out: the widest job and its shadow exceed the machine");
-            continue;
-        }
+    let mut chosen = variants(args);
+    if args.protocol.protocol.contains(&Name::All) && !shadows_fit(&machine, &workload) {
+        eprintln!("joulepoint: shadow replication left out: the widest job and its shadow exceed the machine");
+        chosen.retain(|(protocol, _)| !matches!(protocol, Protocol::Shadow(_)));
+    }
+    for (protocol, period) in chosen {
         rows.push(Row {
             name: name(protocol),
             variant: variant(protocol, period),
@@ -280,24 +287,32 @@ fn read_queue(path: &PathBuf, processors_per_node: Option<u32>) -> anyhow::Resul
     Ok(queue)
 }
 
+/// The time that the jobs need at most without failures.
+fn needed_s(jobs: &[Job], nodes: u32) -> f64 {
+    let last_s = jobs.iter().map(|j| j.submit_s + j.work_s).fold(0.0, f64::max);
+    last_s + jobs.iter().map(|j| f64::from(j.nodes) * j.work_s).sum::<f64>() / f64::from(nodes)
+}
+
 /// The protocols to simulate, each at its periods.
 fn variants(args: &PlatformArgs) -> Vec<(Protocol, Period)> {
     let wanted = |name| args.protocol.protocol.iter().any(|p| *p == Name::All || *p == name);
-    let periods = |both: bool| match args.protocol.period {
+    let with_queue = args.work.queue.is_some();
+    let periods = |other| match args.protocol.period {
         PeriodArg::Given(period_s) => vec![Period::Given(period_s)],
-        PeriodArg::Auto if both => vec![Period::Application, Period::Platform],
-        PeriodArg::Auto => vec![Period::Application],
+        PeriodArg::Auto => vec![Period::Application, other],
     };
     let mut variants = Vec::new();
-    for (name, protocol) in [
-        (Name::Coordinated, Protocol::Coordinated),
-        (Name::Uncoordinated, Protocol::Uncoordinated),
-        (Name::Lending, Protocol::Lending),
+    for (name, protocol, other) in [
+        (Name::Coordinated, Protocol::Coordinated, Period::Energy),
+        (Name::Uncoordinated, Protocol::Uncoordinated, Period::Platform),
+        (Name::Lending, Protocol::Lending, Period::Platform),
     ] {
         if wanted(name) {
-            variants.extend(periods(name != Name::Coordinated).into_iter().map(|period| (protocol, period)));
+            variants.extend(periods(other).into_iter().map(|period| (protocol, period)));
         }
     }
+    // A platform's period is for lending; beside it the backlog shows what that period costs without.
+    variants.retain(|v| !with_queue || *v != (Protocol::Uncoordinated, Period::Platform));
     if wanted(Name::Shadow) {
         for shadow in [ShadowSpeed::Optimal, ShadowSpeed::Stretched, ShadowSpeed::Full] {
             let rule = Shadowing { speed: args.protocol.speed, laxity: args.protocol.laxity, shadow };
@@ -308,11 +323,10 @@ fn variants(args: &PlatformArgs) -> Vec<(Protocol, Period)> {
 }
 
 /// Whether the widest job and its shadow fit into the machine.
-fn fits(machine: &Machine, protocol: Protocol, workload: &Workload) -> bool {
-    match (protocol, workload) {
-        (Protocol::Shadow(_), Workload::Jobs(jobs)) => jobs.iter().all(|j| j.nodes <= machine.nodes / 2),
-        (Protocol::Shadow(_), Workload::Backlog(task)) => task.nodes <= machine.nodes / 2,
-        _ => true,
+fn shadows_fit(machine: &Machine, workload: &Workload) -> bool {
+    match workload {
+        Workload::Jobs(jobs) => jobs.iter().all(|j| j.nodes <= machine.nodes / 2),
+        Workload::Backlog(task) => task.nodes <= machine.nodes / 2,
     }
 }
 
@@ -334,6 +348,7 @@ fn variant(protocol: Protocol, period: Period) -> String {
         },
         (_, Period::Application) => "T_app",
         (_, Period::Platform) => "T_plat",
+        (_, Period::Energy) => "T_energy",
         (_, Period::Given(_)) => "given",
     }
     .to_owned()

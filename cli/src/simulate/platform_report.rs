@@ -96,8 +96,17 @@ fn period(row: &Row) -> String {
 fn wastes(text: &mut String, rows: &[Row]) -> anyhow::Result<()> {
     writeln!(
         text,
-        "     {:<13} {:<10} {:>8}  {:<18}{:>8}  {:<18}{:>8}  {:>9}  {:>6}",
-        "protocol", "", "period", " application waste", "closed", "  platform waste", "closed", "J/useful", "lent"
+        "     {:<13} {:<10} {:>8}  {:<18}{:>8}  {:<18}{:>8}  {:>8} {:>7}  {:>6}",
+        "protocol",
+        "",
+        "period",
+        " application waste",
+        "closed",
+        "  platform waste",
+        "closed",
+        "J/useful",
+        "closed",
+        "lent"
     )?;
     for (number, row) in (1..).zip(rows) {
         let closed = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{:.2} %", v * 100.0));
@@ -108,7 +117,7 @@ fn wastes(text: &mut String, rows: &[Row]) -> anyhow::Result<()> {
         };
         writeln!(
             text,
-            "({number:>2}) {:<13} {:<10} {:>8}  {:<18}{:>8}  {:<18}{:>8}  {:>9.2}  {:>6}",
+            "({number:>2}) {:<13} {:<10} {:>8}  {:<18}{:>8}  {:<18}{:>8}  {:>8.2} {:>7}  {:>6}",
             row.name,
             row.variant,
             period(row),
@@ -117,6 +126,7 @@ fn wastes(text: &mut String, rows: &[Row]) -> anyhow::Result<()> {
             percent(figure(row, Outcome::platform_waste)),
             closed(row.expected.map(|e| e.platform)),
             mean(row, Outcome::energy_per_useful_node_s),
+            row.expected.and_then(|e| e.energy_j).map_or_else(String::new, |j| format!("{j:.2}")),
             lent
         )?;
     }
@@ -236,7 +246,10 @@ fn row_json(machine: &Machine, row: &Row) -> Value {
         "lent_useful_node_s": mean(row, |o| o.lent_node_s),
         "utilisation": mean(row, |o| utilisation(o, machine)),
         "energy_j": mean(row, |o| o.energy_j),
-        "energy_per_useful_node_s": mean(row, Outcome::energy_per_useful_node_s),
+        "energy_per_useful_node_s": pair(
+            figure(row, Outcome::energy_per_useful_node_s),
+            row.expected.and_then(|e| e.energy_j),
+        ),
         "recoveries_lent": mean(row, |o| o.lent as f64),
         "recoveries_kept": mean(row, |o| o.kept as f64),
         "jobs_finished": mean(row, |o| o.finished as f64),

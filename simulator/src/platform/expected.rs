@@ -7,6 +7,7 @@ use policy::waste::Scope;
 
 use super::job::Task;
 use super::machine::Machine;
+use super::phase::Phase;
 use super::protocol::{Period, Plan, Protocol, ShadowSpeed, Shadowing, aupy, plan};
 
 /// What the closed forms expect of one application on all nodes in service.
@@ -18,6 +19,8 @@ pub struct Expected {
     pub platform: f64,
     /// Application waste where failures may overlap (erratum D5), for the protocols of Bouteiller13.
     pub overlapping: Option<f64>,
+    /// Energy per node and second of work with coordinated checkpoints, idle spare nodes included, in joules.
+    pub energy_j: Option<f64>,
     /// Energy of a task in Mills's unit.
     pub task_energy: Option<f64>,
 }
@@ -34,13 +37,20 @@ pub fn expected(machine: &Machine, protocol: Protocol, period: Period, task: Tas
             application,
             platform: platform(1.0 - busy * (1.0 - application)),
             overlapping: None,
+            energy_j: None,
             task_energy: Some(energy),
         });
     }
     let plan = plan(machine, protocol, period, machine.nodes)?;
     if protocol == Protocol::Coordinated {
-        let application = coordinated(machine, &plan);
-        return Ok(Expected { application, platform: platform(application), overlapping: None, task_energy: None });
+        let (application, energy_j) = coordinated(machine, &plan);
+        return Ok(Expected {
+            application,
+            platform: platform(application),
+            overlapping: None,
+            energy_j: Some(energy_j),
+            task_energy: None,
+        });
     }
     let model = machine.bouteiller(machine.nodes);
     let application = model.waste(Scope::App, plan.period_s).waste;
@@ -48,26 +58,33 @@ pub fn expected(machine: &Machine, protocol: Protocol, period: Period, task: Tas
         application,
         platform: if plan.lend { model.waste(Scope::Plat, plan.period_s).waste } else { platform(application) },
         overlapping: Some(model.overlap_waste(plan.period_s)),
+        energy_j: None,
         task_energy: None,
     })
 }
 
-fn coordinated(machine: &Machine, plan: &Plan) -> f64 {
+/// Waste, and energy per second of work of a node.
+fn coordinated(machine: &Machine, plan: &Plan) -> (f64, f64) {
     let model = aupy(machine, machine.nodes);
-    if model.overlap > 0.0 {
-        return model.evaluate(plan.period_s).waste;
-    }
-    let costs = Costs {
-        checkpoint_s: model.checkpoint_s,
-        restart_s: model.restart_s,
-        down_s: model.down_s,
-        overlap: 0.0,
-        static_w: 1.0,
-        compute_w: 0.0,
-        checkpoint_w: 0.0,
-        down_w: 0.0,
+    let (time, energy_j) = if model.overlap > 0.0 {
+        let at = model.evaluate(plan.period_s);
+        (at.final_s, at.energy_j)
+    } else {
+        let costs = Costs {
+            checkpoint_s: model.checkpoint_s,
+            restart_s: model.restart_s,
+            down_s: model.down_s,
+            overlap: 0.0,
+            static_w: model.static_w,
+            compute_w: model.compute_w,
+            checkpoint_w: model.io_w,
+            down_w: model.down_w,
+        };
+        let at = memoryless::evaluate(model.mtbf_s, &costs, plan.period_s - plan.checkpoint_s);
+        (at.time, at.energy_j)
     };
-    1.0 - 1.0 / memoryless::evaluate(model.mtbf_s, &costs, plan.period_s - plan.checkpoint_s).time
+    let spares = f64::from(machine.spares) / f64::from(machine.nodes);
+    (1.0 - 1.0 / time, energy_j + spares * time * machine.watts.at(Phase::Spare))
 }
 
 /// Waste of the nodes of both processes, and energy of a task.

@@ -7,6 +7,7 @@ use policy::shadow::Shadow;
 use policy::waste::Scope;
 
 use super::machine::Machine;
+use super::phase::Phase;
 
 /// How jobs are protected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +51,8 @@ pub enum Period {
     Application,
     /// The best for a platform that lends nodes; coordinated checkpoints have the application's.
     Platform,
+    /// The best for energy; only coordinated checkpoints have one (Aupy15), others have the application's.
+    Energy,
     /// This many seconds, checkpoint included.
     Given(f64),
 }
@@ -87,11 +90,13 @@ fn coordinated(machine: &Machine, period: Period, nodes: u32) -> Result<Plan, In
     let c = &machine.costs;
     let model = aupy(machine, nodes);
     model.check()?;
-    let period_s = match (period, model.time_period_s()) {
-        (Period::Given(period_s), _) => period_s,
-        (_, Some(period_s)) => period_s,
-        (_, None) => time_work_s(model.mtbf_s, c.checkpoint_s) + c.checkpoint_s,
+    let best_s = match period {
+        Period::Given(period_s) => Some(period_s),
+        Period::Energy => model.energy_period_s(),
+        Period::Application | Period::Platform => model.time_period_s(),
     };
+    // Where Aupy15's expansion has no solution the exact renewal has one.
+    let period_s = best_s.unwrap_or_else(|| time_work_s(model.mtbf_s, c.checkpoint_s) + c.checkpoint_s);
     let work_s = period_s - (1.0 - c.alpha) * c.checkpoint_s;
     check(period_s, c.checkpoint_s, work_s)?;
     Ok(Plan {
@@ -135,19 +140,20 @@ fn check(period_s: f64, checkpoint_s: f64, work_s: f64) -> Result<(), Invalid> {
     }
 }
 
-/// Aupy15's parameters for a job on `nodes` nodes, per unit of work.
+/// Aupy15's parameters for a job on `nodes` nodes, per second of work and node.
 pub(super) fn aupy(machine: &Machine, nodes: u32) -> Aupy {
-    let c = &machine.costs;
+    let (c, watts) = (&machine.costs, &machine.watts);
+    let static_w = watts.at(Phase::Survivor);
     Aupy {
         mtbf_s: machine.mtbf_of_s(nodes),
         checkpoint_s: c.checkpoint_s,
         restart_s: c.restart_s,
         down_s: c.down_s,
         overlap: c.alpha,
-        static_w: 1.0,
-        compute_w: 1.0,
-        io_w: 1.0,
-        down_w: 0.0,
+        static_w,
+        compute_w: watts.compute_w,
+        io_w: (watts.at(Phase::Restart) - static_w).max(0.0),
+        down_w: (watts.at(Phase::Down) - static_w).max(0.0),
         base_s: 1.0,
     }
 }
