@@ -95,8 +95,11 @@ impl Checkpointed {
         self.since_s = now_s;
         match &mut self.state {
             State::Computing => {
-                let again_s = ((self.peak_s - self.done_s) / lambda).clamp(0.0, seconds);
-                ledger.charge(Phase::Reexecution, nodes, again_s);
+                let mut again_s = 0.0;
+                if self.peak_s > self.done_s {
+                    again_s = ((self.peak_s - self.done_s) / lambda).min(seconds);
+                    ledger.charge(Phase::Reexecution, nodes, again_s);
+                }
                 ledger.charge(Phase::Compute, nodes, (seconds - again_s) * lambda);
                 ledger.charge(Phase::Logging, nodes, (seconds - again_s) * (1.0 - lambda));
                 self.done_s += seconds * lambda;

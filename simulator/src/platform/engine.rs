@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use policy::Invalid;
+use policy::shadow::Shadow;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -101,9 +102,14 @@ struct Engine<'a> {
     random: ChaCha8Rng,
     spares: Spares,
     slots: Vec<Option<Slot>>,
+    vacant: Vec<usize>,
+    /// The shadow's speed before a failure is costly to find, and mostly the same as for the last task.
+    last_before: Option<(Shadow, f64)>,
     /// Nodes in service that wait for a job, and those that wait for a repair.
     free: u32,
     down: u32,
+    /// Free nodes and waiting jobs when the scheduler last looked: until they change it need not look again.
+    scheduled: (u32, usize),
     settled_s: f64,
     instances: u64,
     own_node_s: f64,
@@ -145,8 +151,11 @@ impl<'a> Engine<'a> {
             random: ChaCha8Rng::seed_from_u64(!seed),
             spares: Spares::new(machine.spares),
             slots: Vec::new(),
+            vacant: Vec::new(),
+            last_before: None,
             free: machine.nodes,
             down: 0,
+            scheduled: (machine.nodes, 0),
             settled_s: 0.0,
             instances: 0,
             own_node_s: 0.0,
@@ -261,6 +270,7 @@ impl<'a> Engine<'a> {
     fn end(&mut self, index: usize, now_s: f64) -> Result<(), Error> {
         self.settle(now_s);
         if let Some(slot) = self.slots[index].take() {
+            self.vacant.push(index);
             self.free += slot.width;
             self.held_node_s += f64::from(slot.width) * (now_s - slot.began_s);
             match slot.job {
@@ -299,7 +309,10 @@ impl<'a> Engine<'a> {
             Protocol::Shadow(rule) => {
                 let model = rule.model(machine, nodes, work_s);
                 model.check()?;
-                (Box::new(Shadowed::start(rule, model, nodes, now_s)), work_s)
+                let before =
+                    self.last_before.filter(|(last, _)| *last == model).map_or_else(|| rule.before(&model), |(_, b)| b);
+                self.last_before = Some((model, before));
+                (Box::new(Shadowed::start(rule, model, before, nodes, now_s)), work_s)
             }
             protocol => {
                 let plan = plan(machine, protocol, self.period, nodes)?;
@@ -321,7 +334,7 @@ impl<'a> Engine<'a> {
             epoch: 0,
             instance,
         };
-        let index = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        let index = self.vacant.pop().unwrap_or(self.slots.len());
         let epoch = instance << 32;
         let slot = Slot { epoch, ..slot };
         if index == self.slots.len() {
@@ -393,7 +406,7 @@ impl<'a> Engine<'a> {
     }
 
     fn schedule(&mut self, now_s: f64) -> Result<(), Error> {
-        if self.world.queue.waiting.is_empty() || self.free == 0 {
+        if self.scheduled == (self.free, self.world.queue.waiting.len()) {
             return Ok(());
         }
         let queue = &self.world.queue;
@@ -409,6 +422,7 @@ impl<'a> Engine<'a> {
             let (nodes, limit_s) = (self.world.queue.jobs[job].nodes, self.world.queue.jobs[job].limit_s);
             self.start(Some(job), nodes, self.world.queue.left_s[job], limit_s, now_s)?;
         }
+        self.scheduled = (self.free, self.world.queue.waiting.len());
         Ok(())
     }
 

@@ -43,12 +43,12 @@ pub struct Tasks {
 }
 
 impl Shadowed {
-    pub(super) fn start(rule: Shadowing, model: Shadow, nodes: u32, now_s: f64) -> Shadowed {
+    pub(super) fn start(rule: Shadowing, model: Shadow, before: f64, nodes: u32, now_s: f64) -> Shadowed {
         Shadowed {
             rule,
             model,
             nodes: f64::from(nodes),
-            before: rule.before(&model),
+            before,
             deadline_s: now_s + model.response_s(),
             began_s: now_s,
             since_s: now_s,
