@@ -2,8 +2,8 @@
 
 use policy::waste::Scope;
 use simulator::platform::{
-    Costs, Failures, Machine, Outcome, Period, Phase, Plan, Protocol, ShadowSpeed, Shadowing, Task, Watts, Workload,
-    expected, parse_queue, plan, simulate, simulate_runs,
+    Costs, Failures, Job, Machine, Outcome, Period, Phase, Plan, Protocol, ShadowSpeed, Shadowing, Task, Watts,
+    Workload, expected, parse_queue, plan, simulate, simulate_runs,
 };
 use simulator::trace::Distribution;
 
@@ -332,7 +332,7 @@ fn a_queue_from_sacct_is_read_by_its_header() {
 #[test]
 fn waiting_jobs_borrow_the_nodes_of_survivors() {
     // One job holds the machine; small ones wait behind it, and find its survivors.
-    let job = |submit_s, nodes, work_s| simulator::platform::Job { submit_s, nodes, work_s, limit_s: work_s };
+    let job = |submit_s, nodes, work_s| Job { submit_s, nodes, work_s, limit_s: work_s };
     let mut jobs = vec![job(0.0, 64, 400_000.0)];
     jobs.extend((0..40).map(|i| job(1.0 + f64::from(i), 8 + i % 3, 2_000.0)));
     let workload = Workload::Jobs(jobs);
@@ -377,4 +377,37 @@ fn a_machine_or_a_period_that_makes_no_sense_is_refused() {
     assert!(error.contains("period = 20"), "{error}");
     let error = run(&machine(), Period::Platform, f64::NAN);
     assert!(error.contains("horizon = NaN"), "{error}");
+}
+
+#[test]
+fn nothing_is_lost_when_failures_crowd_spares_run_out_and_borrowers_die() {
+    let job = |i: u32| Job { submit_s: f64::from(i) * 50.0, nodes: 1 + i * 7 % 40, work_s: 4_000.0, limit_s: 3_000.0 };
+    let jobs: Vec<Job> = (0..60).map(job).collect();
+    let work: f64 = jobs.iter().map(|j| f64::from(j.nodes) * j.work_s).sum();
+    let workload = Workload::Jobs(jobs);
+    let mut lendings = 0;
+    for seed in 0..40 {
+        // Failures that are put off pile up without end if repairs take longer than the time between them.
+        let slow = seed % 2 == 1;
+        let machine = Machine {
+            spares: seed as u32 % 3,
+            repair_s: if slow { 5_000.0 } else { 60.0 },
+            mtbf_s: 900.0,
+            overlap: slow || seed % 4 > 0,
+            ..small(64)
+        };
+        for protocol in &PROTOCOLS[..3] {
+            let o = simulate(&machine, *protocol, Period::Given(1_500.0), &workload, 1e7, seed).unwrap();
+            let what = format!("seed {seed}, {protocol:?}");
+            assert_eq!(o.unfinished, 0, "{what}");
+            assert!((o.useful_node_s() / work - 1.0).abs() < 1e-6, "{what}: {}", o.useful_node_s() / work);
+            let all = f64::from(o.nodes) * o.elapsed_s;
+            assert!((o.ledger.total_node_s() / all - 1.0).abs() < 1e-9, "{what}: {}", o.ledger.total_node_s() / all);
+            for phase in Phase::ALL {
+                assert!(o.ledger.node_s(phase) >= -1e-9 * all, "{what}: {phase:?} {}", o.ledger.node_s(phase));
+            }
+            lendings += o.lent;
+        }
+    }
+    assert!(lendings > 100, "{lendings}");
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use options::format_time;
 use serde_json::{Value, json};
-use simulator::platform::{Failures, Machine, Outcome, Phase, Workload};
+use simulator::platform::{Expected, Failures, Machine, Outcome, Phase, Workload};
 
 use super::output::mean_and_confidence;
 use super::platform::Row;
@@ -47,6 +47,16 @@ fn figure(row: &Row, value: impl Fn(&Outcome) -> f64) -> (f64, f64) {
 
 fn mean(row: &Row, value: impl Fn(&Outcome) -> f64) -> f64 {
     figure(row, value).0
+}
+
+/// A closed form's waste, where it has one: first-order forms pass one when failures are frequent.
+fn closed(row: &Row, waste: impl Fn(&Expected) -> f64) -> Option<f64> {
+    row.expected.as_ref().map(waste).filter(|w| (0.0..1.0).contains(w))
+}
+
+/// A closed form's energy per useful node-second, where it has one.
+fn closed_energy(row: &Row) -> Option<f64> {
+    closed(row, |e| e.application).and(row.expected?.energy_j)
 }
 
 /// Share of the nodes in service that jobs or borrowers held.
@@ -109,7 +119,7 @@ fn wastes(text: &mut String, rows: &[Row]) -> anyhow::Result<()> {
         "lent"
     )?;
     for (number, row) in (1..).zip(rows) {
-        let closed = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{:.2} %", v * 100.0));
+        let form = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| format!("{:.2} %", v * 100.0));
         let recoveries = mean(row, |o| (o.lent + o.kept) as f64);
         let lent = match recoveries {
             0.0 => String::new(),
@@ -122,11 +132,11 @@ fn wastes(text: &mut String, rows: &[Row]) -> anyhow::Result<()> {
             row.variant,
             period(row),
             percent(figure(row, Outcome::application_waste)),
-            closed(row.expected.map(|e| e.application)),
+            form(closed(row, |e| e.application)),
             percent(figure(row, Outcome::platform_waste)),
-            closed(row.expected.map(|e| e.platform)),
+            form(closed(row, |e| e.platform)),
             mean(row, Outcome::energy_per_useful_node_s),
-            row.expected.and_then(|e| e.energy_j).map_or_else(String::new, |j| format!("{j:.2}")),
+            closed_energy(row).map_or_else(String::new, |j| format!("{j:.2}")),
             lent
         )?;
     }
@@ -239,16 +249,16 @@ fn row_json(machine: &Machine, row: &Row) -> Value {
         "runs": row.outcomes.len(),
         "elapsed_s": mean(row, |o| o.elapsed_s),
         "failures": mean(row, |o| o.failures as f64),
-        "application_waste": pair(figure(row, Outcome::application_waste), row.expected.map(|e| e.application)),
+        "application_waste": pair(figure(row, Outcome::application_waste), closed(row, |e| e.application)),
         "application_waste_overlap_closed_form": row.expected.and_then(|e| e.overlapping),
-        "platform_waste": pair(figure(row, Outcome::platform_waste), row.expected.map(|e| e.platform)),
+        "platform_waste": pair(figure(row, Outcome::platform_waste), closed(row, |e| e.platform)),
         "useful_node_s": mean(row, Outcome::useful_node_s),
         "lent_useful_node_s": mean(row, |o| o.lent_node_s),
         "utilisation": mean(row, |o| utilisation(o, machine)),
         "energy_j": mean(row, |o| o.energy_j),
         "energy_per_useful_node_s": pair(
             figure(row, Outcome::energy_per_useful_node_s),
-            row.expected.and_then(|e| e.energy_j),
+            closed_energy(row),
         ),
         "recoveries_lent": mean(row, |o| o.lent as f64),
         "recoveries_kept": mean(row, |o| o.kept as f64),
@@ -275,19 +285,19 @@ fn csv(machine: &Machine, rows: &[Row]) -> anyhow::Result<String> {
     writeln!(text)?;
     for row in rows {
         let (application, platform) = (figure(row, Outcome::application_waste), figure(row, Outcome::platform_waste));
-        let closed = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
+        let number = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
         write!(
             text,
             "{},{},{},{},{},{},{},{},{},{},{},{},{}",
             row.name,
             row.variant,
-            closed(row.period_s),
+            number(row.period_s),
             application.0,
             application.1,
-            closed(row.expected.map(|e| e.application)),
+            number(closed(row, |e| e.application)),
             platform.0,
             platform.1,
-            closed(row.expected.map(|e| e.platform)),
+            number(closed(row, |e| e.platform)),
             mean(row, Outcome::energy_per_useful_node_s),
             mean(row, |o| o.wait_s),
             mean(row, |o| o.slowdown),
