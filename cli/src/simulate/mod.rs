@@ -28,7 +28,10 @@ enum Task {
     Replay(replay::ReplayArgs),
     /// The papers' printed figures beside ours.
     Tables(tables::TablesArgs),
-    /// A machine with a queue, under each protocol, beside the closed forms.
+    /// A machine whose nodes fail, and its queue, under each protocol, beside the closed forms.
+    ///
+    /// Alone it simulates a machine like Bouteiller13's K computer that one application fills. Times are seconds, or
+    /// Slurm's forms such as 1-12:00:00 or 30s. docs/platform.md says what is assumed.
     Platform(Box<platform::PlatformArgs>),
     /// `auto`, fitted on the other traces, against the published policies.
     Compare(compare::CompareArgs),

@@ -15,12 +15,8 @@ use super::platform_report::{self, Format};
 const HORIZON_OVER_MTBF: f64 = 1_000.0;
 const HORIZON_OVER_NEED: f64 = 20.0;
 
-/// A machine, its costs, its protocols and its work. Times are seconds, or Slurm's forms such as 1-12:00:00 or 30s.
-///
-/// Alone it simulates a machine like Bouteiller13's K computer under every protocol. Closed forms stand beside what
-/// was found.
+/// A machine, its costs, its protocols and its work.
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment)]
 pub struct PlatformArgs {
     #[command(flatten)]
     machine: MachineArgs,
