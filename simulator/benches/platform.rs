@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_main};
 use simulator::platform::{
-    Costs, Failures, Machine, Period, Protocol, ShadowSpeed, Shadowing, Task, Watts, Workload, simulate,
+    Costs, Failures, Machine, Period, Protocol, Scenario, ShadowSpeed, Shadowing, Task, Watts, Workload,
 };
 use simulator::trace::Distribution;
 
@@ -39,7 +39,9 @@ fn events(criterion: &mut Criterion) {
         ("lending", Protocol::Lending),
         ("shadow", shadow),
     ] {
-        let run = || simulate(&machine, protocol, Period::Application, &workload, 1e8, 7).expect("valid machine");
+        let (machine, workload) = (&machine, &workload);
+        let scenario = Scenario { machine, protocol, period: Period::Application, workload, horizon_s: 1e8 };
+        let run = || scenario.run(7).expect("valid machine");
         group.throughput(Throughput::Elements(run().events));
         group.bench_function(name, |b| b.iter(run));
     }

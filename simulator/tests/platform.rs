@@ -2,8 +2,8 @@
 
 use policy::waste::Scope;
 use simulator::platform::{
-    Costs, Failures, Job, Machine, Outcome, Period, Phase, Plan, Protocol, ShadowSpeed, Shadowing, Task, Watts,
-    Workload, expected, parse_queue, plan, simulate, simulate_runs,
+    Costs, Failures, Job, Machine, Outcome, Period, Phase, Plan, Protocol, Scenario, ShadowSpeed, Shadowing, Task,
+    Watts, Workload, expected, parse_queue, plan,
 };
 use simulator::trace::Distribution;
 
@@ -42,6 +42,17 @@ fn machine() -> Machine {
     }
 }
 
+fn simulate(
+    machine: &Machine,
+    protocol: Protocol,
+    period: Period,
+    workload: &Workload,
+    horizon_s: f64,
+    seed: u64,
+) -> Result<Outcome, simulator::Error> {
+    Scenario { machine, protocol, period, workload, horizon_s }.run(seed)
+}
+
 /// Mean and half width of the 95 % confidence interval of a figure of each run.
 fn figure(outcomes: &[Outcome], value: impl Fn(&Outcome) -> f64) -> (f64, f64) {
     let n = outcomes.len() as f64;
@@ -51,7 +62,8 @@ fn figure(outcomes: &[Outcome], value: impl Fn(&Outcome) -> f64) -> (f64, f64) {
 }
 
 fn runs(machine: &Machine, protocol: Protocol, period: Period, failures: f64) -> Vec<Outcome> {
-    simulate_runs(machine, protocol, period, &BACKLOG, failures * machine.mtbf_s, 1..21).unwrap()
+    let horizon_s = failures * machine.mtbf_s;
+    Scenario { machine, protocol, period, workload: &BACKLOG, horizon_s }.runs(1..21).unwrap()
 }
 
 /// Asserts that the mean lies within the confidence interval, widened to one error in some thousands.
@@ -250,8 +262,7 @@ fn shadows_cost_what_mills_expects_and_keep_their_promise() {
         let machine = Machine { nodes: 200, spares: 0, groups: 10, mtbf_s, overlap: false, ..machine() };
         for shadow in [ShadowSpeed::Optimal, ShadowSpeed::Stretched, ShadowSpeed::Full] {
             let protocol = Protocol::Shadow(Shadowing { speed: 1.0, laxity, shadow });
-            let outcomes =
-                simulate_runs(&machine, protocol, Period::Application, &BACKLOG, 43_200.0 * 4_000.0, 1..21).unwrap();
+            let outcomes = runs(&machine, protocol, Period::Application, 43_200.0 * 4_000.0 / mtbf_s);
             let expected = expected(&machine, protocol, Period::Application, TASK).unwrap();
             let what = format!("{shadow:?}, laxity {laxity}, MTBF {mtbf_s}");
             let found = figure(&outcomes, |o| o.tasks.energy / o.tasks.done as f64);

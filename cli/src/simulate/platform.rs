@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use simulator::platform::{
-    Costs, Expected, Failures, Job, Machine, Outcome, Period, Phase, Protocol, QueueFile, ShadowSpeed, Shadowing, Task,
-    Watts, Workload, expected, parse_queue, plan, simulate_runs,
+    Costs, Expected, Failures, Job, Machine, Outcome, Period, Phase, Protocol, QueueFile, Scenario, ShadowSpeed,
+    Shadowing, Task, Watts, Workload, expected, parse_queue, plan,
 };
 use simulator::trace::{Distribution, Trace};
 
@@ -220,7 +220,8 @@ pub fn run(args: &PlatformArgs) -> anyhow::Result<()> {
             name: name(protocol),
             variant: variant(protocol, period),
             period_s: period_s(&machine, protocol, period)?,
-            outcomes: simulate_runs(&machine, protocol, period, &workload, horizon_s, seeds.clone())?,
+            outcomes: Scenario { machine: &machine, protocol, period, workload: &workload, horizon_s }
+                .runs(seeds.clone())?,
             expected: match workload {
                 Workload::Backlog(task) => Some(expected(&machine, protocol, period, task)?),
                 Workload::Jobs(_) => None,

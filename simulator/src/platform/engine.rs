@@ -1,8 +1,5 @@
 //! Runs the events of a machine in order: arrivals, failures, repairs, and what jobs do by themselves.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use policy::Invalid;
 use policy::shadow::Shadow;
 use rand::{Rng, SeedableRng};
@@ -11,6 +8,7 @@ use rayon::prelude::*;
 
 use super::backfill::{Request, to_start};
 use super::checkpointed::Checkpointed;
+use super::events::{Event, Events};
 use super::failures::FailureSource;
 use super::job::{Job, Queue, Task, Workload};
 use super::machine::Machine;
@@ -25,55 +23,37 @@ use crate::Error;
 /// Waiting jobs that the scheduler looks at.
 const BACKFILL_DEPTH: usize = 1_000;
 
-/// Simulates one run per seed, on all cores; the outcomes come in the order of the seeds.
-pub fn simulate_runs(
-    machine: &Machine,
-    protocol: Protocol,
-    period: Period,
-    workload: &Workload,
-    horizon_s: f64,
-    seeds: std::ops::Range<u64>,
-) -> Result<Vec<Outcome>, Error> {
-    seeds.into_par_iter().map(|seed| simulate(machine, protocol, period, workload, horizon_s, seed)).collect()
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario<'a> {
+    /// On which machine.
+    pub machine: &'a Machine,
+    /// Under which protocol.
+    pub protocol: Protocol,
+    /// At which period.
+    pub period: Period,
+    /// Which jobs.
+    pub workload: &'a Workload,
+    /// For how long; a queue may end before.
+    pub horizon_s: f64,
 }
 
-/// Simulates until `horizon_s`, or until the last job of the workload has ended.
-pub fn simulate(
-    machine: &Machine,
-    protocol: Protocol,
-    period: Period,
-    workload: &Workload,
-    horizon_s: f64,
-    seed: u64,
-) -> Result<Outcome, Error> {
-    machine.check()?;
-    if !(horizon_s.is_finite() && horizon_s > 0.0) {
-        return Err(Invalid { parameter: "horizon", value: horizon_s, range: "finite, > 0" }.into());
+impl Scenario<'_> {
+    /// Simulates one run per seed, on all cores; the outcomes come in the order of the seeds.
+    pub fn runs(&self, seeds: std::ops::Range<u64>) -> Result<Vec<Outcome>, Error> {
+        seeds.into_par_iter().map(|seed| self.run(seed)).collect()
     }
-    let mut engine = Engine::new(machine, protocol, period, workload, horizon_s, seed)?;
-    engine.run()?;
-    Ok(engine.finish())
-}
 
-/// Times are kept as the bits of floats that are not negative, which order as the floats do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
-    at: u64,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// A node without a job is back.
-    SeatBack,
-    /// The job in a slot does what it announced; void unless nothing struck it since.
-    Step { slot: usize, epoch: u64 },
-    /// A failure of a seat.
-    Failure { seat: u32 },
-    /// A failure that was put off strikes the same job.
-    PutOff { slot: usize, instance: u64 },
-    /// A job is submitted.
-    Arrival { job: usize },
+    /// Simulates one run; a seed gives the same outcome everywhere.
+    pub fn run(&self, seed: u64) -> Result<Outcome, Error> {
+        self.machine.check()?;
+        if !(self.horizon_s.is_finite() && self.horizon_s > 0.0) {
+            return Err(Invalid { parameter: "horizon", value: self.horizon_s, range: "finite, > 0" }.into());
+        }
+        let mut engine = Engine::new(*self, seed)?;
+        let end_s = engine.run()?;
+        Ok(engine.finish(end_s))
+    }
 }
 
 /// A running job.
@@ -93,11 +73,9 @@ struct Slot {
 
 struct Engine<'a> {
     world: World<'a>,
-    protocol: Protocol,
-    period: Period,
+    scenario: Scenario<'a>,
     task: Option<Task>,
-    horizon_s: f64,
-    events: BinaryHeap<Reverse<Event>>,
+    events: Events,
     failures: FailureSource,
     random: ChaCha8Rng,
     spares: Spares,
@@ -119,15 +97,9 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(
-        machine: &'a Machine,
-        protocol: Protocol,
-        period: Period,
-        workload: &Workload,
-        horizon_s: f64,
-        seed: u64,
-    ) -> Result<Engine<'a>, Error> {
-        let (jobs, task) = match workload {
+    fn new(scenario: Scenario<'a>, seed: u64) -> Result<Engine<'a>, Error> {
+        let machine = scenario.machine;
+        let (jobs, task) = match scenario.workload {
             Workload::Backlog(task) => (Vec::new(), Some(*task)),
             Workload::Jobs(jobs) => (jobs.clone(), None),
         };
@@ -142,11 +114,9 @@ impl<'a> Engine<'a> {
                 kept: 0,
                 tasks: Tasks::default(),
             },
-            protocol,
-            period,
+            scenario,
             task,
-            horizon_s,
-            events: BinaryHeap::new(),
+            events: Events::until(scenario.horizon_s),
             failures: FailureSource::new(machine, seed)?,
             random: ChaCha8Rng::seed_from_u64(!seed),
             spares: Spares::new(machine.spares),
@@ -174,7 +144,7 @@ impl<'a> Engine<'a> {
 
     fn refuse_wide_jobs(&self) -> Result<(), Error> {
         let nodes = self.world.machine.nodes;
-        let task = self.task.filter(|_| matches!(self.protocol, Protocol::Shadow(_))).map(|t| t.nodes);
+        let task = self.task.filter(|_| matches!(self.scenario.protocol, Protocol::Shadow(_))).map(|t| t.nodes);
         let widths = self.world.queue.jobs.iter().map(|j| j.nodes).chain(task).map(|n| self.width(n));
         let widest = widths.max().unwrap_or(0);
         if widest > nodes {
@@ -190,47 +160,41 @@ impl<'a> Engine<'a> {
 
     /// Nodes that a job on `nodes` nodes takes.
     fn width(&self, nodes: u32) -> u32 {
-        match self.protocol {
+        match self.scenario.protocol {
             Protocol::Shadow(_) => nodes.saturating_mul(2),
             _ => nodes,
         }
     }
 
-    fn push(&mut self, at_s: f64, kind: Kind) {
-        if at_s <= self.horizon_s {
-            self.events.push(Reverse(Event { at: at_s.to_bits(), kind }));
-        }
-    }
-
     fn next_failure(&mut self) -> Result<(), Error> {
         let (at_s, seat) = self.failures.draw()?;
-        self.push(at_s, Kind::Failure { seat });
+        self.events.push(at_s, Event::Failure { seat });
         Ok(())
     }
 
     fn next_arrival(&mut self, job: usize) {
         if let Some(next) = self.world.queue.jobs.get(job) {
-            self.push(next.submit_s, Kind::Arrival { job });
+            self.events.push(next.submit_s, Event::Arrival { job });
         }
     }
 
-    fn run(&mut self) -> Result<(), Error> {
-        while let Some(Reverse(Event { at, kind })) = self.events.pop() {
-            let now_s = f64::from_bits(at);
+    /// Runs until the horizon, or until the queue has ended; returns when that was.
+    fn run(&mut self) -> Result<f64, Error> {
+        while let Some((now_s, event)) = self.events.pop() {
             self.count += 1;
-            match kind {
-                Kind::Step { slot, epoch } => self.step(slot, epoch, now_s)?,
-                Kind::Failure { seat } => {
+            match event {
+                Event::Step { slot, epoch } => self.step(slot, epoch, now_s)?,
+                Event::Failure { seat } => {
                     self.next_failure()?;
                     self.fail(seat, now_s);
                 }
-                Kind::PutOff { slot, instance } => self.strike_again(slot, instance, now_s),
-                Kind::SeatBack => {
+                Event::PutOff { slot, instance } => self.strike_again(slot, instance, now_s),
+                Event::SeatBack => {
                     self.settle(now_s);
                     self.down -= 1;
                     self.free += 1;
                 }
-                Kind::Arrival { job } => {
+                Event::Arrival { job } => {
                     self.world.queue.waiting.insert(job);
                     self.next_arrival(job + 1);
                 }
@@ -238,17 +202,16 @@ impl<'a> Engine<'a> {
             if !self.world.backlog {
                 self.schedule(now_s)?;
                 if self.world.queue.finished == self.world.queue.jobs.len() {
-                    self.horizon_s = now_s;
-                    break;
+                    return Ok(now_s);
                 }
             }
         }
-        Ok(())
+        Ok(self.scenario.horizon_s)
     }
 
     /// Lets a job go on until something else comes first.
     fn step(&mut self, index: usize, epoch: u64, at_s: f64) -> Result<(), Error> {
-        let others = self.events.peek().map_or(f64::INFINITY, |e| f64::from_bits(e.0.at)).min(self.horizon_s);
+        let others_s = self.events.next_s();
         // With a queue the scheduler looks after every event.
         let alone = self.world.backlog;
         let Some(slot) = self.slots[index].as_mut().filter(|s| s.epoch == epoch) else { return Ok(()) };
@@ -258,8 +221,8 @@ impl<'a> Engine<'a> {
                 return self.end(index, now_s);
             }
             let next_s = slot.run.next_s();
-            if next_s > others || !alone {
-                self.push(next_s, Kind::Step { slot: index, epoch });
+            if next_s > others_s || !alone {
+                self.events.push(next_s, Event::Step { slot: index, epoch });
                 return Ok(());
             }
             now_s = next_s;
@@ -293,7 +256,7 @@ impl<'a> Engine<'a> {
     /// Starts the application without end, or as many tasks as fit.
     fn start_backlog(&mut self, task: Task) -> Result<(), Error> {
         let nodes = self.world.machine.nodes;
-        if !matches!(self.protocol, Protocol::Shadow(_)) {
+        if !matches!(self.scenario.protocol, Protocol::Shadow(_)) {
             return self.start(None, nodes, f64::INFINITY, f64::INFINITY, 0.0);
         }
         for _ in 0..task.fitting(nodes) {
@@ -305,7 +268,7 @@ impl<'a> Engine<'a> {
     fn start(&mut self, job: Option<usize>, nodes: u32, work_s: f64, limit_s: f64, now_s: f64) -> Result<(), Error> {
         self.settle(now_s);
         let machine = self.world.machine;
-        let (run, period_s): (Box<dyn Running>, f64) = match self.protocol {
+        let (run, period_s): (Box<dyn Running>, f64) = match self.scenario.protocol {
             Protocol::Shadow(rule) => {
                 let model = rule.model(machine, nodes, work_s);
                 model.check()?;
@@ -315,7 +278,7 @@ impl<'a> Engine<'a> {
                 (Box::new(Shadowed::start(rule, model, before, nodes, now_s)), work_s)
             }
             protocol => {
-                let plan = plan(machine, protocol, self.period, nodes)?;
+                let plan = plan(machine, protocol, self.scenario.period, nodes)?;
                 (Box::new(Checkpointed::start(plan, nodes, work_s, now_s, machine)), plan.period_s)
             }
         };
@@ -342,7 +305,7 @@ impl<'a> Engine<'a> {
         } else {
             self.slots[index] = Some(slot);
         }
-        self.push(next_s, Kind::Step { slot: index, epoch });
+        self.events.push(next_s, Event::Step { slot: index, epoch });
         Ok(())
     }
 
@@ -371,7 +334,7 @@ impl<'a> Engine<'a> {
             self.free -= 1;
             self.down += 1;
             let back_s = self.replacement_s(now_s);
-            self.push(back_s, Kind::SeatBack);
+            self.events.push(back_s, Event::SeatBack);
         }
     }
 
@@ -386,7 +349,7 @@ impl<'a> Engine<'a> {
         if let Some(until_s) = slot.run.recovers_until_s().filter(|_| !overlap) {
             // A period is the time in which the state recurs: anywhere in it is as likely as anywhere else.
             let (share, period_s, instance): (f64, _, _) = (self.random.random(), slot.period_s, slot.instance);
-            self.push(until_s + share * period_s, Kind::PutOff { slot: index, instance });
+            self.events.push(until_s + share * period_s, Event::PutOff { slot: index, instance });
             return;
         }
         let ready_s = self.replacement_s(now_s);
@@ -394,7 +357,7 @@ impl<'a> Engine<'a> {
             slot.run.strike(node, now_s, ready_s, &mut self.world);
             slot.epoch += 1;
             let (next_s, epoch) = (slot.run.next_s(), slot.epoch);
-            self.push(next_s, Kind::Step { slot: index, epoch });
+            self.events.push(next_s, Event::Step { slot: index, epoch });
         }
     }
 
@@ -426,9 +389,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Closes the books at the horizon.
-    fn finish(mut self) -> Outcome {
-        let end_s = self.horizon_s;
+    /// Closes the books.
+    fn finish(mut self, end_s: f64) -> Outcome {
         self.settle(end_s);
         for mut slot in std::mem::take(&mut self.slots).into_iter().flatten() {
             slot.run.close(end_s, &mut self.world);

@@ -1,10 +1,11 @@
 //! Simulates a machine whose nodes fail, its queue, and the protocols that protect its jobs (Bouteiller13, Mills).
 //!
-//! [`simulate`] runs one seed, [`expected`] gives the closed form that belongs to it. Node-seconds are never lost: the phases of [`Ledger`] add up to all nodes times the simulated time.
+//! [`Scenario::run`] simulates one seed, [`expected`] gives the closed form that belongs to it. Node-seconds are never lost: the phases of [`Ledger`] add up to all nodes times the simulated time.
 
 mod backfill;
 mod checkpointed;
 mod engine;
+mod events;
 mod expected;
 mod failures;
 mod job;
@@ -19,7 +20,7 @@ mod shadowed;
 mod spares;
 mod swf;
 
-pub use engine::{simulate, simulate_runs};
+pub use engine::Scenario;
 pub use expected::{Expected, expected};
 pub use job::{Job, QueueFile, Task, Workload, parse_queue};
 pub use machine::{Costs, Failures, Machine};
