@@ -5,6 +5,7 @@
 pub mod chart;
 pub mod comparison;
 pub mod failure_log;
+pub mod figure;
 pub mod grid;
 pub mod published;
 pub mod replay;
