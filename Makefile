@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench install clean
+.PHONY: all packages build demo test bench bench-simulator install clean
 
 all: build
 
@@ -23,6 +23,10 @@ test: packages
 # Costs side by side, beside their targets.
 bench: packages build
 	./target/release/xtask bench
+
+# The simulator beside the same replay in plain Python.
+bench-simulator:
+	$(CARGO) run --release -p xtask -- bench-simulator
 
 # For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr

@@ -135,6 +135,6 @@ fn time_s(field: &str) -> Option<f64> {
     }
     let american = |format| strtime::parse(format, field).ok()?.to_datetime().ok();
     let civil =
-        field.parse::<DateTime>().ok().or_else(|| american("%m/%d/%Y %H:%M")).or_else(|| american("%m/%d/%y %H:%M"));
+        field.parse::<DateTime>().ok().or_else(|| american("%m/%d/%y %H:%M")).or_else(|| american("%m/%d/%Y %H:%M"));
     Some(civil?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second() as f64)
 }
