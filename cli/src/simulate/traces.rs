@@ -65,7 +65,8 @@ impl TraceArgs {
         let mut traces = Vec::new();
         for path in &self.trace {
             let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let name = path.file_stem().map_or_else(|| "trace".to_owned(), |s| s.to_string_lossy().into_owned());
+            let name =
+                path.file_stem().filter(|stem| *stem != "-").map_or("stdin".into(), |stem| stem.to_string_lossy());
             let read = failure_log::read(&name, &text, self.system);
             traces.extend(read.with_context(|| format!("in {}", path.display()))?);
         }
@@ -113,7 +114,7 @@ impl TraceArgs {
             _ => anyhow::bail!("--synthetic={wanted}: valid are exponential, weibull:SHAPE, lognormal:SIGMA"),
         };
         let gaps = self.failures as u64 * u64::from(self.runs);
-        anyhow::ensure!(gaps <= 100_000_000, "--failures times --runs is {gaps}: at most 100000000");
+        anyhow::ensure!(gaps <= 20_000_000, "--failures times --runs is {gaps}: at most 20000000");
         let draw = |run: u32| {
             let seed = self.seed.wrapping_add(u64::from(run));
             let trace = Trace::synthetic(distribution, self.mtbf, self.failures, seed)?;
