@@ -126,7 +126,8 @@ fn row_time_s(row: &StringRecord, column: usize) -> Result<f64, Error> {
     })
 }
 
-fn time_s(field: &str) -> Option<f64> {
+/// Seconds since 1970 of a number of them, an ISO 8601 moment, or month/day/year hour:minute.
+pub(crate) fn time_s(field: &str) -> Option<f64> {
     if let Ok(seconds) = field.parse::<f64>() {
         return (seconds.abs() <= LATEST_S).then_some(seconds);
     }
