@@ -16,7 +16,7 @@ use crate::trace::Trace;
 pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
 
 /// The most checkpoints in one gap of a rule by age.
-const LONGEST_SCHEDULE: f64 = 1e8;
+const LONGEST_SCHEDULE: usize = 1_000_000;
 
 /// Costs, power and bounds of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,16 +253,16 @@ fn fixed_by_age(
 ) -> Result<Outcome, Error> {
     let checkpoint_s = setting.checkpoint_s;
     let longest_s = trace.gaps_s.iter().copied().fold(0.0, f64::max);
-    if longest_s / checkpoint_s > LONGEST_SCHEDULE {
-        let range = "a hundred millionth of the longest gap, or more";
-        return Err(policy::Invalid { parameter: "C", value: checkpoint_s, range }.into());
-    }
     let mut starts_s = vec![0.0];
     let mut intervals_s = Vec::new();
     let mut age_s = 0.0;
     while age_s < longest_s {
         let interval_s = young(at_minute_s(estimator, age_s));
         intervals_s.push(interval_s);
+        if intervals_s.len() > LONGEST_SCHEDULE {
+            let range = "so long that the longest gap holds at most 1,000,000";
+            return Err(policy::Invalid { parameter: "C", value: checkpoint_s, range }.into());
+        }
         age_s += interval_s + checkpoint_s;
         starts_s.push(age_s);
     }

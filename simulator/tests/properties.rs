@@ -79,6 +79,15 @@ proptest! {
     }
 }
 
+#[test]
+fn a_schedule_without_end_is_refused() {
+    let trace = Trace::from_gaps("long", [1e12, 1e-6, 1e-6, 1e12]).unwrap();
+    let setting = Setting { checkpoint_s: 1e-12, ratio: 20.0, runtime_bound: None, io_bound: None, prior_s: None };
+    let hazard = Rule::named("hazard").unwrap();
+    let error = replay(&trace, hazard, Objective::Energy, &setting).unwrap_err().to_string();
+    assert!(error.contains("at most 1,000,000"), "{error}");
+}
+
 fn grid() -> Grid {
     let base = Setting { checkpoint_s: 600.0, ratio: 3.0, runtime_bound: None, io_bound: None, prior_s: None };
     let bounds = [None, Some(0.03), Some(0.1)];
