@@ -103,7 +103,7 @@ fn a_log_comes_by_the_standard_input_or_from_accounting() {
     let answer = json(&["--conf", conf, "--sacct", "-S", "2026-01-01", "--policy", "young", "--json"]);
     assert_eq!(answer["rows"][0]["failures"], 2.0);
     let asked = std::fs::read_to_string(asked).expect("asked");
-    assert_eq!(asked.trim(), "-a -X -D -P -s NF -S 2026-01-01 --format=JobID,End,NodeList");
+    assert_eq!(asked.trim(), "-a -X -D -P -s NF -S 2026-01-01 -E now --format=JobID,End,NodeList");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct TraceArgs {
     ///
     /// The heading tells the form: a column failure_start or time (plain time,node also without a heading), Los Alamos'
     /// published LA-UR-05-7318 (one trace for each system), or what
-    /// `sacct -a -X -D -P -s NF -S 2024-01-01 -o JobID,End,NodeList` printed.
+    /// `sacct -a -X -D -P -s NF -S 2024-01-01 -E now -o JobID,End,NodeList` printed.
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Failures")]
     pub trace: Vec<PathBuf>,
     /// Of a log with a column System, only this one.
@@ -36,7 +36,7 @@ pub struct TraceArgs {
         short = 'S',
         long = "starttime",
         value_name = "TIME",
-        default_value = "1970-01-01",
+        default_value = "2000-01-01",
         help_heading = "Failures"
     )]
     pub start: String,
