@@ -11,17 +11,19 @@ mod traces;
 use policy::interval::Objective;
 use simulator::replay::Setting;
 
+const EXAMPLES: &str = "\
+Which policy suits this cluster's failures:
+    joulepoint simulate --sacct --checkpoint 300,600 --plot policies.svg
+What bounds cost:
+    joulepoint simulate --trace failures.csv --policy young,ema,auto --runtime-bound 3,5,10
+How much the interval matters:
+    joulepoint simulate sweep --trace failures.csv --plot sweep.svg
+How sure that is:
+    joulepoint simulate --synthetic weibull:0.7 --mtbf 50000 --runs 100";
+
 /// What to simulate; `replay` if no task is named.
-///
-/// Which policy suits a site's own failures:
-///     joulepoint simulate --sacct --checkpoint 300,600 --plot policies.svg
-///     joulepoint simulate --trace failures.csv --policy young,ema,auto --runtime-bound 3,5,10
-/// What the interval matters:
-///     joulepoint simulate sweep --trace failures.csv --plot sweep.svg
-/// How sure that is:
-///     joulepoint simulate --synthetic weibull:0.7 --mtbf 50000 --runs 100
 #[derive(clap::Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct SimulateArgs {
     #[command(subcommand)]
     task: Option<Task>,
