@@ -29,6 +29,7 @@ pub mod memoryless;
 pub mod mtbf;
 pub mod periods;
 mod phrase;
+mod residual;
 pub mod shadow;
 pub mod special;
 pub mod waste;

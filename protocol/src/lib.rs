@@ -11,7 +11,7 @@ mod request;
 
 pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
+pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
 pub use request::{Request, Setting, Source};
 

@@ -103,6 +103,7 @@ pub async fn serve(site: Site) -> Result<()> {
         .route("/v1/records", post(records))
         .route("/v1/runs/{cluster}/{run}/health", get(health))
         .route("/v1/report", get(report))
+        .route("/v1/failures", get(failures))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
@@ -465,6 +466,13 @@ async fn health(
         Some(health) => asked.answer(&health).await,
         None => Err(asked.forbidden("see this run")),
     }
+}
+
+/// Every death of a node: no secret, Slurm shows it to everybody.
+async fn failures(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, Refusal> {
+    let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
+    let failures = blocking(move || lock(&c.reader).node_failures()).await??;
+    asked.answer(&failures).await
 }
 
 async fn report(

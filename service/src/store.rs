@@ -3,7 +3,7 @@
 use crate::apply;
 use anyhow::{Context, Result, bail};
 use planner::History;
-use protocol::{Batch, JobReading, RunKey};
+use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::path::Path;
 
@@ -295,6 +295,17 @@ impl Store {
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
         })
+    }
+
+    /// Every death of a node, oldest first.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn node_failures(&self) -> Result<Vec<NodeFailure>> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
+        let rows = statement.query_map([], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The connection, for reports.

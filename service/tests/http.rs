@@ -2,8 +2,8 @@
 //!
 //! It needs root, to speak as different users; without it the tests say so and pass.
 
-use protocol::{Batch, Beat, BeatReply, Delivered, Event, JobReading, NodeReading, Plan, PlanRequest, Record};
-use protocol::{Request, RunAccount, RunKey, Setting, Source};
+use protocol::{Batch, Beat, BeatReply, Delivered, Event, JobReading, NodeFailure, NodeReading, Plan, PlanRequest};
+use protocol::{Record, Request, RunAccount, RunKey, Setting, Source};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -336,6 +336,8 @@ fn a_dead_node_is_set_down_its_run_told_and_its_orphans_fenced() {
     println!("set down {:.2} s after the last heartbeat, with detect_s = 0.5", begun.elapsed().as_secs_f64());
     let run = until("the failure", || site.report(ALICE).pop().filter(|r| r.total.failures == 1));
     assert_eq!((run.failures[0].kind.as_str(), run.failures[0].node.as_deref()), ("node", Some("n2")));
+    let deaths: Vec<NodeFailure> = site.as_user(MALLORY, |c| c.get("/v1/failures")).expect("deaths, for everybody");
+    assert_eq!(deaths.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n2"]);
     assert_eq!(site.beat_as("n2", false).fence, [7], "what is left of the job there must end");
     assert_eq!(site.asked().matches("State=DOWN").count(), 1, "once");
 }

@@ -255,6 +255,8 @@ fn a_death_that_both_sides_tell_is_one_failure() {
         }
         assert_eq!(told(&store, "7.1").total.failures, 1, "controller first: {controller_first}");
         assert_eq!(store.history("alice", "heat").expect("history").node_failures, 1);
+        let deaths = store.node_failures().expect("deaths");
+        assert_eq!(deaths.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n2"]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Chores of the repository: the demo, the benchmarks.
 
 mod bench;
+mod bench_simulator;
 mod demo;
 
 use clap::{Parser, Subcommand};
@@ -22,11 +23,14 @@ enum Chore {
     },
     /// Costs of the plugin and the wrapper, side by side, beside their targets.
     Bench,
+    /// The simulator's replay beside a plain Python one.
+    BenchSimulator,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
         Chore::Bench => bench::run(),
+        Chore::BenchSimulator => bench_simulator::run(),
     }
 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use options::format_time;
 use serde_json::{Value, json};
+use simulator::grid::Estimate;
 use simulator::platform::{Expected, Failures, Machine, Outcome, Phase, Workload};
 
-use super::output::mean_and_confidence;
 use super::platform::Row;
 
 /// The form of the answer.
@@ -42,7 +42,8 @@ pub fn print(
 
 /// Mean and confidence of a figure of each run.
 fn figure(row: &Row, value: impl Fn(&Outcome) -> f64) -> (f64, f64) {
-    mean_and_confidence(row.outcomes.iter().map(value))
+    let estimate = Estimate::of(row.outcomes.iter().map(value));
+    (estimate.mean, estimate.half_width.unwrap_or(0.0))
 }
 
 fn mean(row: &Row, value: impl Fn(&Outcome) -> f64) -> f64 {

@@ -2,7 +2,7 @@
 
 use super::job::{Job, QueueFile};
 use crate::Error;
-use crate::trace::time_s;
+use crate::failure_log::time_s;
 
 /// The columns that are used, by place.
 struct Columns {
