@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::Peer;
 
-/// Longest time for which an answer is held back, s.
-const LONGEST_WAIT_S: f64 = 60.0;
+/// Longest time for which an answer is held back.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Longest part of a run's name, bytes.
 const LONGEST_NAME: usize = 128;
@@ -146,8 +146,9 @@ struct Wait {
 }
 
 impl Wait {
-    fn limit(&self) -> Duration {
-        Duration::from_secs_f64(if self.wait_s.is_finite() { self.wait_s.clamp(0.0, LONGEST_WAIT_S) } else { 0.0 })
+    fn limit(&self) -> Result<Duration, Refusal> {
+        let limit = Duration::try_from_secs_f64(self.wait_s).map(|limit| limit.min(LONGEST_WAIT));
+        limit.map_err(|_| bad(format!("wait_s = {} is no time in seconds", self.wait_s)))
     }
 }
 
@@ -158,13 +159,13 @@ async fn health(
     wait: Result<Query<Wait>, QueryRejection>,
 ) -> Answer<RunHealth> {
     let (Path((cluster, run)), Query(wait)) = (path?, wait?);
-    let key = named(&RunKey { cluster, run })?;
+    let (key, limit) = (named(&RunKey { cluster, run })?, wait.limit()?);
     let (seeing, of) = (c.clone(), key.clone());
     if !blocking(move || seeing.may_see(peer, &of)).await?? {
         return Err(absent("such run"));
     }
     if let Some(since) = wait.since {
-        c.orders.news(&key, since, wait.limit()).await;
+        c.orders.news(&key, since, limit).await;
     }
     let health = blocking(move || -> Result<_> {
         let (news, orders) = c.orders.hand_out(now_s(), &key);
@@ -239,11 +240,12 @@ async fn order(
     wait: Result<Query<Wait>, QueryRejection>,
 ) -> Answer<OrderStatus> {
     let (Path(id), Query(wait)) = (id?, wait?);
+    let limit = wait.limit()?;
     let seen =
         || c.orders.get(now_s(), &id).filter(|(_, owner)| c.access.may(peer.uid, *owner)).map(|(status, _)| status);
     let lost = || absent("such order");
     seen().ok_or_else(lost)?;
-    c.orders.settled(&id, wait.limit()).await;
+    c.orders.settled(&id, limit).await;
     seen().map(Json).ok_or_else(lost)
 }
 

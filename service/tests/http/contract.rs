@@ -1,0 +1,1 @@
+//! Holds `docs/openapi.json` to the routers and their answers.
