@@ -273,3 +273,103 @@ impl Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    /// A service with these limits, its address, and what ends it.
+    async fn service(limits: Limits) -> (SocketAddr, watch::Sender<bool>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, told) = watch::channel(false);
+        let app = Router::new().route("/", get(|| async { "here" }));
+        tokio::spawn(serve(vec![Listener::Tcp(listener)], app, limits, Arc::default(), told));
+        (address, stop)
+    }
+
+    fn connect(address: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn ask(mut stream: TcpStream) -> String {
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        rest(stream)
+    }
+
+    /// What comes until the service closes.
+    fn rest(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slow_clients_are_sent_away_and_stall_nobody() {
+        let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
+        let (address, _stop) = service(limits).await;
+        let asked = tokio::task::spawn_blocking(move || {
+            let slow: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
+            for mut stream in &slow {
+                stream.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+            }
+            assert!(ask(connect(address)).ends_with("here"));
+            slow.into_iter().map(rest).collect::<Vec<_>>()
+        });
+        for text in asked.await.unwrap() {
+            assert!(!text.contains("200 OK"), "{text}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nobody_has_more_than_a_share_of_the_connections() {
+        let (address, _stop) = service(Limits { of_one: 3, ..Limits::default() }).await;
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut mine: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
+            // One of the first three must have been accepted before the fourth comes: they are, in order.
+            assert_eq!(ask(connect(address)), "", "a fourth one was served");
+            assert!(ask(mine.remove(0)).ends_with("here"));
+            // The share that came back is given again, as soon as the service has seen the end.
+            while !ask(connect(address)).ends_with("here") {
+                std::thread::yield_now();
+            }
+        });
+        asked.await.unwrap();
+    }
+
+    #[test]
+    fn all_shares_together_are_bounded_and_come_back() {
+        let shares = Arc::new(Shares::default());
+        let limits = Limits { connections: 3, of_one: 2, ..Limits::default() };
+        let held: Vec<_> = [1, 1, 2].map(|uid| shares.take(Whose::User(uid), &limits)).into_iter().collect();
+        assert!(held.iter().all(Option::is_some));
+        assert!(shares.take(Whose::User(2), &limits).is_none(), "all are taken");
+        drop(held);
+        assert!(shares.take(Whose::User(1), &limits).is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_that_is_told_to_stop_ends_in_spite_of_who_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, told) = watch::channel(false);
+        let entered = Arc::new(tokio::sync::Notify::new());
+        let entering = entered.clone();
+        let wait = async move || {
+            entering.notify_one();
+            std::future::pending::<&'static str>().await
+        };
+        let app = Router::new().route("/", get(wait));
+        let serving = tokio::spawn(serve(vec![Listener::Tcp(listener)], app, Limits::default(), Arc::default(), told));
+        let waiting = tokio::task::spawn_blocking(move || ask(connect(address)));
+        entered.notified().await;
+        stop.send_replace(true);
+        serving.await.unwrap();
+        assert_eq!(waiting.await.unwrap(), "");
+    }
+}

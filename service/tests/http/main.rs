@@ -59,6 +59,27 @@ fn an_answer_that_is_not_the_services_is_not_believed() {
 }
 
 #[test]
+fn a_socket_of_somebody_else_is_not_believed() {
+    if !is_root() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("folder");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
+    let path = dir.path().join("n1.socket");
+    let bound = path.clone();
+    let listening = std::thread::spawn(move || {
+        // SAFETY: the bare system call changes the ids of this thread only, and the thread ends after use.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, MALLORY, MALLORY, MALLORY) }, 0);
+        std::os::unix::net::UnixListener::bind(bound).expect("bound")
+    });
+    let _listener = listening.join().expect("no panic");
+    let answer = Client::on_socket(&path, Duration::from_secs(5)).get::<NodeReading>("/v1/jobs/7/energy");
+    let text = answer.expect_err("refused").to_string();
+    assert!(text.contains(&format!("is served by user {MALLORY}, not by root")), "{text}");
+}
+
+#[test]
 fn a_run_belongs_to_who_began_it_and_a_job_to_who_slurm_says() {
     if !is_root() {
         return;
