@@ -126,7 +126,8 @@ async fn records(
     .await??;
     let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
     c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
-    batch.records.iter().for_each(|r| c.orders.heard(now_s(), &batch.key, &r.event));
+    let stored = batch.records.iter().filter(|r| r.seq <= upto);
+    stored.for_each(|r| c.orders.heard(now_s(), &batch.key, r));
     blocking(move || {
         if let Err(e) = c.comment(&batch) {
             tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
