@@ -14,7 +14,7 @@ use tokio::sync::watch;
 const MOST_OF_RUN: usize = 8;
 
 /// Most orders that are kept.
-const MOST: usize = 4096;
+const MOST: usize = 1024;
 
 /// Most runs of which the last record is remembered.
 const MOST_RUNS: usize = 65_536;
@@ -84,7 +84,7 @@ impl Orders {
             return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
         }
         let open = |e: &&Entry| e.settled_s.is_none() && e.status.key == status.key;
-        if book.orders.len() >= MOST || book.orders.values().filter(open).count() >= MOST_OF_RUN {
+        if book.orders.values().filter(open).count() >= MOST_OF_RUN || !book.make_room() {
             return Err(NotTaken::TooMany);
         }
         let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
@@ -160,7 +160,7 @@ impl Orders {
         book.last += 1;
         let last = book.last;
         book.news.insert(key.clone(), last);
-        if book.news.len() > MOST {
+        if book.news.len() > MOST_RUNS {
             // Whoever waits for those is told once too often.
             book.news.pop_first();
         }
@@ -193,6 +193,16 @@ impl Book {
             entry.status.state = OrderState::Failed;
             entry.status.text = text.to_string();
         }
+    }
+
+    /// Forgets the order that was answered first, if there is no room for another.
+    fn make_room(&mut self) -> bool {
+        if self.orders.len() < MOST {
+            return true;
+        }
+        let answered = self.orders.iter().filter_map(|(id, e)| e.settled_s.map(|at| (at, id.clone())));
+        let first = answered.min_by(|a, b| a.0.total_cmp(&b.0));
+        first.is_some_and(|(_, id)| self.orders.remove(&id).is_some())
     }
 
     /// Gives up what no wrapper heard of, and forgets what was answered long ago.
@@ -299,6 +309,14 @@ mod tests {
         }
         assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0), Err(NotTaken::TooMany));
         orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
+        for seq in 1..=MOST as u64 + 100 {
+            let id = format!("n{seq}");
+            orders.post(100.0, status(&id, "9.1"), 1, 0).unwrap();
+            orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), &ordered(seq, &id));
+        }
+        assert_eq!(lock(&orders.book).orders.len(), MOST);
+        assert!(orders.get(101.0, "n1").is_none(), "the first answered is forgotten first");
+        assert!(orders.get(101.0, "0").is_some(), "an unanswered one is not");
     }
 
     #[tokio::test]
