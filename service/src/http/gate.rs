@@ -16,6 +16,9 @@ use wire::{Munge, Opened, Peer};
 /// Longest path and query, bytes.
 const LONGEST_PATH: usize = 2048;
 
+/// Where 503 is the answer and no refusal.
+const HEALTH: &str = "/healthz";
+
 /// How much of a refusal's text is logged, bytes.
 const LONGEST_WHY: usize = 300;
 
@@ -85,7 +88,7 @@ pub async fn note(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status: status.as_u16(), why });
         return response;
     }
-    if !status.is_client_error() && !status.is_server_error() {
+    if path == HEALTH || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let (parts, body) = response.into_parts();
