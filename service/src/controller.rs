@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::account;
-use crate::http::{self, Gate, Limits, Listener, Refusal, Refusals};
+use crate::http::{self, Gate, Limits, Listener, Refusal};
 use crate::orders::Orders;
 use crate::store::{OpenRun, Store};
 use crate::watch::{Act, Watch};
@@ -97,16 +97,10 @@ pub async fn serve(site: Site) -> Result<()> {
     let (watching, looking) = (controller.clone(), controller.clone());
     std::thread::spawn(move || watching.watch_for_ever());
     std::thread::spawn(move || looking.look_at_self_for_ever());
-    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
-    let gate = Gate {
-        munge: controller.munge.clone(),
-        audience: wire::CONTROLLER.to_string(),
-        refusals: refusals.clone(),
-        limits,
-    };
-    let app = http::router(routes::controller(), Arc::new(gate), controller.clone());
+    let gate = Arc::new(Gate::new(controller.munge.clone(), wire::CONTROLLER.to_string(), Limits::default()));
+    let app = http::router(routes::controller(), gate.clone(), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
-    http::serve(vec![Listener::Tcp(listener)], app, limits, refusals, crate::told_to_stop()).await;
+    http::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
 use crate::controller::part;
-use crate::http::{self, Access, Gate, Hidden, Limits, Listener, Refusal, Refusals, Route, blocking};
+use crate::http::{self, Access, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -84,16 +84,14 @@ pub async fn serve(params: Params) -> Result<()> {
             }
         }
     }
-    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
-    let audience = wire::node_audience(&params.node);
-    let gate = Gate { munge: munge.clone(), audience, refusals: refusals.clone(), limits };
+    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, started_s: now_s() });
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
-    let app = http::router(routes(), Arc::new(gate), node);
+    let app = http::router(routes(), gate.clone(), node);
     let is_local = listeners.len() > 1;
-    http::serve(listeners, app, limits, refusals, crate::told_to_stop()).await;
+    http::serve(listeners, app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
     if let Some(path) = socket.filter(|_| is_local) {
         let _ = std::fs::remove_file(path);
     }

@@ -1,8 +1,9 @@
 //! The gate before every route: who asks, for what, with which body; and the signature on every answer.
 
 use super::refusals::Refused;
+use super::seen::Seen;
 use super::{Limits, Origin, Refusal, Refusals, blocking};
-use crate::now_s;
+use crate::{lock, now_s};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -10,8 +11,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::error::Error;
-use std::sync::Arc;
-use wire::{Munge, Opened, Peer};
+use std::sync::{Arc, Mutex};
+use wire::{Munge, MungeError, Opened, Peer};
 
 /// Longest path and query, bytes.
 const LONGEST_PATH: usize = 2048;
@@ -33,6 +34,7 @@ pub struct Gate {
     pub refusals: Arc<Refusals>,
     /// Bounds.
     pub limits: Limits,
+    seen: Mutex<Seen>,
 }
 
 /// Marks an answer that hides something from who asked; it is logged as a refusal.
@@ -81,22 +83,31 @@ pub async fn note(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };
-    let hidden = response.extensions().get::<Hidden>().copied();
-    let uid = response.extensions().get::<Peer>().map(|p| p.uid);
-    let status = response.status();
-    if let Some(Hidden(why)) = hidden {
-        gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status: status.as_u16(), why });
+    if path == HEALTH {
         return response;
     }
-    if path == HEALTH || !(status.is_client_error() || status.is_server_error()) {
-        return response;
+    let (status, uid) = (response.status().as_u16(), response.extensions().get::<Peer>().map(|p| p.uid));
+    let (why, response) = reason(response).await;
+    if let Some(why) = why {
+        gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status, why: &why });
+    }
+    response
+}
+
+/// Why an answer is a refusal, if it is one; and the answer.
+async fn reason(response: Response) -> (Option<String>, Response) {
+    if let Some(Hidden(why)) = response.extensions().get::<Hidden>() {
+        return (Some((*why).to_owned()), response);
+    }
+    let status = response.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return (None, response);
     }
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, LARGEST_REFUSAL).await.unwrap_or_default();
-    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_WHY)]);
-    let why = if text.is_empty() { status.canonical_reason().unwrap_or_default() } else { &text };
-    gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status: status.as_u16(), why });
-    Response::from_parts(parts, Body::from(body))
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_WHY)]).into_owned();
+    let why = if text.is_empty() { status.to_string() } else { text };
+    (Some(why), Response::from_parts(parts, Body::from(body)))
 }
 
 /// Longest text of a refusal, bytes.
@@ -113,6 +124,11 @@ fn unfit(request: &Request, path: &str) -> Option<Refusal> {
 }
 
 impl Gate {
+    /// The gate of a service whose credentials must be made for `audience`.
+    pub fn new(munge: Munge, audience: String, limits: Limits) -> Gate {
+        Gate { munge, audience, refusals: Arc::default(), limits, seen: Mutex::default() }
+    }
+
     /// Who asks, before anything of the body is read.
     async fn known(&self, parts: &Parts) -> Result<Known, Refusal> {
         if let Some(Origin::Local(peer)) = parts.extensions.get::<Origin>() {
@@ -121,10 +137,14 @@ impl Gate {
         let credential = single_credential(&parts.headers)?;
         let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let (munge, audience, method) = (self.munge.clone(), self.audience.clone(), parts.method.clone());
-        blocking(move || Opened::read(&munge, &audience, credential.as_deref(), method.as_str(), &path))
-            .await?
-            .map(Known::Munge)
-            .map_err(refused)
+        let shown = credential.clone().unwrap_or_default();
+        let opened =
+            blocking(move || Opened::read(&munge, &audience, credential.as_deref(), method.as_str(), &path)).await?;
+        let opened = opened.map_err(refused)?;
+        if !lock(&self.seen).is_first(now_s(), &shown) {
+            return Err(refused(wire::Refused::Credential(MungeError::Replayed.to_string())));
+        }
+        Ok(Known::Munge(opened))
     }
 
     /// The request with its body read, and held against the credential.

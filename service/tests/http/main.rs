@@ -31,6 +31,11 @@ fn a_request_without_a_fresh_credential_of_its_own_is_refused() {
     assert_eq!((status, text.as_str()), (401, "the credential is refused: the credential was used before"));
     site.restart();
     assert_eq!(site.raw(line, &credential, b"").0, 401, "munged remembers for a service that was restarted");
+    let credential = site.credential("/v1/report");
+    assert_eq!(site.raw(line, &credential, b"").0, 200);
+    site.munged.restart().expect("munged");
+    assert_eq!(site.raw(line, &credential, b"").0, 401, "the service remembers for a munged that was restarted");
+    assert_eq!(site.raw(line, &site.credential("/v1/report"), b"").0, 200);
     assert_eq!(site.raw("GET /healthz HTTP/1.1", "", b"").0, 200);
 }
 
