@@ -4,14 +4,18 @@
 //! (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
 
 mod account;
+mod health;
 mod journal;
 mod node;
+mod order;
 mod plan;
 mod request;
 
 pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
+pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading};
+pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};
+pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
 pub use request::{Request, Setting, Source};
 
