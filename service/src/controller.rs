@@ -9,7 +9,7 @@ use crate::writer::Writer;
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -40,6 +40,9 @@ const OURS: &str = "joulepoint:";
 
 /// Time between two AdminComments of a job, s; its end is always noted.
 const COMMENT_S: f64 = 10.0;
+
+/// Most runs that are forgotten in one transaction.
+const FORGET_TOGETHER: u32 = 100;
 
 /// Time between two bookings of watched time, s.
 const BOOK_S: f64 = 60.0;
@@ -74,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
-    let reader = Mutex::new(Store::open(&site.controller.store)?);
+    let reader = Mutex::new(Store::open_again(&site.controller.store)?);
     let operators = site.controller.operators.iter().filter_map(|name| uid(name)).chain([0]).collect();
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
@@ -117,6 +120,16 @@ fn uid(name: &str) -> Option<u32> {
 impl Controller {
     fn is_operator(&self, asked: &Asked) -> bool {
         self.operators.contains(&asked.peer.uid)
+    }
+
+    /// For whom somebody sends records: a node service (root) names the user whose records it kept.
+    fn behalf(&self, asked: &Asked, uri: &Uri) -> Result<Peer, Refusal> {
+        let Behalf { uid } = query(uri)?;
+        match uid {
+            None => Ok(asked.peer),
+            Some(uid) if asked.peer.uid == 0 => Ok(Peer { uid, ..asked.peer }),
+            Some(_) => Err(asked.forbidden("send records of others")),
+        }
     }
 
     /// Whether somebody may see and write a run: its owner, operators, and everybody a run that is new.
@@ -196,6 +209,16 @@ impl Controller {
                 lock(&self.watch).watched(now_s).into_iter().map(|n| (n, seconds)).collect();
             lock(&self.store).watched(&nodes)?;
             *booked_s = now_s;
+            self.forget(now_s)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets runs that ended longer ago than the site keeps them, a few at a time.
+    fn forget(&self, now_s: f64) -> Result<()> {
+        let keep_s = self.site.controller.retention_days * 86_400.0;
+        if keep_s > 0.0 {
+            while lock(&self.store).forget(now_s - keep_s, FORGET_TOGETHER)? == FORGET_TOGETHER as usize {}
         }
         Ok(())
     }
@@ -348,6 +371,20 @@ impl Controller {
     }
 }
 
+/// `?uid=N`: whose records they are.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Behalf {
+    uid: Option<u32>,
+}
+
+/// Reads what stands behind the `?`.
+fn query<T: serde::de::DeserializeOwned>(uri: &Uri) -> Result<T, Refusal> {
+    let read = axum::extract::Query::try_from_uri(uri);
+    let refused = |e| Refusal(StatusCode::BAD_REQUEST, format!("{}: {e}", uri.query().unwrap_or_default()));
+    read.map(|q| q.0).map_err(refused)
+}
+
 /// Whether something accepts connections there.
 fn answers(host: &str, port: u16) -> bool {
     let addresses = (host, port).to_socket_addrs().into_iter().flatten();
@@ -417,7 +454,8 @@ async fn records(
     if batch.version != protocol::VERSION {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("version {} is not known here", batch.version)));
     }
-    let (peer, checking) = (asked.peer, c.clone());
+    let peer = c.behalf(&asked, &uri)?;
+    let checking = c.clone();
     let batch = blocking(move || -> Result<Option<Batch>, Refusal> {
         if !checking.may(peer, &batch.key)? {
             return Ok(None);
@@ -467,17 +505,9 @@ async fn health(
     }
 }
 
-async fn report(
-    State(c): Shared,
-    RawQuery(raw): RawQuery,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
+async fn report(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, Refusal> {
     let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
-    let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri)
-        .map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("{}: {e}", raw.unwrap_or_default())))?
-        .0;
+    let wanted: Wanted = query(&uri)?;
     let only = (!c.is_operator(&asked)).then_some(asked.peer.uid);
     let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only)).await??;
     asked.answer(&runs).await

@@ -5,6 +5,7 @@ mod apply;
 pub mod controller;
 mod http;
 pub mod node;
+pub mod spool;
 pub mod store;
 pub mod watch;
 mod writer;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
+use service::store::Store;
 use service::{controller, node};
 use std::path::PathBuf;
 
@@ -42,17 +43,29 @@ enum Inner {
         /// Node name.
         node: String,
     },
+    /// Write a copy of the controller's store while it is in use.
+    Backup {
+        /// The copy; an earlier one is replaced when the new one is whole.
+        file: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    if let Some(Inner::SlurmEnergy { node }) = cli.inner {
-        std::process::exit(energy::slurm_energy::slurm_helper_main(&node));
+    if let Some(Inner::SlurmEnergy { node }) = &cli.inner {
+        std::process::exit(energy::slurm_energy::slurm_helper_main(node));
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
-    let site = config::read(&cli.conf)?;
+    let mut site = config::read(&cli.conf)?;
+    // A URL with a password belongs into the environment, not into a file that everybody reads.
+    if let Some(store) = std::env::var_os("JOULEPOINT_STORE").filter(|s| !s.is_empty()) {
+        site.controller.store = store.into();
+    }
+    if let Some(Inner::Backup { file }) = &cli.inner {
+        return Store::open_again(&site.controller.store)?.copy_to(file);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match cli.role.context("--role=controller or --role=node is needed")? {
         Role::Controller => runtime.block_on(controller::serve(site)),

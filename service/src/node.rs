@@ -1,17 +1,18 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
-use crate::http::{Refusal, asked, blocking};
+use crate::http::{LARGEST_BODY, Refusal, asked, blocking, read};
 use crate::now_s;
+use crate::spool::Spool;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, Uri};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
-use protocol::{Beat, BeatReply, Held, JobReading, NodeReading};
+use protocol::{Batch, Beat, BeatReply, Delivered, Held, JobReading, NodeReading};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 /// Longest wait for the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Longest wait for the controller to store what the spool holds.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How a node service is to run.
 pub struct Params {
@@ -35,6 +39,7 @@ struct Node {
     params: Params,
     munge: wire::Munge,
     books: Mutex<Books>,
+    spool: Spool,
     started_s: f64,
 }
 
@@ -70,12 +75,17 @@ pub async fn serve(params: Params) -> Result<()> {
     }
     tracing::info!(node = params.node, url, source = books.meter.source().as_str(), "the node service serves");
     let munge = wire::Munge::new(params.site.munge_socket.clone());
-    let node = Arc::new(Node { params, munge, books: Mutex::new(books), started_s: now_s() });
+    let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
+    let node = Arc::new(Node { params, munge, books: Mutex::new(books), spool, started_s: now_s() });
+    let delivering = node.clone();
+    std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/v1/jobs/{job}/energy", get(job_energy))
+        .route("/v1/records", post(records))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(node);
     axum::serve(listener, app).with_graceful_shutdown(crate::told_to_stop()).await?;
     Ok(())
@@ -134,9 +144,14 @@ impl Node {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn controller(&self, limit: Duration) -> wire::Client {
+        let site = &self.params.site;
+        wire::Client::new(&site.controller.url, site.munge_socket.clone(), limit)
+    }
+
     fn beat_for_ever(&self, url: &str) {
         let site = &self.params.site;
-        let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+        let client = self.controller(ANSWER_LIMIT);
         let period = Duration::from_secs_f64(site.node.beat_s);
         let mut held: Vec<Held> = Vec::new();
         loop {
@@ -250,4 +265,25 @@ async fn job_energy(
         Some(answer) => asked.answer(&answer).await,
         None => Err(asked.forbidden("see this job")),
     }
+}
+
+/// Keeps a user's records for the controller, as long as it is away.
+async fn records(
+    State(node): State<Arc<Node>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let asked = asked(&node.munge, method, &uri, &headers, body.clone()).await?;
+    let batch: Batch = read(&body)?;
+    if batch.version != protocol::VERSION {
+        return Err(Refusal(StatusCode::BAD_REQUEST, format!("version {} is not known here", batch.version)));
+    }
+    let uid = asked.peer.uid;
+    let upto = blocking(move || node.spool.keep(uid, &batch)).await?.map_err(|e| {
+        tracing::warn!(uid, %e, "records are not spooled");
+        Refusal(StatusCode::INSUFFICIENT_STORAGE, e.to_string())
+    })?;
+    asked.answer(&Delivered { upto }).await
 }
