@@ -17,7 +17,7 @@ struct Cli {
     #[arg(long, value_enum)]
     role: Option<Role>,
     /// Site file.
-    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE")]
+    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE", global = true)]
     conf: PathBuf,
     /// Node name as Slurm knows it; this host's name up to the first dot if absent.
     #[arg(long, env = "SLURMD_NODENAME")]
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
         site.controller.store = store.into();
     }
     if let Some(Inner::Backup { file }) = &cli.inner {
-        return Store::open_again(&site.controller.store)?.copy_to(file);
+        return Store::back_up(&site.controller.store, file);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match cli.role.context("--role=controller or --role=node is needed")? {

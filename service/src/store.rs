@@ -130,7 +130,7 @@ impl Store {
 
     fn up_to_date(place: &Path) -> Result<Store> {
         let name = shown(place);
-        let store = Store::open_again(place)?;
+        let store = Store::connect(place)?;
         let version = store.connection.version()?;
         let steps = usize::try_from(version).ok().and_then(|v| STEPS.get(v..));
         let steps = steps.with_context(|| format!("{name}: version {version} of the store is not known here"))?;
@@ -144,11 +144,18 @@ impl Store {
         Ok(store)
     }
 
-    /// One more connection to a store that is open.
+    /// One more connection to a store that has been opened.
     ///
     /// # Errors
-    /// What the database says.
+    /// What the database says, or that there is no store.
     pub fn open_again(place: &Path) -> Result<Store> {
+        if url(place).is_none() && !place.exists() {
+            bail!("there is no store at {}", place.display());
+        }
+        Store::connect(place)
+    }
+
+    fn connect(place: &Path) -> Result<Store> {
         Ok(Store { connection: Connection::open(place).with_context(|| shown(place))? })
     }
 

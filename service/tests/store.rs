@@ -529,13 +529,13 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
     assert_eq!(version(), 1);
     for _ in 0..2 {
         let mut store = Store::open(&path).expect("migrated");
-        assert_eq!(joules(&told(store, "7.1"), Phase::Compute), 5.0);
+        assert_eq!(joules(&told(&store, "7.1"), Phase::Compute), 5.0);
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
     assert_eq!(version(), 2);
     let mut store = Store::open(&path).expect("opens");
     store.append(&batch("7.1", records(2, vec![ended("completed")])), UID).expect("goes on");
-    assert_eq!(told(store, "7.1").state, "completed");
+    assert_eq!(told(&store, "7.1").state, "completed");
 }
 
 #[test]
@@ -571,14 +571,13 @@ fn a_copy_made_while_the_store_is_written_is_whole() {
                 store.append(&batch, UID).expect("stored");
             }
         });
-        let reader = Store::open_again(&path).expect("opens");
         while !writing.is_finished() {
-            reader.copy_to(&copy).expect("copied");
+            Store::back_up(&path, &copy).expect("copied");
             let mut copied = Store::open(&copy).expect("a whole store");
             assert_eq!(copied.append(&batch("7.1", vec![]), UID).expect("asked") % 2, 1, "whole batches only");
         }
         writing.join().expect("no panic");
-        reader.copy_to(&copy).expect("copied");
+        Store::back_up(&path, &copy).expect("copied");
     });
     assert_eq!(Store::open(&copy).expect("opens").append(&batch("7.1", vec![]), UID).expect("asked"), 601);
 }
@@ -597,7 +596,7 @@ fn a_mariadb_that_went_away_is_found_again() {
     assert!(send(2, vec![ended("completed")]).is_err());
     let _server = PrivateMariadb::again(dir.path()).expect("MariaDB");
     assert_eq!(send(1, vec![started(7, 0, &["n1"]), ended("completed")]).expect("found again"), 2);
-    assert_eq!(told(store, "7.1").state, "completed");
+    assert_eq!(told(&store, "7.1").state, "completed");
 }
 
 #[test]
@@ -664,7 +663,7 @@ fn a_kill_in_the_middle_of_a_thousand_batches_loses_and_doubles_nothing() {
         store.append(&batch, UID).expect("sent again");
     }
     store.append(&batch("7.1", records(2002, vec![ended("completed")])), UID).expect("ended");
-    let run = told(store, "7.1");
+    let run = told(&store, "7.1");
     sums(&run);
     assert_eq!(run.total.joules, 1000.0);
     assert_eq!(joules(&run, Phase::Compute), 1000.0);

@@ -33,11 +33,11 @@ impl Store {
         })
     }
 
-    /// Writes a copy of the store while it is in use.
+    /// Writes a copy of the store at a place while it is in use.
     ///
     /// # Errors
-    /// What the database or the file system says.
-    pub fn copy_to(&self, copy: &Path) -> Result<()> {
-        self.connection().copy_to(copy)
+    /// What the database or the file system says, or that there is no store.
+    pub fn back_up(place: &Path, copy: &Path) -> Result<()> {
+        Store::open_again(place)?.connection().copy_to(copy)
     }
 }
