@@ -2,6 +2,7 @@
 
 use crate::account::{self, Wanted};
 use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
+use crate::latency::Latency;
 use crate::now_s;
 use crate::store::{OpenRun, Store, Write};
 use crate::watch::{Act, Watch};
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Peer;
 
 /// Time between two looks.
@@ -62,6 +63,7 @@ pub struct Controller {
     commented_s: Mutex<BTreeMap<u32, f64>>,
     beats: AtomicU64,
     records: AtomicU64,
+    planning: Latency,
 }
 
 type Shared = State<Arc<Controller>>;
@@ -91,6 +93,7 @@ pub async fn serve(site: Site) -> Result<()> {
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
+        planning: Latency::default(),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -433,12 +436,15 @@ async fn plan(
     // History is personal: a user is who munge says.
     let user = nix::unistd::User::from_uid(asked.peer.uid.into()).ok().flatten();
     question.user = user.map_or(question.user, |u| u.name);
+    let begun = Instant::now();
+    let planning = c.clone();
     let plan = blocking(move || -> Result<_, Refusal> {
         let history = lock(&c.reader).history(&question.user, &question.job_name)?;
         planner::make_plan(&question, &history, &c.site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
     })
     .await??;
+    planning.planning.took(begun.elapsed());
     asked.answer(&plan).await
 }
 
@@ -518,9 +524,10 @@ async fn metrics(State(c): Shared) -> Response {
     let text = format!(
         "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\
          # TYPE joulepoint_beats counter\n# HELP joulepoint_beats Heartbeats received.\njoulepoint_beats_total {}\n\
-         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n# EOF\n",
+         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n{}# EOF\n",
         c.beats.load(Ordering::Relaxed),
-        c.records.load(Ordering::Relaxed)
+        c.records.load(Ordering::Relaxed),
+        c.planning.openmetrics("joulepoint_plan_seconds", "Time from a checked request for a plan to the plan.")
     );
     ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

@@ -4,6 +4,7 @@ pub mod account;
 mod apply;
 pub mod controller;
 mod http;
+mod latency;
 pub mod node;
 pub mod spool;
 pub mod store;
