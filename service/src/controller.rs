@@ -55,6 +55,8 @@ pub struct Controller {
     slurm: Slurm,
     store: Arc<Mutex<Store>>,
     reader: Mutex<Store>,
+    /// For reports, which may take long, so that plans do not wait for them.
+    reporter: Mutex<Store>,
     writer: Writer,
     watch: Mutex<Watch>,
     /// Open runs whose job Slurm knows as their owner's, at the last look.
@@ -79,7 +81,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
-    let reader = Mutex::new(Store::open_again(&site.controller.store)?);
+    let again = || Ok::<_, anyhow::Error>(Mutex::new(Store::open_again(&site.controller.store)?));
+    let (reader, reporter) = (again()?, again()?);
     let operators = site.controller.operators.iter().filter_map(|name| uid(name)).chain([0]).collect();
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
@@ -87,6 +90,7 @@ pub async fn serve(site: Site) -> Result<()> {
         writer: Writer::start(store.clone()),
         store,
         reader,
+        reporter,
         open: Mutex::default(),
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
         operators,
@@ -515,7 +519,7 @@ async fn report(State(c): Shared, method: Method, uri: Uri, headers: HeaderMap) 
     let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
     let wanted: Wanted = query(&uri)?;
     let only = (!c.is_operator(&asked)).then_some(asked.peer.uid);
-    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only)).await??;
+    let runs = blocking(move || account::accounts(lock(&c.reporter).connection(), &wanted, only)).await??;
     asked.answer(&runs).await
 }
 
