@@ -183,12 +183,16 @@ pub fn send(client: &Client, run: &str, records: &[Record]) -> Result<u64, Error
 
 /// Sends a run's records until the controller says that it has all; each batch as often as it takes.
 pub fn send_all(client: &Client, run: &str, all: &[Record], together: usize) {
-    let deadline = Instant::now() + Duration::from_secs(100);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let mut upto = 0;
     while upto < all.len() {
         let some = &all[upto..all.len().min(upto + together)];
         match send(client, run, some) {
-            Ok(now) => upto = usize::try_from(now).expect("a position"),
+            Ok(now) => {
+                let now = usize::try_from(now).expect("a position");
+                assert!(now >= upto, "run {run}: {upto} were acknowledged, and now only {now} are there");
+                upto = now;
+            }
             Err(e) => {
                 assert!(Instant::now() < deadline, "run {run} stands at {upto}: {e}");
                 std::thread::sleep(Duration::from_millis(5));
