@@ -7,10 +7,10 @@ use rusqlite::Connection;
 use service::account::{Wanted, account, accounts, summary};
 use service::store::{Calibration, Decision, Loan, Store, Value, Write};
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use testbed::PrivateMariadb;
 
 const UID: u32 = 1000;
@@ -61,34 +61,35 @@ fn batch(run: &str, records: Vec<Record>) -> Batch {
     Batch { version: protocol::VERSION, key: key(run), records }
 }
 
-/// The MariaDB of this test binary; none where it cannot be started.
-fn mariadb() -> Option<&'static PrivateMariadb> {
-    static SERVER: OnceLock<Option<(tempfile::TempDir, PrivateMariadb)>> = OnceLock::new();
-    let start = || {
-        if !nix::unistd::geteuid().is_root() {
-            println!("skipped on MariaDB: needs root");
-            return None;
-        }
-        let dir = tempfile::tempdir().expect("folder");
-        let server = PrivateMariadb::start(dir.path()).expect("MariaDB");
-        Some((dir, server))
-    };
-    SERVER.get_or_init(start).as_ref().map(|(_, server)| server)
-}
+/// A MariaDB and its folder, which go in this order.
+type Server = (PrivateMariadb, tempfile::TempDir);
 
-/// An empty database of the server; its URL.
-fn database() -> Option<PathBuf> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let name = format!("jp{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    mariadb().map(|server| server.database(&name).expect("database").into())
+/// The MariaDB that the tests that run at the same time share; none where it cannot be started.
+fn mariadb() -> Option<Arc<Server>> {
+    static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped on MariaDB: needs root");
+        return None;
+    }
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(server) = shared.upgrade() {
+        return Some(server);
+    }
+    let dir = tempfile::tempdir().expect("folder");
+    let server = Arc::new((PrivateMariadb::start(dir.path()).expect("MariaDB"), dir));
+    *shared = Arc::downgrade(&server);
+    Some(server)
 }
 
 /// Does the same with an empty store of each kind.
 fn both(test: impl Fn(&mut Store)) {
+    static DATABASES: AtomicU32 = AtomicU32::new(0);
     let dir = tempfile::tempdir().expect("folder");
-    for place in [Some(dir.path().join("store.sqlite")), database()].into_iter().flatten() {
-        println!("{}", place.display());
-        test(&mut Store::open(&place).expect("store"));
+    test(&mut Store::open(&dir.path().join("store.sqlite")).expect("SQLite"));
+    if let Some(server) = mariadb() {
+        let name = format!("jp{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        let url = server.0.database(&name).expect("database");
+        test(&mut Store::open(Path::new(&url)).expect("MariaDB"));
     }
 }
 
