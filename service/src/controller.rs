@@ -440,15 +440,15 @@ async fn plan(
     // History is personal: a user is who munge says.
     let user = nix::unistd::User::from_uid(asked.peer.uid.into()).ok().flatten();
     question.user = user.map_or(question.user, |u| u.name);
-    let begun = Instant::now();
-    let planning = c.clone();
     let plan = blocking(move || -> Result<_, Refusal> {
+        let begun = Instant::now();
         let history = lock(&c.reader).history(&question.user, &question.job_name)?;
-        planner::make_plan(&question, &history, &c.site)
-            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
+        let plan = planner::make_plan(&question, &history, &c.site)
+            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
+        c.planning.took(begun.elapsed());
+        Ok(plan)
     })
     .await??;
-    planning.planning.took(begun.elapsed());
     asked.answer(&plan).await
 }
 
@@ -531,7 +531,7 @@ async fn metrics(State(c): Shared) -> Response {
          # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n{}# EOF\n",
         c.beats.load(Ordering::Relaxed),
         c.records.load(Ordering::Relaxed),
-        c.planning.openmetrics("joulepoint_plan_seconds", "Time from a checked request for a plan to the plan.")
+        c.planning.openmetrics("joulepoint_plan_seconds", "Time for a plan, waiting for the store included.")
     );
     ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upper bounds of the steps, microseconds.
-const BOUNDS_US: [u64; 10] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1_000_000];
+const BOUNDS_US: [u64; 12] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 1_000_000];
 
 /// A histogram.
 #[derive(Debug, Default)]

@@ -97,7 +97,7 @@ impl Daemons {
         for (clients, requests, together) in [(8, 20, 500), (CLIENTS, 50, 1)] {
             let (_, seconds) = self.together(clients, |n, client| {
                 for request in 0..requests {
-                    let some = batch(&format!("{together}.{n}"), 1 + request * together, together);
+                    let some = batch(&format!("load{together}.{n}"), 1 + request * together, together);
                     let Delivered { upto } = client.post::<Batch, Delivered>("/v1/records", &some)?;
                     if upto != (request + 1) * together {
                         bail!("stored up to {upto} after request {request}");
