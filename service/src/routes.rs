@@ -19,7 +19,7 @@ use protocol::{
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Peer;
 
 /// Longest time for which an answer is held back.
@@ -102,18 +102,30 @@ async fn plan(
     // History is personal: a user is who munge says.
     question.user = user_name(peer.uid).unwrap_or(question.user);
     let plan = blocking(move || -> Result<_, Refusal> {
+        let begun = Instant::now();
         let history = lock(&c.reader).history(&question.user, &question.job_name)?;
-        planner::make_plan(&question, &history, &c.site)
-            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
+        let plan = planner::make_plan(&question, &history, &c.site)
+            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
+        c.planning.took(begun.elapsed());
+        Ok(plan)
     });
     plan.await?.map(Json)
+}
+
+/// `?uid=N`: whose records they are.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Behalf {
+    uid: Option<u32>,
 }
 
 async fn records(
     State(c): Shared,
     Extension(peer): Extension<Peer>,
+    behalf: Result<Query<Behalf>, QueryRejection>,
     Document(mut batch): Document<Batch>,
 ) -> Answer<Delivered> {
+    let peer = c.behalf(peer, behalf?.0.uid)?;
     version(batch.version)?;
     named(&batch.key)?;
     let checking = c.clone();
@@ -197,7 +209,7 @@ async fn report(
 ) -> Answer<Vec<RunAccount>> {
     let Query(wanted) = wanted?;
     let only = (!c.access.is_operator(peer.uid)).then_some(peer.uid);
-    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only));
+    let runs = blocking(move || account::accounts(lock(&c.reporter).connection(), &wanted, only));
     Ok(Json(runs.await??))
 }
 
@@ -309,7 +321,7 @@ fn named(key: &RunKey) -> Result<RunKey, Refusal> {
     Err(bad(format!("a run's name has 1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', and no '.' in front")))
 }
 
-fn version(version: u32) -> Result<(), Refusal> {
+pub(crate) fn version(version: u32) -> Result<(), Refusal> {
     if version == protocol::VERSION { Ok(()) } else { Err(bad(format!("version {version} is not known here"))) }
 }
 

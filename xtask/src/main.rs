@@ -21,8 +21,12 @@ enum Chore {
         #[arg(long, default_value = "gromacs")]
         app: String,
     },
-    /// Costs of the plugin and the wrapper, side by side, beside their targets.
-    Bench,
+    /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
+    Bench {
+        /// Only the service and its store, which need no cluster.
+        #[arg(long)]
+        service: bool,
+    },
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
 }
@@ -30,7 +34,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
-        Chore::Bench => bench::run(),
+        Chore::Bench { service } => bench::run(service),
         Chore::BenchSimulator => bench_simulator::run(),
     }
 }
