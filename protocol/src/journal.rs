@@ -179,6 +179,19 @@ pub enum Event {
         /// Moment up to which work is kept.
         kept_until_s: f64,
     },
+    /// A node was lent to another job, and is back.
+    Lent {
+        /// Node name.
+        node: String,
+        /// Slurm job id of the borrower; absent if nobody came.
+        borrower: Option<u32>,
+        /// When the node was given away.
+        start_s: f64,
+        /// When it was back.
+        end_s: f64,
+        /// Energy that the borrower used, J: not the run's.
+        joules: Option<f64>,
+    },
     /// Policy decided something new.
     Decided {
         /// What.

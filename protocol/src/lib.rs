@@ -9,7 +9,10 @@ mod node;
 mod plan;
 mod request;
 
-pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
+pub use account::{
+    AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
+    RecordAccount, RunAccount, Totals,
+};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
@@ -49,5 +52,10 @@ impl Phase {
             Phase::LostWork => "lost_work",
             Phase::Idle => "idle",
         }
+    }
+
+    /// The phase of that name.
+    pub fn named(name: &str) -> Option<Phase> {
+        Phase::ALL.into_iter().find(|p| p.as_str() == name)
     }
 }

@@ -6,6 +6,7 @@ pub mod controller;
 mod http;
 pub mod node;
 pub mod store;
+mod store_report;
 pub mod watch;
 mod writer;
 
