@@ -35,6 +35,18 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// All kinds.
+    pub const ALL: [FailureKind; 8] = [
+        FailureKind::Node,
+        FailureKind::BatchHost,
+        FailureKind::Wrapper,
+        FailureKind::Step,
+        FailureKind::Preempted,
+        FailureKind::Timeout,
+        FailureKind::Cancelled,
+        FailureKind::Requeued,
+    ];
+
     /// Whether it is a failure of the machine, and so feeds the MTBF.
     pub fn is_true_failure(self) -> bool {
         matches!(self, FailureKind::Node | FailureKind::BatchHost)

@@ -7,6 +7,9 @@ use rusqlite::Connection;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
+/// The longest text of a run in its AdminComment, characters.
+const LONGEST_WORD: usize = 80;
+
 /// Which runs are wanted; absent parts do not restrict. Names are one or several, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -199,14 +202,19 @@ pub fn summary(run: &RunAccount) -> AdminSummary {
         run.phases.iter().flat_map(|p| p.source.split(',')).filter(|s| !s.is_empty()).collect();
     AdminSummary {
         joulepoint: protocol::VERSION,
-        run: run.run.clone(),
+        run: short(&run.run),
         joules: tenths(run.total.joules),
         resilience_j: tenths(run.total.resilience_j),
         lost_work_j: tenths(run.total.recomputed_j),
         checkpoints: run.total.checkpoints,
         failures: run.total.failures,
-        source: sources.into_iter().collect::<Vec<_>>().join(","),
+        source: short(&sources.into_iter().collect::<Vec<_>>().join(",")),
     }
+}
+
+/// A text from outside, cut to a bounded length.
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_WORD).collect()
 }
 
 fn tenths(joules: f64) -> f64 {

@@ -1,7 +1,10 @@
 //! The role `controller`: answers wrappers and people, watches nodes and jobs, helps where nobody else does.
 
 use crate::account::{self, Wanted};
+use crate::comment;
+use crate::history;
 use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
+use crate::metrics::{self, Ended, Family};
 use crate::now_s;
 use crate::store::{OpenRun, Store, Write};
 use crate::watch::{Act, Watch};
@@ -11,7 +14,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use config::Site;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunKey};
@@ -59,6 +62,7 @@ pub struct Controller {
     commented_s: Mutex<BTreeMap<u32, f64>>,
     beats: AtomicU64,
     records: AtomicU64,
+    ended: Ended,
 }
 
 type Shared = State<Arc<Controller>>;
@@ -88,6 +92,7 @@ pub async fn serve(site: Site) -> Result<()> {
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
+        ended: Ended::default(),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -153,6 +158,9 @@ impl Controller {
     }
 
     fn watch_for_ever(&self) {
+        if let Err(e) = history::take_over(&self.slurm, &self.store, now_s()) {
+            tracing::info!(reason = format!("{e:#}"), "no history is taken over from Slurm");
+        }
         let (mut booked_s, mut resumed_s) = (now_s(), 0.0);
         loop {
             std::thread::sleep(LOOK);
@@ -214,7 +222,11 @@ impl Controller {
             Act::Close { run, state } => {
                 let state = if *state == "unknown" { self.accounted(run).unwrap_or(state) } else { state };
                 tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
-                lock(&self.store).close(run, now_s(), state)
+                lock(&self.store).close(run, now_s(), state)?;
+                if let Err(e) = self.note(&run.key, true) {
+                    tracing::warn!(job = run.job, error = format!("{e:#}"), "the AdminComment was not written");
+                }
+                Ok(())
             }
         }
     }
@@ -329,7 +341,13 @@ impl Controller {
         if !ends && !batch.records.iter().any(|r| telling(&r.event)) {
             return Ok(());
         }
-        let run = account::account(lock(&self.reader).connection(), &batch.key)?;
+        self.note(&batch.key, ends)
+    }
+
+    /// Writes a run's AdminComment beside what the site wrote there.
+    fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
+        let run = account::account(lock(&self.reader).connection(), key)?;
+        self.ended.add(&run);
         let now_s = now_s();
         {
             let mut commented = lock(&self.commented_s);
@@ -339,12 +357,19 @@ impl Controller {
             commented.insert(run.job, now_s);
             commented.retain(|_, at| now_s - *at < 10.0 * COMMENT_S);
         }
-        let owner = lock(&self.reader).owner(&batch.key)?;
+        let owner = lock(&self.reader).owner(key)?;
         let job = if run.job > 0 { self.slurm.job(run.job)? } else { None };
-        if job.zip(owner).is_some_and(|(job, owner)| job.uid == owner.uid) {
-            self.slurm.admin_comment(run.job, &serde_json::to_string(&account::summary(&run))?)?;
+        let Some(job) = job.filter(|job| owner.is_some_and(|o| o.uid == job.uid)) else { return Ok(()) };
+        let ours = serde_json::to_string(&account::summary(&run))?;
+        let Some(text) = comment::beside(&job.admin_comment, &ours) else {
+            bail!("job {}: the site's own AdminComment leaves no room", run.job);
+        };
+        match self.slurm.admin_comment(run.job, &text) {
+            Err(_) if job.state.is_over() && comment::survives_lower_case(&text) => {
+                Ok(self.slurm.admin_comment_afterwards(run.job, &text)?)
+            }
+            written => Ok(written?),
         }
-        Ok(())
     }
 }
 
@@ -485,12 +510,15 @@ async fn report(
 
 async fn metrics(State(c): Shared) -> Response {
     let nodes = lock(&c.watch).beating(now_s());
-    let text = format!(
-        "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\
-         # TYPE joulepoint_beats counter\n# HELP joulepoint_beats Heartbeats received.\njoulepoint_beats_total {}\n\
-         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n# EOF\n",
-        c.beats.load(Ordering::Relaxed),
-        c.records.load(Ordering::Relaxed)
-    );
-    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    let open = lock(&c.open).len();
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+    let mut families = metrics::process("controller");
+    families.extend([
+        Family::gauge("joulepoint_nodes", "", "Nodes whose heartbeats arrive.").sample(&[], nodes as f64),
+        Family::gauge("joulepoint_runs_open", "", "Runs that have not ended.").sample(&[], open as f64),
+        Family::counter("joulepoint_beats", "", "Heartbeats received.").sample(&[], count(&c.beats)),
+        Family::counter("joulepoint_records", "", "Records received.").sample(&[], count(&c.records)),
+    ]);
+    families.extend(c.ended.families());
+    metrics::exposition(families)
 }

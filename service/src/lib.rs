@@ -2,8 +2,11 @@
 
 pub mod account;
 mod apply;
+mod comment;
 pub mod controller;
+mod history;
 mod http;
+mod metrics;
 pub mod node;
 pub mod store;
 mod store_report;

@@ -1,6 +1,7 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
 use crate::http::{Refusal, asked, blocking};
+use crate::metrics::{self, Family};
 use crate::now_s;
 use anyhow::{Context, Result};
 use axum::Router;
@@ -75,6 +76,7 @@ pub async fn serve(params: Params) -> Result<()> {
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", get(metrics))
         .route("/v1/jobs/{job}/energy", get(job_energy))
         .with_state(node);
     axum::serve(listener, app).with_graceful_shutdown(crate::told_to_stop()).await?;
@@ -250,4 +252,19 @@ async fn job_energy(
         Some(answer) => asked.answer(&answer).await,
         None => Err(asked.forbidden("see this job")),
     }
+}
+
+async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let (joules, source, jobs) = {
+        let books = node.books();
+        let jobs = books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).count();
+        (books.accounts.node_joules(), books.meter.source().as_str(), jobs)
+    };
+    let mut families = metrics::process("node");
+    families.extend([
+        Family::counter("joulepoint_node_energy_joules", "joules", "Energy of this node since the service began.")
+            .sample(&[("source", source)], joules),
+        Family::gauge("joulepoint_node_jobs", "", "Jobs with processes on this node.").sample(&[], jobs as f64),
+    ]);
+    metrics::exposition(families)
 }

@@ -208,6 +208,29 @@ impl Store {
         Ok(tx.commit()?)
     }
 
+    /// Whether any time of any node is booked.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn has_watched(&self) -> Result<bool> {
+        Ok(self.connection.query_row("SELECT EXISTS (SELECT 1 FROM nodes)", [], |r| r.get(0))?)
+    }
+
+    /// Stores what is known of the nodes from before, in one transaction.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub(crate) fn take_over(&mut self, before: &crate::history::Before) -> Result<()> {
+        let tx = self.connection.transaction()?;
+        for (node, seconds) in &before.watched {
+            tx.execute("INSERT INTO nodes VALUES (?1, ?2)", params![node, seconds])?;
+        }
+        for (node, at_s, reason) in &before.failures {
+            tx.execute("INSERT INTO node_failures VALUES (?1, ?2, ?2, ?3)", params![node, at_s, reason])?;
+        }
+        Ok(tx.commit()?)
+    }
+
     /// Notes the death of a node, and a failure for every open run on it.
     ///
     /// # Errors

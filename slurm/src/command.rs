@@ -1,6 +1,9 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
-use crate::{Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
+use crate::{
+    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_job, parse_jobs,
+    parse_nodes, parse_steps,
+};
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +15,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest AdminComment that is handed over, bytes; one argument of a command may be 128 KiB.
 const LONGEST_COMMENT: usize = 100_000;
+
+/// How many jobs one `sacct` is asked for: their ids fit into one argument.
+const MOST_ASKED: usize = 10_000;
 
 /// How many doubtful records of a listing are asked for one by one.
 const MOST_DOUBTFUL: usize = 100;
@@ -149,10 +155,31 @@ impl Slurm {
 
     /// What accounting knows of a job, each of its requeued lives by itself, oldest first.
     pub fn accounted(&self, job: u32) -> Result<Vec<Accounted>, Error> {
+        self.accounted_jobs(&[job])
+    }
+
+    /// The same of many jobs, with one `sacct` for ten thousand of them.
+    pub fn accounted_jobs(&self, jobs: &[u32]) -> Result<Vec<Accounted>, Error> {
         let fields = format!("--format={}", Accounted::FIELDS);
-        let job = job.to_string();
-        let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &job, &fields])?;
-        parse_accounting(&text)
+        let mut lives = Vec::new();
+        for jobs in jobs.chunks(MOST_ASKED) {
+            let ids = jobs.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &ids, &fields])?;
+            lives.extend(parse_accounting(&text)?);
+        }
+        Ok(lives)
+    }
+
+    /// Writes the AdminComment of a job that has ended; 22.05 stores it in lower case.
+    pub fn admin_comment_afterwards(&self, job: u32, text: &str) -> Result<(), Error> {
+        let (which, what) = (format!("jobid={job}"), format!("AdminComment={text}"));
+        self.output("sacctmgr", &["-i", "modify", "job", "where", &which, "set", &what]).map(drop)
+    }
+
+    /// What accounting knows of the nodes' times out of service in the last `seconds`.
+    pub fn node_events(&self, seconds: u64) -> Result<NodeHistory, Error> {
+        let (start, fields) = (format!("Start=now-{seconds}seconds"), format!("format={}", NodeEvent::FIELDS));
+        parse_events(&self.output("sacctmgr", &["-n", "-P", "show", "event", &start, &fields])?)
     }
 
     /// The cluster's name.

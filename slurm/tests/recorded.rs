@@ -1,6 +1,6 @@
 //! The parsers on what Slurm 22.05, 24.11 and 26.05 really printed, with what a hostile user could put into it.
 
-use slurm::{Exit, Job, JobState, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
+use slurm::{Exit, Job, JobState, parse_accounting, parse_events, parse_job, parse_jobs, parse_nodes, parse_steps};
 
 macro_rules! recorded {
     ($name:literal) => {
@@ -178,21 +178,34 @@ fn accounting_keeps_the_lives_of_a_requeued_job_apart() {
 }
 
 #[test]
+fn only_what_died_is_a_failure_and_the_record_begins_with_the_cluster() {
+    let history = parse_events(recorded!("events")).expect("parses");
+    assert_eq!(history.from_s, Some(1_795_245_194.0));
+    let failures: Vec<_> =
+        history.events.iter().map(|e| (e.node.as_str(), e.is_failure(), e.end_s.is_some())).collect();
+    assert_eq!(failures, [("n1", true, true), ("n2", false, true), ("n3", true, false)]);
+    assert_eq!(history.events[1].reason, "broken|disk fan");
+    assert!(parse_events("n1|soon|Unknown|DOWN|x").is_err());
+}
+
+#[test]
 fn nothing_is_nothing() {
     let (jobs, doubtful) = parse_jobs("No jobs in the system\n");
     assert!(jobs.is_empty() && doubtful.is_empty());
     assert!(parse_nodes("").expect("parses").is_empty());
     assert!(parse_accounting("\n").expect("parses").is_empty());
+    assert_eq!(parse_events("").expect("parses").from_s, None);
     assert_eq!(parse_job("", 1).expect("parses"), None);
 }
 
 #[test]
 fn no_line_however_cut_makes_a_parser_panic() {
-    for text in [recorded!("jobs"), recorded!("nodes"), recorded!("sacct"), recorded!("steps")] {
+    for text in [recorded!("jobs"), recorded!("nodes"), recorded!("sacct"), recorded!("steps"), recorded!("events")] {
         for cut in (0..text.len()).step_by(13).filter(|c| text.is_char_boundary(*c)) {
             let _ = parse_jobs(&text[cut..]);
             let _ = parse_nodes(&text[..cut]);
             let _ = parse_accounting(&text[cut..]);
+            let _ = parse_events(&text[cut..]);
             let _ = parse_steps(&text[..cut], 2);
         }
     }
