@@ -38,7 +38,7 @@ enum Command {
     /// Replay failures against checkpoint policies.
     Simulate(simulate::SimulateArgs),
     /// Tell what runs cost: energy and time by phase.
-    Report(report::ReportArgs),
+    Report(Box<report::ReportArgs>),
     /// Tell how a run is doing now.
     Status(status::StatusArgs),
     /// Run a command under protection, without sbatch.
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// What ends a command early.
-enum Failure {
+pub(crate) enum Failure {
     Usage(String),
     Other(anyhow::Error),
 }
@@ -138,7 +138,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         }
         Command::Man { subcommand } => man(subcommand.as_deref())?,
         Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
-        Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
+        Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
     }
     Ok(0)
