@@ -2,6 +2,7 @@
 
 use super::accounted::Joined;
 use super::columns::{Sheet, joules_of, percent, share};
+use super::moment::shown;
 use protocol::{Phase, RunAccount};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub enum By {
     Account,
     /// Slurm job id.
     Job,
+    /// Day on which the run began.
+    Day,
 }
 
 /// Sums over some runs.
@@ -80,6 +83,7 @@ pub fn sums(lines: &[Joined], by: By) -> Vec<Sum> {
             By::User => run.user.clone(),
             By::Account => run.account.clone(),
             By::Job => run.job.to_string(),
+            By::Day => shown(run.start_s).chars().take(10).collect(),
         };
         sums.entry(key).or_default().add(run);
     }
@@ -101,6 +105,7 @@ pub fn sheet(sums: &[Sum], by: By) -> Sheet {
         By::User => "User",
         By::Account => "Account",
         By::Job => "JobID",
+        By::Day => "Day",
     };
     let head = [
         (first, 16),

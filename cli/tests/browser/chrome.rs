@@ -16,7 +16,7 @@ const FLAGS: [&str; 9] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--window-size=1100,1400",
+    "--window-size=1240,1400",
 ];
 
 /// A browser, gone with this value.

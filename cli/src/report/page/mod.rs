@@ -77,6 +77,15 @@ fn energy(joules: f64) -> String {
     )
 }
 
+/// A number with one decimal and its thousands apart: `2 617 640.0`.
+fn grouped(value: f64) -> String {
+    let text = format!("{value:.1}");
+    let (whole, decimal) = text.split_once('.').unwrap_or((&text, "0"));
+    let (sign, digits) = whole.split_at(whole.find(|c: char| c.is_ascii_digit()).unwrap_or(0));
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    format!("{sign}{}.{decimal}", groups.join("\u{202f}"))
+}
+
 /// A figure of a page's head.
 fn tile(value: &str, what: &str) -> Markup {
     html! { li { b { (value) } span { (what) } } }
@@ -87,10 +96,21 @@ fn scrolled(label: &str, content: Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(label) { (content) } }
 }
 
-/// A table: headings (numbers to the right), rows of cells.
+/// How a column is set.
+#[derive(Clone, Copy, PartialEq)]
+enum Set {
+    /// A short word, on one line.
+    Word,
+    /// A text that may need several lines.
+    Text,
+    /// A number, to the right.
+    Number,
+}
+
+/// A table: headings, rows of cells.
 struct Table {
     caption: String,
-    head: Vec<(&'static str, bool)>,
+    head: Vec<(&'static str, Set)>,
     rows: Vec<Vec<Cell>>,
     foot: Option<Vec<Cell>>,
     sorts: bool,
@@ -113,7 +133,7 @@ impl Cell {
     }
 
     fn joules(value: f64) -> Cell {
-        Cell::number(value, format!("{value:.1}"))
+        Cell::number(value, grouped(value))
     }
 
     fn count(value: u32) -> Cell {
@@ -132,27 +152,44 @@ impl Cell {
 
 impl Table {
     fn markup(&self) -> Markup {
-        let class = |n: usize| if self.head[n].1 { "n" } else { "w" };
+        let class = |n: usize| match self.head[n].1 {
+            Set::Word => None,
+            Set::Text => Some("w"),
+            Set::Number => Some("n"),
+        };
         let content = html! {
             table {
                 caption { (self.caption) }
                 thead { tr {
-                    @for (name, number) in &self.head {
-                        th scope="col" class=[number.then_some("n")] {
+                    @for (n, (name, _)) in self.head.iter().enumerate() {
+                        th scope="col" class=[class(n)] {
                             @if self.sorts { button type="button" { (name) } } @else { (name) }
                         }
                     }
                 } }
                 tbody { @for row in &self.rows { tr {
                     @for (n, cell) in row.iter().enumerate() {
-                        td class=(class(n)) data-v=[self.sorts.then_some(&cell.value)] { (cell.shown) }
+                        td class=[class(n)] data-v=[self.sorts.then_some(&cell.value)] { (cell.shown) }
                     }
                 } } }
                 @if let Some(foot) = &self.foot {
-                    tfoot { tr { @for (n, cell) in foot.iter().enumerate() { td class=(class(n)) { (cell.shown) } } } }
+                    tfoot { tr { @for (n, cell) in foot.iter().enumerate() { td class=[class(n)] { (cell.shown) } } } }
                 }
             }
         };
         scrolled(&self.caption, content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energies_are_readable() {
+        let shown = [0.0, 12.345, 999.0, 2_617_640.0, -1234.5, 3.6e9].map(energy);
+        assert_eq!(shown, ["0.00 J", "12.3 J", "999 J", "2.62 MJ", "-1.23 kJ", "3.60 GJ"]);
+        let shown = [0.0, 999.96, 2_617_640.04, -12_345.0].map(grouped).map(|s| s.replace('\u{202f}', "_"));
+        assert_eq!(shown, ["0.0", "1_000.0", "2_617_640.0", "-12_345.0"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chart::{self, Bar, spoken};
 use super::timeline::{borrower, timeline};
-use super::{Cell, Table, energy, tile};
+use super::{Cell, Set, Table, energy, tile};
 use crate::report::accounted::Joined;
 use crate::report::columns::{joules_of, percent, share};
 use crate::report::moment::shown;
@@ -20,7 +20,14 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
             ", run " (run.run) " on " (run.cluster) ", from " (shown(run.start_s).replace('T', " "))
             @if let Some(end_s) = run.end_s { " to " (shown(end_s).replace('T', " ")) }
         }
-        (tiles(line))
+        @if let Some(slurm) = &line.slurm {
+            p.soft {
+                "Slurm's accounting: " (slurm.state) ", exit code " (slurm.exit_code) ", "
+                (options::format_time(slurm.elapsed_s)) " on " (slurm.nodes) " nodes, energy "
+                (slurm.consumed_j.map_or("not measured".to_string(), energy))
+            }
+        }
+        (tiles(run))
         h2 { "Time line" }
         (timeline(run, now_s))
         h2 { "Energy by phase and node" }
@@ -41,8 +48,8 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
     }
 }
 
-fn tiles(line: &Joined) -> Markup {
-    let (run, total) = (&line.run, &line.run.total);
+fn tiles(run: &RunAccount) -> Markup {
+    let total = &run.total;
     let kwh = format!("measured energy ({:.4} kWh)", total.joules / 3.6e6);
     let part = format!("resilience, {} of the energy", percent(share(total.resilience_j, total.joules)));
     let expected = format!("energy overhead; predicted {}", percent(total.expected_energy_overhead));
@@ -58,12 +65,6 @@ fn tiles(line: &Joined) -> Markup {
             (tile(&options::format_time(total.elapsed_s), &format!("elapsed; on nodes {}", options::format_time(total.held_s))))
             (tile(&total.failures.to_string(), &noticed))
             (tile(&total.checkpoints.to_string(), "complete checkpoints"))
-            @if let Some(slurm) = &line.slurm {
-                (tile(&slurm.state, &format!(
-                    "says Slurm: exit {}, {} nodes, energy {}",
-                    slurm.exit_code, slurm.nodes, slurm.consumed_j.map_or("not measured".to_string(), energy)
-                )))
-            }
         }
     }
 }
@@ -110,11 +111,11 @@ fn phases(run: &RunAccount) -> Table {
     Table {
         caption: "Energy and time by phase".into(),
         head: vec![
-            ("Phase", false),
-            ("Energy (J)", true),
-            ("Share", true),
-            ("Time (node-seconds)", true),
-            ("Source", false),
+            ("Phase", Set::Word),
+            ("Energy (J)", Set::Number),
+            ("Share", Set::Number),
+            ("Time (node-seconds)", Set::Number),
+            ("Source", Set::Word),
         ],
         rows: run.phases.iter().map(row).collect(),
         foot: Some(foot),
@@ -130,12 +131,12 @@ fn nodes_table(bars: &[Bar]) -> Table {
     Table {
         caption: "Energy by node and phase (J)".into(),
         head: vec![
-            ("Node", false),
-            ("Compute", true),
-            ("Checkpoint", true),
-            ("Restart", true),
-            ("Lost work", true),
-            ("Idle", true),
+            ("Node", Set::Word),
+            ("Compute", Set::Number),
+            ("Checkpoint", Set::Number),
+            ("Restart", Set::Number),
+            ("Lost work", Set::Number),
+            ("Idle", Set::Number),
         ],
         rows: bars.iter().skip(1).map(row).collect(),
         foot: bars.first().map(row),
@@ -168,6 +169,7 @@ fn predictions(run: &RunAccount) -> Markup {
     };
     let failures = run.total.failures;
     let mtbf_s = (failures > 0).then(|| run.total.held_s / f64::from(failures));
+    let saving = run.total.expected_saving_j.map_or("-".to_string(), energy);
     let rows = [
         share_of("Energy overhead", plan.expected_energy_overhead, run.total.energy_overhead),
         share_of("Time overhead", plan.expected_time_overhead, run.total.time_overhead),
@@ -176,13 +178,19 @@ fn predictions(run: &RunAccount) -> Markup {
         figure("MTBF of the allocation", &plan.mtbf_s, "s", mtbf_s),
         figure("Power while computing", &plan.busy_w, "W a node", power_w(run, Phase::Compute)),
         figure("Power while checkpointing", &plan.checkpoint_w, "W a node", power_w(run, Phase::Checkpoint)),
+        ["Saved against the other objective's interval".into(), saving, "-".into(), plan.made_by.clone()],
     ];
     let table = Table {
         caption: format!(
             "Objective {}, protocol {}, engine {}, policy {}, first interval {:.1} s",
             plan.objective, plan.protocol, plan.engine, plan.policy, plan.interval_s
         ),
-        head: vec![("What", false), ("Predicted", true), ("Measured", true), ("Prediction from", false)],
+        head: vec![
+            ("What", Set::Text),
+            ("Predicted", Set::Number),
+            ("Measured", Set::Number),
+            ("Prediction from", Set::Text),
+        ],
         rows: rows.into_iter().map(|row| row.into_iter().map(Cell::text).collect()).collect(),
         foot: None,
         sorts: false,
@@ -228,12 +236,12 @@ fn failures(run: &RunAccount) -> Table {
     Table {
         caption: "Why work stopped before its end".into(),
         head: vec![
-            ("When", false),
-            ("Kind", false),
-            ("Node", false),
-            ("Noticed after (s)", true),
-            ("Counts into the MTBF", false),
-            ("What was seen", false),
+            ("When", Set::Word),
+            ("Kind", Set::Word),
+            ("Node", Set::Word),
+            ("Noticed after (s)", Set::Number),
+            ("Counts (MTBF)", Set::Word),
+            ("What was seen", Set::Text),
         ],
         rows: run.failures.iter().map(row).collect(),
         foot: None,
@@ -253,7 +261,7 @@ fn decisions(run: &RunAccount) -> Table {
     };
     Table {
         caption: "What was decided, and why".into(),
-        head: vec![("When", false), ("Decision", false), ("Interval (s)", true), ("Reason", false)],
+        head: vec![("When", Set::Word), ("Decision", Set::Word), ("Interval (s)", Set::Number), ("Reason", Set::Text)],
         rows: run.decisions.iter().map(row).collect(),
         foot: None,
         sorts: true,
@@ -282,11 +290,11 @@ fn loans(run: &RunAccount) -> Table {
     Table {
         caption: "Nodes lent to other jobs; their energy is the borrower's".into(),
         head: vec![
-            ("Node", false),
-            ("Borrower", false),
-            ("From", false),
-            ("To", false),
-            ("Energy of the borrower (J)", true),
+            ("Node", Set::Word),
+            ("Borrower", Set::Word),
+            ("From", Set::Word),
+            ("To", Set::Word),
+            ("Energy of the borrower (J)", Set::Number),
         ],
         rows: run.loans.iter().map(row).collect(),
         foot: None,
@@ -306,7 +314,13 @@ fn checkpoints(run: &RunAccount) -> Table {
     };
     Table {
         caption: "Complete checkpoints".into(),
-        head: vec![("Number", true), ("Begun", false), ("Time (s)", true), ("Bytes", true), ("Energy (J)", true)],
+        head: vec![
+            ("Number", Set::Number),
+            ("Begun", Set::Word),
+            ("Time (s)", Set::Number),
+            ("Bytes", Set::Number),
+            ("Energy (J)", Set::Number),
+        ],
         rows: run.checkpoints.iter().map(row).collect(),
         foot: None,
         sorts: true,
@@ -327,7 +341,13 @@ fn records(run: &RunAccount) -> Table {
     let lost = joules_of(run, Phase::LostWork);
     Table {
         caption: format!("Slurm job records of this run; {} of work was done again", energy(lost)),
-        head: vec![("Start", true), ("Nodes", false), ("From", false), ("To", false), ("State", false)],
+        head: vec![
+            ("Start", Set::Number),
+            ("Nodes", Set::Text),
+            ("From", Set::Word),
+            ("To", Set::Word),
+            ("State", Set::Word),
+        ],
         rows: run.records.iter().map(row).collect(),
         foot: None,
         sorts: false,

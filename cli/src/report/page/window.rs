@@ -1,7 +1,7 @@
 //! The page of a window of time: what resilience cost whom.
 
 use super::chart::{self, Bar};
-use super::{Cell, Table, energy, tile};
+use super::{Cell, Set, Table, energy, tile};
 use crate::report::accounted::Joined;
 use crate::report::columns::{percent, share};
 use crate::report::moment::shown;
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use protocol::Phase;
 
 /// Most bars of a chart, and most runs of the table: a browser is slow beyond.
-const MOST_BARS: usize = 20;
+const MOST_BARS: usize = 31;
 const MOST_RUNS: usize = 2000;
 
 /// What resilience is made of.
@@ -22,12 +22,16 @@ pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_
     let moment = |at_s: f64| shown(at_s).replace('T', " ");
     let from = start_s.or(first_s).map_or("the beginning".to_string(), moment);
     let (accounts, users) = (sums(lines, By::Account), sums(lines, By::User));
+    let mut days = sums(lines, By::Day);
+    days.sort_by(|a, b| a.of.cmp(&b.of));
     let total = total(lines);
     html! {
         h1 { "What resilience cost" }
         p.soft { "Runs between " (from) " and " (moment(end_s.unwrap_or(now_s))) }
         (tiles(&total))
         @if lines.is_empty() { p { "There is no run in this window." } } @else {
+            h2 { "By day" }
+            (by("days", "Day", &days, &total))
             h2 { "By account" }
             (by("accounts", "Account", &accounts, &total))
             h2 { "By user" }
@@ -49,7 +53,7 @@ fn tiles(total: &Sum) -> Markup {
             (tile(&energy(total.resilience_j), &format!("resilience ({})", kwh(total.resilience_j))))
             (tile(&part, "share of resilience in the energy"))
             (tile(&total.failures.to_string(), &format!("failures; {} of work lost", energy(total.lost_work_j))))
-            (tile(&saved, "expected to be saved against the other objective's interval"))
+            (tile(&saved, "expected saving against the other objective"))
         }
     }
 }
@@ -74,17 +78,17 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
     let table = Table {
         caption: format!("Resilience by {}, energies in J", what.to_lowercase()),
         head: vec![
-            (what, false),
-            ("Runs", true),
-            ("Failures", true),
-            ("Energy", true),
-            ("Resilience", true),
-            ("Share", true),
-            ("Checkpoint", true),
-            ("Restart", true),
-            ("Lost work", true),
-            ("Idle", true),
-            ("Saved (expected)", true),
+            (what, Set::Word),
+            ("Runs", Set::Number),
+            ("Failures", Set::Number),
+            ("Energy", Set::Number),
+            ("Resilience", Set::Number),
+            ("Share", Set::Number),
+            ("Checkpoint", Set::Number),
+            ("Restart", Set::Number),
+            ("Lost work", Set::Number),
+            ("Idle", Set::Number),
+            ("Saved (expected)", Set::Number),
         ],
         rows: sums.iter().map(row).collect(),
         foot: Some(row(total)),
@@ -93,7 +97,7 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
     html! {
         (chart::key(&RESILIENCE, &[]))
         (chart::stacked(id, &format!("Energy of resilience by {} and kind", what.to_lowercase()), &bars))
-        @if sums.len() > bars.len() { p.soft { "The largest " (bars.len()) " of " (sums.len()) " are drawn." } }
+        @if sums.len() > bars.len() { p.soft { "The first " (bars.len()) " of " (sums.len()) " are drawn." } }
         (table.markup())
     }
 }
@@ -112,32 +116,32 @@ fn runs(lines: &[Joined]) -> Markup {
             Cell::text(run.state.clone()),
             Cell::moment(run.start_s),
             Cell::number(total.elapsed_s, options::format_time(total.elapsed_s)),
-            Cell::count(total.failures),
-            Cell::count(total.checkpoints),
             Cell::joules(total.joules),
             Cell::joules(total.resilience_j),
             Cell::percent(total.energy_overhead),
             Cell::percent(total.expected_energy_overhead),
+            Cell::count(total.failures),
+            Cell::count(total.checkpoints),
             Cell::text(l.slurm.as_ref().map(|s| s.exit_code.clone()).unwrap_or_default()),
         ]
     };
     let table = Table {
         caption: "The largest resilience first; a heading sorts".into(),
         head: vec![
-            ("Job", true),
-            ("Name", false),
-            ("User", false),
-            ("Account", false),
-            ("State", false),
-            ("Start", false),
-            ("Elapsed", true),
-            ("Failures", true),
-            ("Checkpoints", true),
-            ("Energy (J)", true),
-            ("Resilience (J)", true),
-            ("Overhead", true),
-            ("Predicted", true),
-            ("Exit code", false),
+            ("Job", Set::Number),
+            ("Name", Set::Text),
+            ("User", Set::Word),
+            ("Account", Set::Word),
+            ("State", Set::Word),
+            ("Start", Set::Word),
+            ("Elapsed", Set::Number),
+            ("Energy (J)", Set::Number),
+            ("Resilience (J)", Set::Number),
+            ("Overhead", Set::Number),
+            ("Predicted", Set::Number),
+            ("Failures", Set::Number),
+            ("Checkpoints", Set::Number),
+            ("Exit code", Set::Word),
         ],
         rows: largest.iter().map(row).collect(),
         foot: None,
