@@ -69,10 +69,22 @@ pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec
 /// # Errors
 /// What the store says, or that there is no such run.
 pub fn account(c: &Connection, key: &RunKey) -> Result<RunAccount> {
+    one(c, key, false)
+}
+
+/// The sums of one run, without its lists.
+///
+/// # Errors
+/// As [`account`] says.
+pub fn brief(c: &Connection, key: &RunKey) -> Result<RunAccount> {
+    one(c, key, true)
+}
+
+fn one(c: &Connection, key: &RunKey, brief: bool) -> Result<RunAccount> {
     let mut selection = Selection::default();
     selection.and("cluster = ?", [key.cluster.clone().into()]);
     selection.and("run = ?", [key.run.clone().into()]);
-    read(c, &selection, false)?.pop().with_context(|| format!("run {} is not in the store", key.run))
+    read(c, &selection, brief)?.pop().with_context(|| format!("run {} is not in the store", key.run))
 }
 
 fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {

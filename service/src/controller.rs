@@ -346,7 +346,8 @@ impl Controller {
 
     /// Writes a run's AdminComment beside what the site wrote there.
     fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
-        let run = account::account(lock(&self.reader).connection(), key)?;
+        let read = if ends { account::account } else { account::brief };
+        let run = read(lock(&self.reader).connection(), key)?;
         self.ended.add(&run);
         let now_s = now_s();
         {

@@ -88,7 +88,7 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
             ("Restart", Set::Number),
             ("Lost work", Set::Number),
             ("Idle", Set::Number),
-            ("Saved (expected)", Set::Number),
+            ("Saved", Set::Number),
         ],
         rows: sums.iter().map(row).collect(),
         foot: Some(row(total)),
