@@ -26,11 +26,6 @@ fn part(comment: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether 22.05's sacctmgr, which stores lower case only, keeps the text as it is.
-pub fn survives_lower_case(text: &str) -> bool {
-    text == text.to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 use crate::account::{self, Wanted};
 use crate::comment;
+use crate::energy_tres::EnergyTres;
 use crate::history;
 use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
 use crate::metrics::{self, Ended, Family};
@@ -17,7 +18,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 use config::Site;
-use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunKey};
+use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunAccount, RunKey};
 use slurm::{Job, JobState, Slurm};
 use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -63,6 +64,7 @@ pub struct Controller {
     beats: AtomicU64,
     records: AtomicU64,
     ended: Ended,
+    energy_tres: EnergyTres,
 }
 
 type Shared = State<Arc<Controller>>;
@@ -93,6 +95,7 @@ pub async fn serve(site: Site) -> Result<()> {
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
         ended: Ended::default(),
+        energy_tres: EnergyTres::default(),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -197,6 +200,9 @@ impl Controller {
         if now_s - *resumed_s >= RESUME_S {
             *resumed_s = now_s;
             self.resume_forgotten(now_s)?;
+            if let Err(e) = self.energy_tres.tell(&self.slurm) {
+                tracing::warn!(%e, "Slurm's accounting was not told the energy of jobs; it will be tried again");
+            }
         }
         if now_s - *booked_s >= BOOK_S {
             let seconds = now_s - *booked_s;
@@ -223,9 +229,8 @@ impl Controller {
                 let state = if *state == "unknown" { self.accounted(run).unwrap_or(state) } else { state };
                 tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
                 lock(&self.store).close(run, now_s(), state)?;
-                if let Err(e) = self.note(&run.key, true) {
-                    tracing::warn!(job = run.job, error = format!("{e:#}"), "the AdminComment was not written");
-                }
+                // Slurm takes no AdminComment of a job that is over.
+                self.account_end(&account::account(lock(&self.reader).connection(), &run.key)?);
                 Ok(())
             }
         }
@@ -344,11 +349,21 @@ impl Controller {
         self.note(&batch.key, ends)
     }
 
+    /// Counts a run that has ended, and tells Slurm's accounting its energy later, when the job is over there.
+    fn account_end(&self, run: &RunAccount) {
+        self.ended.add(run);
+        if run.end_s.is_some() && self.site.controller.energy_tres {
+            self.energy_tres.later(run);
+        }
+    }
+
     /// Writes a run's AdminComment beside what the site wrote there.
     fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
         let read = if ends { account::account } else { account::brief };
         let run = read(lock(&self.reader).connection(), key)?;
-        self.ended.add(&run);
+        if ends {
+            self.account_end(&run);
+        }
         let now_s = now_s();
         {
             let mut commented = lock(&self.commented_s);
@@ -365,12 +380,7 @@ impl Controller {
         let Some(text) = comment::beside(&job.admin_comment, &ours) else {
             bail!("job {}: the site's own AdminComment leaves no room", run.job);
         };
-        match self.slurm.admin_comment(run.job, &text) {
-            Err(_) if job.state.is_over() && comment::survives_lower_case(&text) => {
-                Ok(self.slurm.admin_comment_afterwards(run.job, &text)?)
-            }
-            written => Ok(written?),
-        }
+        Ok(self.slurm.admin_comment(run.job, &text)?)
     }
 }
 

@@ -4,6 +4,7 @@ pub mod account;
 mod apply;
 mod comment;
 pub mod controller;
+mod energy_tres;
 mod history;
 mod http;
 mod metrics;

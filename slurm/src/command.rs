@@ -170,9 +170,10 @@ impl Slurm {
         Ok(lives)
     }
 
-    /// Writes the AdminComment of a job that has ended; 22.05 stores it in lower case.
-    pub fn admin_comment_afterwards(&self, job: u32, text: &str) -> Result<(), Error> {
-        let (which, what) = (format!("jobid={job}"), format!("AdminComment={text}"));
+    /// Sets the energy of a job that has ended in accounting, J: 25.11 and later let an operator do it
+    /// (`sacctmgr modify job set TRES=`, which leaves the job's other resources as they are).
+    pub fn set_energy(&self, job: u32, joules: f64) -> Result<(), Error> {
+        let (which, what) = (format!("jobid={job}"), format!("TRES=energy={joules:.0}"));
         self.output("sacctmgr", &["-i", "modify", "job", "where", &which, "set", &what]).map(drop)
     }
 
@@ -201,6 +202,13 @@ impl Slurm {
         let text = self.output("scontrol", &["--version"])?;
         let version = text.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
         version.map(str::to_owned).ok_or_else(|| Error::unreadable("version", &text))
+    }
+
+    /// Slurm's series, such as (22, 5).
+    pub fn series(&self) -> Result<(u32, u32), Error> {
+        let version = self.version()?;
+        let mut parts = version.split('.').map_while(|p| p.parse().ok());
+        parts.next().zip(parts.next()).ok_or_else(|| Error::unreadable("version", &version))
     }
 
     /// Runs a command and gives its standard output.

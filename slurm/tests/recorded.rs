@@ -175,6 +175,9 @@ fn accounting_keeps_the_lives_of_a_requeued_job_apart() {
     assert_eq!(of(2)[0].state_text, "CANCELLED by 0");
     assert_eq!((of(5)[0].exit.signal, of(5)[0].consumed_j), (9, None));
     assert_eq!(of(3)[0].nodes.len(), 0, "'None assigned'");
+    let newer = parse_accounting(include_str!("recorded/26.05/sacct.txt")).expect("parses");
+    let consumed: Vec<_> = newer.iter().map(|l| (l.job, l.consumed_j)).collect();
+    assert_eq!(consumed, [(1, Some(999.0)), (2, None)], "job 1's energy was set with sacctmgr");
 }
 
 #[test]
@@ -185,6 +188,8 @@ fn only_what_died_is_a_failure_and_the_record_begins_with_the_cluster() {
         history.events.iter().map(|e| (e.node.as_str(), e.is_failure(), e.end_s.is_some())).collect();
     assert_eq!(failures, [("n1", true, true), ("n2", false, true), ("n3", true, false)]);
     assert_eq!(history.events[1].reason, "broken|disk fan");
+    let newer = parse_events(include_str!("recorded/26.05/events.txt")).expect("parses");
+    assert_eq!((newer.events.len(), newer.events[0].reason.as_str()), (1, "joulepoint: test|x"));
     assert!(parse_events("n1|soon|Unknown|DOWN|x").is_err());
 }
 
