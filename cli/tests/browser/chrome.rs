@@ -90,7 +90,7 @@ impl Chrome {
     #[track_caller]
     pub fn open(&self, page: &Path) {
         self.post("/url", &json!({"url": "about:blank"}));
-        (self.log("performance"), self.log("browser"));
+        ["performance", "browser"].map(|log| self.log(log));
         self.post("/url", &json!({"url": format!("file://{}", page.display())}));
     }
 
