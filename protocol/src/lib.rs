@@ -53,9 +53,4 @@ impl Phase {
             Phase::Idle => "idle",
         }
     }
-
-    /// The phase of that name.
-    pub fn named(name: &str) -> Option<Phase> {
-        Phase::ALL.into_iter().find(|p| p.as_str() == name)
-    }
 }

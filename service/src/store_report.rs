@@ -105,12 +105,20 @@ pub struct PhaseSum {
 
 /// Energy and time by phase and source.
 ///
+/// Added up here: a database would sort all rows for it, where they come run by run anyway.
+///
 /// # Errors
 /// What the store says.
 pub fn phase_sums(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSum>> {
-    let columns = "t.phase, coalesce(sum(t.joules), 0.0), sum(t.end_s - t.start_s), t.source";
-    rows(c, selection, columns, "phases", "GROUP BY w.cluster, w.run, t.phase, t.source", |r| {
-        Ok(PhaseSum { phase: r.get(2)?, joules: r.get(3)?, node_seconds: r.get(4)?, source: r.get(5)? })
+    let columns = "t.phase, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.source";
+    fold(c, selection, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
+        let (phase, source) = (r.get_ref(2)?.as_str()?, r.get_ref(5)?.as_str()?);
+        let (joules, node_seconds): (f64, f64) = (r.get(3)?, r.get(4)?);
+        match sums.iter_mut().find(|s| s.phase == phase && s.source == source) {
+            Some(sum) => (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds),
+            None => sums.push(PhaseSum { phase: phase.into(), joules, node_seconds, source: source.into() }),
+        }
+        Ok(())
     })
 }
 
@@ -122,10 +130,10 @@ pub fn measured_j(c: &Connection, selection: &Selection) -> Result<HashMap<RunKe
     let mut sums: HashMap<RunKey, f64> = HashMap::new();
     for (table, open) in [("counters", "<>"), ("phases", "=")] {
         let tail = format!(
-            "JOIN records r ON r.cluster = w.cluster AND r.run = w.run AND r.restart_count = t.restart_count
-             WHERE r.state {open} 'running' GROUP BY w.cluster, w.run"
+            "CROSS JOIN {table} k ON k.cluster = t.cluster AND k.run = t.run AND k.restart_count = t.restart_count
+             WHERE t.state {open} 'running' GROUP BY w.cluster, w.run"
         );
-        let part: ByRun<f64> = rows(c, selection, "coalesce(sum(t.joules), 0.0)", table, &tail, |r| r.get(2))?;
+        let part: ByRun<f64> = rows(c, selection, "coalesce(sum(k.joules), 0.0)", "records", &tail, |r| r.get(2))?;
         for (key, joules) in part {
             *sums.entry(key).or_default() += joules.iter().sum::<f64>();
         }
@@ -202,7 +210,7 @@ pub fn spans(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSpan>> 
         let phase: String = r.get(3)?;
         Ok(PhaseSpan {
             node: r.get(2)?,
-            phase: Phase::named(&phase).unwrap_or(Phase::Idle),
+            phase: Phase::ALL.into_iter().find(|p| p.as_str() == phase).unwrap_or(Phase::Idle),
             start_s: r.get(4)?,
             end_s: r.get(5)?,
             joules: r.get(6)?,
@@ -248,17 +256,46 @@ fn rows<T>(
     tail: &str,
     read: impl Fn(&Row) -> rusqlite::Result<T>,
 ) -> Result<ByRun<T>> {
+    fold(c, selection, columns, table, tail, |list, row| {
+        list.push(read(row)?);
+        Ok(())
+    })
+}
+
+/// The same, each row added to what its run already has.
+///
+/// The joins are `CROSS JOIN`, by which SQLite begins with the runs; else it reads the whole of the larger table.
+fn fold<T>(
+    c: &Connection,
+    selection: &Selection,
+    columns: &str,
+    table: &str,
+    tail: &str,
+    add: impl Fn(&mut Vec<T>, &Row) -> rusqlite::Result<()>,
+) -> Result<ByRun<T>> {
     let sql = format!(
         "SELECT w.cluster, w.run, {columns} FROM (SELECT cluster, run FROM runs WHERE {}) w
-         JOIN {table} t ON t.cluster = w.cluster AND t.run = w.run {tail}",
+         CROSS JOIN {table} t ON t.cluster = w.cluster AND t.run = w.run {tail}",
         selection.condition()
     );
     let mut statement = c.prepare_cached(&sql)?;
     let mut found = statement.query(params_from_iter(&selection.values))?;
     let mut by_run: ByRun<T> = HashMap::new();
+    let mut last: Option<(RunKey, Vec<T>)> = None;
     while let Some(row) = found.next()? {
-        let key = RunKey { cluster: row.get(0)?, run: row.get(1)? };
-        by_run.entry(key).or_default().push(read(row)?);
+        let (cluster, run) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        // Rows of one run mostly come together.
+        let (_, list) = match &mut last {
+            Some(last) if last.0.cluster == cluster && last.0.run == run => last,
+            _ => {
+                by_run.extend(last.take());
+                let key = RunKey { cluster: cluster.into(), run: run.into() };
+                let list = by_run.remove(&key).unwrap_or_default();
+                last.insert((key, list))
+            }
+        };
+        add(list, row)?;
     }
+    by_run.extend(last);
     Ok(by_run)
 }
