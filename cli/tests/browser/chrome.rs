@@ -90,7 +90,9 @@ impl Chrome {
     #[track_caller]
     pub fn open(&self, page: &Path) {
         self.post("/url", &json!({"url": "about:blank"}));
-        ["performance", "browser"].map(|log| self.log(log));
+        for log in ["performance", "browser"] {
+            self.log(log);
+        }
         self.post("/url", &json!({"url": format!("file://{}", page.display())}));
     }
 
