@@ -10,6 +10,7 @@ packages="
     munge mariadb-server
     openmpi-bin libopenmpi-dev libpmix2
     gromacs gromacs-data lammps lammps-examples
+    chromium chromium-driver
     mmdebstrap sqlite3 util-linux procps passwd
 "
 

@@ -42,7 +42,7 @@ enum Command {
     /// Replay failures against checkpoint policies.
     Simulate(Box<simulate::SimulateArgs>),
     /// Tell what runs cost: energy and time by phase.
-    Report(report::ReportArgs),
+    Report(Box<report::ReportArgs>),
     /// Tell how a run is doing now.
     Status(status::StatusArgs),
     /// Say what is wrong with the installation on this host, and how to mend it.
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
 }
 
 /// What ends a command early.
-enum Failure {
+pub(crate) enum Failure {
     Usage(String),
     Other(anyhow::Error),
 }
@@ -171,7 +171,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
         Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
         Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
-        Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
+        Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),

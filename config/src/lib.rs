@@ -54,6 +54,8 @@ pub struct Controller {
     pub operators: Vec<String>,
     /// Whether a job that Slurm requeued after a node's death starts at once, not two minutes later.
     pub start_requeued_at_once: bool,
+    /// Whether jobs without an energy figure of Slurm's own get ours in accounting (Slurm 25.11 and later).
+    pub energy_tres: bool,
 }
 
 impl Default for Controller {
@@ -66,6 +68,7 @@ impl Default for Controller {
             detect_s: 3.0,
             operators: Vec::new(),
             start_requeued_at_once: true,
+            energy_tres: true,
         }
     }
 }

@@ -65,6 +65,51 @@ pub struct CheckpointAccount {
     pub joules: Option<f64>,
 }
 
+/// What one node of a run did for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSpan {
+    /// Node name.
+    pub node: String,
+    /// What it was doing.
+    pub phase: Phase,
+    /// Beginning.
+    pub start_s: f64,
+    /// End.
+    pub end_s: f64,
+    /// Energy, J; absent if nothing could be read.
+    pub joules: Option<f64>,
+    /// Where the energy figure comes from.
+    pub source: String,
+}
+
+/// One decision of a run's policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionAccount {
+    /// When.
+    pub at_s: f64,
+    /// What.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+    /// Checkpoint interval in force, s.
+    pub interval_s: f64,
+}
+
+/// One node of a run that another job had for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoanAccount {
+    /// Node name.
+    pub node: String,
+    /// Slurm job id of the borrower; absent if nobody came.
+    pub borrower: Option<u32>,
+    /// When the node was given away.
+    pub start_s: f64,
+    /// When it was back; absent while it is lent.
+    pub end_s: Option<f64>,
+    /// Energy that the borrower used on it, J: not the run's.
+    pub joules: Option<f64>,
+}
+
 /// Sums over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
@@ -84,13 +129,22 @@ pub struct Totals {
     pub failures: u32,
     /// Number of complete checkpoints.
     pub checkpoints: u32,
+    /// Number of Slurm job records.
+    #[serde(default)]
+    pub records: u32,
     /// Energy beyond a failure-free run without checkpoints, as a fraction of it.
     pub energy_overhead: Option<f64>,
     /// Node-time beyond a failure-free run without checkpoints, as a fraction of it.
     pub time_overhead: Option<f64>,
+    /// What the plan expected of `energy_overhead`.
+    #[serde(default)]
+    pub expected_energy_overhead: Option<f64>,
+    /// Energy that the plan expected to save against the other objective's interval, J; negative if it costs more.
+    #[serde(default)]
+    pub expected_saving_j: Option<f64>,
 }
 
-/// What a run cost.
+/// What a run cost. A brief account has empty lists, except `phases`, and no plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunAccount {
     /// Slurm cluster name.
@@ -121,6 +175,15 @@ pub struct RunAccount {
     pub failures: Vec<FailureAccount>,
     /// Complete checkpoints.
     pub checkpoints: Vec<CheckpointAccount>,
+    /// What each node did, in order of time.
+    #[serde(default)]
+    pub spans: Vec<PhaseSpan>,
+    /// Decisions, in order of time.
+    #[serde(default)]
+    pub decisions: Vec<DecisionAccount>,
+    /// Nodes that were lent.
+    #[serde(default)]
+    pub loans: Vec<LoanAccount>,
     /// The prediction to hold beside the measurement.
     pub plan: Option<Plan>,
 }

@@ -35,6 +35,18 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// All kinds.
+    pub const ALL: [FailureKind; 8] = [
+        FailureKind::Node,
+        FailureKind::BatchHost,
+        FailureKind::Wrapper,
+        FailureKind::Step,
+        FailureKind::Preempted,
+        FailureKind::Timeout,
+        FailureKind::Cancelled,
+        FailureKind::Requeued,
+    ];
+
     /// Whether it is a failure of the machine, and so feeds the MTBF.
     pub fn is_true_failure(self) -> bool {
         matches!(self, FailureKind::Node | FailureKind::BatchHost)
@@ -178,6 +190,19 @@ pub enum Event {
         to: Option<u64>,
         /// Moment up to which work is kept.
         kept_until_s: f64,
+    },
+    /// A node was lent to another job, and is back.
+    Lent {
+        /// Node name.
+        node: String,
+        /// Slurm job id of the borrower; absent if nobody came.
+        borrower: Option<u32>,
+        /// When the node was given away.
+        start_s: f64,
+        /// When it was back.
+        end_s: f64,
+        /// Energy that the borrower used, J: not the run's.
+        joules: Option<f64>,
     },
     /// Policy decided something new.
     Decided {

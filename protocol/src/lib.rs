@@ -11,7 +11,10 @@ mod order;
 mod plan;
 mod request;
 
-pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
+pub use account::{
+    AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
+    RecordAccount, RunAccount, Totals,
+};
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};

@@ -71,6 +71,13 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
             failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
         }
         Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s)?,
+        Event::Lent { node, borrower, start_s, end_s, joules } => {
+            c.prepare_cached(
+                "INSERT INTO loans (cluster, run, node, borrower, start_s, end_s, joules)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![cluster, run, node, borrower, start_s, end_s, joules])?;
+        }
         Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
         Event::Ordered { verb, by, text, .. } => {
             decision(c, key, at_s, verb.as_str(), &format!("ordered by {by}: {text}"), 0.0)?;

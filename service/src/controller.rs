@@ -2,8 +2,12 @@
 
 use crate::access::Access;
 use crate::account;
+use crate::comment;
+use crate::energy_tres::EnergyTres;
+use crate::history;
 use crate::http::{self, Gate, Limits, Listener, Refusal};
 use crate::latency::Latency;
+use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
 use crate::store::{OpenRun, Store};
 use crate::watch::{Act, Watch};
@@ -12,9 +16,9 @@ use crate::{lock, now_s, routes};
 use anyhow::{Context, Result, bail};
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use config::Site;
-use protocol::{Batch, Event, FailureKind, Health, Part};
+use protocol::{Batch, Event, FailureKind, Health, Part, RunAccount, RunKey};
 use slurm::{Job, JobState, Slurm};
 use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -73,6 +77,8 @@ pub struct Controller {
     pub(crate) beats: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) planning: Latency,
+    ended: Ended,
+    energy_tres: EnergyTres,
 }
 
 /// Serves until told to stop.
@@ -99,6 +105,8 @@ pub async fn serve(site: Site) -> Result<()> {
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
         planning: Latency::default(),
+        ended: Ended::default(),
+        energy_tres: EnergyTres::default(),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -163,6 +171,9 @@ impl Controller {
     }
 
     fn watch_for_ever(&self) {
+        if let Err(e) = history::take_over(&self.slurm, &self.store, now_s()) {
+            tracing::info!(reason = format!("{e:#}"), "no history is taken over from Slurm");
+        }
         let (mut booked_s, mut resumed_s) = (now_s(), 0.0);
         loop {
             std::thread::sleep(LOOK);
@@ -220,6 +231,9 @@ impl Controller {
         if now_s - *resumed_s >= RESUME_S {
             *resumed_s = now_s;
             self.resume_forgotten(now_s)?;
+            if let Err(e) = self.energy_tres.tell(&self.slurm) {
+                tracing::warn!(%e, "Slurm's accounting was not told the energy of jobs; it will be tried again");
+            }
         }
         if now_s - *booked_s >= BOOK_S {
             let seconds = now_s - *booked_s;
@@ -256,7 +270,10 @@ impl Controller {
                 let state = if *state == "unknown" { self.accounted(run).unwrap_or(state) } else { state };
                 tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
                 self.orders.close(now_s(), &run.key);
-                lock(&self.store).close(run, now_s(), state)
+                lock(&self.store).close(run, now_s(), state)?;
+                // Slurm takes no AdminComment of a job that is over.
+                self.account_end(&account::account(lock(&self.reader).connection(), &run.key)?);
+                Ok(())
             }
         }
     }
@@ -372,7 +389,24 @@ impl Controller {
         if !ends && !batch.records.iter().any(|r| telling(&r.event)) {
             return Ok(());
         }
-        let run = account::account(lock(&self.reader).connection(), &batch.key)?;
+        self.note(&batch.key, ends)
+    }
+
+    /// Counts a run that has ended, and tells Slurm's accounting its energy later, when the job is over there.
+    fn account_end(&self, run: &RunAccount) {
+        self.ended.add(run);
+        if run.end_s.is_some() && self.site.controller.energy_tres {
+            self.energy_tres.later(run);
+        }
+    }
+
+    /// Writes a run's AdminComment beside what the site wrote there.
+    fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
+        let read = if ends { account::account } else { account::brief };
+        let run = read(lock(&self.reader).connection(), key)?;
+        if ends {
+            self.account_end(&run);
+        }
         let now_s = now_s();
         {
             let mut commented = lock(&self.commented_s);
@@ -382,12 +416,14 @@ impl Controller {
             commented.insert(run.job, now_s);
             commented.retain(|_, at| now_s - *at < 10.0 * COMMENT_S);
         }
-        let owner = lock(&self.reader).owner(&batch.key)?;
+        let owner = lock(&self.reader).owner(key)?;
         let job = if run.job > 0 { self.slurm.job(run.job)? } else { None };
-        if job.zip(owner).is_some_and(|(job, owner)| job.uid == owner.uid) {
-            self.slurm.admin_comment(run.job, &serde_json::to_string(&account::summary(&run))?)?;
-        }
-        Ok(())
+        let Some(job) = job.filter(|job| owner.is_some_and(|o| o.uid == job.uid)) else { return Ok(()) };
+        let ours = serde_json::to_string(&account::summary(&run))?;
+        let Some(text) = comment::beside(&job.admin_comment, &ours) else {
+            bail!("job {}: the site's own AdminComment leaves no room", run.job);
+        };
+        Ok(self.slurm.admin_comment(run.job, &text)?)
     }
 }
 
@@ -407,13 +443,16 @@ fn answers(host: &str, port: u16) -> bool {
 
 pub(crate) async fn metrics(State(c): State<Arc<Controller>>) -> Response {
     let nodes = lock(&c.watch).beating(now_s());
-    let text = format!(
-        "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\
-         # TYPE joulepoint_beats counter\n# HELP joulepoint_beats Heartbeats received.\njoulepoint_beats_total {}\n\
-         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n{}# EOF\n",
-        c.beats.load(Ordering::Relaxed),
-        c.records.load(Ordering::Relaxed),
-        c.planning.openmetrics("joulepoint_plan_seconds", "Time for a plan, waiting for the store included.")
-    );
-    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    let open = lock(&c.open).len();
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+    let mut families = metrics::process("controller");
+    families.extend([
+        Family::gauge("joulepoint_nodes", "", "Nodes whose heartbeats arrive.").sample(&[], nodes as f64),
+        Family::gauge("joulepoint_runs_open", "", "Runs that have not ended.").sample(&[], open as f64),
+        Family::counter("joulepoint_beats", "", "Heartbeats received.").sample(&[], count(&c.beats)),
+        Family::counter("joulepoint_records", "", "Records received.").sample(&[], count(&c.records)),
+    ]);
+    families.push(c.planning.family("joulepoint_plan_seconds", "Time for a plan, waiting for the store included."));
+    families.extend(c.ended.families());
+    metrics::exposition(families)
 }

@@ -1,5 +1,6 @@
 //! Counts how long something took, in the steps of an OpenMetrics histogram.
 
+use crate::metrics::Family;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,9 +24,9 @@ impl Latency {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// The text of a metric that ends in `_seconds`.
-    pub fn openmetrics(&self, name: &str, help: &str) -> String {
-        let mut text = format!("# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} {help}\n");
+    /// A metric family that ends in `_seconds`.
+    pub fn family(&self, name: &'static str, help: &str) -> Family {
+        let mut text = String::new();
         let mut count = 0;
         let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string()).chain(["+Inf".to_string()]);
         for (bound, step) in bounds.zip(&self.steps) {
@@ -35,7 +36,7 @@ impl Latency {
         }
         let sum_s = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
         let _ = writeln!(text, "{name}_count {count}\n{name}_sum {sum_s}");
-        text
+        Family::histogram(name, help, &text)
     }
 }
 
@@ -49,7 +50,7 @@ mod tests {
         for us in [1, 50, 51, 700, 5_000_000] {
             latency.took(Duration::from_micros(us));
         }
-        let text = latency.openmetrics("x_seconds", "Time.");
+        let text = latency.family("x_seconds", "Time.").to_string();
         for line in ["le=\"0.00005\"} 2", "le=\"0.0001\"} 3", "le=\"0.001\"} 4", "le=\"1\"} 4", "le=\"+Inf\"} 5"] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -3,14 +3,19 @@
 mod access;
 pub mod account;
 mod apply;
+mod comment;
 pub mod controller;
+mod energy_tres;
+mod history;
 mod http;
 mod latency;
+mod metrics;
 pub mod node;
 mod orders;
 pub mod routes;
 pub mod spool;
 pub mod store;
+mod store_report;
 pub mod watch;
 mod writer;
 

@@ -2,6 +2,7 @@
 
 use crate::controller::part;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
+use crate::metrics::{self, Family};
 use crate::spool::Spool;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
@@ -111,6 +112,7 @@ pub async fn serve(params: Params) -> Result<()> {
 pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
     vec![
         Route::new("GET", "/healthz", Access::Open, get(healthz)),
+        Route::new("GET", "/metrics", Access::Open, get(metrics)),
         Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
         Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
@@ -327,4 +329,19 @@ async fn records(
     crate::routes::version(batch.version)?;
     let upto = blocking(move || node.spool.keep(peer.uid, &batch)).await?;
     Ok(Json(Delivered { upto: upto.map_err(|e| Refusal(StatusCode::INSUFFICIENT_STORAGE, e.to_string()))? }))
+}
+
+async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let (joules, source, jobs) = {
+        let books = lock(&node.books);
+        let jobs = books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).count();
+        (books.accounts.node_joules(), books.meter.source().as_str(), jobs)
+    };
+    let mut families = metrics::process("node");
+    families.extend([
+        Family::counter("joulepoint_node_energy_joules", "joules", "Energy of this node since the service began.")
+            .sample(&[("source", source)], joules),
+        Family::gauge("joulepoint_node_jobs", "", "Jobs with processes on this node.").sample(&[], jobs as f64),
+    ]);
+    metrics::exposition(families)
 }

@@ -250,6 +250,33 @@ impl Store {
         })
     }
 
+    /// Whether any time of any node is booked.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn has_watched(&self) -> Result<bool> {
+        self.connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM nodes)")?.query_row(params![], |r| r.get(0))
+    }
+
+    /// Stores what is known of the nodes from before, in one transaction.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub(crate) fn take_over(&mut self, before: &crate::history::Before) -> Result<()> {
+        let c = &self.connection;
+        c.transaction(|| {
+            for (node, seconds) in &before.watched {
+                c.prepare_cached("INSERT INTO nodes (node, watched_s) VALUES (?1, ?2)")?
+                    .execute(params![node, seconds])?;
+            }
+            for (node, at_s, reason) in &before.failures {
+                c.prepare_cached("INSERT INTO node_failures (node, at_s, detected_s, reason) VALUES (?1, ?2, ?2, ?3)")?
+                    .execute(params![node, at_s, reason])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Notes the death of a node, and a failure for every open run on it.
     ///
     /// # Errors

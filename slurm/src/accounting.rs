@@ -1,4 +1,4 @@
-//! Reads `sacct -P`.
+//! Reads `sacct -P` and `sacctmgr -P show event`.
 
 use crate::Error;
 use crate::fields::time;
@@ -73,6 +73,65 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
     })
 }
 
+/// A time for which a node was out of service, as accounting knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeEvent {
+    /// Node name.
+    pub node: String,
+    /// Since when.
+    pub start_s: f64,
+    /// Until when; absent while it lasts.
+    pub end_s: Option<f64>,
+    /// Slurm's word, such as `DOWN*` or `DRAIN`.
+    pub state: String,
+    /// Why, in Slurm's or an operator's words.
+    pub reason: String,
+}
+
+/// What Slurm's own reasons for a dead node begin with, and Joulepoint's.
+const DEATHS: [&str; 3] = ["Not responding", "Node unexpectedly rebooted", "joulepoint:"];
+
+impl NodeEvent {
+    /// The columns that [`parse_events`] reads; the free text comes last.
+    pub const FIELDS: &str = "NodeName,TimeStart,TimeEnd,State,Reason";
+
+    /// Whether the node died: it was found down by a program, not set down or drained by an operator.
+    pub fn is_failure(&self) -> bool {
+        self.state.starts_with("DOWN") && DEATHS.iter().any(|d| self.reason.starts_with(d))
+    }
+}
+
+/// What accounting knows of a cluster's nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeHistory {
+    /// From when on it knows anything; absent if it knows nothing.
+    pub from_s: Option<f64>,
+    /// Times out of service.
+    pub events: Vec<NodeEvent>,
+}
+
+/// The lines of `sacctmgr -n -P show event format=`[`NodeEvent::FIELDS`]; a line without a node tells of the cluster.
+pub fn parse_events(text: &str) -> Result<NodeHistory, Error> {
+    let mut history = NodeHistory::default();
+    for line in text.lines().filter(|l| !l.trim().is_empty()) {
+        let columns: Vec<&str> = line.splitn(5, '|').collect();
+        let [node, start, end, state, reason] = columns[..] else {
+            return Err(Error::unreadable("event line", line));
+        };
+        let start_s = time("TimeStart", start)?.ok_or_else(|| Error::unreadable("TimeStart", line))?;
+        history.from_s = Some(history.from_s.map_or(start_s, |from: f64| from.min(start_s)));
+        if !node.is_empty() {
+            history.events.push(NodeEvent {
+                node: node.to_owned(),
+                start_s,
+                end_s: time("TimeEnd", end)?,
+                state: state.to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+    }
+    Ok(history)
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,8 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
 use crate::{
-    Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_operators,
-    parse_steps,
+    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_job, parse_jobs,
+    parse_nodes, parse_operators, parse_steps,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,6 +16,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest AdminComment that is handed over, bytes; one argument of a command may be 128 KiB.
 const LONGEST_COMMENT: usize = 100_000;
+
+/// How many jobs one `sacct` is asked for: their ids fit into one argument.
+const MOST_ASKED: usize = 10_000;
 
 /// How many doubtful records of a listing are asked for one by one.
 const MOST_DOUBTFUL: usize = 100;
@@ -153,10 +156,32 @@ impl Slurm {
 
     /// What accounting knows of a job, each of its requeued lives by itself, oldest first.
     pub fn accounted(&self, job: u32) -> Result<Vec<Accounted>, Error> {
+        self.accounted_jobs(&[job])
+    }
+
+    /// The same of many jobs, with one `sacct` for ten thousand of them.
+    pub fn accounted_jobs(&self, jobs: &[u32]) -> Result<Vec<Accounted>, Error> {
         let fields = format!("--format={}", Accounted::FIELDS);
-        let job = job.to_string();
-        let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &job, &fields])?;
-        parse_accounting(&text)
+        let mut lives = Vec::new();
+        for jobs in jobs.chunks(MOST_ASKED) {
+            let ids = jobs.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &ids, &fields])?;
+            lives.extend(parse_accounting(&text)?);
+        }
+        Ok(lives)
+    }
+
+    /// Sets the energy of a job that has ended in accounting, J: 25.11 and later let an operator do it
+    /// (`sacctmgr modify job set TRES=`, which leaves the job's other resources as they are).
+    pub fn set_energy(&self, job: u32, joules: f64) -> Result<(), Error> {
+        let (which, what) = (format!("jobid={job}"), format!("TRES=energy={joules:.0}"));
+        self.output("sacctmgr", &["-i", "modify", "job", "where", &which, "set", &what]).map(drop)
+    }
+
+    /// What accounting knows of the nodes' times out of service in the last `seconds`.
+    pub fn node_events(&self, seconds: u64) -> Result<NodeHistory, Error> {
+        let (start, fields) = (format!("Start=now-{seconds}seconds"), format!("format={}", NodeEvent::FIELDS));
+        parse_events(&self.output("sacctmgr", &["-n", "-P", "show", "event", &start, &fields])?)
     }
 
     /// The lives of jobs that ended by the failure of a node since `start` (a time as sacct takes it), a heading first;
@@ -212,6 +237,13 @@ impl Slurm {
         let text = self.output("scontrol", &["--version"])?;
         let version = text.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
         version.map(str::to_owned).ok_or_else(|| Error::unreadable("version", &text))
+    }
+
+    /// Slurm's series, such as (22, 5).
+    pub fn series(&self) -> Result<(u32, u32), Error> {
+        let version = self.version()?;
+        let mut parts = version.split('.').map_while(|p| p.parse().ok());
+        parts.next().zip(parts.next()).ok_or_else(|| Error::unreadable("version", &version))
     }
 
     /// Runs a command and gives its standard output.

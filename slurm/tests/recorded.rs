@@ -1,6 +1,6 @@
 //! The parsers on what Slurm 22.05, 24.11 and 26.05 really printed, with what a hostile user could put into it.
 
-use slurm::{Exit, Job, JobState, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
+use slurm::{Exit, Job, JobState, parse_accounting, parse_events, parse_job, parse_jobs, parse_nodes, parse_steps};
 
 macro_rules! recorded {
     ($name:literal) => {
@@ -175,6 +175,22 @@ fn accounting_keeps_the_lives_of_a_requeued_job_apart() {
     assert_eq!(of(2)[0].state_text, "CANCELLED by 0");
     assert_eq!((of(5)[0].exit.signal, of(5)[0].consumed_j), (9, None));
     assert_eq!(of(3)[0].nodes.len(), 0, "'None assigned'");
+    let newer = parse_accounting(include_str!("recorded/26.05/sacct.txt")).expect("parses");
+    let consumed: Vec<_> = newer.iter().map(|l| (l.job, l.consumed_j)).collect();
+    assert_eq!(consumed, [(1, Some(999.0)), (2, None)], "job 1's energy was set with sacctmgr");
+}
+
+#[test]
+fn only_what_died_is_a_failure_and_the_record_begins_with_the_cluster() {
+    let history = parse_events(recorded!("events")).expect("parses");
+    assert_eq!(history.from_s, Some(1_795_245_194.0));
+    let failures: Vec<_> =
+        history.events.iter().map(|e| (e.node.as_str(), e.is_failure(), e.end_s.is_some())).collect();
+    assert_eq!(failures, [("n1", true, true), ("n2", false, true), ("n3", true, false)]);
+    assert_eq!(history.events[1].reason, "broken|disk fan");
+    let newer = parse_events(include_str!("recorded/26.05/events.txt")).expect("parses");
+    assert_eq!((newer.events.len(), newer.events[0].reason.as_str()), (1, "joulepoint: test|x"));
+    assert!(parse_events("n1|soon|Unknown|DOWN|x").is_err());
 }
 
 #[test]
@@ -183,16 +199,18 @@ fn nothing_is_nothing() {
     assert!(jobs.is_empty() && doubtful.is_empty());
     assert!(parse_nodes("").expect("parses").is_empty());
     assert!(parse_accounting("\n").expect("parses").is_empty());
+    assert_eq!(parse_events("").expect("parses").from_s, None);
     assert_eq!(parse_job("", 1).expect("parses"), None);
 }
 
 #[test]
 fn no_line_however_cut_makes_a_parser_panic() {
-    for text in [recorded!("jobs"), recorded!("nodes"), recorded!("sacct"), recorded!("steps")] {
+    for text in [recorded!("jobs"), recorded!("nodes"), recorded!("sacct"), recorded!("steps"), recorded!("events")] {
         for cut in (0..text.len()).step_by(13).filter(|c| text.is_char_boundary(*c)) {
             let _ = parse_jobs(&text[cut..]);
             let _ = parse_nodes(&text[..cut]);
             let _ = parse_accounting(&text[cut..]);
+            let _ = parse_events(&text[cut..]);
             let _ = parse_steps(&text[..cut], 2);
         }
     }

@@ -652,3 +652,21 @@ fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()>
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
     Ok(())
 }
+
+#[test]
+fn a_sites_own_comment_is_kept_and_the_report_is_joined_with_sacct() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "commented", &[])?;
+    let id = job.to_string();
+    let update = ["update", &format!("JobId={job}"), "AdminComment=ticket 5, rack {3}"];
+    assert!(site.cluster.command("scontrol").args(update).status()?.success());
+    let run = finished_well(&site, job, &folder)?;
+    let comment = site.cluster.command("sacct").args(["-X", "-n", "-P", "-o", "AdminComment", "-j", &id]).output()?;
+    let comment = String::from_utf8(comment.stdout)?;
+    let ours = comment.strip_prefix("ticket 5, rack {3} ").with_context(|| comment.clone())?;
+    assert!(serde_json::from_str::<Value>(ours)?["joules"].as_f64().is_some_and(|j| j > 0.0));
+    let fields = ["report", "-j", &id, "-n", "-P", "-o", "state,slurmstate,exitcode,nnodes"];
+    let told = String::from_utf8(site.joulepoint("root", &fields)?.stdout)?;
+    assert_eq!(told, format!("completed|COMPLETED|0:0|{}\n", nodes(&run).len()));
+    Ok(())
+}

@@ -2,6 +2,7 @@
 
 use super::{mysql, sqlite};
 use anyhow::{Context, Result, bail};
+use std::cell::Cell;
 use std::path::Path;
 
 /// A value of a column or a parameter.
@@ -153,8 +154,8 @@ impl Row<'_> {
     }
 }
 
-/// A connection to the store's database.
-pub struct Connection(Backend);
+/// A connection to the store's database, and how many answers it has read.
+pub struct Connection(Backend, Cell<u64>);
 
 enum Backend {
     Sqlite(rusqlite::Connection),
@@ -177,7 +178,7 @@ impl Connection {
             Some(url) => Backend::Mysql(mysql::Session::open(url)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
-        Ok(Connection(backend))
+        Ok(Connection(backend, Cell::new(0)))
     }
 
     /// The version of the tables; 0 where there are none.
@@ -228,6 +229,11 @@ impl Connection {
         Ok(Statement { connection: self, sql })
     }
 
+    /// How many answers were read so far.
+    pub fn reads(&self) -> u64 {
+        self.1.get()
+    }
+
     /// Does something wholly or not at all.
     ///
     /// # Errors
@@ -239,6 +245,16 @@ impl Connection {
         self.plain("COMMIT")?;
         std::mem::forget(undo);
         Ok(done)
+    }
+
+    /// Reads several times from one moment of the database.
+    ///
+    /// # Errors
+    /// What the work or the database says.
+    pub fn snapshot<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.plain("BEGIN")?;
+        let _end = Undo(self, &["ROLLBACK"]);
+        work()
     }
 
     /// The same inside a transaction, whose other work stays.
@@ -296,6 +312,7 @@ impl Statement<'_> {
         values: &[Value],
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<std::vec::IntoIter<Result<T>>> {
+        self.connection.1.set(self.connection.1.get() + 1);
         let mut all = Vec::new();
         match &self.connection.0 {
             Backend::Sqlite(c) => {

@@ -1,0 +1,72 @@
+//! What Slurm's own accounting knows of the runs: one `sacct` for all of them.
+
+use protocol::RunAccount;
+use serde::Serialize;
+use slurm::{Accounted, Slurm};
+use std::collections::HashMap;
+
+/// Clocks of hosts and the moment between a job's start and its wrapper's, s.
+const SLACK_S: f64 = 300.0;
+
+/// A run's job, all its requeued lives together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SlurmSide {
+    /// Slurm's word for how it ended, or what it does.
+    pub state: String,
+    /// `code:signal` of its script.
+    pub exit_code: String,
+    /// When it was first submitted, s since the epoch.
+    pub submit_s: Option<f64>,
+    /// Seconds in which it had nodes.
+    pub elapsed_s: f64,
+    /// Number of its nodes.
+    pub nodes: usize,
+    /// Energy of its steps by Slurm's own plugin, J; absent without one.
+    pub consumed_j: Option<f64>,
+}
+
+/// A run with what Slurm knows of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Joined {
+    /// What the store knows.
+    #[serde(flatten)]
+    pub run: RunAccount,
+    /// What sacct knows; absent if it knows nothing.
+    pub slurm: Option<SlurmSide>,
+}
+
+/// Joins runs with sacct; without it, says so on standard error and goes on.
+pub fn join(runs: Vec<RunAccount>, slurm: &Slurm, now_s: f64) -> Vec<Joined> {
+    let jobs: Vec<u32> = runs.iter().map(|r| r.job).filter(|job| *job > 0).collect();
+    let lives = if jobs.is_empty() { Ok(Vec::new()) } else { slurm.accounted_jobs(&jobs) };
+    let lives = lives.unwrap_or_else(|e| {
+        eprintln!("joulepoint: Slurm's accounting does not answer ({e}): its columns are empty");
+        Vec::new()
+    });
+    let mut by_job: HashMap<u32, Vec<Accounted>> = HashMap::new();
+    for life in lives {
+        by_job.entry(life.job).or_default().push(life);
+    }
+    let side = |run: &RunAccount| by_job.get(&run.job).and_then(|lives| side(run, lives, now_s));
+    runs.into_iter().map(|run| Joined { slurm: side(&run), run }).collect()
+}
+
+/// Only lives within the run's time: job ids are used again.
+fn side(run: &RunAccount, lives: &[Accounted], now_s: f64) -> Option<SlurmSide> {
+    let end_s = run.end_s.unwrap_or(now_s) + SLACK_S;
+    let within = |l: &&Accounted| {
+        l.end_s.unwrap_or(f64::INFINITY) >= run.start_s - SLACK_S && l.start_s.is_none_or(|s| s <= end_s)
+    };
+    let lives: Vec<&Accounted> = lives.iter().filter(within).collect();
+    let last = lives.last()?;
+    let elapsed = |l: &&Accounted| l.start_s.map_or(0.0, |s| (l.end_s.unwrap_or(now_s) - s).max(0.0));
+    let consumed: Vec<f64> = lives.iter().filter_map(|l| l.consumed_j).collect();
+    Some(SlurmSide {
+        state: last.state_text.clone(),
+        exit_code: format!("{}:{}", last.exit.code, last.exit.signal),
+        submit_s: lives[0].submit_s,
+        elapsed_s: lives.iter().map(elapsed).sum(),
+        nodes: last.nodes.len(),
+        consumed_j: (!consumed.is_empty()).then(|| consumed.iter().sum()),
+    })
+}

@@ -1,0 +1,81 @@
+//! One run as text: phase by phase, prediction beside measurement.
+
+use super::accounted::Joined;
+use super::columns::{percent, printable};
+
+/// One run, phase by phase.
+pub fn describe(line: &Joined) -> String {
+    let run = &line.run;
+    let t = &run.total;
+    let mut text = format!(
+        "Job {} ({}), run {} on {}, user {}, account {}: {}\n{} in all, {} of it on nodes; {} records, {} failures, {} checkpoints\n\n",
+        run.job,
+        run.job_name,
+        run.run,
+        run.cluster,
+        run.user,
+        if run.account.is_empty() { "none" } else { &run.account },
+        run.state,
+        options::format_time(t.elapsed_s),
+        options::format_time(t.held_s),
+        run.records.len(),
+        t.failures,
+        t.checkpoints
+    );
+    text += &format!("{:<12} {:>14} {:>7} {:>14}  {}\n", "Phase", "Energy (J)", "Share", "Node-seconds", "Source");
+    for p in &run.phases {
+        let share = if t.joules > 0.0 { 100.0 * p.joules / t.joules } else { 0.0 };
+        let source = if p.source.is_empty() { "-" } else { &p.source };
+        text += &format!(
+            "{:<12} {:>14.1} {:>6.2}% {:>14.1}  {source}\n",
+            p.phase.as_str().replace('_', " "),
+            p.joules,
+            share,
+            p.node_seconds
+        );
+    }
+    text += &format!("{:<12} {:>14.1}\n\n", "measured", t.joules);
+    let plan = run.plan.as_ref();
+    text += "Overhead against a run without failures and checkpoints\n";
+    text += &format!(
+        "  energy: measured {}, predicted {}\n",
+        percent(t.energy_overhead),
+        percent(plan.map(|p| p.expected_energy_overhead))
+    );
+    text += &format!(
+        "  time:   measured {}, predicted {}\n",
+        percent(t.time_overhead),
+        percent(plan.map(|p| p.expected_time_overhead))
+    );
+    if let Some(plan) = plan {
+        let mean_s = run.checkpoints.iter().map(|c| c.seconds).sum::<f64>() / run.checkpoints.len().max(1) as f64;
+        let measured = if run.checkpoints.is_empty() { "none".to_string() } else { format!("{mean_s:.2} s") };
+        text += &format!(
+            "  checkpoint: measured {measured}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
+            plan.checkpoint_s.value, plan.checkpoint_s.from, plan.interval_s
+        );
+    }
+    if !run.failures.is_empty() {
+        text += "\nFailures\n";
+        for f in &run.failures {
+            let counts = if f.counts { "" } else { " (not counted into the MTBF)" };
+            text += &format!("  {}{counts}: {}, noticed after {:.1} s\n", f.kind, f.reason, f.detection_s);
+        }
+    }
+    if let Some(slurm) = &line.slurm {
+        let consumed = slurm.consumed_j.map_or("not measured".to_string(), |j| format!("{j:.1} J"));
+        text += &format!(
+            "\nSlurm's accounting: {}, exit code {}, {} on {} nodes, energy {consumed}\n",
+            slurm.state,
+            slurm.exit_code,
+            options::format_time(slurm.elapsed_s),
+            slurm.nodes
+        );
+    }
+    text += "\nRecords\n";
+    for r in &run.records {
+        let seconds = r.end_s.map_or_else(|| "runs".to_string(), |e| options::format_time(e - r.start_s));
+        text += &format!("  restart {} on {}: {} ({seconds})\n", r.restart_count, r.nodes.join(","), r.state);
+    }
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}

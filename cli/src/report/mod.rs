@@ -1,0 +1,207 @@
+//! `joulepoint report`: what runs cost, with the habits of sacct.
+
+mod accounted;
+mod columns;
+mod describe;
+mod moment;
+mod page;
+mod sums;
+
+use crate::Failure;
+use accounted::Joined;
+use columns::{FIELDS, Form, Sheet};
+use protocol::RunAccount;
+use slurm::Slurm;
+use std::path::{Path, PathBuf};
+use sums::By;
+
+/// Arguments of `joulepoint report`.
+///
+/// Without -j, the runs that had not ended at midnight; with -j, whenever they were.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+pub struct ReportArgs {
+    /// Slurm job ids, separated by commas; a step (12.0) stands for its job.
+    #[arg(short = 'j', long = "jobs", value_name = "JOBID")]
+    jobs: Option<String>,
+    /// User names; operators see all users' runs, others their own.
+    #[arg(short = 'u', long, visible_alias = "uid", value_name = "NAMES")]
+    user: Option<String>,
+    /// All users, which is what operators see without this.
+    #[arg(short = 'a', long, conflicts_with = "user")]
+    allusers: bool,
+    /// Slurm accounts.
+    #[arg(short = 'A', long, visible_alias = "accounts", value_name = "NAMES")]
+    account: Option<String>,
+    /// States of the run: running (R), completed (CD), failed (F), cancelled (CA), timeout (TO).
+    #[arg(short = 's', long, value_name = "STATES")]
+    state: Option<String>,
+    /// Runs that had not ended by then: now-7days, today, 2026-11-20T10:00, 11/20, 10:00, ...
+    #[arg(short = 'S', long = "starttime", value_name = "TIME")]
+    start: Option<String>,
+    /// Runs that had begun by then.
+    #[arg(short = 'E', long = "endtime", value_name = "TIME")]
+    end: Option<String>,
+    /// Fields, separated by commas, each with %WIDTH or %-WIDTH if wanted.
+    #[arg(short = 'o', long = "format", value_name = "FIELDS")]
+    fields: Option<String>,
+    /// List the fields.
+    #[arg(short = 'e', long)]
+    helpformat: bool,
+    /// Jobs without their steps, which is how runs are always shown.
+    #[arg(short = 'X', long)]
+    allocations: bool,
+    /// No header.
+    #[arg(short = 'n', long)]
+    noheader: bool,
+    /// Fields separated by '|', with one at the end.
+    #[arg(short = 'p', long)]
+    parsable: bool,
+    /// Fields separated by '|'.
+    #[arg(short = 'P', long, conflicts_with = "parsable")]
+    parsable2: bool,
+    /// What separates fields with -p and -P.
+    #[arg(long, default_value = "|", value_name = "TEXT")]
+    delimiter: String,
+    /// Fields separated by commas, quoted where needed.
+    #[arg(long, conflicts_with_all = ["parsable", "parsable2", "json"])]
+    csv: bool,
+    /// Everything, as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Sums, and one of all.
+    #[arg(long, value_enum)]
+    by: Option<By>,
+    /// Write a page for a browser: with one job its time line, else who spent what ('-' for standard output).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "by"])]
+    html: Option<PathBuf>,
+}
+
+/// States by the names and codes that sacct uses.
+const STATES: [(&str, &str); 5] =
+    [("r", "running"), ("cd", "completed"), ("f", "failed"), ("ca", "cancelled"), ("to", "timeout")];
+
+/// Prints the report.
+pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
+    if args.helpformat || args.fields.as_deref() == Some("help") {
+        FIELDS.chunks(4).for_each(|f| println!("{}", f.iter().map(|f| format!("{:<16}", f.name)).collect::<String>()));
+        return Ok(());
+    }
+    let now = jiff::Zoned::now();
+    let now_s = now.timestamp().as_millisecond() as f64 / 1000.0;
+    let columns = columns::columns(args.fields.as_deref().unwrap_or(columns::USUAL)).map_err(Failure::Usage)?;
+    let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
+    let details = args.jobs.is_some() || args.json && args.by.is_none();
+    let query = query(args, start_s, end_s, !details).map_err(Failure::Usage)?;
+    let runs: Vec<RunAccount> = crate::client(conf)?.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    let wants_sacct = args.by.is_none() && (details || args.html.is_some() || columns::needs_sacct(&columns));
+    let lines = match wants_sacct {
+        true => accounted::join(runs, &Slurm::new(crate::site(conf)?.slurm_bin), now_s),
+        false => runs.into_iter().map(|run| Joined { run, slurm: None }).collect(),
+    };
+    if let Some(file) = &args.html {
+        return write_page(file, &page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s));
+    }
+    let text = match args.by {
+        Some(by) => {
+            let mut sums = sums::sums(&lines, by);
+            sums.push(sums::total(&lines));
+            if args.json { json(&sums)? } else { sums::sheet(&sums, by).text(&form(args), !args.noheader) }
+        }
+        None if args.json => json(&lines)?,
+        None => match lines.as_slice() {
+            [line] if args.jobs.is_some() && args.fields.is_none() && form(args) == Form::Aligned => {
+                describe::describe(line)
+            }
+            _ => Sheet::of(&lines, &columns).text(&form(args), !args.noheader),
+        },
+    };
+    print!("{text}");
+    Ok(())
+}
+
+fn json<T: serde::Serialize>(content: &T) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(content).map_err(anyhow::Error::from)? + "\n")
+}
+
+fn form(args: &ReportArgs) -> Form {
+    match args {
+        ReportArgs { csv: true, .. } => Form::Csv,
+        ReportArgs { parsable: false, parsable2: false, .. } => Form::Aligned,
+        _ => Form::Parsable(args.delimiter.clone(), args.parsable),
+    }
+}
+
+/// The window: from midnight unless jobs are named, as sacct has it.
+fn window(args: &ReportArgs, now: &jiff::Zoned) -> Result<(Option<f64>, Option<f64>), String> {
+    let parse = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, now)).transpose();
+    let (mut start_s, end_s) = (parse(&args.start)?, parse(&args.end)?);
+    if start_s.is_none() && args.jobs.is_none() {
+        start_s = moment::today(now).map(|t| t.timestamp().as_second() as f64);
+    }
+    match (start_s, end_s) {
+        (Some(start), Some(end)) if start > end => {
+            Err(format!("-S {} lies after -E {}: give an earlier -S", moment::shown(start), moment::shown(end)))
+        }
+        window => Ok(window),
+    }
+}
+
+fn query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>, brief: bool) -> Result<String, String> {
+    let jobs = args.jobs.as_deref().map(jobs).transpose()?;
+    let states = args.state.as_deref().map(states).transpose()?;
+    let text = |number: f64| number.to_string();
+    Ok(wire::query(&[
+        ("job", jobs.as_deref()),
+        ("user", args.user.as_deref()),
+        ("account", args.account.as_deref()),
+        ("state", states.as_deref()),
+        ("start", start_s.map(text).as_deref()),
+        ("end", end_s.map(text).as_deref()),
+        ("brief", brief.then_some("true")),
+    ]))
+}
+
+fn jobs(text: &str) -> Result<String, String> {
+    let number = |id: &str| {
+        let job = id.trim().split('.').next().unwrap_or_default();
+        let wrong = || format!("'{id}' is not a job id; accepted: 12, 12.0, 12,13");
+        job.parse::<u32>().map(|j| j.to_string()).map_err(|_| wrong())
+    };
+    Ok(text.split(',').map(number).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+fn states(text: &str) -> Result<String, String> {
+    let state = |name: &str| {
+        let name = name.trim().to_lowercase();
+        let known = STATES.iter().find(|(code, long)| [*code, *long].contains(&name.as_str()));
+        let accepted = || STATES.map(|(code, long)| format!("{long} ({})", code.to_uppercase())).join(", ");
+        known
+            .map(|(_, long)| *long)
+            .ok_or_else(|| format!("'{name}' is not a state of a run; accepted: {}", accepted()))
+    };
+    Ok(text.split(',').map(state).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+fn write_page(file: &Path, page: &str) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        print!("{page}");
+        return Ok(());
+    }
+    let failed = |e: std::io::Error| anyhow::anyhow!("{}: {e}", file.display());
+    std::fs::write(file, page).map_err(failed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_jobs_are_read_as_sacct_reads_them() {
+        assert_eq!(states("CD,failed,ca").as_deref(), Ok("completed,failed,cancelled"));
+        assert!(states("XX").is_err_and(|e| e.contains("completed (CD)")));
+        assert_eq!(jobs("12,13.0, 14.batch").as_deref(), Ok("12,13,14"));
+        assert!(jobs("12,x").is_err_and(|e| e.contains("'x' is not a job id")));
+    }
+}

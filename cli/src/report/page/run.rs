@@ -1,0 +1,355 @@
+//! The page of one run.
+
+use super::chart::{self, Bar, spoken};
+use super::timeline::{borrower, timeline};
+use super::{Cell, Set, Table, energy, tile};
+use crate::report::accounted::Joined;
+use crate::report::columns::{joules_of, percent, share};
+use crate::report::moment::shown;
+use maud::{Markup, html};
+use protocol::{Figure, Phase, Plan, RunAccount};
+use std::collections::BTreeMap;
+
+/// Everything between head and foot.
+pub fn body(line: &Joined, now_s: f64) -> Markup {
+    let run = &line.run;
+    html! {
+        h1 { "Job " (run.job) ": " (run.job_name) }
+        p.soft {
+            (run.state) ", user " (run.user) ", account " (if run.account.is_empty() { "none" } else { &run.account })
+            ", run " (run.run) " on " (run.cluster) ", from " (shown(run.start_s).replace('T', " "))
+            @if let Some(end_s) = run.end_s { " to " (shown(end_s).replace('T', " ")) }
+        }
+        @if let Some(slurm) = &line.slurm {
+            p.soft {
+                "Slurm's accounting: " (slurm.state) ", exit code " (slurm.exit_code) ", "
+                (options::format_time(slurm.elapsed_s)) " on " (slurm.nodes) " nodes, energy "
+                (slurm.consumed_j.map_or("not measured".to_string(), energy))
+            }
+        }
+        (tiles(run))
+        h2 { "Time line" }
+        (timeline(run, now_s))
+        h2 { "Energy by phase and node" }
+        (energies(run))
+        h2 { "Prediction beside measurement" }
+        (predictions(run))
+        h2 { "Failures" }
+        @if run.failures.is_empty() { p { "None." } } @else { (failures(run).markup()) }
+        h2 { "Decisions" }
+        @if run.decisions.is_empty() { p { "None beyond the plan." } } @else { (decisions(run).markup()) }
+        @if let Some(plan) = &run.plan { (reasons(plan)) }
+        @if !run.loans.is_empty() { h2 { "Loans" } (loans(run).markup()) }
+        h2 { "Checkpoints and records" }
+        @if run.checkpoints.is_empty() { p { "No complete checkpoint." } } @else {
+            details { summary { (run.checkpoints.len()) " complete checkpoints" } (checkpoints(run).markup()) }
+        }
+        (records(run).markup())
+    }
+}
+
+fn tiles(run: &RunAccount) -> Markup {
+    let total = &run.total;
+    let kwh = format!("measured energy ({:.4} kWh)", total.joules / 3.6e6);
+    let part = format!("resilience, {} of the energy", percent(share(total.resilience_j, total.joules)));
+    let expected = format!("energy overhead; predicted {}", percent(total.expected_energy_overhead));
+    let noticed = match run.failures.iter().filter(|f| f.counts).map(|f| f.detection_s).reduce(f64::max) {
+        Some(most_s) => format!("failures, noticed within {most_s:.1} s"),
+        None => "failures".to_string(),
+    };
+    html! {
+        ul.tiles {
+            (tile(&energy(total.joules), &kwh))
+            (tile(&energy(total.resilience_j), &part))
+            (tile(&percent(total.energy_overhead), &expected))
+            (tile(&options::format_time(total.elapsed_s), &format!("elapsed; on nodes {}", options::format_time(total.held_s))))
+            (tile(&total.failures.to_string(), &noticed))
+            (tile(&total.checkpoints.to_string(), "complete checkpoints"))
+        }
+    }
+}
+
+fn energies(run: &RunAccount) -> Markup {
+    let mut by_node: BTreeMap<&str, BTreeMap<Phase, f64>> = BTreeMap::new();
+    for span in &run.spans {
+        *by_node.entry(&span.node).or_default().entry(span.phase).or_default() += span.joules.unwrap_or(0.0);
+    }
+    let all = Bar { label: "all nodes".into(), parts: run.phases.iter().map(|p| (p.phase, p.joules)).collect() };
+    let nodes = by_node.iter().map(|(node, parts)| Bar {
+        label: node.to_string(),
+        parts: Phase::ALL.map(|p| (p, parts.get(&p).copied().unwrap_or(0.0))).to_vec(),
+    });
+    let bars: Vec<Bar> = std::iter::once(all).chain(nodes).collect();
+    let title = "Energy of the run by phase, in all and by node";
+    html! {
+        (chart::key(&Phase::ALL, &[]))
+        (chart::stacked("energy", title, &bars))
+        (phases(run).markup())
+        details { summary { "By node" } (nodes_table(&bars).markup()) }
+    }
+}
+
+fn phases(run: &RunAccount) -> Table {
+    let source = |s: &str| if s.is_empty() { "-".to_string() } else { s.to_string() };
+    let row = |p: &protocol::PhaseAccount| {
+        vec![
+            Cell::text(spoken(p.phase)),
+            Cell::joules(p.joules),
+            Cell::percent(share(p.joules, run.total.joules)),
+            Cell::joules(p.node_seconds),
+            Cell::text(source(&p.source)),
+        ]
+    };
+    let seconds = run.phases.iter().map(|p| p.node_seconds).sum();
+    let foot = vec![
+        Cell::text("measured by the counters"),
+        Cell::joules(run.total.joules),
+        Cell::text(""),
+        Cell::joules(seconds),
+        Cell::text(""),
+    ];
+    Table {
+        caption: "Energy and time by phase".into(),
+        head: vec![
+            ("Phase", Set::Word),
+            ("Energy (J)", Set::Number),
+            ("Share", Set::Number),
+            ("Time (node-seconds)", Set::Number),
+            ("Source", Set::Word),
+        ],
+        rows: run.phases.iter().map(row).collect(),
+        foot: Some(foot),
+        sorts: false,
+    }
+}
+
+fn nodes_table(bars: &[Bar]) -> Table {
+    let row = |bar: &Bar| {
+        let parts = bar.parts.iter().map(|(_, joules)| Cell::joules(*joules));
+        std::iter::once(Cell::text(bar.label.clone())).chain(parts).collect()
+    };
+    Table {
+        caption: "Energy by node and phase (J)".into(),
+        head: vec![
+            ("Node", Set::Word),
+            ("Compute", Set::Number),
+            ("Checkpoint", Set::Number),
+            ("Restart", Set::Number),
+            ("Lost work", Set::Number),
+            ("Idle", Set::Number),
+        ],
+        rows: bars.iter().skip(1).map(row).collect(),
+        foot: bars.first().map(row),
+        sorts: true,
+    }
+}
+
+/// Measured seconds of a phase by its occurrence on one node, the mean.
+fn mean_s(run: &RunAccount, phase: Phase) -> Option<f64> {
+    let spans: Vec<f64> = run.spans.iter().filter(|s| s.phase == phase).map(|s| s.end_s - s.start_s).collect();
+    (!spans.is_empty()).then(|| spans.iter().sum::<f64>() / spans.len() as f64)
+}
+
+/// Measured power of a phase, W.
+fn power_w(run: &RunAccount, phase: Phase) -> Option<f64> {
+    let account = run.phases.iter().find(|p| p.phase == phase)?;
+    (account.node_seconds > 0.0 && account.joules > 0.0).then(|| account.joules / account.node_seconds)
+}
+
+fn predictions(run: &RunAccount) -> Markup {
+    let Some(plan) = &run.plan else { return html! { p { "The run has no plan in the store." } } };
+    let mean_checkpoint_s = (!run.checkpoints.is_empty())
+        .then(|| run.checkpoints.iter().map(|c| c.seconds).sum::<f64>() / run.checkpoints.len() as f64);
+    let unit = |value: Option<f64>, unit: &str| value.map_or("-".to_string(), |v| format!("{v:.2} {unit}"));
+    let figure = |what: &str, figure: &Figure, name: &str, measured: Option<f64>| {
+        [what.to_string(), unit(Some(figure.value), name), unit(measured, name), figure.from.clone()]
+    };
+    let share_of = |what: &str, expected: f64, measured: Option<f64>| {
+        [what.to_string(), percent(Some(expected)), percent(measured), plan.made_by.clone()]
+    };
+    let failures = run.total.failures;
+    let mtbf_s = (failures > 0).then(|| run.total.held_s / f64::from(failures));
+    let saving = run.total.expected_saving_j.map_or("-".to_string(), energy);
+    let rows = [
+        share_of("Energy overhead", plan.expected_energy_overhead, run.total.energy_overhead),
+        share_of("Time overhead", plan.expected_time_overhead, run.total.time_overhead),
+        figure("Checkpoint", &plan.checkpoint_s, "s", mean_checkpoint_s),
+        figure("Restart", &plan.restart_s, "s", mean_s(run, Phase::Restart)),
+        figure("MTBF of the allocation", &plan.mtbf_s, "s", mtbf_s),
+        figure("Power while computing", &plan.busy_w, "W a node", power_w(run, Phase::Compute)),
+        figure("Power while checkpointing", &plan.checkpoint_w, "W a node", power_w(run, Phase::Checkpoint)),
+        ["Saved against the other objective's interval".into(), saving, "-".into(), plan.made_by.clone()],
+    ];
+    let table = Table {
+        caption: format!(
+            "Objective {}, protocol {}, engine {}, policy {}, first interval {:.1} s",
+            plan.objective, plan.protocol, plan.engine, plan.policy, plan.interval_s
+        ),
+        head: vec![
+            ("What", Set::Text),
+            ("Predicted", Set::Number),
+            ("Measured", Set::Number),
+            ("Prediction from", Set::Text),
+        ],
+        rows: rows.into_iter().map(|row| row.into_iter().map(Cell::text).collect()).collect(),
+        foot: None,
+        sorts: false,
+    };
+    html! { (overheads(run, plan)) (table.markup()) }
+}
+
+/// Two pairs of bars: predicted and measured overhead.
+fn overheads(run: &RunAccount, plan: &Plan) -> Markup {
+    let pairs = [
+        ("energy, predicted", "idle", Some(plan.expected_energy_overhead)),
+        ("energy, measured", "compute", run.total.energy_overhead),
+        ("time, predicted", "idle", Some(plan.expected_time_overhead)),
+        ("time, measured", "compute", run.total.time_overhead),
+    ];
+    let most = pairs.iter().filter_map(|p| p.2).fold(1e-9, f64::max);
+    let chart = html! {
+        svg id="prediction" viewBox="0 0 1000 112" role="img"
+            aria-label="Overhead of energy and time, predicted and measured; the table below has the figures" {
+            @for (n, (label, class, value)) in pairs.iter().enumerate() {
+                @let y = n as f64 * 26.0 + 6.0;
+                @let width = value.unwrap_or(0.0).max(0.0) / most * 720.0;
+                text x="140" y=(y + 14.0) text-anchor="end" { (label) }
+                rect class=(class) x="150" y=(y) height="18" width=(format!("{width:.2}")) {}
+                text x=(format!("{:.2}", 158.0 + width)) y=(y + 14.0) { (percent(*value)) }
+            }
+        }
+    };
+    super::scrolled("Overhead, predicted and measured", chart)
+}
+
+fn failures(run: &RunAccount) -> Table {
+    let row = |f: &protocol::FailureAccount| {
+        vec![
+            Cell::moment(f.at_s),
+            Cell::text(f.kind.replace('_', " ")),
+            Cell::text(f.node.clone().unwrap_or_default()),
+            Cell::number(f.detection_s, format!("{:.1}", f.detection_s)),
+            Cell::text(if f.counts { "yes" } else { "no" }),
+            Cell::text(f.reason.clone()),
+        ]
+    };
+    Table {
+        caption: "Why work stopped before its end".into(),
+        head: vec![
+            ("When", Set::Word),
+            ("Kind", Set::Word),
+            ("Node", Set::Word),
+            ("Noticed after (s)", Set::Number),
+            ("Counts (MTBF)", Set::Word),
+            ("What was seen", Set::Text),
+        ],
+        rows: run.failures.iter().map(row).collect(),
+        foot: None,
+        sorts: false,
+    }
+}
+
+fn decisions(run: &RunAccount) -> Table {
+    let row = |d: &protocol::DecisionAccount| {
+        let interval = if d.interval_s > 0.0 { format!("{:.1}", d.interval_s) } else { "-".to_string() };
+        vec![
+            Cell::moment(d.at_s),
+            Cell::text(d.action.clone()),
+            Cell::number(d.interval_s, interval),
+            Cell::text(d.reason.clone()),
+        ]
+    };
+    Table {
+        caption: "What was decided, and why".into(),
+        head: vec![("When", Set::Word), ("Decision", Set::Word), ("Interval (s)", Set::Number), ("Reason", Set::Text)],
+        rows: run.decisions.iter().map(row).collect(),
+        foot: None,
+        sorts: true,
+    }
+}
+
+fn reasons(plan: &Plan) -> Markup {
+    html! {
+        details { summary { "The plan's reasons, and what was refused" } ul {
+            @for reason in &plan.reasons { li { (reason) } }
+            @for other in &plan.alternatives { li { (other.what) ": " (other.refused) } }
+        } }
+    }
+}
+
+fn loans(run: &RunAccount) -> Table {
+    let row = |l: &protocol::LoanAccount| {
+        vec![
+            Cell::text(l.node.clone()),
+            Cell::text(borrower(l.borrower)),
+            Cell::moment(l.start_s),
+            l.end_s.map_or_else(|| Cell::text("still lent"), Cell::moment),
+            l.joules.map_or_else(|| Cell::text("-"), Cell::joules),
+        ]
+    };
+    Table {
+        caption: "Nodes lent to other jobs; their energy is the borrower's".into(),
+        head: vec![
+            ("Node", Set::Word),
+            ("Borrower", Set::Word),
+            ("From", Set::Word),
+            ("To", Set::Word),
+            ("Energy of the borrower (J)", Set::Number),
+        ],
+        rows: run.loans.iter().map(row).collect(),
+        foot: None,
+        sorts: false,
+    }
+}
+
+fn checkpoints(run: &RunAccount) -> Table {
+    let row = |c: &protocol::CheckpointAccount| {
+        vec![
+            Cell::number(c.number as f64, c.number.to_string()),
+            Cell::moment(c.begun_s),
+            Cell::number(c.seconds, format!("{:.2}", c.seconds)),
+            Cell::number(c.bytes as f64, c.bytes.to_string()),
+            c.joules.map_or_else(|| Cell::number(-1.0, "-"), Cell::joules),
+        ]
+    };
+    Table {
+        caption: "Complete checkpoints".into(),
+        head: vec![
+            ("Number", Set::Number),
+            ("Begun", Set::Word),
+            ("Time (s)", Set::Number),
+            ("Bytes", Set::Number),
+            ("Energy (J)", Set::Number),
+        ],
+        rows: run.checkpoints.iter().map(row).collect(),
+        foot: None,
+        sorts: true,
+    }
+}
+
+fn records(run: &RunAccount) -> Table {
+    let row = |r: &protocol::RecordAccount| {
+        let end = r.end_s.map_or_else(|| Cell::text("runs"), Cell::moment);
+        vec![
+            Cell::number(r.restart_count.into(), (r.restart_count + 1).to_string()),
+            Cell::text(r.nodes.join(", ")),
+            Cell::moment(r.start_s),
+            end,
+            Cell::text(r.state.clone()),
+        ]
+    };
+    let lost = joules_of(run, Phase::LostWork);
+    Table {
+        caption: format!("Slurm job records of this run; {} of work was done again", energy(lost)),
+        head: vec![
+            ("Start", Set::Number),
+            ("Nodes", Set::Text),
+            ("From", Set::Word),
+            ("To", Set::Word),
+            ("State", Set::Word),
+        ],
+        rows: run.records.iter().map(row).collect(),
+        foot: None,
+        sorts: false,
+    }
+}

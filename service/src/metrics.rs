@@ -1,0 +1,229 @@
+//! `/metrics` of both roles, in OpenMetrics: base units, and labels with few values.
+
+use axum::response::{IntoResponse, Response};
+use protocol::{FailureKind, Phase, RunAccount, RunKey};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+/// How many ended runs are remembered, so that one that is told twice counts once.
+const REMEMBERED: usize = 10_000;
+
+/// A metric family being written: `name` without `_total`, a type, a unit that the name ends with, and a help text.
+pub struct Family {
+    text: String,
+    name: &'static str,
+    suffix: &'static str,
+}
+
+impl Family {
+    /// A value that goes up only, since the service began.
+    pub fn counter(name: &'static str, unit: &str, help: &str) -> Family {
+        Family::new(name, "counter", "_total", unit, help)
+    }
+
+    /// A value that goes up and down.
+    pub fn gauge(name: &'static str, unit: &str, help: &str) -> Family {
+        Family::new(name, "gauge", "", unit, help)
+    }
+
+    /// Facts as labels.
+    pub fn info(name: &'static str, help: &str) -> Family {
+        Family::new(name, "info", "_info", "", help)
+    }
+
+    /// Samples in steps, already written; without a unit line, at which some readers of histograms stop.
+    pub fn histogram(name: &'static str, help: &str, samples: &str) -> Family {
+        let mut family = Family::new(name, "histogram", "", "", help);
+        family.text += samples;
+        family
+    }
+
+    fn new(name: &'static str, kind: &str, suffix: &'static str, unit: &str, help: &str) -> Family {
+        let unit = if unit.is_empty() { String::new() } else { format!("# UNIT {name} {unit}\n") };
+        Family { text: format!("# TYPE {name} {kind}\n{unit}# HELP {name} {help}\n"), name, suffix }
+    }
+
+    /// One sample; labels as pairs.
+    pub fn sample(mut self, labels: &[(&str, &str)], value: f64) -> Family {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.text, "{}{}{labels} {value}", self.name, self.suffix);
+        self
+    }
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The families as one exposition.
+pub fn exposition(families: Vec<Family>) -> Response {
+    let mut text: String = families.into_iter().map(|f| f.text).collect();
+    text.push_str("# EOF\n");
+    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}
+
+/// What every role tells of itself: its version, its CPU time and its memory.
+pub fn process(role: &str) -> Vec<Family> {
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("role", role)];
+    let mut families = vec![Family::info("joulepoint", "This service.").sample(&labels, 1.0)];
+    if let Ok(time) = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID) {
+        let cpu_s = time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9;
+        let help = "CPU time of this service.";
+        families.push(Family::counter("process_cpu_seconds", "seconds", help).sample(&[], cpu_s));
+    }
+    if let Some(bytes) = resident_bytes() {
+        let help = "Memory of this service.";
+        families.push(Family::gauge("process_resident_memory_bytes", "bytes", help).sample(&[], bytes));
+    }
+    families
+}
+
+fn resident_bytes() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib: f64 = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+/// What the runs cost that ended since the service began.
+#[derive(Debug, Default)]
+pub struct Ended(Mutex<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    told: VecDeque<RunKey>,
+    runs: BTreeMap<String, f64>,
+    joules: BTreeMap<Phase, f64>,
+    node_seconds: BTreeMap<Phase, f64>,
+    failures: BTreeMap<&'static str, f64>,
+    detection_s: f64,
+    checkpoints: f64,
+    checkpoint_bytes: f64,
+    checkpoint_s: f64,
+}
+
+/// The states in which runs end; others are counted as `other`.
+const STATES: [&str; 4] = ["completed", "failed", "cancelled", "timeout"];
+
+impl Ended {
+    /// Adds a run, if it has ended and was not told before.
+    pub fn add(&self, run: &RunAccount) {
+        let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if run.end_s.is_none() || sums.told.contains(&key) {
+            return;
+        }
+        sums.told.push_back(key);
+        if sums.told.len() > REMEMBERED {
+            sums.told.pop_front();
+        }
+        let state = STATES.iter().find(|s| **s == run.state).copied().unwrap_or("other");
+        *sums.runs.entry(state.to_string()).or_default() += 1.0;
+        for phase in &run.phases {
+            *sums.joules.entry(phase.phase).or_default() += phase.joules.max(0.0);
+            *sums.node_seconds.entry(phase.phase).or_default() += phase.node_seconds.max(0.0);
+        }
+        for failure in &run.failures {
+            let kind = FailureKind::ALL.into_iter().map(FailureKind::as_str).find(|k| *k == failure.kind);
+            *sums.failures.entry(kind.unwrap_or("other")).or_default() += 1.0;
+            sums.detection_s += failure.detection_s.max(0.0);
+        }
+        for checkpoint in &run.checkpoints {
+            sums.checkpoints += 1.0;
+            sums.checkpoint_bytes += checkpoint.bytes as f64;
+            sums.checkpoint_s += checkpoint.seconds.max(0.0);
+        }
+    }
+
+    /// The sums as metrics.
+    pub fn families(&self) -> Vec<Family> {
+        let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let labelled = |family: Family, label: &str, values: Vec<(&str, f64)>| {
+            values.into_iter().fold(family, |family, (name, value)| family.sample(&[(label, name)], value))
+        };
+        let phases = |of: &BTreeMap<Phase, f64>| {
+            Phase::ALL.into_iter().map(|p| (p.as_str(), of.get(&p).copied().unwrap_or(0.0))).collect()
+        };
+        let runs = STATES.into_iter().chain(["other"]);
+        let runs = runs.map(|s| (s, sums.runs.get(s).copied().unwrap_or(0.0))).collect();
+        let kinds = FailureKind::ALL.into_iter().map(FailureKind::as_str).chain(["other"]);
+        let kinds = kinds.map(|k| (k, sums.failures.get(k).copied().unwrap_or(0.0))).collect();
+        let plain = |name, unit, help, value| Family::counter(name, unit, help).sample(&[], value);
+        vec![
+            labelled(Family::counter("joulepoint_runs_ended", "", "Runs that ended, by state."), "state", runs),
+            labelled(
+                Family::counter("joulepoint_run_energy_joules", "joules", "Energy of ended runs, by phase."),
+                "phase",
+                phases(&sums.joules),
+            ),
+            labelled(
+                Family::counter("joulepoint_run_node_seconds", "seconds", "Node-time of ended runs, by phase."),
+                "phase",
+                phases(&sums.node_seconds),
+            ),
+            labelled(Family::counter("joulepoint_failures", "", "Failures of ended runs, by kind."), "kind", kinds),
+            plain(
+                "joulepoint_failure_detection_seconds",
+                "seconds",
+                "Time from failures of ended runs until they were noticed.",
+                sums.detection_s,
+            ),
+            plain("joulepoint_checkpoints", "", "Complete checkpoints of ended runs.", sums.checkpoints),
+            plain("joulepoint_checkpoint_bytes", "bytes", "Volume of these checkpoints.", sums.checkpoint_bytes),
+            plain("joulepoint_checkpoint_seconds", "seconds", "Time that they took.", sums.checkpoint_s),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{PhaseAccount, Totals};
+
+    fn run(state: &str, end_s: Option<f64>) -> RunAccount {
+        let account = |phase| PhaseAccount { phase, joules: 10.0, node_seconds: 2.0, source: "rapl".into() };
+        RunAccount {
+            cluster: "c".into(),
+            run: "7.1".into(),
+            job: 7,
+            user: "alice".into(),
+            account: "physics".into(),
+            job_name: "heat".into(),
+            state: state.into(),
+            start_s: 0.0,
+            end_s,
+            total: Totals::default(),
+            phases: Phase::ALL.map(account).to_vec(),
+            records: Vec::new(),
+            failures: Vec::new(),
+            checkpoints: Vec::new(),
+            spans: Vec::new(),
+            decisions: Vec::new(),
+            loans: Vec::new(),
+            plan: None,
+        }
+    }
+
+    #[test]
+    fn a_run_counts_once_and_only_when_it_has_ended() {
+        let ended = Ended::default();
+        ended.add(&run("running", None));
+        ended.add(&run("completed", Some(9.0)));
+        ended.add(&run("completed", Some(9.0)));
+        let text: String = ended.families().into_iter().map(|f| f.text).collect();
+        assert!(text.contains("joulepoint_runs_ended_total{state=\"completed\"} 1\n"), "{text}");
+        assert!(text.contains("joulepoint_run_energy_joules_total{phase=\"lost_work\"} 10\n"), "{text}");
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}
