@@ -4,6 +4,7 @@
 
 pub mod chart;
 pub mod comparison;
+pub mod fitting;
 pub mod published;
 pub mod replay;
 pub mod trace;
