@@ -26,7 +26,7 @@ enum Task {
     Replay(replay::ReplayArgs),
     /// The papers' printed figures beside ours.
     Tables(tables::TablesArgs),
-    /// `auto`, fitted on the other traces, against the published policies.
+    /// `auto`, fitted on other traces, against the published policies.
     Compare(compare::CompareArgs),
 }
 
