@@ -21,7 +21,8 @@
 
 use std::f64::consts::TAU;
 
-use crate::interval::Objective;
+use crate::Invalid;
+use crate::interval::{Bounds, Choice, Costs, Objective, bound_interval};
 
 const HOUR_S: f64 = 3_600.0;
 
@@ -210,5 +211,14 @@ impl Adaptive {
         // The hazard is taken in the middle of the coming period.
         let middle_s = age_s + 0.5 * period_s(self.settled_s);
         period_s(self.mean_gap_s(middle_s)) - checkpoint_s
+    }
+    /// The same for a job's costs, within its bounds, with the reason. Ages and costs are in s and W.
+    pub fn choose(&self, age_s: f64, objective: Objective, costs: &Costs, bounds: &Bounds) -> Result<Choice, Invalid> {
+        let ratio = match objective {
+            Objective::Energy => (costs.static_w + costs.compute_w) / (costs.static_w + costs.checkpoint_w),
+            Objective::Time => 1.0,
+        };
+        let wanted_s = self.interval_s(age_s, costs.checkpoint_s, ratio);
+        bound_interval(objective, wanted_s, 1.0 / self.hazard_per_s(age_s), costs, bounds)
     }
 }
