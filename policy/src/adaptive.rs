@@ -14,8 +14,8 @@
 //!
 //! While no failure comes, the short memories empty and h falls: the falling hazard of ElSayed14's `hazard` follows
 //! from the bursts. Checkpoints lie where a hazard h asks for them (Ling, Mi and Lin, IEEE Trans. Computers 50(7),
-//! 2001), with the second order of the wasted time: with lost work worth `ratio` times checkpoint time, the rate of
-//! waste (C / ratio + h (D^2 / 2 + D C)) / (D + C) is least at D = sqrt(2 C / (ratio h) - C^2) - C.
+//! 2001). With lost work worth `ratio` times checkpoint time and C' = C / ratio, the waste of an exponential gap is
+//! least at D = sqrt(2 C' / h - C (C - C')) + C' / 3 - C to second order; for ratio 1 that is Daly's formula (2006).
 //!
 //! Only failures that have happened enter: the policy never sees the future.
 
@@ -30,8 +30,8 @@ const HOUR_S: f64 = 3_600.0;
 pub const MEMORIES_S: [f64; 3] = [30.0 * 24.0 * HOUR_S, 2.0 * 24.0 * HOUR_S, HOUR_S];
 
 /// How far the interval leans from the optimum for time towards that for energy, as a logarithm. Near an optimum waste
-/// grows by half the square: 0.1 % of the time is paid for about 2 % of the energy, at three times idle power.
-const LEAN_FROM_TIME: f64 = -0.05;
+/// grows by half the square: 0.2 % of the time is paid for about 3 % of the energy, at three times idle power.
+const LEAN_FROM_TIME: f64 = -0.06;
 
 /// The same from the optimum for energy: 0.7 % of the energy is paid for about 6 % of the time.
 const LEAN_FROM_ENERGY: f64 = 0.12;
@@ -204,10 +204,12 @@ impl Adaptive {
         let positive = |x: f64, otherwise: f64| if x.is_finite() && x > 0.0 { x } else { otherwise };
         let age_s = positive(age_s, 0.0).min(LONGEST_S);
         let checkpoint_s = positive(checkpoint_s, 1.0).clamp(1e-6, LONGEST_S);
-        let doubled_s = 2.0 * checkpoint_s * self.stretch / positive(ratio, 1.0).clamp(1e-6, 1e6);
-        let square_s2 = checkpoint_s * checkpoint_s;
+        // The checkpoint in units of lost work, leaning.
+        let worth_s = checkpoint_s * self.stretch / positive(ratio, 1.0).clamp(1e-6, 1e6);
+        let square_s2 = checkpoint_s * (checkpoint_s - worth_s);
         let least_s = (1.0 + LEAST_WORK) * checkpoint_s;
-        let period_s = |mean_s: f64| (doubled_s * mean_s - square_s2).max(0.0).sqrt().max(least_s);
+        let period_s =
+            |mean_s: f64| ((2.0 * worth_s * mean_s - square_s2).max(0.0).sqrt() + worth_s / 3.0).max(least_s);
         // The hazard is taken in the middle of the coming period.
         let middle_s = age_s + 0.5 * period_s(self.settled_s);
         period_s(self.mean_gap_s(middle_s)) - checkpoint_s

@@ -93,5 +93,30 @@ fn with_rare_failures_the_interval_is_youngs_times_the_lean() {
     let policy = Adaptive::new(AdaptiveParameters::for_objective(Objective::Time), 1e9, None);
     let young_s = (2.0 * 600.0 / policy.hazard_per_s(1e6)).sqrt();
     let interval_s = policy.interval_s(1e6, 600.0, 1.0) + 600.0;
-    assert!((interval_s / young_s / (-0.05_f64).exp() - 1.0).abs() < 0.01, "{interval_s} against {young_s}");
+    assert!((interval_s / young_s / (-0.06_f64).exp() - 1.0).abs() < 0.01, "{interval_s} against {young_s}");
+}
+
+/// Waste of an exponential gap under intervals of `work` checkpoints' length, in checkpoints: lost work weighs `ratio`.
+fn waste(work: f64, hazard: f64, ratio: f64) -> f64 {
+    let (at_work, at_end) = ((-hazard * work).exp(), (-hazard * (work + 1.0)).exp());
+    let in_work = ratio * ((1.0 - at_work) / hazard - work * at_work);
+    let in_checkpoint = ratio * work * (at_work - at_end) + (at_work - at_end) / hazard - at_end;
+    (in_work + in_checkpoint + at_end) / (1.0 - at_end)
+}
+
+#[test]
+fn without_a_lean_a_steady_hazard_gets_the_interval_of_least_waste() {
+    for mean_checkpoints in [20.0, 100.0, 1000.0] {
+        for ratio in [1.0, 2.0, 3.0 / 1.1, 5.0] {
+            let steady = AdaptiveParameters { weights: [1e3; 3], lean: 0.0, ..AdaptiveParameters::default() };
+            let policy = Adaptive::new(steady, 1e9 * mean_checkpoints, None);
+            let (checkpoint_s, mean_s) = (1e9, 1.0 / policy.hazard_per_s(0.0));
+            let chosen = policy.interval_s(0.0, checkpoint_s, ratio) / checkpoint_s;
+            let hazard = checkpoint_s / mean_s;
+            let least = (1..4000).map(|i| waste(0.01 * f64::from(i) * 0.03 / hazard.sqrt(), hazard, ratio));
+            let least = least.fold(f64::INFINITY, f64::min);
+            let found = waste(chosen, hazard, ratio);
+            assert!(found < least * 1.002, "{mean_checkpoints} {ratio}: {found} at {chosen}, least {least}");
+        }
+    }
 }
