@@ -5,6 +5,7 @@
 
 use config::Site;
 use options::{Engine, Objective, Refusal, Settings};
+use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::interval::{self, Bounds, Choice, Costs, choose_interval};
 use protocol::{Alternative, Figure, Plan, PlanRequest};
 
@@ -48,7 +49,13 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
     };
     let bounds = Bounds { runtime: settings.bounds.runtime, io: settings.bounds.io, energy: settings.bounds.energy };
     let costs = figures.costs();
-    let chosen = choose_interval(objective, figures.mtbf_s.value, &costs, &bounds);
+    let chosen = if settings.policy == "auto" {
+        // The calendar enters when the run starts: a plan knows no clock.
+        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), figures.mtbf_s.value, None);
+        auto.choose(0.0, objective, &costs, &bounds)
+    } else {
+        choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
+    };
     let mut reasons = vec![figures.mtbf_reason.clone()];
     let mut alternatives = protocols_not_taken();
     let fixed_s = settings.interval.map(|i| i.as_secs_f64());
@@ -91,7 +98,7 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
             None => "auto",
         }
         .to_string(),
-        policy: if settings.policy == "auto" { "ema".to_string() } else { settings.policy.clone() },
+        policy: settings.policy.clone(),
         interval_s,
         interval_fixed: fixed_s.is_some(),
         mtbf_s: figures.mtbf_s,

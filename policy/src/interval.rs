@@ -116,6 +116,28 @@ enum Model<'a> {
 
 /// Chooses the interval that minimises the objective within the bounds.
 pub fn choose_interval(objective: Objective, mtbf_s: f64, costs: &Costs, bounds: &Bounds) -> Result<Choice, Invalid> {
+    choose(objective, None, mtbf_s, costs, bounds)
+}
+
+/// The same for an interval that a policy wants instead of the model's optimum: only the bounds move it.
+pub fn bound_interval(
+    objective: Objective,
+    wanted_s: f64,
+    mtbf_s: f64,
+    costs: &Costs,
+    bounds: &Bounds,
+) -> Result<Choice, Invalid> {
+    positive("interval_s", wanted_s)?;
+    choose(objective, Some(wanted_s), mtbf_s, costs, bounds)
+}
+
+fn choose(
+    objective: Objective,
+    wanted_s: Option<f64>,
+    mtbf_s: f64,
+    costs: &Costs,
+    bounds: &Bounds,
+) -> Result<Choice, Invalid> {
     check(mtbf_s, costs, bounds)?;
     let model = Model::of(mtbf_s, costs);
     let (time_opt, energy_opt) = (model.time_optimum(), model.energy_optimum());
@@ -123,6 +145,7 @@ pub fn choose_interval(objective: Objective, mtbf_s: f64, costs: &Costs, bounds:
         Objective::Energy => (energy_opt, time_opt),
         Objective::Time => (time_opt, energy_opt),
     };
+    let optimum_s = wanted_s.unwrap_or(optimum_s);
     let allowed = model.admissible(bounds, time_opt, energy_opt);
     let interval_s = optimum_s.max(allowed.low).min(allowed.high);
     let moved = if interval_s > optimum_s { allowed.low_by } else { allowed.high_by };

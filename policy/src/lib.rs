@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`adaptive`] | the policy `auto`: checkpoints placed by the hazard |
+//! | [`adaptive`] | the policy `auto`: checkpoints placed by a hazard that learns |
 //! | [`interval`] | which interval to use, under which bounds, and why |
 //! | [`decide`] | whether to checkpoint now, wait, or rest |
 //! | [`mtbf`] | estimators of the mean time between failures |

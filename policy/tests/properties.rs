@@ -172,10 +172,14 @@ proptest! {
             let estimate_s = estimator.estimate_s(f);
             prop_assert!(estimate_s.is_finite() && estimate_s > 0.0, "{kind}: {estimate_s}");
         }
-        let mut auto = Adaptive::new(AdaptiveParameters { shape: b, stretch: c, ..AdaptiveParameters::default() }, a);
+        let parameters = AdaptiveParameters { weights: [a, b, c], day: d, weekend: e, lean: f };
+        let mut auto = Adaptive::new(parameters, a, Some(b));
         auto.observe_gap(d);
         auto.observe_gap(e);
-        prop_assert!(auto.mean_gap_s().is_finite() && auto.mean_gap_s() > 0.0);
+        let interval_s = auto.interval_s(f, c, d);
+        prop_assert!(interval_s.is_finite() && interval_s > 0.0, "{interval_s}");
+        let hazard = auto.hazard_per_s(f);
+        prop_assert!(hazard.is_finite() && hazard > 0.0, "{hazard}");
         let _ = policy::calibration::best_of(&[a, b, c], &[d, e, f], policy::calibration::Method::LeastSquares, true);
     }
 

@@ -6,6 +6,7 @@ pub mod chart;
 pub mod comparison;
 pub mod failure_log;
 pub mod figure;
+pub mod fitting;
 pub mod grid;
 pub mod platform;
 pub mod published;

@@ -17,6 +17,8 @@ pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
 
 /// The most checkpoints in one gap of a rule by age.
 const LONGEST_SCHEDULE: usize = 1_000_000;
+/// The MTBF that `auto` starts from where none is given.
+pub const DAY_S: f64 = 86_400.0;
 
 /// Costs, power and bounds of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +31,8 @@ pub struct Setting {
     pub runtime_bound: Option<f64>,
     /// Bound on the I/O share, as a fraction.
     pub io_bound: Option<f64>,
-    /// The MTBF that adaptive policies start from; the trace's own mean, as ElSayed14 has it, if none is given.
+    /// The MTBF that adaptive policies start from. If none is given, the published ones take the trace's own mean, as
+    /// ElSayed14 has it, and `auto` a day.
     pub prior_s: Option<f64>,
 }
 
@@ -104,7 +107,7 @@ impl Rule {
         match name {
             "young" => Ok(Rule::Estimated(EstimatorKind::Static)),
             "daly" => Ok(Rule::Daly),
-            "auto" => Ok(Rule::Auto(None)),
+            "auto" | "gamma-poisson" => Ok(Rule::Auto(None)),
             name => {
                 let with_figure = |(rule, figure): (&str, &str)| match (rule, figure.parse::<f64>().ok()?) {
                     ("constant", interval_s) if interval_s.is_finite() && interval_s > 0.0 => {
@@ -129,6 +132,11 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
     model.check()?;
     let ratio = match objective {
         Objective::Energy => setting.ratio,
+        Objective::Time => 1.0,
+    };
+    // What lost work really costs over checkpoint time; the published policies take the nominal ratio.
+    let accounted = match objective {
+        Objective::Energy => setting.ratio / CHECKPOINT_OVER_IDLE,
         Objective::Time => 1.0,
     };
     let limits = Limits::of(&model, setting, objective)?;
@@ -168,11 +176,15 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
         }
         Rule::Auto(parameters) => {
             let parameters = parameters.unwrap_or_else(|| AdaptiveParameters::for_objective(objective));
-            let mut policy = Adaptive::new(parameters, prior_s);
+            // Never the trace's own mean, which a run could not know.
+            let mut policy = Adaptive::new(parameters, setting.prior_s.unwrap_or(DAY_S), trace.local_start_s());
             let mut outcome = Outcome::default();
             for gap_s in &trace.gaps_s {
-                let mean_gap_s = policy.mean_gap_s();
-                let next = |age_s: f64| bounded(policy.interval_s(age_s, setting.checkpoint_s, ratio), mean_gap_s);
+                let next = |age_s: f64| {
+                    let interval_s = policy.interval_s(age_s, setting.checkpoint_s, accounted);
+                    let mttf_s = if limits.runtime.is_some() { 1.0 / policy.hazard_per_s(age_s) } else { 0.0 };
+                    bounded(interval_s, mttf_s)
+                };
                 walk(&mut outcome, *gap_s, setting.checkpoint_s, next);
                 policy.observe_gap(*gap_s);
             }

@@ -90,6 +90,11 @@ impl Trace {
         self.gaps_s.iter().sum::<f64>() / self.gaps_s.len() as f64
     }
 
+    /// Local time of the first failure, where the trace has dates. Times before 1973 count from somewhere else.
+    pub fn local_start_s(&self) -> Option<f64> {
+        (self.first_s > 1e8).then_some(self.first_s)
+    }
+
     /// The trace at ElSayed14's precision: failure times in days, rounded half-up to 4 decimals.
     pub fn rounded_as_published(&self) -> Trace {
         let round = |t: f64| (t / 86_400.0 * 1e4 + 0.5).floor();

@@ -1,6 +1,7 @@
 //! Corrects the plan during the run: measured checkpoint cost, failures of this run, powers seen.
 
 use options::{Engine as EngineName, Objective, Settings};
+use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::interval::{Bounds, Costs, choose_interval};
 use policy::mtbf::{Estimator, EstimatorKind};
 use protocol::Plan;
@@ -8,8 +9,31 @@ use protocol::Plan;
 /// Weight of a new measurement in the moving averages.
 const WEIGHT: f64 = 0.3;
 
-/// A change of the interval below this share is not worth a new decision.
+/// A change of the interval below this share is not worth a word.
 const NOTABLE_CHANGE: f64 = 0.05;
+
+/// What the failures seen are asked.
+#[derive(Debug)]
+enum Estimate {
+    Auto(Box<Adaptive>),
+    Named(Estimator),
+}
+
+impl Estimate {
+    fn observe_gap(&mut self, gap_s: f64) {
+        match self {
+            Estimate::Auto(policy) => policy.observe_gap(gap_s),
+            Estimate::Named(estimator) => estimator.observe_gap(gap_s),
+        }
+    }
+
+    fn mtbf_s(&self, age_s: f64) -> f64 {
+        match self {
+            Estimate::Auto(policy) => 1.0 / policy.hazard_per_s(age_s),
+            Estimate::Named(estimator) => estimator.estimate_s(age_s),
+        }
+    }
+}
 
 /// What the driver believes now, and the interval that follows from it.
 #[derive(Debug)]
@@ -18,19 +42,15 @@ pub struct Adaptation {
     bounds: Bounds,
     costs: Costs,
     measured_cost: bool,
-    mtbf: Estimator,
+    estimate: Estimate,
     last_failure_s: f64,
     fixed_s: Option<f64>,
     interval_s: f64,
 }
 
 impl Adaptation {
-    /// Starts from the plan.
-    pub fn new(now_s: f64, settings: &Settings, plan: &Plan) -> Adaptation {
-        let kind = match plan.policy.as_str() {
-            "young" | "daly" => EstimatorKind::Static,
-            name => name.parse().unwrap_or(EstimatorKind::Ema),
-        };
+    /// Starts from the plan; `local_s` is `now_s` on the clock on the wall.
+    pub fn new(now_s: f64, local_s: f64, settings: &Settings, plan: &Plan) -> Adaptation {
         let objective = match settings.objective {
             Some(Objective::Time) => policy::interval::Objective::Time,
             _ => policy::interval::Objective::Energy,
@@ -47,16 +67,27 @@ impl Adaptation {
             checkpoint_w: (plan.checkpoint_w.value - plan.idle_w.value).max(0.0),
             down_w: 0.0,
         };
-        Adaptation {
+        let named = |kind| Estimate::Named(Estimator::new(kind, plan.mtbf_s.value));
+        let auto = || Adaptive::new(AdaptiveParameters::for_objective(objective), plan.mtbf_s.value, Some(local_s));
+        let estimate = match plan.policy.as_str() {
+            "young" | "daly" => named(EstimatorKind::Static),
+            name => name.parse().map_or_else(|_| Estimate::Auto(Box::new(auto())), named),
+        };
+        let mut adaptation = Adaptation {
             objective,
             bounds,
             costs,
             measured_cost: false,
-            mtbf: Estimator::new(kind, plan.mtbf_s.value),
+            estimate,
             last_failure_s: now_s,
             fixed_s: plan.interval_fixed.then_some(plan.interval_s),
             interval_s: plan.interval_s,
+        };
+        if matches!(adaptation.estimate, Estimate::Auto(_)) {
+            // The plan knew no calendar.
+            adaptation.choose(now_s);
         }
+        adaptation
     }
 
     /// Work between checkpoints, s.
@@ -76,7 +107,7 @@ impl Adaptation {
 
     /// MTBF of the allocation as estimated now, s.
     pub fn mtbf_s(&self, now_s: f64) -> f64 {
-        self.mtbf.estimate_s(now_s - self.last_failure_s)
+        self.estimate.mtbf_s(now_s - self.last_failure_s)
     }
 
     /// Takes in a measured checkpoint; the first one replaces the estimate, later ones are averaged in.
@@ -103,7 +134,7 @@ impl Adaptation {
 
     /// Takes in a true failure.
     pub fn failed(&mut self, at_s: f64, now_s: f64) -> Option<String> {
-        self.mtbf.observe_gap(at_s - self.last_failure_s);
+        self.estimate.observe_gap(at_s - self.last_failure_s);
         self.last_failure_s = at_s;
         self.choose(now_s)
     }
@@ -113,16 +144,15 @@ impl Adaptation {
         if self.fixed_s.is_some() {
             return None;
         }
-        let choice = choose_interval(self.objective, self.mtbf_s(now_s), &self.costs, &self.bounds).ok()?;
-        let before_s = self.interval_s;
-        if !(choice.interval_s.is_finite() && choice.interval_s > 0.0) {
-            return None;
-        }
-        if (choice.interval_s - before_s).abs() < NOTABLE_CHANGE * before_s {
-            return None;
-        }
-        self.interval_s = choice.interval_s;
-        Some(format!("checkpoint interval {before_s:.1} s -> {:.1} s: {}", choice.interval_s, choice.reason))
+        let age_s = now_s - self.last_failure_s;
+        let choice = match &self.estimate {
+            Estimate::Auto(policy) => policy.choose(age_s, self.objective, &self.costs, &self.bounds),
+            Estimate::Named(e) => choose_interval(self.objective, e.estimate_s(age_s), &self.costs, &self.bounds),
+        };
+        let choice = choice.ok().filter(|c| c.interval_s.is_finite() && c.interval_s > 0.0)?;
+        let before_s = std::mem::replace(&mut self.interval_s, choice.interval_s);
+        let notable = (choice.interval_s - before_s).abs() >= NOTABLE_CHANGE * before_s;
+        notable.then(|| format!("checkpoint interval {before_s:.1} s -> {:.1} s: {}", choice.interval_s, choice.reason))
     }
 }
 

@@ -130,7 +130,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
     let mut driver = Driver {
         nodes: setup.started.nodes.clone(),
         ledger: Ledger::open(now_s, first_phase, &setup.started.nodes, &setup.accounted),
-        adaptation: Adaptation::new(now_s, &setup.settings, &setup.plan),
+        adaptation: Adaptation::new(now_s, ports.clock.local_s(now_s), &setup.settings, &setup.plan),
         setup,
         ports,
         checkpointing: None,

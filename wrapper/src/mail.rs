@@ -81,6 +81,17 @@ impl Clock for MailClock {
         now_s()
     }
 
+    fn local_s(&self, at_s: f64) -> f64 {
+        let time = at_s as libc::time_t;
+        let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
+        // SAFETY: both pointers are to live values, kept by neither side, and all zeros is a valid tm.
+        let parts = unsafe {
+            libc::localtime_r(&time, parts.as_mut_ptr());
+            parts.assume_init()
+        };
+        at_s + parts.tm_gmtoff as f64
+    }
+
     fn wait(&mut self, until_s: f64) -> Option<Happening> {
         loop {
             let left_s = (until_s - now_s()).clamp(0.0, LONGEST_WAIT_S);

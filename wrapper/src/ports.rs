@@ -32,6 +32,10 @@ pub enum Happening {
 pub trait Clock {
     /// Seconds since the Unix epoch.
     fn now_s(&self) -> f64;
+    /// The same moment on the clock on the wall, as seconds since its 1970.
+    fn local_s(&self, at_s: f64) -> f64 {
+        at_s
+    }
     /// Waits for the next happening, at most until `until_s`.
     fn wait(&mut self, until_s: f64) -> Option<Happening>;
 }

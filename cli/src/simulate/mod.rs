@@ -47,7 +47,7 @@ enum Task {
     /// Alone it simulates a machine like Bouteiller13's K computer that one application fills. Times are seconds, or
     /// Slurm's forms such as 1-12:00:00 or 30s. docs/platform.md says what is assumed.
     Platform(Box<platform::PlatformArgs>),
-    /// `auto`, fitted on the other traces, against the published policies.
+    /// `auto`, fitted on other traces, against the published policies.
     Compare(compare::CompareArgs),
 }
 
