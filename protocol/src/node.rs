@@ -69,6 +69,9 @@ pub struct Held {
     pub job: u32,
     /// SLURM_RESTART_COUNT.
     pub restart_count: u32,
+    /// CPUs that the job has on this node, by which idle power is shared; 0 if that is not known.
+    #[serde(default)]
+    pub cpus: u32,
 }
 
 /// What the controller answers to a heartbeat.

@@ -197,6 +197,9 @@ impl Node {
             let beat = {
                 let mut books = lock(&self.books);
                 books.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
+                for job in held.iter().filter(|h| h.cpus > 0) {
+                    books.accounts.set_share(job.job, job.cpus);
+                }
                 books.look(&self.params.proc_root);
                 self.beat(&books, url)
             };

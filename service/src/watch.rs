@@ -297,8 +297,11 @@ fn held(runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> BTreeMap<String, Vec<Hel
         else {
             continue;
         };
+        // Slurm's short record has the sum only: the nodes of a job are mostly alike.
+        let cpus = job.num_cpus.div_ceil(job.nodes.len().max(1) as u32);
         for node in &job.nodes {
-            held.entry(node.clone()).or_default().push(Held { job: run.job, restart_count: run.restart_count });
+            let holds = Held { job: run.job, restart_count: run.restart_count, cpus };
+            held.entry(node.clone()).or_default().push(holds);
         }
     }
     held
@@ -433,10 +436,10 @@ mod tests {
 
     #[test]
     fn jobs_hold_their_nodes_between_steps() {
-        let running = job("JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1");
+        let running = job("JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1 NumCPUs=5");
         let mut watch = Watch::new(3.0, 0.0);
         watch.look(10.0, &[run()], &running);
-        assert_eq!(watch.heard(11.0, beat("n2", true)).0, [Held { job: 7, restart_count: 0 }]);
+        assert_eq!(watch.heard(11.0, beat("n2", true)).0, [Held { job: 7, restart_count: 0, cpus: 3 }]);
         watch.look(12.0, &[], &running);
         assert!(watch.heard(13.0, beat("n2", true)).0.is_empty());
     }
