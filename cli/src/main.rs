@@ -7,8 +7,10 @@ mod plan;
 mod report;
 mod simulate;
 mod status;
+mod steer;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use protocol::Verb;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -47,6 +49,27 @@ enum Command {
     ///
     /// Exit status: 0 all is well, 1 a fault was found, 3 only warnings.
     Doctor(doctor::DoctorArgs),
+    /// Make a checkpoint of a running job now.
+    ///
+    /// Waits until the checkpoint is complete, and prints its folder, its duration, its volume and its energy.
+    ///
+    ///   joulepoint checkpoint 4711
+    ///   joulepoint checkpoint --json 4711_3
+    ///
+    /// Exit status: 0 done, or ordered with --no-wait; 1 refused or failed; 2 wrong usage.
+    #[command(verbatim_doc_comment)]
+    Checkpoint(steer::SteerArgs),
+    /// Make a checkpoint of a running job now, then put the job back into the queue: its nodes are free.
+    ///
+    /// The job resumes from this checkpoint when Slurm starts it again. If the checkpoint fails, the job goes on as
+    /// it was. A job that was submitted with --no-requeue is refused. Exit status as for `checkpoint`.
+    Vacate(steer::SteerArgs),
+    /// Let a running job make checkpoints again, after `disable`.
+    Enable(steer::SteerArgs),
+    /// Let a running job make no further checkpoints, not even before its time limit, until `enable`.
+    ///
+    /// It stays so when the job is requeued. `checkpoint` and `vacate` are refused meanwhile.
+    Disable(steer::SteerArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -151,6 +174,10 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
+        Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
+        Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),
+        Command::Enable(args) => return steer::run(Verb::Enable, &args, &client(&cli.conf)?),
+        Command::Disable(args) => return steer::run(Verb::Disable, &args, &client(&cli.conf)?),
     }
     Ok(0)
 }

@@ -73,13 +73,22 @@ impl Default for Controller {
 pub struct Node {
     /// Address and port on which it listens.
     pub listen: String,
+    /// Socket for wrappers on the node itself, `{node}` standing for its name; none if empty.
+    pub socket: String,
     /// Time between heartbeats, s.
     pub beat_s: f64,
 }
 
+impl Node {
+    /// The socket of one node's service.
+    pub fn socket_of(&self, node: &str) -> Option<PathBuf> {
+        (!self.socket.is_empty()).then(|| PathBuf::from(self.socket.replace("{node}", node)))
+    }
+}
+
 impl Default for Node {
     fn default() -> Self {
-        Node { listen: "0.0.0.0:6821".to_string(), beat_s: 1.0 }
+        Node { listen: "0.0.0.0:6821".to_string(), socket: "/run/joulepoint/{node}.socket".to_string(), beat_s: 1.0 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run's wrapper writes down, and what makes a checkpoint complete.
 
-use crate::{JobReading, Phase, Plan};
+use crate::{JobReading, OrderState, OrderedCheckpoint, Phase, Plan, Verb};
 use serde::{Deserialize, Serialize};
 
 /// Names one run: the Slurm job it was submitted as, on one cluster.
@@ -187,6 +187,21 @@ pub enum Event {
         reason: String,
         /// Checkpoint interval in force, s.
         interval_s: f64,
+    },
+    /// What came of an order.
+    Ordered {
+        /// Its id.
+        id: String,
+        /// What was ordered.
+        verb: Verb,
+        /// Who ordered it.
+        by: String,
+        /// Whether it is done or could not be.
+        state: OrderState,
+        /// What came of it, in words.
+        text: String,
+        /// The checkpoint that was made for it.
+        checkpoint: Option<OrderedCheckpoint>,
     },
     /// The wrapper left the run.
     Ended {

@@ -5,8 +5,10 @@
 
 mod account;
 mod calibration;
+mod health;
 mod journal;
 mod node;
+mod order;
 mod plan;
 mod request;
 
@@ -15,8 +17,10 @@ pub use calibration::{
     Axis, BasePower, CALIBRATION_VERSION, Calibration, Correction, Fingerprint, Measured, Noise, Operation, Point,
     Quantity, Skipped, Storage, StoredCalibration, StoredFit,
 };
+pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
+pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading, RunHealth};
+pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
 pub use request::{Request, Setting, Source};
 

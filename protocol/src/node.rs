@@ -1,5 +1,6 @@
 //! What a node service says to the controller, and to a wrapper that asks.
 
+use crate::Order;
 use serde::{Deserialize, Serialize};
 
 /// One job's counters on one node, cumulative since the node service first saw the job there.
@@ -30,6 +31,7 @@ pub struct NodeReading {
 
 /// A node service's heartbeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Beat {
     /// Protocol version of the sender.
     pub version: u32,
@@ -85,4 +87,15 @@ pub struct NodeHealth {
     pub dead: bool,
     /// The last counters of the job that was asked about.
     pub job: Option<JobReading>,
+}
+
+/// What a run's wrapper hears when it asks after its nodes: `GET /v1/runs/{cluster}/{run}/health`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunHealth {
+    /// Grows with every piece of news; `?since=` it and `wait_s=` to hear of the next one when it comes.
+    pub news: u64,
+    /// The run's nodes.
+    pub nodes: Vec<NodeHealth>,
+    /// Orders that have not been answered.
+    pub orders: Vec<Order>,
 }

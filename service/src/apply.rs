@@ -53,6 +53,9 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
         }
         Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s)?,
         Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
+        Event::Ordered { verb, by, text, .. } => {
+            decision(c, key, at_s, verb.as_str(), &format!("ordered by {by}: {text}"), 0.0)?;
+        }
         Event::Ended { state, .. } => {
             close_record(c, key, current(c, key)?, at_s, state)?;
             // A run that was requeued or interrupted goes on, or is closed by the watch.

@@ -1,25 +1,24 @@
 //! The role `controller`: answers wrappers and people, watches nodes and jobs, helps where nobody else does.
 
-use crate::account::{self, Wanted};
-use crate::http::{Asked, LARGEST_BODY, Refusal, asked, blocking, read};
-use crate::now_s;
-use crate::store::{OpenRun, Store, Write};
+use crate::access::Access;
+use crate::account;
+use crate::http::{self, Gate, Limits, Listener, Refusal, Refusals};
+use crate::orders::Orders;
+use crate::store::{OpenRun, Store};
 use crate::watch::{Act, Watch};
 use crate::writer::Writer;
+use crate::{lock, now_s, routes};
 use anyhow::{Context, Result, bail};
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use config::Site;
-use protocol::{Batch, Beat, BeatReply, Delivered, Event, FailureKind, PlanRequest, RunKey};
+use protocol::{Batch, Event, FailureKind, Health, Part};
 use slurm::{Job, JobState, Slurm};
 use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::Peer;
 
@@ -44,28 +43,29 @@ const COMMENT_S: f64 = 10.0;
 /// Time between two bookings of watched time, s.
 const BOOK_S: f64 = 60.0;
 
+/// Time between two looks at what this service itself needs.
+const LOOK_AT_SELF: Duration = Duration::from_secs(10);
+
+/// After how many of those accounting is asked for its operators again.
+const ASK_OPERATORS: u64 = 6;
+
 /// The controller.
 pub struct Controller {
-    site: Site,
+    pub(crate) site: Site,
     munge: wire::Munge,
-    slurm: Slurm,
+    pub(crate) slurm: Slurm,
     store: Arc<Mutex<Store>>,
-    reader: Mutex<Store>,
-    writer: Writer,
-    watch: Mutex<Watch>,
+    pub(crate) reader: Mutex<Store>,
+    pub(crate) writer: Writer,
+    pub(crate) watch: Mutex<Watch>,
     /// Open runs whose job Slurm knows as their owner's, at the last look.
-    open: Mutex<Arc<Vec<OpenRun>>>,
-    operators: Vec<u32>,
+    pub(crate) open: Mutex<Arc<Vec<OpenRun>>>,
+    pub(crate) access: Access,
+    pub(crate) orders: Orders,
+    pub(crate) health: Mutex<Health>,
     commented_s: Mutex<BTreeMap<u32, f64>>,
-    beats: AtomicU64,
-    records: AtomicU64,
-}
-
-type Shared = State<Arc<Controller>>;
-
-/// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) beats: AtomicU64,
+    pub(crate) records: AtomicU64,
 }
 
 /// Serves until told to stop.
@@ -75,7 +75,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
     let reader = Mutex::new(Store::open(&site.controller.store)?);
-    let operators = site.controller.operators.iter().filter_map(|name| uid(name)).chain([0]).collect();
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
         slurm: Slurm::new(site.slurm_bin.clone()),
@@ -84,7 +83,9 @@ pub async fn serve(site: Site) -> Result<()> {
         reader,
         open: Mutex::default(),
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
-        operators,
+        access: Access::new(&site.controller.operators),
+        orders: Orders::new(now_s()),
+        health: Mutex::new(Health { ok: false, parts: BTreeMap::new() }),
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
@@ -93,40 +94,37 @@ pub async fn serve(site: Site) -> Result<()> {
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
         .await
         .with_context(|| format!("controller.listen = {}", controller.site.controller.listen))?;
-    let watching = controller.clone();
+    let (watching, looking) = (controller.clone(), controller.clone());
     std::thread::spawn(move || watching.watch_for_ever());
-    let app = Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/metrics", get(metrics))
-        .route("/v1/beats", post(beats))
-        .route("/v1/plan", post(plan))
-        .route("/v1/records", post(records))
-        .route("/v1/runs/{cluster}/{run}/health", get(health))
-        .route("/v1/report", get(report))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .with_state(controller.clone());
+    std::thread::spawn(move || looking.look_at_self_for_ever());
+    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
+    let gate = Gate {
+        munge: controller.munge.clone(),
+        audience: wire::CONTROLLER.to_string(),
+        refusals: refusals.clone(),
+        limits,
+    };
+    let app = http::router(routes::controller(), Arc::new(gate), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
-    axum::serve(listener, app).with_graceful_shutdown(crate::told_to_stop()).await?;
+    http::serve(vec![Listener::Tcp(listener)], app, limits, refusals, crate::told_to_stop()).await;
     Ok(())
 }
 
-fn uid(name: &str) -> Option<u32> {
-    nix::unistd::User::from_name(name).ok().flatten().map(|u| u.uid.as_raw())
-}
-
 impl Controller {
-    fn is_operator(&self, asked: &Asked) -> bool {
-        self.operators.contains(&asked.peer.uid)
+    /// Whether somebody may write a run: its owner, operators, and everybody a run that is new.
+    pub(crate) fn may_write(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
+        let owner = lock(&self.reader).owner(key)?;
+        Ok(owner.is_none_or(|o| self.access.may(peer.uid, o.uid)))
     }
 
-    /// Whether somebody may see and write a run: its owner, operators, and everybody a run that is new.
-    fn may(&self, peer: Peer, key: &RunKey) -> Result<bool> {
+    /// Whether somebody may see a run that is there.
+    pub(crate) fn may_see(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
         let owner = lock(&self.reader).owner(key)?;
-        Ok(self.operators.contains(&peer.uid) || owner.is_none_or(|o| o.uid == peer.uid))
+        Ok(owner.is_some_and(|o| self.access.may(peer.uid, o.uid)))
     }
 
     /// Holds what a batch says of its job against Slurm: nobody takes up a job of somebody else.
-    fn claim(&self, peer: Peer, batch: &mut Batch) -> Result<(), Refusal> {
+    pub(crate) fn claim(&self, peer: Peer, batch: &mut Batch) -> Result<(), Refusal> {
         for record in &mut batch.records {
             let Event::Started { job, user, account, partition, .. } = &mut record.event else { continue };
             if peer.uid != 0
@@ -141,7 +139,6 @@ impl Controller {
             // A job that Slurm has forgotten: its records come late, and nothing can be done to it.
             let Some(known) = asked else { continue };
             if known.uid != peer.uid && peer.uid != 0 {
-                tracing::warn!(uid = peer.uid, job = *job, "a request is refused: the job is somebody else's");
                 return Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is not of user {}", peer.uid)));
             }
             (*user, *account) = (known.user, known.account);
@@ -160,6 +157,27 @@ impl Controller {
                 tracing::error!(error = format!("{e:#}"), "a look at the cluster failed");
             }
         }
+    }
+
+    fn look_at_self_for_ever(&self) {
+        for look in 0_u64.. {
+            let parts = BTreeMap::from([
+                ("store".to_string(), part(lock(&self.store).write(&[]).map(|_| "writable".to_string()))),
+                ("munge".to_string(), part(self.munge.encode(b"").map(|_| "answers".to_string()))),
+                ("slurm".to_string(), part(self.look_at_slurm())),
+            ]);
+            *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
+            if look.is_multiple_of(ASK_OPERATORS) {
+                self.access.refresh(&self.slurm);
+            }
+            std::thread::sleep(LOOK_AT_SELF);
+        }
+    }
+
+    fn look_at_slurm(&self) -> Result<String> {
+        let slurm_user = self.slurm.config_value("SlurmUser")?;
+        self.access.slurm_user(slurm_user.as_deref().unwrap_or_default());
+        Ok("slurmctld answers".to_string())
     }
 
     fn look(&self, booked_s: &mut f64, resumed_s: &mut f64) -> Result<()> {
@@ -214,6 +232,7 @@ impl Controller {
             Act::Close { run, state } => {
                 let state = if *state == "unknown" { self.accounted(run).unwrap_or(state) } else { state };
                 tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
+                self.orders.close(now_s(), &run.key);
                 lock(&self.store).close(run, now_s(), state)
             }
         }
@@ -280,6 +299,7 @@ impl Controller {
         // The store first, as long as the runs are still open there: Slurm ends them.
         let hit = lock(&self.store).node_died(name, at_s, now_s, &format!("node {name} died: {reason}"))?;
         lock(&self.watch).hit(now_s, &hit);
+        hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(self.slurm.node_down(name, &reason)?)
     }
 
@@ -323,7 +343,7 @@ impl Controller {
     }
 
     /// Writes the run's summary into Slurm's AdminComment; at its end always, else now and then.
-    fn comment(&self, batch: &Batch) -> Result<()> {
+    pub(crate) fn comment(&self, batch: &Batch) -> Result<()> {
         let telling = |e: &Event| matches!(e, Event::Committed { .. } | Event::Failure { .. });
         let ends = batch.records.iter().any(|r| matches!(r.event, Event::Ended { .. }));
         if !ends && !batch.records.iter().any(|r| telling(&r.event)) {
@@ -348,142 +368,21 @@ impl Controller {
     }
 }
 
+/// What a look at a part showed.
+pub(crate) fn part<E: std::fmt::Display>(seen: Result<String, E>) -> Part {
+    match seen {
+        Ok(text) => Part { ok: true, text },
+        Err(e) => Part { ok: false, text: format!("{e:#}") },
+    }
+}
+
 /// Whether something accepts connections there.
 fn answers(host: &str, port: u16) -> bool {
     let addresses = (host, port).to_socket_addrs().into_iter().flatten();
     addresses.into_iter().any(|a| TcpStream::connect_timeout(&a, SLURMD_LIMIT).is_ok())
 }
 
-async fn beats(
-    State(c): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Response, Refusal> {
-    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
-    if asked.peer.uid != 0 {
-        return Err(asked.forbidden("send heartbeats"));
-    }
-    let beat: Beat = read(&body)?;
-    c.beats.fetch_add(1, Ordering::Relaxed);
-    let open = lock(&c.open).clone();
-    for reading in &beat.jobs {
-        let of = |r: &&OpenRun| r.job == reading.job && r.record_state == "running" && r.nodes.contains(&beat.node);
-        if let Some(run) = open.iter().find(of) {
-            c.writer.note(Write::Counters {
-                key: run.key.clone(),
-                restart_count: run.restart_count,
-                node: beat.node.clone(),
-                at_s: beat.at_s,
-                reading: reading.clone(),
-            });
-        }
-    }
-    let (held, fence) = lock(&c.watch).heard(now_s(), beat);
-    asked.answer(&BeatReply { held, fence }).await
-}
-
-async fn plan(
-    State(c): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Response, Refusal> {
-    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
-    let mut question: PlanRequest = read(&body)?;
-    // History is personal: a user is who munge says.
-    let user = nix::unistd::User::from_uid(asked.peer.uid.into()).ok().flatten();
-    question.user = user.map_or(question.user, |u| u.name);
-    let plan = blocking(move || -> Result<_, Refusal> {
-        let history = lock(&c.reader).history(&question.user, &question.job_name)?;
-        planner::make_plan(&question, &history, &c.site)
-            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
-    })
-    .await??;
-    asked.answer(&plan).await
-}
-
-async fn records(
-    State(c): Shared,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Response, Refusal> {
-    let asked = asked(&c.munge, method, &uri, &headers, body.clone()).await?;
-    let mut batch: Batch = read(&body)?;
-    if batch.version != protocol::VERSION {
-        return Err(Refusal(StatusCode::BAD_REQUEST, format!("version {} is not known here", batch.version)));
-    }
-    let (peer, checking) = (asked.peer, c.clone());
-    let batch = blocking(move || -> Result<Option<Batch>, Refusal> {
-        if !checking.may(peer, &batch.key)? {
-            return Ok(None);
-        }
-        checking.claim(peer, &mut batch)?;
-        Ok(Some(batch))
-    })
-    .await??;
-    let Some(batch) = batch else { return Err(asked.forbidden("write this run")) };
-    let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
-    c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
-    blocking(move || {
-        if let Err(e) = c.comment(&batch) {
-            tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
-        }
-    })
-    .await?;
-    asked.answer(&Delivered { upto }).await
-}
-
-async fn health(
-    State(c): Shared,
-    Path((cluster, run)): Path<(String, String)>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
-    let (key, peer) = (RunKey { cluster, run }, asked.peer);
-    let health = blocking(move || -> Result<_> {
-        if !c.may(peer, &key)? {
-            return Ok(None);
-        }
-        let open = lock(&c.reader).open_runs()?;
-        let Some(run) = open.into_iter().find(|r| r.key == key) else { return Ok(Some(Vec::new())) };
-        let mut health = lock(&c.watch).health(now_s(), &run.nodes, run.job);
-        if !lock(&c.open).iter().any(|r| r.key == key) {
-            // Slurm has not said yet that the job is this run's.
-            health.iter_mut().for_each(|h| h.job = None);
-        }
-        Ok(Some(health))
-    })
-    .await??;
-    match health {
-        Some(health) => asked.answer(&health).await,
-        None => Err(asked.forbidden("see this run")),
-    }
-}
-
-async fn report(
-    State(c): Shared,
-    RawQuery(raw): RawQuery,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let asked = asked(&c.munge, method, &uri, &headers, Bytes::new()).await?;
-    let wanted = axum::extract::Query::<Wanted>::try_from_uri(&uri)
-        .map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("{}: {e}", raw.unwrap_or_default())))?
-        .0;
-    let only = (!c.is_operator(&asked)).then_some(asked.peer.uid);
-    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only)).await??;
-    asked.answer(&runs).await
-}
-
-async fn metrics(State(c): Shared) -> Response {
+pub(crate) async fn metrics(State(c): State<Arc<Controller>>) -> Response {
     let nodes = lock(&c.watch).beating(now_s());
     let text = format!(
         "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\

@@ -1,16 +1,35 @@
 //! `joulepointd`: on the controller it plans, stores and watches; on a node it meters and beats.
 
+mod access;
 pub mod account;
 mod apply;
 pub mod controller;
 mod http;
 pub mod node;
+mod orders;
+pub mod routes;
 pub mod store;
 pub mod watch;
 mod writer;
 
-/// Waits for SIGTERM or SIGINT.
-pub(crate) async fn told_to_stop() {
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Becomes true at SIGTERM or SIGINT.
+pub(crate) fn told_to_stop() -> tokio::sync::watch::Receiver<bool> {
+    let (sender, receiver) = tokio::sync::watch::channel(false);
+    tokio::spawn(async move {
+        stop_signal().await;
+        sender.send_replace(true);
+    });
+    receiver
+}
+
+async fn stop_signal() {
     let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
         Ok(term) => term,
         Err(e) => {

@@ -28,6 +28,16 @@ struct Cli {
     inner: Option<Inner>,
 }
 
+/// Raises the limit of open files as far as it goes: every running wrapper keeps a connection.
+fn allow_connections() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised =
+        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(e) = raised {
+        tracing::warn!(%e, "the limit of open files cannot be raised");
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Role {
     Controller,
@@ -61,6 +71,7 @@ fn main() -> Result<()> {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
     let site = config::read(&cli.conf)?;
+    allow_connections();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match cli.role.context("--role=controller or --role=node is needed")? {
         Role::Controller => runtime.block_on(controller::serve(site)),

@@ -1,22 +1,24 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
-use crate::http::{Refusal, asked, blocking};
-use crate::now_s;
+use crate::controller::part;
+use crate::http::{self, Access, Gate, Hidden, Limits, Listener, Refusal, Refusals, Route, blocking};
+use crate::{lock, now_s};
 use anyhow::{Context, Result};
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, Uri};
-use axum::response::Response;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
-use protocol::{Beat, BeatReply, Held, JobReading, NodeReading};
+use protocol::{Beat, BeatReply, Health, Held, JobReading, NodeReading, Part};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use wire::Peer;
 
 /// Longest wait for the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -31,10 +33,12 @@ pub struct Params {
     pub proc_root: PathBuf,
 }
 
-struct Node {
+/// The node service.
+pub(crate) struct Node {
     params: Params,
     munge: wire::Munge,
     books: Mutex<Books>,
+    health: Mutex<Health>,
     started_s: f64,
 }
 
@@ -70,15 +74,54 @@ pub async fn serve(params: Params) -> Result<()> {
     }
     tracing::info!(node = params.node, url, source = books.meter.source().as_str(), "the node service serves");
     let munge = wire::Munge::new(params.site.munge_socket.clone());
-    let node = Arc::new(Node { params, munge, books: Mutex::new(books), started_s: now_s() });
+    let mut listeners = vec![Listener::Tcp(listener)];
+    let socket = params.site.node.socket_of(&params.node);
+    if let Some(path) = &socket {
+        match local(path) {
+            Ok(listener) => listeners.push(Listener::Local(listener)),
+            Err(e) => {
+                tracing::warn!(path = %path.display(), error = format!("{e:#}"), "no socket: wrappers here use TCP")
+            }
+        }
+    }
+    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
+    let audience = wire::node_audience(&params.node);
+    let gate = Gate { munge: munge.clone(), audience, refusals: refusals.clone(), limits };
+    let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
+    let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, started_s: now_s() });
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
-    let app = Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/v1/jobs/{job}/energy", get(job_energy))
-        .with_state(node);
-    axum::serve(listener, app).with_graceful_shutdown(crate::told_to_stop()).await?;
+    let app = http::router(routes(), Arc::new(gate), node);
+    let is_local = listeners.len() > 1;
+    http::serve(listeners, app, limits, refusals, crate::told_to_stop()).await;
+    if let Some(path) = socket.filter(|_| is_local) {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
+}
+
+/// The node service's route table.
+pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
+    vec![
+        Route::new("GET", "/healthz", Access::Open, get(healthz)),
+        Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
+    ]
+}
+
+/// Listens on a socket of this host that everybody may use: the kernel says who they are.
+fn local(path: &FilePath) -> Result<tokio::net::UnixListener> {
+    let folder = path.parent().context("a socket needs a folder")?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    if UnixStream::connect(path).is_ok() {
+        anyhow::bail!("another service answers there");
+    }
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
+    let listener = tokio::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    Ok(listener)
 }
 
 /// Where others reach this service: an address that is not one is replaced by the node's name.
@@ -130,10 +173,6 @@ fn reading(job: &JobEnergy) -> JobReading {
 }
 
 impl Node {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn beat_for_ever(&self, url: &str) {
         let site = &self.params.site;
         let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
@@ -141,12 +180,14 @@ impl Node {
         let mut held: Vec<Held> = Vec::new();
         loop {
             let beat = {
-                let mut books = self.books();
+                let mut books = lock(&self.books);
                 books.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
                 books.look(&self.params.proc_root);
                 self.beat(&books, url)
             };
-            match client.post::<Beat, BeatReply>("/v1/beats", &beat) {
+            let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
+            self.look_at_self(part(heard.as_ref().map(|_| "hears".to_string())));
+            match heard {
                 Ok(reply) => {
                     held = reply.held;
                     for job in reply.fence {
@@ -157,6 +198,16 @@ impl Node {
             }
             std::thread::sleep(period);
         }
+    }
+
+    fn look_at_self(&self, controller: Part) {
+        let source = lock(&self.books).meter.source().as_str().to_string();
+        let parts = BTreeMap::from([
+            ("controller".to_string(), controller),
+            ("munge".to_string(), part(self.munge.encode(b"").map(|_| "answers".to_string()))),
+            ("energy".to_string(), Part { ok: true, text: source }),
+        ]);
+        *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
     }
 
     fn beat(&self, books: &Books, url: &str) -> Beat {
@@ -187,7 +238,7 @@ impl Node {
     /// Ends all processes of a job that Slurm has taken away from this node.
     fn fence(&self, job: u32) {
         let pids = {
-            let mut books = self.books();
+            let mut books = lock(&self.books);
             books.look(&self.params.proc_root);
             books.processes.pids_of(job).to_vec()
         };
@@ -203,7 +254,7 @@ impl Node {
 
     /// Processes of the job that left its steps' trees, found by their owner and their environment.
     fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
-        let books = self.books();
+        let books = lock(&self.books);
         let owners: std::collections::BTreeSet<u32> =
             pids.iter().filter_map(|pid| owner(&self.params.proc_root, *pid)).filter(|uid| *uid != 0).collect();
         let of = |uid: u32| energy::orphans(&self.params.proc_root, &books.processes, job, uid).unwrap_or_default();
@@ -218,36 +269,38 @@ fn owner(proc_root: &std::path::Path, pid: i32) -> Option<u32> {
 
 /// `?restart=N`: which record of the job asks.
 #[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Which {
     restart: Option<u32>,
 }
 
+async fn healthz(State(node): State<Arc<Node>>) -> Response {
+    crate::routes::tell_health(&lock(&node.health))
+}
+
+/// What a job has used here. Somebody else's job looks like one that was never here.
 async fn job_energy(
     State(node): State<Arc<Node>>,
-    Path(job): Path<u32>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
+    Extension(peer): Extension<Peer>,
+    job: Result<Path<u32>, PathRejection>,
+    which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let asked = asked(&node.munge, method, &uri, &headers, Bytes::new()).await?;
-    let uid = asked.peer.uid;
-    let restart = axum::extract::Query::<Which>::try_from_uri(&uri).ok().and_then(|q| q.0.restart);
-    let answer = blocking(move || {
+    let (Path(job), Query(which)) = (job?, which?);
+    let (reading, is_hidden) = blocking(move || {
         let at_s = now_s();
-        let mut books = node.books();
+        let mut books = lock(&node.books);
         books.look(&node.params.proc_root);
-        if uid != 0 && books.owners.get(&job).is_some_and(|owner| *owner != uid) {
-            return None;
-        }
-        if let Some(restart) = restart {
+        let is_hidden = peer.uid != 0 && books.owners.get(&job).is_some_and(|owner| *owner != peer.uid);
+        if let Some(restart) = which.restart.filter(|_| !is_hidden) {
             books.accounts.belongs(job, restart);
         }
-        let job = books.accounts.job(job).as_ref().map(reading);
-        Some(NodeReading { node: node.params.node.clone(), at_s, job })
+        let job = books.accounts.job(job).filter(|_| !is_hidden).as_ref().map(reading);
+        (NodeReading { node: node.params.node.clone(), at_s, job }, is_hidden)
     })
     .await?;
-    match answer {
-        Some(answer) => asked.answer(&answer).await,
-        None => Err(asked.forbidden("see this job")),
+    let mut answer = Json(reading).into_response();
+    if is_hidden {
+        answer.extensions_mut().insert(Hidden("the job is somebody else's"));
     }
+    Ok(answer)
 }

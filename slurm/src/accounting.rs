@@ -45,6 +45,12 @@ pub fn parse_accounting(text: &str) -> Result<Vec<Accounted>, Error> {
     text.lines().filter(|l| !l.trim().is_empty()).map(parse_line).collect()
 }
 
+/// The names in `sacctmgr -n -P show user format=User,AdminLevel` that stand beside a level.
+pub fn parse_operators(text: &str) -> Vec<String> {
+    let level = |l: &&str| matches!(*l, "Operator" | "Administrator");
+    text.lines().filter_map(|l| l.split_once('|').filter(|(_, l)| level(l)).map(|(name, _)| name.to_owned())).collect()
+}
+
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.splitn(11, '|').collect();
     let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..] else {
@@ -65,4 +71,15 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
         consumed_j: consumed.parse().ok().filter(|j: &f64| *j > 0.0),
         name: name.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_those_with_a_level() {
+        let text = "root|Administrator\nalice|None\nbob|Operator\nOperator|\n\n";
+        assert_eq!(parse_operators(text), ["root", "bob"]);
+    }
 }

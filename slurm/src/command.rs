@@ -1,6 +1,9 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
-use crate::{Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_steps};
+use crate::{
+    Accounted, Error, Job, Node, Step, parse_accounting, parse_job, parse_jobs, parse_nodes, parse_operators,
+    parse_steps,
+};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -154,6 +157,22 @@ impl Slurm {
         let job = job.to_string();
         let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &job, &fields])?;
         parse_accounting(&text)
+    }
+
+    /// Names of users whom accounting knows as operators or administrators.
+    pub fn operators(&self) -> Result<Vec<String>, Error> {
+        Ok(parse_operators(&self.output("sacctmgr", &["-n", "-P", "show", "user", "format=User,AdminLevel"])?))
+    }
+
+    /// The job id of a task of an array, `ARRAY_TASK` as people write it.
+    pub fn array_task(&self, array: u32, task: u32) -> Result<Option<u32>, Error> {
+        let name = format!("{array}_{task}");
+        match self.output("scontrol", &["show", "job", "-o", &name]) {
+            // A record begins with its id; whatever a user wrote comes later.
+            Ok(text) => Ok(text.strip_prefix("JobId=").and_then(|t| t.split(' ').next()).and_then(|t| t.parse().ok())),
+            Err(e) if e.is_unknown_job() => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// The cluster's name.

@@ -13,7 +13,7 @@ mod node;
 mod nodelist;
 mod step;
 
-pub use accounting::{Accounted, parse_accounting};
+pub use accounting::{Accounted, parse_accounting, parse_operators};
 pub use command::Slurm;
 pub use error::Error;
 pub use job::{Exit, Job, JobState, parse_job, parse_jobs};

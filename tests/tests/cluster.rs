@@ -564,3 +564,68 @@ fn another_user_cannot_read_a_run() -> Result<()> {
     assert_eq!(of("jpbob")?.as_array().map_or(0, Vec::len), 0);
     Ok(())
 }
+
+/// `joulepoint ARGS` as a user: exit code, standard output as JSON, standard error.
+fn order(site: &Site, user: &str, args: &[&str]) -> Result<(Option<i32>, Value, String)> {
+    let output = site.joulepoint(user, args)?;
+    let said = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    Ok((output.status.code(), said, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// Options of a job that checkpoints on a signal, but by itself only after an hour.
+fn patient() -> Vec<&'static str> {
+    PROTECTED.iter().map(|a| if a.contains("interval") { "--ft-energy-interval=1:00:00" } else { a }).collect()
+}
+
+/// Submits the test program with an hour between checkpoints, and waits until it runs.
+fn started_patiently(site: &Site, name: &str) -> Result<(u32, PathBuf)> {
+    let folder = site.folder(USER, name)?;
+    let job = site.submit(USER, &folder, &patient(), &script(site))?;
+    site.wait("the program at work", MINUTES, |site| {
+        let steps = site.cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]).output()?;
+        let runs = String::from_utf8_lossy(&steps.stdout).contains(&format!("{job}.0"));
+        Ok((runs && site.report(job)?.is_some()).then_some(()))
+    })?;
+    Ok((job, folder))
+}
+
+#[test]
+fn a_checkpoint_is_made_on_order_and_only_for_who_may() -> Result<()> {
+    let site = site();
+    let (job, folder) = started_patiently(&site, "ordered")?;
+    let id = job.to_string();
+    for verb in ["checkpoint", "vacate", "disable"] {
+        let (code, _, text) = order(&site, "jpbob", &[verb, &id])?;
+        assert_eq!(code, Some(1));
+        assert!(text.contains("of yours is known here"), "{text}");
+    }
+    let (code, made, text) = order(&site, USER, &["checkpoint", "--json", &id])?;
+    assert_eq!(code, Some(0), "{made} {text}");
+    let path = made["checkpoint"]["path"].as_str().context("a path")?;
+    assert!(Path::new(path).join("manifest.json").exists(), "{path}");
+    assert!(made["checkpoint"]["bytes"].as_u64() > Some(0));
+    assert_eq!(order(&site, USER, &["disable", &id])?.0, Some(0));
+    let (code, refused, _) = order(&site, USER, &["checkpoint", "--json", &id])?;
+    assert_eq!((code, refused["state"].as_str()), (Some(1), Some("failed")), "{refused}");
+    // The second one is an operator's: root.
+    assert_eq!(order(&site, "root", &["enable", &id])?.0, Some(0));
+    assert_eq!(order(&site, "root", &["checkpoint", &id])?.0, Some(0));
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(checkpoints(&run), 2, "{run:#}");
+    let (code, _, text) = order(&site, USER, &["checkpoint", &id])?;
+    assert_eq!(code, Some(1), "the job is over: {text}");
+    Ok(())
+}
+
+#[test]
+fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()> {
+    let site = site();
+    let (job, folder) = started_patiently(&site, "vacated")?;
+    let (code, made, text) = order(&site, USER, &["vacate", "--json", &job.to_string()])?;
+    assert_eq!(code, Some(0), "{made} {text}");
+    start_requeued(&site, job)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run:#}");
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}

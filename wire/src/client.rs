@@ -1,9 +1,10 @@
 //! Asks a service, and tells "nobody there" from "refused" from "not understood".
 
+use crate::local::Socket;
 use crate::proof::{answer_payload, request_payload};
-use crate::{Munge, PROOF};
+use crate::{CONTROLLER, Munge, PROOF, node_audience};
 use serde::{Serialize, de::DeserializeOwned};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The largest answer that is read, bytes: a report of a hundred thousand runs fits.
@@ -38,28 +39,57 @@ pub enum Error {
     },
 }
 
+/// How a client shows who it is.
+#[derive(Clone, Debug)]
+enum Identity {
+    /// A credential in every request, for one audience.
+    Munge { munge: Munge, audience: String },
+    /// The kernel tells, on a unix socket.
+    Kernel,
+}
+
 /// A blocking client of one service; cheap to clone, its connections are kept and shared.
 #[derive(Clone, Debug)]
 pub struct Client {
     base_url: String,
-    munge: Munge,
+    identity: Identity,
     agent: ureq::Agent,
+    timeout: Duration,
+}
+
+fn settings() -> ureq::config::Config {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .user_agent("joulepoint")
+        .build()
 }
 
 impl Client {
-    /// A client of the service at `base_url` (`http://host:port`); each request ends within `timeout`.
+    /// A client of the controller at `base_url` (`http://host:port`); each request ends within `timeout`.
     pub fn new(base_url: &str, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .user_agent("joulepoint")
-            .build()
-            .into();
+        Client::signing(base_url, CONTROLLER.to_owned(), munge_socket, timeout)
+    }
+
+    /// A client of the service of `node`.
+    pub fn of_node(base_url: &str, node: &str, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
+        Client::signing(base_url, node_audience(node), munge_socket, timeout)
+    }
+
+    /// A client of a service on this host, by its socket; the kernel says who asks and who answers.
+    pub fn on_socket(path: &Path, timeout: Duration) -> Self {
+        let resolver = ureq::unversioned::resolver::DefaultResolver::default();
+        let agent = ureq::Agent::with_parts(settings(), Socket(path.to_owned()), resolver);
+        // The address is never connected to; a number needs no name service.
+        Client { base_url: "http://127.0.0.1".to_owned(), identity: Identity::Kernel, agent, timeout }
+    }
+
+    fn signing(base_url: &str, audience: String, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
         let base_url = base_url.trim_end_matches('/').to_owned();
-        Client { base_url, munge: Munge::new(munge_socket), agent }
+        let identity = Identity::Munge { munge: Munge::new(munge_socket), audience };
+        Client { base_url, identity, agent: settings().into(), timeout }
     }
 
     /// Where the service is.
@@ -67,12 +97,20 @@ impl Client {
         &self.base_url
     }
 
+    /// The same client with another limit for each request, for answers that the service holds back.
+    pub fn within(&self, timeout: Duration) -> Self {
+        Client { timeout, ..self.clone() }
+    }
+
     /// `GET path`; the path includes the query ([`query`]).
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let authorization = self.sign("GET", path, b"")?;
         let url = format!("{}{path}", self.base_url);
-        let answer = self.agent.get(&url).header("authorization", &authorization).call();
-        self.read(answer, &url, &authorization)
+        let authorization = self.sign("GET", path, b"")?;
+        let mut request = self.agent.get(&url).config().timeout_global(Some(self.timeout)).build();
+        if let Some(authorization) = &authorization {
+            request = request.header("authorization", authorization);
+        }
+        self.read(request.call(), &url, authorization.as_deref())
     }
 
     /// `POST path` with a JSON body.
@@ -81,19 +119,19 @@ impl Client {
         let body = serde_json::to_vec(body)
             .map_err(|e| Error::Invalid { url: url.clone(), text: format!("own request: {e}") })?;
         let authorization = self.sign("POST", path, &body)?;
-        let answer = self
-            .agent
-            .post(&url)
-            .header("authorization", &authorization)
-            .header("content-type", "application/json")
-            .send(&body);
-        self.read(answer, &url, &authorization)
+        let mut request = self.agent.post(&url).header("content-type", "application/json");
+        if let Some(authorization) = &authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request = request.config().timeout_global(Some(self.timeout)).build();
+        self.read(request.send(&body), &url, authorization.as_deref())
     }
 
-    fn sign(&self, method: &str, path: &str, body: &[u8]) -> Result<String, Error> {
-        let payload = request_payload(method, path, body);
-        let credential = self.munge.encode(payload.as_bytes());
-        credential.map(|c| format!("MUNGE {c}")).map_err(|e| self.unreachable(e))
+    fn sign(&self, method: &str, path: &str, body: &[u8]) -> Result<Option<String>, Error> {
+        let Identity::Munge { munge, audience } = &self.identity else { return Ok(None) };
+        let payload = request_payload(audience, method, path, body);
+        let credential = munge.encode(payload.as_bytes()).map_err(|e| self.unreachable(e))?;
+        Ok(Some(format!("MUNGE {credential}")))
     }
 
     fn unreachable(&self, why: impl ToString) -> Error {
@@ -104,7 +142,7 @@ impl Client {
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
         url: &str,
-        authorization: &str,
+        authorization: Option<&str>,
     ) -> Result<T, Error> {
         let invalid = |text: String| Error::Invalid { url: url.to_owned(), text };
         let mut answer = answer.map_err(|e| match e {
@@ -119,24 +157,26 @@ impl Client {
             let text = String::from_utf8_lossy(&body).chars().take(500).collect();
             return Err(Error::Refused { status, text });
         }
-        self.check(proof.as_deref(), authorization, status, &body).map_err(invalid)?;
+        if let Identity::Munge { munge, .. } = &self.identity {
+            check(munge, proof.as_deref(), authorization.unwrap_or_default(), status, &body).map_err(invalid)?;
+        }
         serde_json::from_slice(&body).map_err(|e| invalid(e.to_string()))
     }
+}
 
-    /// Accepts an answer only from root or from a service of one's own.
-    fn check(&self, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), String> {
-        let proof = proof.ok_or("it carries no proof of the service")?;
-        let (payload, peer) = self.munge.decode(proof).map_err(|e| e.to_string())?;
-        if payload != answer_payload(authorization, status, body).as_bytes() {
-            return Err("its proof belongs to another answer".into());
-        }
-        // SAFETY: geteuid takes nothing and cannot fail.
-        let own = unsafe { libc::geteuid() };
-        if peer.uid != 0 && peer.uid != own {
-            return Err(format!("it was made by user {}, not by root", peer.uid));
-        }
-        Ok(())
+/// Accepts an answer only from root or from a service of one's own.
+fn check(munge: &Munge, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), String> {
+    let proof = proof.ok_or("it carries no proof of the service")?;
+    let (payload, peer) = munge.decode(proof).map_err(|e| e.to_string())?;
+    if payload != answer_payload(authorization, status, body).as_bytes() {
+        return Err("its proof belongs to another answer".into());
     }
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    if peer.uid != 0 && peer.uid != own {
+        return Err(format!("it was made by user {}, not by root", peer.uid));
+    }
+    Ok(())
 }
 
 /// `?key=value&...` of the pairs that have a value, percent-encoded; empty if none has.

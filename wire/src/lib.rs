@@ -1,11 +1,12 @@
-//! How the parts speak to each other: HTTP and JSON, each request and each answer signed by munge.
+//! How the parts speak to each other: HTTP and JSON, signed by munge over TCP, vouched for by the kernel on a socket.
 //!
-//! A request carries `Authorization: MUNGE <credential>` whose payload names the method, the path and the body's
-//! hash, so that the credential is good for this request only, and munged refuses it a second time. An answer
-//! carries a credential of the service over the request and the body, so that whoever takes the port while the
-//! service is away cannot speak in its name (docs/decisions/munge.md).
+//! A request carries `Authorization: MUNGE <credential>` whose payload names the audience, the method, the path and
+//! the body's hash, so that the credential is good for this request only, and munged refuses it a second time. An
+//! answer carries a credential of the service over the request and the body, so that whoever takes the port while
+//! the service is away cannot speak in its name (docs/decisions/munge.md).
 
 mod client;
+mod local;
 mod munge;
 #[cfg(feature = "private-munged")]
 pub mod private;
@@ -13,4 +14,4 @@ mod proof;
 
 pub use client::{Client, Error, query};
 pub use munge::{Munge, MungeError, Peer};
-pub use proof::{PROOF, Refused, prove, verify};
+pub use proof::{CONTROLLER, Opened, PROOF, Refused, node_audience, prove};

@@ -9,6 +9,15 @@ pub const PROOF: &str = "joulepoint-proof";
 /// Marks our payloads, so that a credential made for another service is worth nothing here.
 const MARK: &str = "joulepoint/1";
 
+/// The audience of credentials for the controller.
+pub const CONTROLLER: &str = "controller";
+
+/// The audience of credentials for the service of a node: each host has a munged of its own, so that without it one
+/// node's request could be passed on to another.
+pub fn node_audience(node: &str) -> String {
+    format!("node:{node}")
+}
+
 /// The longest credential that is handed to munged, bytes.
 const LONGEST: usize = 8192;
 
@@ -39,26 +48,48 @@ impl Refused {
     }
 }
 
-/// Who sent a request; `path` includes the query, as it stands in the request line.
-pub fn verify(
-    munge: &Munge,
-    authorization: Option<&str>,
-    method: &str,
-    path: &str,
-    body: &[u8],
-) -> Result<Peer, Refused> {
-    let credential = authorization.and_then(|a| a.strip_prefix("MUNGE ")).map(str::trim).ok_or(Refused::Missing)?;
-    if credential.len() > LONGEST {
-        return Err(Refused::Credential("it is too long".into()));
+/// A credential that munged has accepted, made for this audience, method and path; its body is still to come.
+///
+/// The two steps let a service read bodies of known users only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Who made it.
+    pub peer: Peer,
+    body_digest: String,
+}
+
+impl Opened {
+    /// Reads the credential of a request; `path` includes the query, as it stands in the request line.
+    ///
+    /// # Errors
+    /// Why the request is refused. munged accepts a credential once, so one that is refused here is used up too.
+    pub fn read(
+        munge: &Munge,
+        audience: &str,
+        authorization: Option<&str>,
+        method: &str,
+        path: &str,
+    ) -> Result<Opened, Refused> {
+        let credential = authorization.and_then(|a| a.strip_prefix("MUNGE ")).map(str::trim).ok_or(Refused::Missing)?;
+        if credential.len() > LONGEST {
+            return Err(Refused::Credential("it is too long".into()));
+        }
+        let (payload, peer) = munge.decode(credential).map_err(|e| match e {
+            MungeError::NoDaemon(_) => Refused::Unavailable(e.to_string()),
+            _ => Refused::Credential(e.to_string()),
+        })?;
+        let payload = String::from_utf8(payload).map_err(|_| Refused::OtherRequest)?;
+        let body_digest = payload.strip_prefix(&head(audience, method, path)).ok_or(Refused::OtherRequest)?;
+        Ok(Opened { peer, body_digest: body_digest.to_owned() })
     }
-    let (payload, peer) = munge.decode(credential).map_err(|e| match e {
-        MungeError::NoDaemon(_) => Refused::Unavailable(e.to_string()),
-        _ => Refused::Credential(e.to_string()),
-    })?;
-    if payload != request_payload(method, path, body).as_bytes() {
-        return Err(Refused::OtherRequest);
+
+    /// Who sent the request with this body.
+    ///
+    /// # Errors
+    /// When the credential was made for another body.
+    pub fn over(self, body: &[u8]) -> Result<Peer, Refused> {
+        if hex(body) == self.body_digest { Ok(self.peer) } else { Err(Refused::OtherRequest) }
     }
-    Ok(peer)
 }
 
 /// The value of the [`PROOF`] header of an answer to the request with this `Authorization`.
@@ -66,8 +97,13 @@ pub fn prove(munge: &Munge, authorization: &str, status: u16, body: &[u8]) -> Re
     munge.encode(answer_payload(authorization, status, body).as_bytes())
 }
 
-pub(crate) fn request_payload(method: &str, path: &str, body: &[u8]) -> String {
-    format!("{MARK} {method} {path} {}", hex(body))
+/// What a client signs.
+pub(crate) fn request_payload(audience: &str, method: &str, path: &str, body: &[u8]) -> String {
+    head(audience, method, path) + &hex(body)
+}
+
+fn head(audience: &str, method: &str, path: &str) -> String {
+    format!("{MARK} {audience} {method} {path} ")
 }
 
 pub(crate) fn answer_payload(authorization: &str, status: u16, body: &[u8]) -> String {
@@ -91,19 +127,20 @@ mod tests {
     fn a_header_of_another_scheme_is_refused_without_asking_munged() {
         let munge = Munge::new(Some("/nonexistent".into()));
         for header in [None, Some(""), Some("Bearer x"), Some("munge x")] {
-            assert_eq!(verify(&munge, header, "GET", "/", b""), Err(Refused::Missing));
+            assert_eq!(Opened::read(&munge, CONTROLLER, header, "GET", "/"), Err(Refused::Missing));
         }
     }
 
     #[test]
-    fn method_path_query_and_body_all_count() {
-        let one = request_payload("GET", "/v1/report?job=1", b"");
-        for (method, path, body) in [
-            ("POST", "/v1/report?job=1", &b""[..]),
-            ("GET", "/v1/report?job=2", b""),
-            ("GET", "/v1/report?job=1", b" "),
+    fn audience_method_path_query_and_body_all_count() {
+        let one = request_payload(CONTROLLER, "GET", "/v1/report?job=1", b"");
+        for (audience, method, path, body) in [
+            ("node:n1", "GET", "/v1/report?job=1", &b""[..]),
+            (CONTROLLER, "POST", "/v1/report?job=1", b""),
+            (CONTROLLER, "GET", "/v1/report?job=2", b""),
+            (CONTROLLER, "GET", "/v1/report?job=1", b" "),
         ] {
-            assert_ne!(one, request_payload(method, path, body));
+            assert_ne!(one, request_payload(audience, method, path, body));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Credentials of a real munged: made, read, refused a second time, and not good for another request.
 
 use wire::private::PrivateMunged;
-use wire::{MungeError, Refused, verify};
+use wire::{CONTROLLER, MungeError, Opened, Refused};
 
 /// SAFETY of calling: geteuid takes nothing and cannot fail.
 fn own_uid() -> u32 {
@@ -24,10 +24,11 @@ fn a_credential_is_good_for_its_request_only() {
     let dir = tempfile::tempdir().expect("folder");
     let munged = PrivateMunged::start(dir.path()).expect("munged");
     let munge = munged.munge();
+    let read = |header: &str| Opened::read(&munge, CONTROLLER, Some(header), "GET", "/");
     let other = format!("MUNGE {}", munge.encode(b"made for slurmctld").expect("credential"));
-    assert_eq!(verify(&munge, Some(&other), "GET", "/", b""), Err(Refused::OtherRequest));
-    let forged = verify(&munge, Some("MUNGE MUNGE:AwQFAAAA:"), "GET", "/", b"");
+    assert_eq!(read(&other), Err(Refused::OtherRequest));
+    let forged = read("MUNGE MUNGE:AwQFAAAA:");
     assert!(matches!(forged, Err(Refused::Credential(_))), "{forged:?}");
     let long = format!("MUNGE {}", "x".repeat(100_000));
-    assert!(matches!(verify(&munge, Some(&long), "GET", "/", b""), Err(Refused::Credential(_))));
+    assert!(matches!(read(&long), Err(Refused::Credential(_))));
 }

@@ -5,10 +5,12 @@
 
 use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger};
+use crate::orders::Desk;
 use crate::ports::{Happening, Ports};
 use options::Settings;
 use policy::decide::{Action, Situation, Why, decide};
-use protocol::{Event, FailureKind, Manifest, ManifestFile, Phase, Plan};
+use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Plan, Verb};
+use std::path::PathBuf;
 
 /// Longest time between two cuts of the energy account, s: what a dying batch host can leave unassigned.
 const LONGEST_CUT_S: f64 = 60.0;
@@ -54,6 +56,8 @@ pub struct Setup {
     pub resumes: bool,
     /// Counters that earlier wrappers of the same job record have accounted for.
     pub accounted: Vec<crate::ports::NodeCounter>,
+    /// Orders that earlier wrappers of the run have answered.
+    pub answered: Vec<Event>,
 }
 
 /// Who and where this record of the run is.
@@ -91,14 +95,17 @@ enum End {
     Finished(i32),
     Again,
     Requeue(FailureKind),
+    Vacate { by: String },
     Terminated(FailureKind),
 }
 
 /// A checkpoint on its way.
 struct Checkpointing {
     number: u64,
+    folder: PathBuf,
     begun_s: f64,
     why: Why,
+    orders: Vec<Order>,
 }
 
 struct Driver<'a> {
@@ -108,6 +115,7 @@ struct Driver<'a> {
     ledger: Ledger,
     adaptation: Adaptation,
     checkpointing: Option<Checkpointing>,
+    desk: Desk,
     line_s: f64,
     not_before_s: f64,
     final_line_taken: bool,
@@ -126,6 +134,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         setup,
         ports,
         checkpointing: None,
+        desk: Desk::resume(&setup.answered),
         line_s: now_s,
         not_before_s: f64::NEG_INFINITY,
         final_line_taken: false,
@@ -145,6 +154,7 @@ impl Driver<'_> {
                 }
                 End::Again => from = self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
+                End::Vacate { by } => return self.vacate(&by),
                 End::Terminated(kind) => return self.terminated(kind),
             }
         }
@@ -189,7 +199,7 @@ impl Driver<'_> {
         let environment = match self.ports.engine.prepare(from, interval_s) {
             Ok(environment) => environment,
             Err(reason) => {
-                self.failed_checkpoint(format!("could not be brought back: {reason}"));
+                self.failed_checkpoint(format!("could not be brought back: {reason}"), &[]);
                 return End::Finished(EXIT_NOT_RESTORED);
             }
         };
@@ -201,7 +211,6 @@ impl Driver<'_> {
             self.cut(Phase::Compute);
         }
         self.line_s = self.ports.clock.now_s();
-        self.checkpointing = None;
         loop {
             let until_s = self.act();
             match self.ports.clock.wait(until_s) {
@@ -212,8 +221,9 @@ impl Driver<'_> {
                         return end;
                     }
                 }
+                Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
                 Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
-                Some(Happening::CheckpointAsked) => self.begin(Why::Asked, "a person asked"),
+                Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::NodeLost { node, at_s }) => {
                     if let Some(end) = self.lost(&node, at_s) {
                         return end;
@@ -232,6 +242,17 @@ impl Driver<'_> {
         let next_cut_s = now_s + LONGEST_CUT_S;
         if let Some(running) = &self.checkpointing {
             return next_cut_s.min(running.begun_s + self.setup.checkpoint_limit_s);
+        }
+        if let Some(by) = self.desk.disabled_by() {
+            let reason = format!("checkpoints are disabled by {by}");
+            let answers = self.desk.fail_waiting(&reason);
+            self.note(answers);
+            self.reasoned("rest", reason);
+            return next_cut_s;
+        }
+        if self.desk.is_waiting() {
+            self.begin(Why::Asked, "a person asked");
+            return self.ports.clock.now_s() + LONGEST_CUT_S.min(self.setup.checkpoint_limit_s);
         }
         if !self.ports.engine.on_demand() {
             return next_cut_s;
@@ -270,15 +291,16 @@ impl Driver<'_> {
         if self.checkpointing.is_some() {
             return;
         }
+        let orders = self.desk.take();
         match self.ports.store.room() {
             Ok((number, folder)) => {
                 self.decided("checkpoint", reason);
                 self.cut(Phase::Checkpoint);
                 let begun_s = self.ports.clock.now_s();
-                self.checkpointing = Some(Checkpointing { number, begun_s, why });
+                self.checkpointing = Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders });
                 self.ports.engine.begin(folder);
             }
-            Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}")),
+            Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}"), &orders),
         }
     }
 
@@ -296,13 +318,29 @@ impl Driver<'_> {
                         return Some(End::Requeue(FailureKind::Timeout));
                     }
                 }
-                None
+                let vacate = running.orders.into_iter().find(|o| o.verb == Verb::Vacate);
+                vacate.map(|order| End::Vacate { by: order.by })
             }
             Err(reason) => {
                 self.cut(Phase::Compute);
-                self.failed_checkpoint(reason);
+                self.failed_checkpoint(reason, &running.orders);
                 None
             }
+        }
+    }
+
+    /// A person orders something.
+    fn ordered(&mut self, order: Order) {
+        if let Some(answer) = self.desk.hear(order, self.ports.engine.on_demand()) {
+            self.note(vec![answer]);
+        }
+    }
+
+    /// Gives up a checkpoint on its way; orders for it wait for the next one.
+    fn give_up(&mut self) {
+        if let Some(running) = self.checkpointing.take() {
+            self.ports.engine.give_up();
+            self.desk.put_back(running.orders);
         }
     }
 
@@ -323,7 +361,7 @@ impl Driver<'_> {
             files,
         };
         if let Err(reason) = self.ports.store.commit(&manifest) {
-            self.failed_checkpoint(reason);
+            self.failed_checkpoint(reason, &running.orders);
             return false;
         }
         self.line_s = ended_s;
@@ -335,6 +373,18 @@ impl Driver<'_> {
             bytes: manifest.bytes,
             joules: manifest.joules,
         }];
+        let made = OrderedCheckpoint {
+            number: manifest.number,
+            path: running.folder.to_string_lossy().into_owned(),
+            seconds: ended_s - running.begun_s,
+            bytes: manifest.bytes,
+            joules: manifest.joules,
+        };
+        for order in &running.orders {
+            let then = if order.verb == Verb::Vacate { "; the job goes back into the queue" } else { "" };
+            let text = format!("checkpoint {} is complete{then}", made.number);
+            events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
+        }
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
         if let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w) {
             events.push(self.decision("interval", reason));
@@ -346,13 +396,11 @@ impl Driver<'_> {
     /// Nothing happened for a while.
     fn timed_out(&mut self) {
         let now_s = self.ports.clock.now_s();
-        if let Some(running) = &self.checkpointing
-            && now_s >= running.begun_s + self.setup.checkpoint_limit_s
-        {
-            self.checkpointing = None;
+        let limit_s = self.setup.checkpoint_limit_s;
+        if let Some(running) = self.checkpointing.take_if(|c| now_s >= c.begun_s + limit_s) {
             self.ports.engine.give_up();
             self.cut(Phase::Compute);
-            self.failed_checkpoint(format!("took longer than {} s", self.setup.checkpoint_limit_s));
+            self.failed_checkpoint(format!("took longer than {limit_s} s"), &running.orders);
             return;
         }
         let phase = self.ledger.phase();
@@ -394,6 +442,7 @@ impl Driver<'_> {
                         return end;
                     }
                 }
+                Some(Happening::Ordered(order)) => self.ordered(order),
                 _ => {}
             }
         }
@@ -424,11 +473,9 @@ impl Driver<'_> {
                 Some(Happening::Terminate) => {
                     return Some(self.ended_from_outside());
                 }
+                Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(_) => {}
-                None => {
-                    self.checkpointing = None;
-                    self.ports.engine.give_up();
-                }
+                None => self.give_up(),
             }
         }
         None
@@ -469,9 +516,7 @@ impl Driver<'_> {
             events.push(self.decision("interval", reason));
         }
         self.note(events);
-        if self.checkpointing.take().is_some() {
-            self.ports.engine.give_up();
-        }
+        self.give_up();
         if let Some(cause) = self.ports.cluster.cause() {
             return Some(End::Terminated(cause));
         }
@@ -492,9 +537,7 @@ impl Driver<'_> {
 
     /// Slurm or a person ends the job: write down why, let the script leave.
     fn terminated(&mut self, kind: FailureKind) -> Outcome {
-        if self.checkpointing.take().is_some() {
-            self.ports.engine.give_up();
-        }
+        self.give_up();
         let now_s = self.ports.clock.now_s();
         self.cut(Phase::Idle);
         let reason = format!("the job is ended from outside: {}", kind.as_str());
@@ -504,6 +547,7 @@ impl Driver<'_> {
         let code = loop {
             match self.ports.clock.wait(limit_s) {
                 Some(Happening::Exited { code }) => break code,
+                Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(_) => {}
                 None => break 143,
             }
@@ -516,6 +560,14 @@ impl Driver<'_> {
         self.leave(state, code)
     }
 
+    /// Hands the run back to the queue because a person wants its nodes.
+    fn vacate(&mut self, by: &str) -> Outcome {
+        let now_s = self.ports.clock.now_s();
+        let reason = format!("vacated on the order of {by}");
+        self.note(vec![failure(FailureKind::Requeued, None, now_s, now_s, &reason)]);
+        self.requeue(FailureKind::Requeued)
+    }
+
     /// Hands the run back to the queue.
     fn requeue(&mut self, kind: FailureKind) -> Outcome {
         self.ports.child.stop();
@@ -525,7 +577,7 @@ impl Driver<'_> {
             let reason = "the walltime ends; the run goes on from its last checkpoint";
             self.note(vec![failure(kind, None, now_s, now_s, reason)]);
         }
-        self.note(vec![Event::Ended { state: "requeued".to_string(), exit_code: 0 }]);
+        self.end("requeued", 0);
         self.ports.store.flush(FLUSH_LIMIT_S);
         match self.ports.cluster.requeue() {
             Ok(()) => Outcome::Requeued,
@@ -538,16 +590,26 @@ impl Driver<'_> {
 
     fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
         self.cut(Phase::Idle);
-        self.note(vec![Event::Ended { state: state.to_string(), exit_code }]);
+        self.end(state, exit_code);
         self.ports.store.flush(FLUSH_LIMIT_S);
         Outcome::Ended(exit_code)
     }
 
-    fn failed_checkpoint(&mut self, reason: String) {
+    /// Writes the last records: whoever still waits for a checkpoint learns that there will be none.
+    fn end(&mut self, state: &str, exit_code: i32) {
+        self.give_up();
+        let mut events = self.desk.fail_waiting(&format!("the run ended before: {state}"));
+        events.push(Event::Ended { state: state.to_string(), exit_code });
+        self.note(events);
+    }
+
+    fn failed_checkpoint(&mut self, reason: String, orders: &[Order]) {
         let now_s = self.ports.clock.now_s();
         self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
         tracing::warn!(%reason, "checkpoint failed; earlier ones stay valid");
-        self.note(vec![Event::CheckpointFailed { reason }]);
+        let mut events = self.desk.fail(orders, &reason);
+        events.push(Event::CheckpointFailed { reason });
+        self.note(events);
     }
 
     fn cut(&mut self, next: Phase) -> Cut {
@@ -576,6 +638,9 @@ impl Driver<'_> {
     }
 
     fn note(&mut self, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
         let now_s = self.ports.clock.now_s();
         if let Err(reason) = self.ports.store.append(now_s, events) {
             tracing::error!(%reason, "the journal cannot be written; the job goes on");

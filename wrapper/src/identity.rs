@@ -30,6 +30,8 @@ pub struct Identity {
     pub job_name: String,
     /// Nodes of the allocation, or this host.
     pub nodes: Vec<String>,
+    /// The node that this process is on, as Slurm calls it; none outside Slurm.
+    pub node: Option<String>,
     /// CPUs on each node.
     pub cpus_per_node: u32,
     /// The job's folder.
@@ -58,6 +60,7 @@ impl Identity {
             partition: get("SLURM_JOB_PARTITION").unwrap_or_default(),
             job_name: get("SLURM_JOB_NAME").or(command).unwrap_or_default(),
             nodes: nodes.filter(|n| !n.is_empty()).unwrap_or_else(|| vec![host]),
+            node: get("SLURMD_NODENAME"),
             cpus_per_node: get("SLURM_CPUS_ON_NODE").and_then(|v| v.parse().ok()).unwrap_or(1),
             folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             home: get("HOME").or(home).unwrap_or_else(|| "/tmp".to_string()),
@@ -89,7 +92,9 @@ impl Identity {
     /// # Errors
     /// What the file system says.
     pub fn run_name(&self, runs: &Path, killed_before: bool) -> io::Result<(String, bool)> {
-        let id = self.job.map_or_else(|| format!("local-{}", self.job_name), |j| j.to_string());
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
+        let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
+        let id = self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string());
         let folder = runs.join(&self.cluster);
         let asked = self.job.is_none() && std::env::var_os(RESUME).is_some();
         if self.restart_count > 0 || killed_before || asked {

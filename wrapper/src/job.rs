@@ -2,7 +2,7 @@
 
 use crate::mail::Post;
 use crate::ports::{Cluster, Happening};
-use protocol::{FailureKind, NodeHealth};
+use protocol::{FailureKind, NodeHealth, RunHealth};
 use slurm::{JobState, Slurm};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,8 +12,14 @@ use wire::Client;
 /// Silence from which a node is suspected, s.
 const SUSPECT_S: f64 = 2.0;
 
-/// Time between two questions about the nodes.
-const WATCH: Duration = Duration::from_secs(2);
+/// How long the controller may hold its answer back when there is no news, s.
+const NEWS_S: u64 = 30;
+
+/// How much longer its answer may take then.
+const NEWS_LIMIT: Duration = Duration::from_secs(NEWS_S + 10);
+
+/// Pause after a question that was not answered.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Longest wait for accounting to tell how this record ended; shorter than any KillWait.
 const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
@@ -46,17 +52,26 @@ impl Controller {
     }
 
     /// Health of the run's nodes; what was said last if the controller is away.
-    pub fn health(&self) -> Vec<NodeHealth> {
-        match self.client.get::<Vec<NodeHealth>>(&format!("/v1/runs/{}/health", self.run)) {
+    pub fn health(&self) -> RunHealth {
+        self.ask(&self.client, "").unwrap_or_else(|| RunHealth { nodes: self.last(), ..RunHealth::default() })
+    }
+
+    /// The same as soon as it is other than what was told with `since`, or after half a minute.
+    fn news(&self, since: u64) -> Option<RunHealth> {
+        self.ask(&self.client.within(NEWS_LIMIT), &format!("?since={since}&wait_s={NEWS_S}"))
+    }
+
+    fn ask(&self, client: &Client, question: &str) -> Option<RunHealth> {
+        match client.get::<RunHealth>(&format!("/v1/runs/{}/health{question}", self.run)) {
             Ok(health) => {
                 if let Ok(mut last) = self.last.lock() {
-                    last.clone_from(&health);
+                    last.clone_from(&health.nodes);
                 }
-                health
+                Some(health)
             }
             Err(e) => {
                 tracing::debug!(%e, "the controller cannot be asked");
-                self.last()
+                None
             }
         }
     }
@@ -73,19 +88,25 @@ impl Job {
         Job { slurm, job, restart_count, started_s: crate::mail::now_s(), controller }
     }
 
-    /// Tells the driver of every node that dies from now on.
+    /// Tells the driver of every node that dies and every order that comes from now on.
     pub fn watch(&self, post: &Post) {
         let (controller, post, started_s) = (self.controller.clone(), post.clone(), self.started_s);
         thread::spawn(move || {
-            let mut told = Vec::new();
+            let (mut told, mut since) = (Vec::new(), 0);
             loop {
-                thread::sleep(WATCH);
-                for (node, at_s) in dead(&controller.health(), started_s) {
+                let Some(health) = controller.news(since) else {
+                    thread::sleep(PAUSE);
+                    continue;
+                };
+                since = health.news;
+                for (node, at_s) in dead(&health.nodes, started_s) {
                     if !told.contains(&node) {
                         told.push(node.clone());
                         post.tell(Happening::NodeLost { node, at_s });
                     }
                 }
+                // The driver knows which of them it has heard before.
+                health.orders.into_iter().for_each(|order| post.tell(Happening::Ordered(order)));
             }
         });
     }
@@ -120,11 +141,15 @@ fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
 
 impl Cluster for Job {
     fn dead_nodes(&mut self) -> Vec<(String, f64)> {
-        dead(&self.controller.health(), self.started_s)
+        dead(&self.controller.health().nodes, self.started_s)
     }
 
     fn suspects(&mut self) -> bool {
-        self.controller.health().iter().any(|h| !h.dead && (!h.slurmd_up || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
+        self.controller
+            .health()
+            .nodes
+            .iter()
+            .any(|h| !h.dead && (!h.slurmd_up || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
     }
 
     fn cause(&mut self) -> Option<FailureKind> {
@@ -140,7 +165,7 @@ impl Cluster for Job {
         match job.state {
             JobState::Running => None,
             _ if job.preempted => Some(FailureKind::Preempted),
-            _ if !dead(&self.controller.health(), self.started_s).is_empty() => Some(FailureKind::Node),
+            _ if !dead(&self.controller.health().nodes, self.started_s).is_empty() => Some(FailureKind::Node),
             JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
             JobState::Preempted => Some(FailureKind::Preempted),
             JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),

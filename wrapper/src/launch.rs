@@ -100,6 +100,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run)));
     let accounted = accounted(&records, &me);
+    let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
+    let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     folder.deliver_by(Courier::start(controller.clone(), key, records));
     let plan = plan(request, settings, site, &me, &controller);
     folder.write_plan(&plan)?;
@@ -114,8 +116,10 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
-    if me.nodes.len() > 1 {
+    if me.job.is_some() {
         cluster.watch(&post);
+    }
+    if me.nodes.len() > 1 {
         let (controller, layout) = (controller.clone(), me.layout(settings.spare));
         script.resized = Arc::new(move || layout.variables(&controller.last()));
     }
@@ -125,6 +129,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         nodes: me.nodes.clone(),
         port: port(&site.node.listen),
         munge_socket: site.munge_socket.clone(),
+        here: me.node.clone().and_then(|node| site.node.socket_of(&node).map(|socket| (node, socket))),
         controller,
         local: Some(Local::open(&site.energy.sources(), supervisor)),
     };
@@ -149,6 +154,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
         resumes,
         accounted,
+        answered,
     };
     let ports = Ports {
         clock: &mut clock,

@@ -16,6 +16,7 @@ pub mod launch;
 pub mod ledger;
 pub mod mail;
 pub mod nodes;
+pub mod orders;
 pub mod ports;
 pub mod processes;
 pub mod resized;

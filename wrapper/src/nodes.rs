@@ -2,7 +2,7 @@
 
 use crate::job::Controller;
 use crate::ports::{Meter, NodeCounter};
-use protocol::{JobReading, NodeReading};
+use protocol::{JobReading, NodeHealth, NodeReading};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -27,6 +27,8 @@ pub struct Nodes {
     pub port: u16,
     /// Socket of munged.
     pub munge_socket: Option<PathBuf>,
+    /// The node that this process is on, and the socket of its service: no munge and no network.
+    pub here: Option<(String, PathBuf)>,
     /// The controller, which knows where services answer and what dead nodes said last.
     pub controller: Arc<Controller>,
     /// What is read in place of a node service that this run has never reached.
@@ -35,23 +37,17 @@ pub struct Nodes {
 
 impl Meter for Nodes {
     fn read(&mut self) -> Vec<NodeCounter> {
-        let known = self.controller.health();
+        let known = self.controller.health().nodes;
         let mut counters = Vec::with_capacity(self.nodes.len());
         let path = format!("/v1/jobs/{}/energy?restart={}", self.job, self.restart_count);
-        let (path, munge_socket) = (path.as_str(), &self.munge_socket);
         for some in self.nodes.chunks(AT_ONCE) {
-            let url = |node: &String| {
-                let health = known.iter().find(|h| h.node == *node);
-                match health {
-                    Some(h) if h.dead => None,
-                    Some(h) if !h.url.is_empty() => Some(h.url.clone()),
-                    _ => Some(format!("http://{node}:{}", self.port)),
-                }
-            };
             let answers: Vec<Option<JobReading>> = thread::scope(|scope| {
-                let asked: Vec<_> =
-                    some.iter().map(|n| url(n).map(|url| scope.spawn(move || ask(&url, path, munge_socket)))).collect();
-                asked.into_iter().map(|a| a.and_then(|a| a.join().ok().flatten())).collect()
+                let ask = |node: &String| {
+                    let (clients, path) = (self.clients(node, &known), &path);
+                    scope.spawn(move || ask(&clients, path))
+                };
+                let asked: Vec<_> = some.iter().map(ask).collect();
+                asked.into_iter().map(|a| a.join().ok().flatten()).collect()
             });
             for (node, answer) in some.iter().zip(answers) {
                 let last = || known.iter().find(|h| h.node == *node).and_then(|h| h.job.clone());
@@ -68,15 +64,29 @@ impl Meter for Nodes {
     }
 }
 
-fn ask(url: &str, path: &str, munge_socket: &Option<PathBuf>) -> Option<JobReading> {
-    let client = Client::new(url, munge_socket.clone(), LIMIT);
-    match client.get::<NodeReading>(path) {
-        Ok(answer) => answer.job,
-        Err(e) => {
-            tracing::debug!(url, %e, "a node service cannot be asked");
-            None
+impl Nodes {
+    /// The ways to a node's service, the best first; none to a node that is dead.
+    fn clients(&self, node: &str, known: &[NodeHealth]) -> Vec<Client> {
+        let url = match known.iter().find(|h| h.node == node) {
+            Some(h) if h.dead => return Vec::new(),
+            Some(h) if !h.url.is_empty() => h.url.clone(),
+            _ => format!("http://{node}:{}", self.port),
+        };
+        let here = self.here.iter().filter(|(name, socket)| name == node && socket.exists());
+        let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
+        here.chain([Client::of_node(&url, node, self.munge_socket.clone(), LIMIT)]).collect()
+    }
+}
+
+/// What the first service that answers says.
+fn ask(clients: &[Client], path: &str) -> Option<JobReading> {
+    for client in clients {
+        match client.get::<NodeReading>(path) {
+            Ok(answer) => return answer.job,
+            Err(e) => tracing::debug!(%e, "a node service cannot be asked"),
         }
     }
+    None
 }
 
 /// This node's own sources, read as an ordinary user, for runs outside Slurm and sites without node services.

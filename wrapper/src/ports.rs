@@ -1,6 +1,6 @@
 //! What the driver needs of the world, at most five calls each, with a real and a scripted form of every one.
 
-use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile};
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order};
 use std::path::PathBuf;
 
 /// What the world tells the driver.
@@ -24,8 +24,8 @@ pub enum Happening {
     },
     /// Slurm or a person wants the run to stop.
     Terminate,
-    /// A person asks for a checkpoint now.
-    CheckpointAsked,
+    /// A person orders something; the same order may be told again.
+    Ordered(Order),
 }
 
 /// Time, and everything that happens in it.

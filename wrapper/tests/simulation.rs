@@ -3,7 +3,7 @@
 //! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test simulation` repeats it.
 
 use options::Settings;
-use protocol::{Event, FailureKind, Figure, JobReading, Manifest, ManifestFile, Plan};
+use protocol::{Event, FailureKind, Figure, JobReading, Manifest, ManifestFile, Order, OrderState, Plan, Verb};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::RefCell;
@@ -33,6 +33,7 @@ struct Chances {
     disk_full: f64,
     checkpoint_rots: f64,
     meter_fails: f64,
+    ordered: f64,
 }
 
 struct World {
@@ -48,6 +49,9 @@ struct World {
     pending: Vec<Happening>,
     // The machine.
     nodes: BTreeMap<String, Option<f64>>,
+    /// Orders that this wrapper was told, and how many there were in all.
+    told: Vec<Order>,
+    orders: u64,
     record_started_s: f64,
     cause: Option<FailureKind>,
     // What outlives a wrapper.
@@ -106,7 +110,13 @@ impl World {
             consider((asked + takes).max(self.now_s), 2);
         }
         let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
-        for (p, what) in [(self.chances.node_dies, 3u8), (self.chances.step_crashes, 4), (self.chances.preempted, 5)] {
+        let chances = [
+            (self.chances.node_dies, 3u8),
+            (self.chances.step_crashes, 4),
+            (self.chances.preempted, 5),
+            (self.chances.ordered, 6),
+        ];
+        for (p, what) in chances {
             if self.rng.random_bool(rate(p)) {
                 let at = self.now_s + self.rng.random_range(0.0..=span);
                 consider(at, what);
@@ -128,8 +138,22 @@ impl World {
                 self.cause = Some(FailureKind::Preempted);
                 Some(Happening::Terminate)
             }
+            6 => Some(Happening::Ordered(self.order())),
             _ => None,
         }
+    }
+
+    /// A new order, or one that is told again.
+    fn order(&mut self) -> Order {
+        if !self.told.is_empty() && self.chance(0.3) {
+            return self.told[self.rng.random_range(0..self.told.len())].clone();
+        }
+        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Disable, Verb::Enable, Verb::Enable];
+        let verb = verbs[self.rng.random_range(0..verbs.len())];
+        self.orders += 1;
+        let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
+        self.told.push(order.clone());
+        order
     }
 
     fn finish_checkpoint(&mut self) -> Happening {
@@ -366,6 +390,7 @@ fn play(seed: u64) {
         disk_full: some(0.3),
         checkpoint_rots: some(0.3),
         meter_fails: some(0.2),
+        ordered: some(0.02),
     };
     let count = rng.random_range(1..6);
     let spare = rng.random_range(0..2);
@@ -381,6 +406,8 @@ fn play(seed: u64) {
         stored_progress: None,
         pending: Vec::new(),
         nodes: BTreeMap::new(),
+        told: Vec::new(),
+        orders: 0,
         record_started_s: 0.0,
         cause: None,
         journal: Vec::new(),
@@ -398,6 +425,7 @@ fn play(seed: u64) {
             w.asked = None;
             w.running_since = None;
             w.pending.clear();
+            w.told.clear();
             w.calls = 0;
             // Every so often the world is kind, so that every history has an end.
             if record > 50 {
@@ -405,9 +433,12 @@ fn play(seed: u64) {
                 w.chances.node_dies = 0.0;
                 w.chances.step_crashes = 0.0;
                 w.chances.preempted = 0.0;
+                w.chances.ordered = 0.0;
             }
         }
         let from = world.borrow().journal.len();
+        let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
+        let answered = world.borrow().journal.iter().filter(is_order).cloned().collect();
         let setup = Setup {
             started: Started {
                 job: 1,
@@ -424,6 +455,7 @@ fn play(seed: u64) {
             checkpoint_limit_s: 300.0,
             resumes: record > 0,
             accounted: Vec::new(),
+            answered,
         };
         let [mut clock, mut meter, mut engine, mut child, mut cluster, mut store] =
             std::array::from_fn(|_| Port(world.clone()));
@@ -441,6 +473,7 @@ fn play(seed: u64) {
             )
         }));
         check_energy(&world.borrow().journal[from..]);
+        check_orders(&world.borrow(), from, outcome.as_ref().ok());
         match outcome {
             Ok(Outcome::Ended(0)) => return,
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
@@ -474,6 +507,38 @@ fn check_energy(journal: &[Event]) {
     for (node, counter) in counters {
         let sum = phases.get(node).copied().unwrap_or(0.0);
         assert!((sum - counter).abs() <= 1e-6 * counter.max(1.0), "{node}: phases {sum} J, counter {counter} J");
+    }
+}
+
+/// A wrapper that was not killed has answered every order, the same order always the same; nothing is begun while
+/// checkpoints are disabled, and a run that was vacated is in the queue.
+fn check_orders(world: &World, from: usize, outcome: Option<&Outcome>) {
+    let mut answers: BTreeMap<&str, &Event> = BTreeMap::new();
+    let (mut disabled, mut vacated) = (false, false);
+    for (i, event) in world.journal.iter().enumerate() {
+        match event {
+            Event::Ordered { id, verb, state, checkpoint, .. } => {
+                if let Some(before) = answers.insert(id, event) {
+                    assert_eq!(before, event, "two answers to one order");
+                    continue;
+                }
+                let is_done = *state == OrderState::Done;
+                let makes = matches!(verb, Verb::Checkpoint | Verb::Vacate);
+                assert_eq!(checkpoint.is_some(), is_done && makes, "{event:?}");
+                match verb {
+                    Verb::Disable => disabled = true,
+                    Verb::Enable => disabled = false,
+                    Verb::Vacate => vacated |= is_done && i >= from,
+                    Verb::Checkpoint => {}
+                }
+            }
+            Event::Decided { action, .. } => assert!(!disabled || action != "checkpoint", "begun while disabled"),
+            _ => {}
+        }
+    }
+    if let Some(outcome) = outcome {
+        assert!(world.told.iter().all(|o| answers.contains_key(o.id.as_str())), "an order without an answer");
+        assert!(!vacated || *outcome == Outcome::Requeued, "vacated, but {outcome:?}");
     }
 }
 

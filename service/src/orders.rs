@@ -1,0 +1,285 @@
+//! Orders of people for runs, from the moment they are given until the run's wrapper tells what came of them.
+//!
+//! They are kept in memory: an order is the wish of a person who waits for it. One that is lost with this service is
+//! told as lost to whoever asks after it, and what was done stands in the run's journal and in the store.
+
+use crate::lock;
+use protocol::{Event, Order, OrderState, OrderStatus, RunKey};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Most unanswered orders of one run.
+const MOST_OF_RUN: usize = 8;
+
+/// Most orders that are kept.
+const MOST: usize = 4096;
+
+/// How long a wrapper may take to hear of an order, s; it asks all the time.
+const HEARD_S: f64 = 60.0;
+
+/// How long an answered order is remembered, s.
+const REMEMBERED_S: f64 = 3600.0;
+
+/// Why an order is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// Another order has this id.
+    OtherOrder,
+    /// Too many are waiting.
+    TooMany,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    status: OrderStatus,
+    restart_count: u32,
+    owner: u32,
+    settled_s: Option<f64>,
+}
+
+#[derive(Default)]
+struct Book {
+    orders: BTreeMap<String, Entry>,
+    /// The last news of runs that had any.
+    news: BTreeMap<RunKey, u64>,
+    last: u64,
+}
+
+/// All orders, and the bell that rings for everybody who waits for news of a run.
+pub struct Orders {
+    book: Mutex<Book>,
+    bell: watch::Sender<u64>,
+    first: u64,
+}
+
+impl Orders {
+    /// No orders; `now_s` sets the count of news apart from that of an earlier life of this service.
+    pub fn new(now_s: f64) -> Orders {
+        let first = (now_s * 1000.0) as u64;
+        Orders { book: Mutex::new(Book { last: first, ..Book::default() }), bell: watch::Sender::new(first), first }
+    }
+
+    /// Takes an order for the record `restart_count` of a run of `owner`; the same order again is the same.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub fn post(
+        &self,
+        now_s: f64,
+        status: OrderStatus,
+        owner: u32,
+        restart_count: u32,
+    ) -> Result<OrderStatus, NotTaken> {
+        let mut book = lock(&self.book);
+        book.tidy(now_s);
+        if let Some(known) = book.orders.get(&status.order.id) {
+            let same = (&known.status.order, &known.status.key) == (&status.order, &status.key);
+            return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
+        }
+        let open = |e: &&Entry| e.settled_s.is_none() && e.status.key == status.key;
+        if book.orders.len() >= MOST || book.orders.values().filter(open).count() >= MOST_OF_RUN {
+            return Err(NotTaken::TooMany);
+        }
+        let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
+        book.orders.insert(status.order.id.clone(), entry);
+        self.ring(&mut book, &status.key);
+        Ok(status)
+    }
+
+    /// An order, and who owns its run.
+    pub fn get(&self, now_s: f64, id: &str) -> Option<(OrderStatus, u32)> {
+        let mut book = lock(&self.book);
+        book.tidy(now_s);
+        book.orders.get(id).map(|e| (e.status.clone(), e.owner))
+    }
+
+    /// The unanswered orders of a run, for its wrapper, and the count of its news.
+    pub fn hand_out(&self, now_s: f64, key: &RunKey) -> (u64, Vec<Order>) {
+        let mut book = lock(&self.book);
+        book.tidy(now_s);
+        let mut orders = Vec::new();
+        for entry in book.orders.values_mut().filter(|e| e.settled_s.is_none() && e.status.key == *key) {
+            entry.status.state = OrderState::Taken;
+            orders.push(entry.status.order.clone());
+        }
+        (book.news(key).unwrap_or(self.first), orders)
+    }
+
+    /// Takes in what a run's journal tells.
+    pub fn heard(&self, now_s: f64, key: &RunKey, event: &Event) {
+        let mut book = lock(&self.book);
+        match event {
+            Event::Ordered { id, state, text, checkpoint, .. } => {
+                let Some(entry) = book.orders.get_mut(id).filter(|e| e.status.key == *key) else { return };
+                entry.settled_s = Some(now_s);
+                entry.status.state = *state;
+                entry.status.text.clone_from(text);
+                entry.status.checkpoint.clone_from(checkpoint);
+            }
+            Event::Started { restart_count, .. } => {
+                book.fail(now_s, |e| e.status.key == *key && e.restart_count != *restart_count, "the job was requeued");
+            }
+            Event::Ended { state, .. } => {
+                book.fail(now_s, |e| e.status.key == *key, &format!("the run ended before: {state}"));
+            }
+            _ => return,
+        }
+        self.ring(&mut book, key);
+    }
+
+    /// Tells everybody who waits that something happened to a run.
+    pub fn tell(&self, key: &RunKey) {
+        self.ring(&mut lock(&self.book), key);
+    }
+
+    /// A run is over, and its wrapper cannot say so.
+    pub fn close(&self, now_s: f64, key: &RunKey) {
+        let mut book = lock(&self.book);
+        book.fail(now_s, |e| e.status.key == *key, "the run ended without its wrapper's word");
+        self.ring(&mut book, key);
+        book.news.remove(key);
+    }
+
+    fn ring(&self, book: &mut Book, key: &RunKey) {
+        book.last += 1;
+        let last = book.last;
+        book.news.insert(key.clone(), last);
+        if book.news.len() > MOST {
+            // Whoever waits for those is told once too often.
+            book.news.pop_first();
+        }
+        self.bell.send_replace(last);
+    }
+
+    /// Waits until a run has news other than `since`, at most for `limit`.
+    pub async fn news(&self, key: &RunKey, since: u64, limit: Duration) {
+        let mut bell = self.bell.subscribe();
+        let is_new = |_: &u64| lock(&self.book).news(key).unwrap_or(self.first) != since;
+        let _ = tokio::time::timeout(limit, bell.wait_for(is_new)).await;
+    }
+
+    /// Waits until an order is answered, at most for `limit`.
+    pub async fn settled(&self, id: &str, limit: Duration) {
+        let mut bell = self.bell.subscribe();
+        let is_settled = |_: &u64| lock(&self.book).orders.get(id).is_none_or(|e| e.settled_s.is_some());
+        let _ = tokio::time::timeout(limit, bell.wait_for(is_settled)).await;
+    }
+}
+
+impl Book {
+    fn news(&self, key: &RunKey) -> Option<u64> {
+        self.news.get(key).copied()
+    }
+
+    fn fail(&mut self, now_s: f64, which: impl Fn(&Entry) -> bool, text: &str) {
+        for entry in self.orders.values_mut().filter(|e| e.settled_s.is_none() && which(e)) {
+            entry.settled_s = Some(now_s);
+            entry.status.state = OrderState::Failed;
+            entry.status.text = text.to_string();
+        }
+    }
+
+    /// Gives up what no wrapper heard of, and forgets what was answered long ago.
+    fn tidy(&mut self, now_s: f64) {
+        let unheard = |e: &Entry| e.status.state == OrderState::Waiting && now_s - e.status.at_s > HEARD_S;
+        self.fail(now_s, unheard, &format!("the run's wrapper did not ask for orders within {HEARD_S} s"));
+        self.orders.retain(|_, e| e.settled_s.is_none_or(|at| now_s - at < REMEMBERED_S));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::Verb;
+
+    fn key(run: &str) -> RunKey {
+        RunKey { cluster: "c".into(), run: run.into() }
+    }
+
+    fn status(id: &str, run: &str) -> OrderStatus {
+        OrderStatus {
+            order: Order { id: id.into(), verb: Verb::Checkpoint, by: "alice".into() },
+            key: key(run),
+            job: 7,
+            at_s: 100.0,
+            state: OrderState::Waiting,
+            text: String::new(),
+            checkpoint: None,
+        }
+    }
+
+    fn ordered(id: &str) -> Event {
+        Event::Ordered {
+            id: id.into(),
+            verb: Verb::Checkpoint,
+            by: "alice".into(),
+            state: OrderState::Done,
+            text: "made".into(),
+            checkpoint: None,
+        }
+    }
+
+    #[test]
+    fn an_order_goes_to_its_wrapper_and_comes_back_answered() {
+        let orders = Orders::new(100.0);
+        orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
+        assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0).unwrap().order.id, "a", "the same again is the same");
+        assert_eq!(orders.post(100.0, status("a", "7.2"), 1, 0), Err(NotTaken::OtherOrder));
+        assert!(orders.hand_out(101.0, &key("7.2")).1.is_empty());
+        assert_eq!(orders.hand_out(101.0, &key("7.1")).1.len(), 1);
+        assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
+        orders.heard(102.0, &key("7.2"), &ordered("a"));
+        assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Taken, "only its own run answers it");
+        orders.heard(102.0, &key("7.1"), &ordered("a"));
+        assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Done);
+        assert!(orders.hand_out(102.0, &key("7.1")).1.is_empty());
+        assert!(orders.get(102.0 + REMEMBERED_S, "a").is_none());
+    }
+
+    #[test]
+    fn no_order_is_lost_in_silence() {
+        let ended = Event::Ended { state: "completed".into(), exit_code: 0 };
+        type Fate = fn(&Orders, &Event);
+        let fates: [(Fate, &str); 3] = [
+            (|o, _| drop(o.get(161.0, "a")), "the run's wrapper did not ask for orders within 60 s"),
+            (|o, ended| o.heard(101.0, &key("7.1"), ended), "the run ended before: completed"),
+            (|o, _| o.close(101.0, &key("7.1")), "the run ended without its wrapper's word"),
+        ];
+        for (fate, text) in fates {
+            let orders = Orders::new(100.0);
+            orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
+            fate(&orders, &ended);
+            let (after, owner) = orders.get(161.0, "a").unwrap();
+            assert_eq!((after.state, after.text.as_str(), owner), (OrderState::Failed, text, 1));
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let orders = Orders::new(100.0);
+        for i in 0..MOST_OF_RUN {
+            orders.post(100.0, status(&i.to_string(), "7.1"), 1, 0).unwrap();
+        }
+        assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0), Err(NotTaken::TooMany));
+        orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_hears_at_once() {
+        let orders = std::sync::Arc::new(Orders::new(100.0));
+        let (since, _) = orders.hand_out(100.0, &key("7.1"));
+        let waiting = tokio::spawn({
+            let orders = orders.clone();
+            async move { orders.news(&key("7.1"), since, Duration::from_secs(3600)).await }
+        });
+        orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
+        orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
+        waiting.await.unwrap();
+        let (news, _) = orders.hand_out(100.0, &key("7.1"));
+        assert_ne!(news, since);
+        orders.close(101.0, &key("7.1"));
+        orders.settled("a", Duration::from_secs(3600)).await;
+    }
+}

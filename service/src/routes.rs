@@ -1,0 +1,327 @@
+//! What the controller answers: plans, records, health, reports and orders. `docs/openapi.json` describes each route.
+
+use crate::account::{self, Wanted};
+use crate::controller::{Controller, metrics};
+use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
+use crate::orders::NotTaken;
+use crate::store::{OpenRun, Write};
+use crate::{lock, now_s};
+use anyhow::Result;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json};
+use protocol::{
+    Batch, Beat, BeatReply, Delivered, Health, Order, OrderRequest, OrderState, OrderStatus, Plan, PlanRequest,
+    RunAccount, RunHealth, RunKey, Verb,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::Peer;
+
+/// Longest time for which an answer is held back.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Longest part of a run's name, bytes.
+const LONGEST_NAME: usize = 128;
+
+/// Longest id of an order, bytes.
+const LONGEST_ID: usize = 64;
+
+type Shared = State<Arc<Controller>>;
+type Answer<T> = Result<Json<T>, Refusal>;
+
+/// The controller's route table.
+pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
+    use Access::{Known, Open};
+    vec![
+        Route::new("GET", "/healthz", Open, get(healthz)),
+        Route::new("GET", "/metrics", Open, get(metrics)),
+        Route::new("POST", "/v1/beats", Known, post(beats)),
+        Route::new("POST", "/v1/plan", Known, post(plan)),
+        Route::new("POST", "/v1/records", Known, post(records)),
+        Route::new("GET", "/v1/runs/{cluster}/{run}/health", Known, get(health)),
+        Route::new("GET", "/v1/report", Known, get(report)),
+        Route::new("POST", "/v1/orders", Known, post(give_order)),
+        Route::new("GET", "/v1/orders/{id}", Known, get(order)),
+    ]
+}
+
+/// Method and path of every route of both roles, for the test that holds `docs/openapi.json` to them.
+pub fn all() -> Vec<(&'static str, &'static str)> {
+    let of_controller = controller().into_iter().map(|r| (r.method, r.path));
+    of_controller.chain(crate::node::routes().into_iter().map(|r| (r.method, r.path))).collect()
+}
+
+async fn healthz(State(c): Shared) -> Response {
+    tell_health(&lock(&c.health))
+}
+
+/// A service's health, with the status that says the same.
+pub(crate) fn tell_health(health: &Health) -> Response {
+    let status = if health.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(health.clone())).into_response()
+}
+
+async fn beats(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    Document(beat): Document<Beat>,
+) -> Answer<BeatReply> {
+    if peer.uid != 0 {
+        return Err(forbidden(peer, "send heartbeats"));
+    }
+    version(beat.version)?;
+    c.beats.fetch_add(1, Ordering::Relaxed);
+    let open = lock(&c.open).clone();
+    for reading in &beat.jobs {
+        let of = |r: &&OpenRun| r.job == reading.job && r.record_state == "running" && r.nodes.contains(&beat.node);
+        if let Some(run) = open.iter().find(of) {
+            c.writer.note(Write::Counters {
+                key: run.key.clone(),
+                restart_count: run.restart_count,
+                node: beat.node.clone(),
+                at_s: beat.at_s,
+                reading: reading.clone(),
+            });
+        }
+    }
+    let (held, fence) = lock(&c.watch).heard(now_s(), beat);
+    Ok(Json(BeatReply { held, fence }))
+}
+
+async fn plan(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    Document(mut question): Document<PlanRequest>,
+) -> Answer<Plan> {
+    // History is personal: a user is who munge says.
+    question.user = user_name(peer.uid).unwrap_or(question.user);
+    let plan = blocking(move || -> Result<_, Refusal> {
+        let history = lock(&c.reader).history(&question.user, &question.job_name)?;
+        planner::make_plan(&question, &history, &c.site)
+            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
+    });
+    plan.await?.map(Json)
+}
+
+async fn records(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    Document(mut batch): Document<Batch>,
+) -> Answer<Delivered> {
+    version(batch.version)?;
+    named(&batch.key)?;
+    let checking = c.clone();
+    let batch = blocking(move || -> Result<Batch, Refusal> {
+        if !checking.may_write(peer, &batch.key)? {
+            return Err(forbidden(peer, "write this run"));
+        }
+        checking.claim(peer, &mut batch)?;
+        Ok(batch)
+    })
+    .await??;
+    let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
+    c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
+    batch.records.iter().for_each(|r| c.orders.heard(now_s(), &batch.key, &r.event));
+    blocking(move || {
+        if let Err(e) = c.comment(&batch) {
+            tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
+        }
+    })
+    .await?;
+    Ok(Json(Delivered { upto }))
+}
+
+/// `?since=N&wait_s=S`: hold the answer back until there is news.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    since: Option<u64>,
+    #[serde(default)]
+    wait_s: f64,
+}
+
+impl Wait {
+    fn limit(&self) -> Result<Duration, Refusal> {
+        let limit = Duration::try_from_secs_f64(self.wait_s).map(|limit| limit.min(LONGEST_WAIT));
+        limit.map_err(|_| bad(format!("wait_s = {} is no time in seconds", self.wait_s)))
+    }
+}
+
+async fn health(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    wait: Result<Query<Wait>, QueryRejection>,
+) -> Answer<RunHealth> {
+    let (Path((cluster, run)), Query(wait)) = (path?, wait?);
+    let (key, limit) = (named(&RunKey { cluster, run })?, wait.limit()?);
+    let (seeing, of) = (c.clone(), key.clone());
+    if !blocking(move || seeing.may_see(peer, &of)).await?? {
+        return Err(absent("such run"));
+    }
+    if let Some(since) = wait.since {
+        c.orders.news(&key, since, limit).await;
+    }
+    let health = blocking(move || -> Result<_> {
+        let (news, orders) = c.orders.hand_out(now_s(), &key);
+        let open = lock(&c.reader).open_runs()?;
+        let Some(run) = open.into_iter().find(|r| r.key == key) else {
+            return Ok(RunHealth { news, nodes: Vec::new(), orders });
+        };
+        let mut nodes = lock(&c.watch).health(now_s(), &run.nodes, run.job);
+        if !lock(&c.open).iter().any(|r| r.key == key) {
+            // Slurm has not said yet that the job is this run's.
+            nodes.iter_mut().for_each(|h| h.job = None);
+        }
+        Ok(RunHealth { news, nodes, orders })
+    });
+    Ok(Json(health.await??))
+}
+
+async fn report(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Answer<Vec<RunAccount>> {
+    let Query(wanted) = wanted?;
+    let only = (!c.access.is_operator(peer.uid)).then_some(peer.uid);
+    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only));
+    Ok(Json(runs.await??))
+}
+
+async fn give_order(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    Document(wish): Document<OrderRequest>,
+) -> Answer<OrderStatus> {
+    version(wish.version)?;
+    if wish.id.is_empty() || wish.id.len() > LONGEST_ID || !wish.id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return Err(bad(format!("an order's id has 1 to {LONGEST_ID} letters and digits")));
+    }
+    let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
+    let ordering = c.clone();
+    let given = blocking(move || -> Result<_, Refusal> {
+        let run = ordering.run_of(peer, &wish.job)?;
+        ordering.check_order(&run, wish.verb)?;
+        let status = OrderStatus {
+            order: Order { id: wish.id, verb: wish.verb, by },
+            key: run.key,
+            job: run.job,
+            at_s: now_s(),
+            state: OrderState::Waiting,
+            text: String::new(),
+            checkpoint: None,
+        };
+        Ok((status, run.uid, run.restart_count))
+    });
+    let (status, owner, restart_count) = given.await??;
+    tracing::info!(
+        uid = peer.uid,
+        job = status.job,
+        verb = status.order.verb.as_str(),
+        id = status.order.id,
+        "an order"
+    );
+    c.orders.post(now_s(), status, owner, restart_count).map(Json).map_err(|why| match why {
+        NotTaken::OtherOrder => Refusal(StatusCode::CONFLICT, "another order has this id".into()),
+        NotTaken::TooMany => Refusal(StatusCode::TOO_MANY_REQUESTS, "too many orders wait for this run".into()),
+    })
+}
+
+async fn order(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    id: Result<Path<String>, PathRejection>,
+    wait: Result<Query<Wait>, QueryRejection>,
+) -> Answer<OrderStatus> {
+    let (Path(id), Query(wait)) = (id?, wait?);
+    let limit = wait.limit()?;
+    let seen =
+        || c.orders.get(now_s(), &id).filter(|(_, owner)| c.access.may(peer.uid, *owner)).map(|(status, _)| status);
+    let lost = || absent("such order");
+    seen().ok_or_else(lost)?;
+    c.orders.settled(&id, limit).await;
+    seen().map(Json).ok_or_else(lost)
+}
+
+impl Controller {
+    /// The running run of a job, `123` or `123_4`, that this user may steer.
+    fn run_of(&self, peer: Peer, job: &str) -> Result<OpenRun, Refusal> {
+        let id = match job.split_once('_') {
+            None => Some(number(job)?),
+            Some((array, task)) => self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?,
+        };
+        let open = lock(&self.reader).open_runs()?;
+        let mine = |r: &OpenRun| Some(r.job) == id && self.access.may(peer.uid, r.uid);
+        let run = open.into_iter().find(mine).ok_or_else(|| absent(format!("running job {job} under protection")))?;
+        if run.record_state != "running" {
+            let text = format!("job {job} does not run at the moment ({})", run.record_state);
+            return Err(Refusal(StatusCode::CONFLICT, text));
+        }
+        Ok(run)
+    }
+
+    /// Refuses what would end a job instead of moving it.
+    fn check_order(&self, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
+        if verb != Verb::Vacate {
+            return Ok(());
+        }
+        let job = self.slurm.job(run.job).map_err(no_slurm)?;
+        let can = job.is_some_and(|j| j.requeue && j.batch && j.uid == run.uid);
+        let text =
+            format!("job {} cannot be requeued (--no-requeue, or no batch job), so it cannot be vacated", run.job);
+        if can { Ok(()) } else { Err(Refusal(StatusCode::CONFLICT, text)) }
+    }
+}
+
+fn no_slurm(e: slurm::Error) -> Refusal {
+    Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string())
+}
+
+fn number(text: &str) -> Result<u32, Refusal> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| digits);
+    number
+        .ok_or_else(|| bad(format!("a job is named 123 or 123_4, not '{}'", text.chars().take(40).collect::<String>())))
+}
+
+/// Names of runs are parts of paths elsewhere, so they are held to plain ones here.
+fn named(key: &RunKey) -> Result<RunKey, Refusal> {
+    let plain = |name: &str| {
+        let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(known)
+    };
+    if plain(&key.cluster) && plain(&key.run) {
+        return Ok(key.clone());
+    }
+    Err(bad(format!("a run's name has 1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', and no '.' in front")))
+}
+
+fn version(version: u32) -> Result<(), Refusal> {
+    if version == protocol::VERSION { Ok(()) } else { Err(bad(format!("version {version} is not known here"))) }
+}
+
+fn bad(text: String) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, text)
+}
+
+fn user_name(uid: u32) -> Option<String> {
+    nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|u| u.name)
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(e: PathRejection) -> Refusal {
+        Refusal(e.status(), e.body_text())
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(e: QueryRejection) -> Refusal {
+        Refusal(e.status(), e.body_text())
+    }
+}

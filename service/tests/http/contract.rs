@@ -1,0 +1,220 @@
+//! Holds `docs/openapi.json` to the routers, and their requests and answers to it.
+
+use crate::site::{ALICE, Site, beat, daemon, ended, is_root, started, until};
+use protocol::{
+    Batch, Event, FailureKind, JobReading, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest,
+    Record, Request, RunKey, Setting, Source, Verb,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use wire::Client;
+
+fn description() -> Value {
+    serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
+}
+
+/// What a value must be to fit a schema of the description.
+fn misfit(schema: &Value, value: &Value) -> Option<String> {
+    let mut whole = schema.clone();
+    whole["components"] = description()["components"].clone();
+    let validator = jsonschema::draft202012::new(&whole).expect("a schema");
+    let errors: Vec<String> = validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect();
+    (!errors.is_empty()).then(|| format!("{errors:?} in {value:#}"))
+}
+
+#[track_caller]
+fn fits(schema: &Value, value: &Value) {
+    assert!(!schema.is_null(), "the description has no schema for {value:#}");
+    assert_eq!(misfit(schema, value), None);
+    // The schema says something: nothing else fits.
+    let mut more = value.clone();
+    if let Some(object) = more.as_object_mut() {
+        object.insert("undescribed".into(), json!(1));
+        assert!(misfit(schema, &more).is_some(), "the schema lets everything in");
+    }
+}
+
+fn answer(method: &str, path: &str) -> Value {
+    description()["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"].clone()
+}
+
+fn body(path: &str) -> Value {
+    description()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"].clone()
+}
+
+fn described() -> BTreeSet<(String, String)> {
+    let description = description();
+    let paths = description["paths"].as_object().expect("paths");
+    let methods = |(path, item): (&String, &Value)| {
+        let methods = item.as_object().expect("methods").keys();
+        methods.map(|m| (m.to_uppercase(), path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(methods).collect()
+}
+
+#[test]
+fn every_route_is_described_and_every_description_is_a_route() {
+    let routes: BTreeSet<(String, String)> =
+        service::routes::all().into_iter().map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
+    assert_eq!(routes, described());
+}
+
+#[test]
+fn every_description_refers_to_what_is_there() {
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(object) => {
+                found.extend(object.get("$ref").and_then(Value::as_str));
+                object.values().for_each(|v| references(v, found));
+            }
+            Value::Array(array) => array.iter().for_each(|v| references(v, found)),
+            _ => {}
+        }
+    }
+    let description = description();
+    let mut found = Vec::new();
+    references(&description, &mut found);
+    for reference in &found {
+        assert!(description.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
+    assert!(found.len() > 50);
+    let mut ids = BTreeSet::new();
+    for (method, path) in described() {
+        let operation = &description["paths"][&path][method.to_lowercase()];
+        let id = operation["operationId"].as_str().expect("an operationId");
+        assert!(ids.insert(id), "{id} twice");
+        let named: BTreeSet<&str> = path.split('{').skip(1).filter_map(|p| p.split('}').next()).collect();
+        let parameters = operation["parameters"].as_array().into_iter().flatten().filter(|p| p["in"] == "path");
+        assert_eq!(parameters.filter_map(|p| p["name"].as_str()).collect::<BTreeSet<_>>(), named, "{path}");
+    }
+}
+
+fn plan_request() -> PlanRequest {
+    let mut request = Request::default();
+    request.settings.insert("ft-energy".into(), Setting { value: "energy".into(), source: Source::Option });
+    PlanRequest { request, nodes: 4, cpus_per_node: 2, user: "alice".into(), job_name: "heat".into() }
+}
+
+/// One event of every kind.
+fn events(plan: Plan) -> Vec<Event> {
+    let reading = JobReading { job: 7, joules: 5.0, cpu_s: 1.0, source: "model".into(), since_s: 1.0 };
+    let checkpoint =
+        OrderedCheckpoint { number: 1, path: "/runs/c/7.1/checkpoints/1".into(), seconds: 1.5, bytes: 9, joules: None };
+    vec![
+        started(7),
+        Event::Planned(Box::new(plan)),
+        Event::Phase {
+            phase: Phase::Compute,
+            node: "n1".into(),
+            start_s: 100.0,
+            end_s: 101.0,
+            joules: Some(5.0),
+            source: "model".into(),
+        },
+        Event::Reading { node: "n1".into(), reading },
+        Event::Committed { number: 1, begun_s: 100.0, ended_s: 101.5, bytes: 9, joules: None },
+        Event::CheckpointFailed { reason: "full".into() },
+        Event::Failure {
+            kind: FailureKind::Node,
+            node: Some("n2".into()),
+            failed_s: 101.0,
+            detected_s: 102.0,
+            reason: "dead".into(),
+        },
+        Event::RolledBack { to: Some(1), kept_until_s: 100.0 },
+        Event::Decided { action: "requeue".into(), reason: "too few nodes".into(), interval_s: 60.0 },
+        Event::Ordered {
+            id: "a1".into(),
+            verb: Verb::Checkpoint,
+            by: "alice".into(),
+            state: OrderState::Done,
+            text: "made".into(),
+            checkpoint: Some(checkpoint),
+        },
+        ended(),
+    ]
+}
+
+fn value(of: &impl serde::Serialize) -> Value {
+    serde_json::to_value(of).expect("JSON")
+}
+
+#[test]
+fn real_requests_and_answers_are_as_described() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    let get = |path: &str| site.as_user(ALICE, |c| c.get::<Value>(path)).expect("an answer");
+    let post = |path: &str, request: &Value| {
+        fits(&body(path), request);
+        let answered = site.as_user(ALICE, |c| c.post::<Value, Value>(path, request)).expect("an answer");
+        fits(&answer("post", path), &answered);
+        answered
+    };
+    let plan = post("/v1/plan", &value(&plan_request()));
+    let key = RunKey { cluster: "c".into(), run: "7.1".into() };
+    let records = |first: u64, events: Vec<Event>| {
+        let records = (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event });
+        value(&Batch { version: protocol::VERSION, key: key.clone(), records: records.collect() })
+    };
+    let mut all = events(serde_json::from_value(plan).expect("a plan"));
+    let rest = all.split_off(2);
+    post("/v1/records", &records(1, all));
+    let wish = OrderRequest { version: protocol::VERSION, id: "a1".into(), job: "7".into(), verb: Verb::Checkpoint };
+    post("/v1/orders", &value(&wish));
+    fits(&body("/v1/beats"), &value(&beat("n1")));
+    let heard = site.client().post::<_, Value>("/v1/beats", &beat("n1")).expect("heard");
+    fits(&answer("post", "/v1/beats"), &heard);
+    let health = until("the job's counters", || {
+        let health = get("/v1/runs/c/7.1/health");
+        (!health["nodes"][0]["job"].is_null()).then_some(health)
+    });
+    assert_eq!(health["orders"].as_array().map(Vec::len), Some(1));
+    fits(&answer("get", "/v1/runs/{cluster}/{run}/health"), &health);
+    post("/v1/records", &records(3, rest));
+    let order = get("/v1/orders/a1");
+    assert_eq!(order["checkpoint"]["number"], 1);
+    fits(&answer("get", "/v1/orders/{id}"), &order);
+    let report = get("/v1/report?job=7");
+    assert_eq!(report.as_array().map(Vec::len), Some(1));
+    fits(&answer("get", "/v1/report"), &report);
+    let (status, text) = site.raw("GET /healthz HTTP/1.1", "", b"");
+    assert_eq!(status, 200, "{text}");
+    fits(&answer("get", "/healthz"), &serde_json::from_str(&text).expect("JSON"));
+}
+
+#[test]
+fn a_node_answers_as_described_and_every_route_is_answered() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::start(1);
+    let conf = site.dir.path().join("joulepoint.toml");
+    let mut node = daemon(&conf, &["--role=node", "--node", "n1"]);
+    let client = Client::on_socket(&site.dir.path().join("run/n1.socket"), Duration::from_secs(5));
+    let health = until("the node service", || client.get::<Value>("/healthz").ok());
+    fits(&answer("get", "/healthz"), &health);
+    let reading = client.get::<Value>("/v1/jobs/7/energy?restart=0").expect("a reading");
+    fits(&answer("get", "/v1/jobs/{job}/energy"), &reading);
+    for (method, path) in described() {
+        let asked = path.replace("{cluster}", "c").replace("{run}", "7.1").replace("{id}", "a1").replace("{job}", "7");
+        let of_node = description()["paths"][&path][method.to_lowercase()]["tags"] == json!(["node"]);
+        let status = if of_node {
+            let answer = client.get::<Value>(&asked);
+            if answer.is_ok() { 200 } else { 0 }
+        } else {
+            site.raw(&format!("{method} {asked} HTTP/1.1"), "", b"").0
+        };
+        assert!(matches!(status, 200 | 401), "{method} {asked}: {status}");
+    }
+    site.child.kill().expect("killed");
+    let health = until("the node's word on it", || {
+        let refused = client.get::<Value>("/healthz").err().map(|e| e.to_string());
+        refused.filter(|text| text.contains("503") && text.contains("cannot be reached"))
+    });
+    assert!(health.contains("\"ok\":false"), "{health}");
+    node.kill().expect("killed");
+    node.wait().expect("waited");
+}

@@ -1,0 +1,222 @@
+//! The daemon as its callers meet it: real HTTP, a munged of its own, and a Slurm that is a script.
+//!
+//! It needs root, to speak as different users; without it the tests say so and pass.
+
+mod contract;
+mod hostile;
+mod orders;
+mod site;
+
+use protocol::{Beat, BeatReply, Health, NodeReading, Plan, PlanRequest, Request, RunAccount, RunHealth};
+use protocol::{Setting, Source};
+use site::{ALICE, MALLORY, Site, beat, daemon, ended, is_root, refused, started, until};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use wire::private::PrivateMunged;
+use wire::{Client, Error};
+
+#[test]
+fn a_request_without_a_fresh_credential_of_its_own_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::start(1);
+    let line = "GET /v1/report HTTP/1.1";
+    assert_eq!(site.raw(line, "", b"").0, 401);
+    assert_eq!(site.raw(line, "MUNGE rubbish", b"").0, 401);
+    let credential = site.credential("/v1/report");
+    assert_eq!(site.raw(line, &credential, b"").0, 200);
+    let (status, text) = site.raw(line, &credential, b"");
+    assert_eq!((status, text.as_str()), (401, "the credential is refused: the credential was used before"));
+    site.restart();
+    assert_eq!(site.raw(line, &credential, b"").0, 401, "munged remembers for a service that was restarted");
+    assert_eq!(site.raw("GET /healthz HTTP/1.1", "", b"").0, 200);
+}
+
+#[test]
+fn an_answer_that_is_not_the_services_is_not_believed() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("folder");
+    let munged = PrivateMunged::start(dir.path()).expect("munged");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut some = [0; 4096];
+            let _ = stream.read(&mut some);
+            let body = r#"{"fence":[1,2,3]}"#;
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let client = Client::new(&url, Some(munged.socket()), Duration::from_secs(5));
+    let answer = client.post::<Beat, BeatReply>("/v1/beats", &beat("n1"));
+    assert!(matches!(&answer, Err(Error::Invalid { text, .. }) if text.contains("no proof")), "{answer:?}");
+}
+
+#[test]
+fn a_socket_of_somebody_else_is_not_believed() {
+    if !is_root() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("folder");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
+    let path = dir.path().join("n1.socket");
+    let bound = path.clone();
+    let listening = std::thread::spawn(move || {
+        // SAFETY: the bare system call changes the ids of this thread only, and the thread ends after use.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, MALLORY, MALLORY, MALLORY) }, 0);
+        std::os::unix::net::UnixListener::bind(bound).expect("bound")
+    });
+    let _listener = listening.join().expect("no panic");
+    let answer = Client::on_socket(&path, Duration::from_secs(5)).get::<NodeReading>("/v1/jobs/7/energy");
+    let text = answer.expect_err("refused").to_string();
+    assert!(text.contains(&format!("is served by user {MALLORY}, not by root")), "{text}");
+}
+
+#[test]
+fn a_run_belongs_to_who_began_it_and_a_job_to_who_slurm_says() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    assert_eq!(site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("hers").upto, 1);
+    let text = refused(site.deliver(MALLORY, "7.1", 2, vec![ended()]), 403);
+    assert_eq!(text, "user 54322 may not write this run");
+    let text = refused(site.deliver(MALLORY, "7.2", 1, vec![started(7)]), 403);
+    assert_eq!(text, "job 7 is not of user 54322");
+    let health = |uid| site.as_user(uid, |c| c.get::<RunHealth>("/v1/runs/c/7.1/health"));
+    assert_eq!(health(ALICE).expect("hers").nodes.len(), 2);
+    refused(health(MALLORY), 404);
+    let run = &site.report(ALICE)[0];
+    assert_eq!((run.user.as_str(), run.account.as_str()), ("u54321", "physics"), "as Slurm says, not as was sent");
+    assert!(site.report(MALLORY).is_empty());
+    assert_eq!(site.report(0).len(), 1);
+    refused(site.as_user(MALLORY, |c| c.post::<Beat, BeatReply>("/v1/beats", &beat("n1"))), 403);
+    let bad = site.as_user(ALICE, |c| c.get::<Vec<RunAccount>>("/v1/report?colour=red"));
+    assert!(refused(bad, 400).contains("colour"));
+}
+
+#[test]
+fn the_summary_is_in_slurm_before_the_end_is_acknowledged() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    assert_eq!(site.deliver(ALICE, "7.1", 2, vec![ended()]).expect("stored").upto, 2);
+    let asked = site.asked();
+    assert!(asked.contains(r#"update JobId=7 AdminComment={"joulepoint":1,"run":"7.1","#), "{asked}");
+    assert_eq!(site.deliver(ALICE, "7.1", 1, vec![started(7), ended()]).expect("again").upto, 2);
+}
+
+#[test]
+fn a_plan_is_made_and_a_wrong_wish_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    let question = |name: &str, value: &str| {
+        let setting = |value: &str| Setting { value: value.into(), source: Source::Option };
+        let mut request = Request::default();
+        request.settings.insert("ft-energy".into(), setting("energy"));
+        request.settings.insert(name.into(), setting(value));
+        PlanRequest { request, nodes: 4, cpus_per_node: 2, user: "root".into(), job_name: "heat".into() }
+    };
+    let ask = |q: PlanRequest| site.as_user(ALICE, move |c| c.post::<PlanRequest, Plan>("/v1/plan", &q));
+    let plan = ask(question("ft-energy-io-bound", "5%")).expect("a plan");
+    assert_eq!((plan.made_by.as_str(), plan.objective.as_str()), ("controller", "energy"));
+    assert!(plan.interval_s > 0.0 && !plan.reasons.is_empty());
+    assert!(refused(ask(question("ft-energy-io-bound", "lots")), 422).contains("'lots'"));
+}
+
+#[test]
+fn a_dead_node_is_set_down_its_run_told_and_its_orphans_fenced() {
+    if !is_root() {
+        return;
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let site = Site::start(closed);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    let begun = Instant::now();
+    assert!(site.beat("n2").fence.is_empty());
+    until("n2 to be set down", || {
+        site.asked().contains("update NodeName=n2 State=DOWN Reason=joulepoint: no slurmd").then_some(())
+    });
+    println!("set down {:.2} s after the last heartbeat, with detect_s = 0.5", begun.elapsed().as_secs_f64());
+    let run = until("the failure", || site.report(ALICE).pop().filter(|r| r.total.failures == 1));
+    assert_eq!((run.failures[0].kind.as_str(), run.failures[0].node.as_deref()), ("node", Some("n2")));
+    assert_eq!(site.beat_as("n2", false).fence, [7], "what is left of the job there must end");
+    assert_eq!(site.asked().matches("State=DOWN").count(), 1, "once");
+}
+
+#[test]
+fn a_node_whose_slurmd_answers_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let slurmd = TcpListener::bind("127.0.0.1:0").expect("bound");
+    slurmd.set_nonblocking(false).expect("blocking");
+    let site = Site::start(slurmd.local_addr().expect("address").port());
+    site.beat("n2");
+    // The look at the silent node is the event; two of them leave time for a wrong act.
+    for _ in 0..2 {
+        slurmd.accept().expect("the controller looks");
+    }
+    assert!(!site.asked().contains("State=DOWN"));
+}
+
+#[test]
+fn a_node_service_beats_meters_and_ends_when_told() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    let conf = site.dir.path().join("joulepoint.toml");
+    let mut node = daemon(&conf, &["--role=node", "--node", "n1"]);
+    until("heartbeats", || {
+        let (_, text) = site.raw("GET /metrics HTTP/1.1", "", b"");
+        let beats = text.lines().find_map(|l| l.strip_prefix("joulepoint_beats_total "))?.parse::<u64>().ok()?;
+        (beats >= 3 && text.ends_with("# EOF\n")).then_some(())
+    });
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    let health: RunHealth = site.as_user(ALICE, |c| c.get("/v1/runs/c/7.1/health")).expect("health");
+    let url = health.nodes.iter().find(|h| h.node == "n1").map(|h| h.url.clone()).expect("n1");
+    let limit = Duration::from_secs(5);
+    let socket = site.dir.path().join("run/n1.socket");
+    for client in [Client::of_node(&url, "n1", Some(site.munged.socket()), limit), Client::on_socket(&socket, limit)] {
+        let reading = site.as_user(ALICE, |_| client.get::<NodeReading>("/v1/jobs/7/energy"));
+        assert_eq!(reading.expect("an answer").node, "n1");
+    }
+    let to_another = Client::of_node(&url, "n2", Some(site.munged.socket()), limit);
+    refused(to_another.get::<NodeReading>("/v1/jobs/7/energy"), 401);
+    let health: Health = Client::on_socket(&socket, limit).get("/healthz").expect("health");
+    assert!(health.ok, "{health:?}");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(node.id()).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("told");
+    let status = until("the node service's end", || node.try_wait().expect("waited"));
+    assert!(status.success(), "{status}");
+    assert!(!socket.exists(), "it takes its socket with it");
+}
+
+#[test]
+fn what_was_acknowledged_outlives_a_kill() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::start(1);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    site.child.kill().expect("killed");
+    site.child.wait().expect("waited");
+    let gone = site.deliver(ALICE, "7.1", 2, vec![ended()]);
+    assert!(matches!(gone, Err(Error::Unreachable { .. })), "{gone:?}");
+    site.child = daemon(&site.dir.path().join("joulepoint.toml"), &["--role=controller"]);
+    until("the controller", || (site.raw("GET /healthz HTTP/1.1", "", b"").0 == 200).then_some(()));
+    assert_eq!(site.deliver(ALICE, "7.1", 1, vec![started(7), ended()]).expect("both again").upto, 2);
+    assert_eq!(site.report(ALICE)[0].state, "completed");
+}

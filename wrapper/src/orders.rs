@@ -1,0 +1,165 @@
+//! Orders of people on the driver's desk: each is heard once, answered once, and remembered in the journal.
+
+use protocol::{Event, Order, OrderState, OrderedCheckpoint, Verb};
+use std::collections::BTreeMap;
+
+/// What lies on the desk.
+#[derive(Debug, Default)]
+pub struct Desk {
+    waiting: Vec<Order>,
+    /// Orders that were heard; with their answer as soon as there is one.
+    known: BTreeMap<String, Option<Event>>,
+    disabled_by: Option<String>,
+}
+
+impl Desk {
+    /// The desk as earlier wrappers of the run left it, from the orders in its journal.
+    pub fn resume(answered: &[Event]) -> Desk {
+        let mut desk = Desk::default();
+        for event in answered {
+            let Event::Ordered { id, verb, by, state, .. } = event else { continue };
+            // An answer that was repeated does not take effect again.
+            let is_first = desk.known.insert(id.clone(), Some(event.clone())).is_none();
+            if is_first && *state == OrderState::Done {
+                desk.set(*verb, by);
+            }
+        }
+        desk
+    }
+
+    /// Who ordered that no checkpoints are made.
+    pub fn disabled_by(&self) -> Option<&str> {
+        self.disabled_by.as_deref()
+    }
+
+    /// Whether somebody waits for a checkpoint.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes an order in; what can be answered at once is, and an order heard before is answered as before.
+    pub fn hear(&mut self, order: Order, on_demand: bool) -> Option<Event> {
+        if let Some(before) = self.known.get(&order.id) {
+            return before.clone();
+        }
+        self.known.insert(order.id.clone(), None);
+        match order.verb {
+            Verb::Enable | Verb::Disable => {
+                self.set(order.verb, &order.by);
+                let text = if order.verb == Verb::Enable { "checkpoints are made" } else { "no further checkpoints" };
+                Some(self.answer(&order, OrderState::Done, text, None))
+            }
+            Verb::Checkpoint | Verb::Vacate => match self.hindrance(on_demand) {
+                Some(text) => Some(self.answer(&order, OrderState::Failed, &text, None)),
+                None => {
+                    self.waiting.push(order);
+                    None
+                }
+            },
+        }
+    }
+
+    fn set(&mut self, verb: Verb, by: &str) {
+        match verb {
+            Verb::Enable => self.disabled_by = None,
+            Verb::Disable => self.disabled_by = Some(by.to_string()),
+            Verb::Checkpoint | Verb::Vacate => {}
+        }
+    }
+
+    fn hindrance(&self, on_demand: bool) -> Option<String> {
+        if let Some(by) = &self.disabled_by {
+            return Some(format!("checkpoints are disabled by {by}; joulepoint enable JOB comes first"));
+        }
+        let cure = "the program cannot be asked for a checkpoint; submit with --ft-energy-signal=SIG";
+        (!on_demand).then(|| cure.to_string())
+    }
+
+    /// The orders that the checkpoint now beginning is for.
+    pub fn take(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Orders whose checkpoint was given up for a reason of its own wait for the next one.
+    pub fn put_back(&mut self, orders: Vec<Order>) {
+        self.waiting.extend(orders);
+    }
+
+    /// What came of an order.
+    pub fn answer(
+        &mut self,
+        order: &Order,
+        state: OrderState,
+        text: &str,
+        checkpoint: Option<OrderedCheckpoint>,
+    ) -> Event {
+        tracing::info!(id = order.id, verb = order.verb.as_str(), by = order.by, text, "an order is answered");
+        let event = Event::Ordered {
+            id: order.id.clone(),
+            verb: order.verb,
+            by: order.by.clone(),
+            state,
+            text: text.to_string(),
+            checkpoint,
+        };
+        self.known.insert(order.id.clone(), Some(event.clone()));
+        event
+    }
+
+    /// Answers that orders will not be done.
+    pub fn fail(&mut self, orders: &[Order], text: &str) -> Vec<Event> {
+        orders.iter().map(|order| self.answer(order, OrderState::Failed, text, None)).collect()
+    }
+
+    /// The same for all that still wait.
+    pub fn fail_waiting(&mut self, text: &str) -> Vec<Event> {
+        let waiting = self.take();
+        self.fail(&waiting, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(id: &str, verb: Verb) -> Order {
+        Order { id: id.into(), verb, by: "alice".into() }
+    }
+
+    fn state(event: Option<Event>) -> Option<OrderState> {
+        match event? {
+            Event::Ordered { state, .. } => Some(state),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn disabled_lasts_beyond_a_wrapper_and_ends_with_enable() {
+        let mut desk = Desk::default();
+        let disabled = desk.hear(order("a", Verb::Disable), true);
+        assert_eq!(state(disabled.clone()), Some(OrderState::Done));
+        let mut next = Desk::resume(&disabled.into_iter().collect::<Vec<_>>());
+        assert_eq!(next.disabled_by(), Some("alice"));
+        assert_eq!(state(next.hear(order("b", Verb::Vacate), true)), Some(OrderState::Failed));
+        assert_eq!(state(next.hear(order("c", Verb::Enable), true)), Some(OrderState::Done));
+        assert_eq!(next.hear(order("d", Verb::Checkpoint), true), None);
+        assert!(next.is_waiting());
+    }
+
+    #[test]
+    fn an_order_is_heard_once_and_its_answer_repeated() {
+        let mut desk = Desk::default();
+        assert_eq!(desk.hear(order("a", Verb::Checkpoint), true), None);
+        assert_eq!(desk.hear(order("a", Verb::Checkpoint), true), None);
+        let orders = desk.take();
+        assert_eq!(orders.len(), 1);
+        let answer = desk.answer(&orders[0], OrderState::Done, "made", None);
+        assert_eq!(desk.hear(order("a", Verb::Checkpoint), true), Some(answer));
+        assert!(!desk.is_waiting());
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_asked_says_so() {
+        assert_eq!(state(Desk::default().hear(order("a", Verb::Checkpoint), false)), Some(OrderState::Failed));
+    }
+}
