@@ -3,6 +3,7 @@
 mod access;
 pub mod account;
 mod apply;
+mod calibrations;
 pub mod controller;
 mod http;
 pub mod node;
