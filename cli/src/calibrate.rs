@@ -53,9 +53,9 @@ enum Verb {
     #[command(hide = true)]
     Conduct(InJob),
     #[command(hide = true)]
-    Worker(InJob),
+    Worker(InStep),
     #[command(hide = true)]
-    Rank(InJob),
+    Rank(InStep),
 }
 
 #[derive(Args)]
@@ -118,10 +118,17 @@ struct ExportArgs {
 struct InJob {
     #[arg(long)]
     dir: PathBuf,
-    #[arg(long, default_value = "")]
-    orders: PathBuf,
     #[arg(long)]
     only_idle: bool,
+}
+
+/// And within their steps.
+#[derive(Args)]
+struct InStep {
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    orders: PathBuf,
 }
 
 fn storage(text: &str) -> Result<Storage, String> {
@@ -147,8 +154,8 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> anyhow::Result<()>
             Ok(())
         }
         Verb::Conduct(job) => conduct::conduct(site, conf, &job.dir, job.only_idle),
-        Verb::Worker(job) => conduct::work(site, &job.dir, &job.orders),
-        Verb::Rank(job) => conduct::rank(site, &job.dir, &job.orders),
+        Verb::Worker(step) => conduct::work(site, &step.dir, &step.orders),
+        Verb::Rank(step) => conduct::rank(site, &step.dir, &step.orders),
     }
 }
 
