@@ -71,8 +71,7 @@ pub fn run(site: &Site, conf: &Path, wish: &Wish, progress: &mut dyn FnMut(&Prog
     if nodes.is_empty() {
         bail!("no node is up{}", wish.partition.as_ref().map_or(String::new(), |p| format!(" in partition '{p}'")));
     }
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    let facts = ask(site, conf, &root, wish.partition.as_deref(), &names)?;
+    let facts = ask(site, conf, &root, wish.partition.as_deref(), &nodes)?;
     let features = nodes.iter().map(|n| (n.name.clone(), n.features.clone())).collect();
     let mut underway = Vec::new();
     for (node_type, facts) in node_types::sort(&facts, &features, &site.calibration.classes)? {
@@ -100,16 +99,21 @@ fn is_usable(node: &slurm::Node, partition: Option<&str>) -> bool {
 ///
 /// # Errors
 /// When they cannot be reached by `srun`.
-pub fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: &[&str]) -> Result<Vec<Facts>> {
+fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: &[slurm::Node]) -> Result<Vec<Facts>> {
     let n = nodes.len().to_string();
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let mut command = slurm_command(site, "srun");
     command.args(["--exclusive", "--mem=0", "-Q", "-J", "joulepoint-facts", "-N", &n, "-n", &n, "--ntasks-per-node=1"]);
-    command.arg(format!("--nodelist={}", slurm::compress_nodelist(nodes)));
+    command.arg(format!("--nodelist={}", slurm::compress_nodelist(&names)));
     command.args(partition.map(|p| format!("--partition={p}")));
     command.arg(env::current_exe()?).arg("--conf").arg(conf).args(["calibrate", "facts", "--dir"]).arg(folder);
     let output = command.output().context("srun")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let facts: Vec<Facts> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    let mut facts: Vec<Facts> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    for f in &mut facts {
+        // What jobs can have, which only Slurm knows.
+        f.fingerprint.cores = nodes.iter().find(|n| n.name == f.node).map_or(1, |n| n.cpus);
+    }
     if !output.status.success() || facts.len() < nodes.len() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
         bail!("{} of {} nodes said what they are: {said}", facts.len(), nodes.len());
@@ -242,13 +246,13 @@ fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<Cal
 /// When Slurm does not answer.
 pub fn ask_again(site: &Site, conf: &Path, all: &[&Calibration]) -> Result<BTreeMap<String, Facts>> {
     let slurm = Slurm::new(site.slurm_bin.clone());
-    let up: Vec<String> = slurm.nodes()?.into_iter().filter(|n| is_usable(n, None)).map(|n| n.name).collect();
+    let up: Vec<slurm::Node> = slurm.nodes()?.into_iter().filter(|n| is_usable(n, None)).collect();
     let root = root(site)?;
     let mut found = BTreeMap::new();
     for c in all {
-        let Some(node) = up.iter().find(|n| c.power.idle_w.contains_key(*n)) else { continue };
+        let Some(node) = up.iter().find(|n| c.power.idle_w.contains_key(&n.name)) else { continue };
         let folder = root.join(&c.cluster).join(&c.node_type);
-        if let [facts] = &ask(site, conf, &folder, None, &[node.as_str()])?[..] {
+        if let [facts] = &ask(site, conf, &folder, None, std::slice::from_ref(node))?[..] {
             found.insert(c.node_type.clone(), facts.clone());
         }
     }

@@ -153,6 +153,5 @@ pub fn rank(site: &Site, folder: &Path, orders: &Path) -> Result<()> {
 /// When it cannot be read.
 pub fn own_facts(site: &Site, folder: &Path) -> Result<Facts> {
     let node = variable("SLURMD_NODENAME")?;
-    let cores = variable("SLURM_CPUS_ON_NODE")?.parse().context("SLURM_CPUS_ON_NODE")?;
-    facts::look(&node, cores, &targets(site, folder), &site.calibration.mpicc)
+    facts::look(&node, &targets(site, folder), &site.calibration.mpicc)
 }

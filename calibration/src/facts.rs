@@ -21,17 +21,17 @@ pub struct Facts {
     pub frequencies_hz: Vec<f64>,
 }
 
-/// Looks at this node; `storage` says where each target is.
+/// Looks at this node, all but its number of CPUs; `storage` says where each target is.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn look(node: &str, cores: u32, storage: &BTreeMap<Storage, PathBuf>, mpicc: &str) -> Result<Facts> {
+pub fn look(node: &str, storage: &BTreeMap<Storage, PathBuf>, mpicc: &str) -> Result<Facts> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_string());
     let mounts = read("/proc/self/mountinfo")?;
     let kinds = storage.iter().map(|(target, path)| (*target, file_system(&mounts, path))).collect();
     let fingerprint = Fingerprint {
         cpu: cpu_model(&read("/proc/cpuinfo")?),
-        cores,
+        cores: 0,
         kernel: read("/proc/sys/kernel/osrelease")?.trim().to_string(),
         storage: kinds,
         mpi: mpi(mpicc),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_fingerprint() {
-        let facts = look("n1", 2, &[(Storage::Memory, "/dev/shm".into())].into(), "/nonexistent/mpicc").unwrap();
+        let facts = look("n1", &[(Storage::Memory, "/dev/shm".into())].into(), "/nonexistent/mpicc").unwrap();
         assert!(!facts.fingerprint.kernel.is_empty() && facts.fingerprint.mpi.is_none());
         assert_ne!(facts.fingerprint.storage[&Storage::Memory], "unknown");
     }

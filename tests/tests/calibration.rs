@@ -59,7 +59,7 @@ fn a_cluster_is_calibrated_in_three_minutes_and_its_document_travels() -> Result
         println!("skipped: needs root");
         return Ok(());
     }
-    let nodes = 4;
+    let nodes = 8;
     let site = site(nodes)?;
     let begun = Instant::now();
     let text = calibrate(&site, &["run", "--fast", "--json"])?;
