@@ -72,7 +72,7 @@ pub fn conduct(site: &Site, conf: &Path, folder: &Path, only_idle: bool) -> Resu
 fn step(site: &Site, state: &State, worker: &[String], width: u32, name: &str, orders: &[Order]) -> Result<()> {
     let file = write_orders(state, name, orders)?;
     let status = slurm_command(site, "srun")
-        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "--cpu-bind=none", "-c"])
+        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "-c"])
         .arg(variable("SLURM_CPUS_ON_NODE")?)
         .args(worker)
         .arg("--orders")

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The program.
 const SOURCE: &str = include_str!("../mpi/cost.c");
 
+/// Shortest window, s: long against the time between two readings also where all ranks share few cores.
+const WINDOW_S: f64 = 0.5;
+
 /// Time between two readings of the counter while it runs.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
@@ -45,8 +48,8 @@ pub fn program(folder: &Path) -> PathBuf {
 fn arguments(order: &Order, rules: &Rules) -> [String; 4] {
     let what = if order.operation == Some(Operation::Polling) { "polling" } else { "synchro" };
     let share = (order.bytes / f64::from(order.processes.max(1))).ceil();
-    // As many windows as needed cannot be known before: twice the least.
-    [what.into(), format!("{share:.0}"), rules.window_s.to_string(), (2 * rules.least).to_string()]
+    // How many windows are needed cannot be known before: one more than the least.
+    [what.into(), format!("{share:.0}"), rules.window_s.max(WINDOW_S).to_string(), (rules.least + 1).to_string()]
 }
 
 /// Becomes the program: for all ranks but the first of each node.
@@ -90,19 +93,28 @@ pub fn measure(program: &Path, order: &Order, rules: &Rules, node: &str, counter
     Ok(Outcome { order: order.clone(), node: node.into(), times_s, powers_w, source, error: None })
 }
 
-/// Durations, and the mean power within each window by the readings that lie in it.
+/// Durations, and the mean power within each window.
 fn windows(text: &str, readings: &[Reading]) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut times_s, mut powers_w) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let figures: Vec<f64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
         let [begun_s, ended_s, time_s] = figures[..] else { bail!("the MPI program said '{line}'") };
         times_s.push(time_s);
-        let within: Vec<&Reading> = readings.iter().filter(|r| (begun_s..=ended_s).contains(&r.at_s)).collect();
-        if let [first, .., last] = within[..] {
-            powers_w.extend(power_w(first, last));
+        if let (Some(before), Some(after)) = (between(readings, begun_s), between(readings, ended_s)) {
+            powers_w.extend(power_w(&before, &after));
         }
     }
     Ok((times_s, powers_w))
+}
+
+/// What the counter stood at in between two readings.
+fn between(readings: &[Reading], at_s: f64) -> Option<Reading> {
+    let pair = readings.windows(2).find(|pair| (pair[0].at_s..=pair[1].at_s).contains(&at_s))?;
+    let [before, after] = pair else { return None };
+    let share = if after.at_s > before.at_s { (at_s - before.at_s) / (after.at_s - before.at_s) } else { 0.0 };
+    let mut job = after.job.clone();
+    job.joules = before.job.joules + share * (after.job.joules - before.job.joules);
+    (before.job.since_s == after.job.since_s).then_some(Reading { at_s, job })
 }
 
 #[cfg(test)]
@@ -117,8 +129,8 @@ mod tests {
     #[test]
     fn powers_are_those_within_the_windows() {
         let readings = [reading(0.0, 0.0), reading(1.0, 500.0), reading(2.0, 700.0), reading(3.0, 2000.0)];
-        let (times_s, powers_w) = windows("0.9 2.1 0.001\n2.5 2.6 0.002\n", &readings).unwrap();
-        assert_eq!((times_s, powers_w), (vec![0.001, 0.002], vec![200.0]));
+        let (times_s, powers_w) = windows("1.0 2.0 0.001\n1.5 2.5 0.002\n2.5 9.0 0.003\n", &readings).unwrap();
+        assert_eq!((times_s, powers_w), (vec![0.001, 0.002, 0.003], vec![200.0, 750.0]), "the last is not bracketed");
         assert!(windows("what\n", &readings).is_err());
     }
 

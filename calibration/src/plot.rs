@@ -123,7 +123,7 @@ impl Panel<'_> {
             Axis::Processes => (1.0, "processes on a node"),
         };
         let x_most = points().map(|p| coordinate(p, self.axis)).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let y_most = points().map(|p| self.value(p).0 + self.value(p).1).fold(0.0, f64::max) * 1.05;
+        let y_most = points().map(|p| self.value(p).0 + self.value(p).1).fold(0.0, f64::max);
         let y_least = points().map(|p| self.value(p).0 - self.value(p).1).fold(0.0, f64::min);
         let (factor, unit) = match self.quantity {
             Quantity::DeltaW => (1.0, "W"),
@@ -131,9 +131,10 @@ impl Panel<'_> {
             Quantity::TimeS if y_most < 1.0 => (1e3, "ms"),
             Quantity::TimeS => (1.0, "s"),
         };
-        let span = (y_most - y_least).max(f64::MIN_POSITIVE);
+        let span = 4.0 * round_up((y_most - y_least) * factor / 4.0) / factor;
         let x = |v: f64| LEFT + v / (x_most * 1.05) * (WIDTH - LEFT - RIGHT);
-        let y = |v: f64| HEIGHT - BOTTOM - (v.clamp(y_least, y_most) - y_least) / span * (HEIGHT - TOP - BOTTOM);
+        let y =
+            |v: f64| HEIGHT - BOTTOM - (v.clamp(y_least, y_least + span) - y_least) / span * (HEIGHT - TOP - BOTTOM);
         let mut g = format!("<text x=\"{LEFT}\" y=\"18\" font-size=\"13\">{}</text>\n", escape(&self.title));
         for i in 0..=4 {
             let (at_x, at_y) = (x_most * f64::from(i) / 4.0, y_least + span * f64::from(i) / 4.0);
@@ -187,6 +188,12 @@ impl Panel<'_> {
         }
         g
     }
+}
+
+/// The next of 1, 2, 2.5 and 5 times a power of ten, so that ticks are round.
+fn round_up(v: f64) -> f64 {
+    let tens = 10_f64.powf(v.max(f64::MIN_POSITIVE).log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * tens).into_iter().find(|r| *r >= v).unwrap_or(10.0 * tens)
 }
 
 /// Three figures, as people write them.

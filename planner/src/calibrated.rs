@@ -3,6 +3,7 @@
 use policy::Invalid;
 use policy::calibration::VolumeModel;
 use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
+use policy::frequency::Models;
 use protocol::{Calibration, Fingerprint, Measured, Operation, Storage, StoredCalibration};
 
 /// The points of one operation, for estimates; of compute only those at full intensity.
@@ -49,6 +50,23 @@ pub fn cost(
 pub fn logging_cost(stored: &StoredCalibration, operation: Operation, messages: f64, at: At) -> Result<Cost, Invalid> {
     let points = of_frequency(&samples(&stored.calibration, operation, None), None);
     Ok(corrected(stored, operation, None, logging(&points, messages, at)?))
+}
+
+/// Models of a node's checkpoint by volume and CPU frequency, and the frequencies that were set, rising.
+///
+/// # Errors
+/// When too few points of too few frequencies were measured.
+pub fn frequencies(calibration: &Calibration, storage: Storage) -> Result<(Models, Vec<f64>), Invalid> {
+    let idle = &calibration.power.idle_w;
+    let idle_w = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let all = samples(calibration, Operation::CheckpointWrite, Some(storage));
+    let set: Vec<(f64, &Sample)> = all.iter().filter_map(|s| Some((s.frequency_hz?, s))).collect();
+    let of = |f: &dyn Fn(&Sample) -> f64| set.iter().map(|(_, s)| f(s)).collect::<Vec<f64>>();
+    let mut frequencies_hz: Vec<f64> = set.iter().map(|(hz, _)| *hz).collect();
+    let models = Models::fit(&of(&|s| s.bytes), &frequencies_hz, &of(&|s| s.time_s), &of(&|s| idle_w + s.delta_w))?;
+    frequencies_hz.sort_by(f64::total_cmp);
+    frequencies_hz.dedup();
+    Ok((models, frequencies_hz))
 }
 
 fn corrected(stored: &StoredCalibration, operation: Operation, storage: Option<Storage>, cost: Cost) -> Cost {
@@ -138,6 +156,24 @@ mod tests {
             },
             corrections: vec![Correction { operation, storage, factor, spread: 0.1, count: 3 }],
         }
+    }
+
+    #[test]
+    fn the_frequency_of_a_checkpoint_comes_of_the_points_at_which_one_was_set() {
+        let mut c = stored(1.0).calibration;
+        assert!(frequencies(&c, Storage::Shared).is_err(), "none was set");
+        let first = c.measured[0].points[0].clone();
+        c.power.idle_w = [("n1".to_string(), 70.0)].into();
+        c.measured[0].points.clear();
+        for hz in [1.2e9, 1.8e9, 2.4e9_f64] {
+            for bytes in [1e8, 5e8, 1e9] {
+                let (time_s, delta_w) = (bytes / 1e8, 8.0 * (hz * 1e-9).powi(2));
+                c.measured[0].points.push(Point { bytes, time_s, delta_w, frequency_hz: Some(hz), ..first.clone() });
+            }
+        }
+        let (models, hz) = frequencies(&c, Storage::Shared).unwrap();
+        assert_eq!(hz, [1.2e9, 1.8e9, 2.4e9]);
+        assert_eq!(models.choose(7e8, &hz, 0.1).unwrap().frequency_hz, 1.2e9, "the disk sets the pace");
     }
 
     #[test]
