@@ -57,11 +57,16 @@ struct Underway {
     most: usize,
 }
 
-/// Measures the cluster; tells `progress` how far it is.
+/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named.
 ///
 /// # Errors
 /// When nodes cannot be asked, a job not be submitted, or one ends before its work is done.
-pub fn run(site: &Site, conf: &Path, wish: &Wish, progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Calibration>> {
+pub fn run(
+    site: &Site,
+    conf: &Path,
+    wish: &Wish,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<(Calibration, PathBuf)>> {
     let slurm = Slurm::new(site.slurm_bin.clone());
     let cluster = slurm.cluster_name()?;
     let root = root(site)?.join(&cluster);
@@ -211,7 +216,7 @@ fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progre
     }
 }
 
-fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<Calibration> {
+fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
     let left = u.state.unfinished(&u.assignment.orders)?;
     if !left.is_empty() {
         let folder = u.state.folder.display();
@@ -237,7 +242,11 @@ fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<Cal
     let mut facts = u.facts.first().context("a type without nodes")?.clone();
     facts.fingerprint.storage.retain(|target, _| wish.storage.contains(target));
     let refused = u.assignment.no_mpi.as_ref().map(refused).unwrap_or_default();
-    Ok(assemble(&title, &facts, &u.state.outcomes()?, refused))
+    let calibration = assemble(&title, &facts, &u.state.outcomes()?, refused);
+    let file = u.state.folder.join("calibration.json");
+    wrapper::checkpoints::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?)
+        .with_context(|| file.display().to_string())?;
+    Ok((calibration, file))
 }
 
 /// What nodes say of themselves now, for calibrations that may be stale: one node of each, by name of the type.

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use wrapper::checkpoints::{Checkpoints, bring_back, take};
@@ -153,12 +154,19 @@ fn messages(share: usize) -> u32 {
     (LOGGED_BYTES / share.max(1) as f64).clamp(4.0, MOST_MESSAGES) as u32
 }
 
+/// Copied into memory that is there already, as that of a log whose older messages are no longer needed.
 fn log_memory(p: u32, share: usize) -> Repeatable {
     let (message, count) = (noise(share), messages(share));
+    let room = (LOGGED_BYTES as usize).max(2 * share);
+    let logs: Vec<Mutex<Vec<u8>>> = (0..p).map(|_| Mutex::new(noise(room))).collect();
     Box::new(move || {
-        let time_s = at_once(p, |_| {
-            let mut log: Vec<Box<[u8]>> = Vec::with_capacity(count as usize);
-            (0..count).for_each(|_| log.push(message.clone().into_boxed_slice()));
+        let time_s = at_once(p, |i| {
+            let mut log = logs[i as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            let places = room / share.max(1);
+            for n in 0..count as usize {
+                let at = n % places * share;
+                log[at..at + share].copy_from_slice(&message);
+            }
             black_box(&log);
             Ok(())
         })?;

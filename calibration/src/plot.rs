@@ -1,7 +1,7 @@
 //! Draws points, fits and R² of a calibration as SVG, or as one HTML page.
 
 use crate::document::{at, coordinate, on_one_line};
-use protocol::{Axis, Calibration, Measured, Point, Quantity, StoredFit};
+use protocol::{Axis, Calibration, Measured, Operation, Point, Quantity, StoredFit};
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
@@ -79,7 +79,11 @@ fn lines(measured: &Measured, axis: Axis, quantity: Quantity) -> Vec<Line<'_>> {
         }
         let is_ours =
             |f: &&StoredFit| f.over == axis && f.of == quantity && on_one_line(&measured.points[f.at], point, axis);
-        found.push(Line { label: label(point, axis), points: vec![point], fit: measured.fits.iter().find(is_ours) });
+        found.push(Line {
+            label: label(measured.operation, point, axis),
+            points: vec![point],
+            fit: measured.fits.iter().find(is_ours),
+        });
     }
     found.retain(|l| l.points.len() > 1);
     // More lines than colours cannot be told apart: the ends and what lies between, evenly.
@@ -89,7 +93,7 @@ fn lines(measured: &Measured, axis: Axis, quantity: Quantity) -> Vec<Line<'_>> {
     found.into_iter().enumerate().filter(|(i, _)| keep(i)).map(|(_, l)| l).collect()
 }
 
-fn label(point: &Point, axis: Axis) -> String {
+fn label(operation: Operation, point: &Point, axis: Axis) -> String {
     let mut parts = Vec::new();
     if axis != Axis::Nodes && point.nodes > 1 {
         parts.push(format!("N={}", point.nodes));
@@ -100,11 +104,11 @@ fn label(point: &Point, axis: Axis) -> String {
     if axis != Axis::Bytes && point.bytes > 0.0 {
         parts.push(format!("{:.2} MiB", point.bytes / 1_048_576.0));
     }
-    if point.intensity < 1.0 {
+    if operation == Operation::Compute {
         parts.push(format!("{:.0} %", 100.0 * point.intensity));
     }
     parts.extend(point.frequency_hz.map(|f| format!("{:.2} GHz", f / 1e9)));
-    if parts.is_empty() { "measured".into() } else { parts.join(" ") }
+    if parts.is_empty() { "N=1".into() } else { parts.join(" ") }
 }
 
 impl Panel<'_> {

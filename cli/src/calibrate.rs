@@ -1,5 +1,6 @@
 //! `joulepoint calibrate`: measure the cluster, show what is known of it, carry it, and compare.
 
+use crate::Failure;
 use anyhow::{Context, bail};
 use calibration::campaign::{self, Progress, Wish};
 use calibration::{conduct, differences, plot};
@@ -137,26 +138,39 @@ fn storage(text: &str) -> Result<Storage, String> {
 }
 
 /// Does it.
-pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> anyhow::Result<()> {
+pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure> {
     let client = Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+    let bad = |e: anyhow::Error| Failure::Usage(format!("{e:#}"));
     match &args.verb {
-        Verb::Run(args) => measure(args, site, conf, &client),
-        Verb::Show(args) => show(args, site, conf, &client),
-        Verb::Export(args) => export(args, &client),
+        Verb::Run(args) => measure(args, site, conf, &client)?,
+        Verb::Show(args) => {
+            let all = match &args.file {
+                Some(file) => {
+                    let calibration = read(file).map_err(bad)?;
+                    vec![StoredCalibration { id: 0, calibration, corrections: Vec::new() }]
+                }
+                None => stored(&client, args.node_type.as_deref(), args.history)?,
+            };
+            show(args, &all, site, conf)?;
+        }
+        Verb::Export(args) => export(args, &client)?,
         Verb::Import { file } => {
-            let kept = keep(&client, &read(file)?)?;
+            let kept = keep(&client, &read(file).map_err(bad)?)?;
             println!("stored as number {} of '{}'", kept.id, kept.calibration.node_type);
-            Ok(())
         }
-        Verb::Diff { old, new, json } => diff(&find(&client, old)?, &find(&client, new)?, *json),
+        Verb::Diff { old, new, json } => {
+            let [old, new] = [find(&client, old).map_err(bad)?, find(&client, new).map_err(bad)?];
+            diff(&old, &new, *json)?;
+        }
         Verb::Facts(job) => {
-            println!("{}", serde_json::to_string(&conduct::own_facts(site, &job.dir)?)?);
-            Ok(())
+            let facts = conduct::own_facts(site, &job.dir)?;
+            println!("{}", serde_json::to_string(&facts).map_err(anyhow::Error::from)?);
         }
-        Verb::Conduct(job) => conduct::conduct(site, conf, &job.dir, job.only_idle),
-        Verb::Worker(step) => conduct::work(site, &step.dir, &step.orders),
-        Verb::Rank(step) => conduct::rank(site, &step.dir, &step.orders),
+        Verb::Conduct(job) => conduct::conduct(site, conf, &job.dir, job.only_idle)?,
+        Verb::Worker(step) => conduct::work(site, &step.dir, &step.orders)?,
+        Verb::Rank(step) => conduct::rank(site, &step.dir, &step.orders)?,
     }
+    Ok(())
 }
 
 fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::Result<()> {
@@ -175,18 +189,19 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
         });
         bar.set_position(p.done as u64);
     })?;
-    for calibration in &done {
+    for (calibration, file) in &done {
         let stored = keep(client, calibration);
         if !args.json {
             print!("{}", describe(calibration));
         }
-        let stored = stored.context("measured, but not stored; an operator can: `calibrate run --resume`")?;
+        let cure = || format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
+        let stored = stored.with_context(cure)?;
         if !args.json {
-            println!("stored as number {}", stored.id);
+            println!("stored as number {}, and in {}", stored.id, file.display());
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&done)?);
+        println!("{}", serde_json::to_string_pretty(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?);
     }
     Ok(())
 }
@@ -218,11 +233,7 @@ fn find(client: &Client, name: &str) -> anyhow::Result<Calibration> {
         .calibration)
 }
 
-fn show(args: &ShowArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::Result<()> {
-    let all = match &args.file {
-        Some(file) => vec![StoredCalibration { id: 0, calibration: read(file)?, corrections: Vec::new() }],
-        None => stored(client, args.node_type.as_deref(), args.history)?,
-    };
+fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) -> anyhow::Result<()> {
     if all.is_empty() {
         bail!(
             "nothing is calibrated{}; see `calibrate run`",
@@ -230,7 +241,7 @@ fn show(args: &ShowArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::R
         );
     }
     if args.plot.is_some() || args.html.is_some() {
-        let [one] = &all[..] else { bail!("{} calibrations: name one type for a picture", all.len()) };
+        let [one] = all else { bail!("{} calibrations: name one type for a picture", all.len()) };
         for (file, draw) in [(&args.plot, plot::svg as fn(&Calibration) -> String), (&args.html, plot::html)] {
             if let Some(file) = file {
                 fs::write(file, draw(&one.calibration)).with_context(|| file.display().to_string())?;
@@ -239,11 +250,11 @@ fn show(args: &ShowArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::R
         return Ok(());
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        println!("{}", serde_json::to_string_pretty(all)?);
         return Ok(());
     }
     if args.history {
-        for s in &all {
+        for s in all {
             let c = &s.calibration;
             println!("{:<6}{:<40}{:<12.0}{}", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" });
         }
@@ -253,7 +264,7 @@ fn show(args: &ShowArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::R
         true => BTreeMap::new(),
         false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
     };
-    for s in &all {
+    for s in all {
         print!("{}", describe(&s.calibration));
         for c in &s.corrections {
             let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));

@@ -3,7 +3,7 @@
 use crate::calibrations;
 use anyhow::Result;
 use protocol::{Event, FailureKind, JobReading, Phase, Record, RunKey};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;
@@ -86,7 +86,7 @@ fn first_node(c: &Connection, key: &RunKey) -> Result<Option<String>> {
     let mut statement = c.prepare_cached(
         "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count DESC LIMIT 1",
     )?;
-    let nodes: Option<String> = statement.query_row(params![key.cluster, key.run], |r| r.get(0)).optional()?;
+    let nodes: Option<String> = statement.query_map(params![key.cluster, key.run], |r| r.get(0))?.next().transpose()?;
     let nodes: Vec<String> = nodes.and_then(|n| serde_json::from_str(&n).ok()).unwrap_or_default();
     Ok(nodes.into_iter().next())
 }

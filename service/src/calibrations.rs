@@ -13,7 +13,7 @@ use planner::calibrated;
 use policy::estimate::At;
 use policy::refine;
 use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Storage, StoredCalibration};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use std::sync::Arc;
 use wire::Peer;
 
@@ -108,7 +108,8 @@ fn calibrations(c: &Connection, node_type: Option<&str>, history: bool) -> Resul
 
 fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
     let mut statement = c.prepare_cached("SELECT json FROM calibrations WHERE node_type = ?1 AND target = ?2")?;
-    let json: Option<String> = statement.query_row(params![node_type, CORRECTIONS], |r| r.get(0)).optional()?;
+    let json: Option<String> =
+        statement.query_map(params![node_type, CORRECTIONS], |r| r.get(0))?.next().transpose()?;
     Ok(json.map(|j| serde_json::from_str(&j)).transpose()?.unwrap_or_default())
 }
 
