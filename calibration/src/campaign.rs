@@ -129,6 +129,7 @@ fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: 
 fn begin(site: &Site, conf: &Path, wish: &Wish, root: &Path, node_type: String, facts: Vec<Facts>) -> Result<Underway> {
     let folder = root.join(&node_type);
     let state = State::open(&folder, wish.resume)?;
+    std::fs::create_dir_all(folder.join("shared"))?;
     let names: Vec<String> = facts.iter().map(|f| f.node.clone()).collect();
     let earlier = state.assignment().ok().filter(|a| wish.resume && a.nodes.iter().all(|n| names.contains(n)));
     let assignment = match earlier {

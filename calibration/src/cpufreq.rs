@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// This node's tree.
+pub const HERE: &str = "/sys/devices/system/cpu";
+
+/// Keeps what this node had while a frequency is held; root's own, so that nobody else can say what was there.
+const HELD_HERE: &str = "/run/joulepoint-cpufreq.json";
+
 /// A tree of `cpu*/cpufreq` folders.
 #[derive(Clone, Debug)]
 pub struct Cpufreq {
@@ -101,6 +107,23 @@ impl Cpufreq {
         give_back(&before, file)?;
         Ok(true)
     }
+}
+
+/// [`Cpufreq::hold`] on this node, after [`restore_here`].
+///
+/// # Errors
+/// As these.
+pub fn hold_here(frequency_hz: f64) -> Result<Held> {
+    restore_here()?;
+    Cpufreq::open(Path::new(HERE)).hold(frequency_hz, Path::new(HELD_HERE))
+}
+
+/// Puts back what a killed holder left on this node.
+///
+/// # Errors
+/// As [`Cpufreq::restore`].
+pub fn restore_here() -> Result<bool> {
+    Cpufreq::restore(Path::new(HELD_HERE))
 }
 
 impl Drop for Held {

@@ -1,6 +1,6 @@
 //! What a node says of itself before anything is measured: its fingerprint, and the frequencies that can be set.
 
-use crate::cpufreq::Cpufreq;
+use crate::cpufreq::{Cpufreq, HERE};
 use anyhow::{Context, Result};
 use protocol::{Fingerprint, Storage};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub fn look(node: &str, storage: &BTreeMap<Storage, PathBuf>, mpicc: &str) -> Re
         storage: kinds,
         mpi: mpi(mpicc),
     };
-    let frequencies_hz = Cpufreq::open(Path::new("/sys/devices/system/cpu")).settable_hz();
+    let frequencies_hz = Cpufreq::open(Path::new(HERE)).settable_hz();
     Ok(Facts { node: node.to_string(), fingerprint, frequencies_hz })
 }
 

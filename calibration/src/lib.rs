@@ -17,4 +17,5 @@ pub mod operations;
 pub mod orders;
 pub mod plot;
 pub mod state;
+mod stop;
 mod worker;

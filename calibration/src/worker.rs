@@ -1,16 +1,18 @@
 //! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
 
-use crate::cpufreq::Cpufreq;
+use crate::cpufreq;
 use crate::meter::{Counter, power_w};
 use crate::operations::{self, Repeatable};
 use crate::orders::Order;
 use crate::state::{Outcome, Rules, State};
-use anyhow::{Context, Result};
+use crate::stop;
+use anyhow::{Context, Result, bail};
 use policy::repeated::summarize;
 use protocol::Storage;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long nodes wait for each other.
@@ -41,13 +43,19 @@ impl Worker {
     /// # Errors
     /// When results cannot be kept, or other nodes do not come.
     pub fn work(&self, orders: &[Order]) -> Result<()> {
+        stop::listen()?;
+        // What a killed worker of this node could not put back.
+        cpufreq::restore_here()?;
         for (i, order) in orders.iter().enumerate() {
             let together = order.operation.is_some() && order.nodes > 1;
             let place = format!("{}-{i}", self.step);
             if together && !self.state.meet(&place, &self.node, order.nodes, MEET_LIMIT)? {
-                anyhow::bail!("{}: the other nodes did not come within {} s", self.node, MEET_LIMIT.as_secs());
+                bail!("{}: the other nodes did not come within {} s", self.node, MEET_LIMIT.as_secs());
             }
             let outcome = self.measure(order).unwrap_or_else(|e| self.failed(order, &e));
+            if stop::is_told() {
+                bail!("{}: told to stop; what is finished is kept", self.node);
+            }
             self.state.append(&outcome)?;
         }
         Ok(())
@@ -66,14 +74,8 @@ impl Worker {
 
     fn measure(&self, order: &Order) -> Result<Outcome> {
         let own = Scratch::new(self.folder(order)?)?;
-        let file = std::env::temp_dir().join(format!("joulepoint-cpufreq-{}.json", self.node));
-        let _held = match order.frequency_hz {
-            Some(hz) => {
-                Cpufreq::restore(&file)?;
-                Some(Cpufreq::open(Path::new("/sys/devices/system/cpu")).hold(hz, &file)?)
-            }
-            None => None,
-        };
+        let hold = |hz: f64| cpufreq::hold_here(hz);
+        let _held = order.frequency_hz.map(hold).transpose()?;
         let (times_s, powers_w, source) = match order.operation {
             None => self.idle()?,
             Some(_) => self.repeat(operations::prepare(order, &own.0)?)?,
@@ -102,13 +104,13 @@ impl Worker {
         let mut before = self.counter.read()?;
         loop {
             let begun = Instant::now();
-            while begun.elapsed().as_secs_f64() < self.rules.window_s {
+            while begun.elapsed().as_secs_f64() < self.rules.window_s && !stop::is_told() {
                 times_s.push(again()?);
             }
             let after = self.counter.read()?;
             powers_w.extend(power_w(&before, &after));
             before = after;
-            if powers_w.len() >= self.rules.most || self.is_enough(&times_s, &powers_w) {
+            if stop::is_told() || powers_w.len() >= self.rules.most || self.is_enough(&times_s, &powers_w) {
                 return Ok((times_s, powers_w, before.job.source));
             }
         }
@@ -124,8 +126,9 @@ impl Worker {
 struct Scratch(PathBuf);
 
 impl Scratch {
+    /// Made anew, for nobody else: what is there already, a link of somebody's perhaps, is refused.
     fn new(folder: PathBuf) -> Result<Scratch> {
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
         Ok(Scratch(folder))
     }
 }
