@@ -22,14 +22,14 @@ pub fn sort(
     for f in facts {
         let own = || {
             let of_slurm = features.get(&f.node).map(|w| w.join("+")).unwrap_or_default();
-            plain(&format!("{of_slurm} {} {}", f.fingerprint.cpu, f.fingerprint.cores))
+            plain(&format!("{of_slurm} {} {}cpus", f.fingerprint.cpu, f.fingerprint.cores))
         };
         types.entry(named.get(&f.node).cloned().unwrap_or_else(own)).or_default().push(f.clone());
     }
     Ok(types)
 }
 
-/// A name that can be part of a path: `Intel(R) Xeon(R) Gold 6130 32` is `intel-xeon-gold-6130-32`.
+/// A name that can be part of a path: `Intel(R) Xeon(R) Gold 6130 32cpus` is `intel-xeon-gold-6130-32cpus`.
 fn plain(text: &str) -> String {
     let text = text.to_lowercase().replace("(r)", " ").replace("(tm)", " ");
     let known = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_') { c } else { ' ' };
@@ -51,7 +51,10 @@ mod tests {
         let all = [facts("n1", "Intel(R) Xeon(R) 6130"), facts("n2", "Intel(R) Xeon(R) 6130"), facts("n3", "EPYC")];
         let features = [("n2".to_string(), vec!["ib".to_string()])].into();
         let types = sort(&all, &features, &BTreeMap::new()).unwrap();
-        assert_eq!(types.keys().collect::<Vec<_>>(), ["epyc-8", "ib-intel-xeon-6130-8", "intel-xeon-6130-8"]);
+        assert_eq!(
+            types.keys().collect::<Vec<_>>(),
+            ["epyc-8cpus", "ib-intel-xeon-6130-8cpus", "intel-xeon-6130-8cpus"]
+        );
         let classes = [("fat".to_string(), "n[1-2]".to_string())].into();
         let types = sort(&all, &features, &classes).unwrap();
         assert_eq!(types["fat"].len(), 2);

@@ -306,7 +306,7 @@ fn describe(c: &Calibration) -> String {
         let _ = writeln!(text, "{}{target}", m.operation.as_str());
         let _ = writeln!(
             text,
-            "{:>6}{:>5}{:>11}{:>6}{:>6}{:>13}{:>9}{:>9}{:>8}{:>6}",
+            "{:>6}{:>5}{:>11}{:>6}{:>6}{:>14}{:>9}{:>9}{:>8}{:>6}",
             "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "times"
         );
         for p in &m.points {
@@ -314,7 +314,7 @@ fn describe(c: &Calibration) -> String {
             let ci = p.delta_ci_w.map_or("-".into(), |w| format!("{w:.1}"));
             let _ = writeln!(
                 text,
-                "{:>6}{:>5}{:>11.3}{:>6.0}{:>6}{:>13.6}{:>8.1}%{:>9.1}{:>8}{:>6}",
+                "{:>6}{:>5}{:>11.3}{:>6.0}{:>6}{:>14.9}{:>8.1}%{:>9.1}{:>8}{:>6}",
                 p.nodes,
                 p.processes,
                 p.bytes / 1_048_576.0,
