@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench fuzz deb install clean
+.PHONY: all packages build demo test bench bench-simulator fuzz deb install clean
 
 all: build
 
@@ -31,6 +31,10 @@ fuzz:
 # Debian packages, in target/deb.
 deb:
 	sh packaging/deb.sh
+
+# The simulator beside the same replay in plain Python.
+bench-simulator:
+	$(CARGO) run --release -p xtask -- bench-simulator
 
 # For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr

@@ -167,7 +167,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Model(args) => return Ok(run_model(&args)),
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Run(args) => return run_command(&cli.conf, &args),
-        Command::Simulate(args) => simulate::run(*args)?,
+        Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "joulepoint", &mut std::io::stdout());
         }

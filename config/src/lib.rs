@@ -50,8 +50,10 @@ pub struct Controller {
     pub url: String,
     /// Address and port on which it listens.
     pub listen: String,
-    /// The SQLite store.
+    /// The store: a SQLite file, or the URL of a MariaDB (`mysql://...`).
     pub store: PathBuf,
+    /// How long runs are kept after their end, days; 0 for ever.
+    pub retention_days: f64,
     /// Silence after which a node is looked at, s.
     pub detect_s: f64,
     /// Users who may see and steer all runs, beside root.
@@ -66,6 +68,7 @@ impl Default for Controller {
             url: "http://127.0.0.1:6820".to_string(),
             listen: "0.0.0.0:6820".to_string(),
             store: PathBuf::from("/var/lib/joulepoint/joulepoint.sqlite"),
+            retention_days: 0.0,
             detect_s: 3.0,
             operators: Vec::new(),
             start_requeued_at_once: true,
@@ -83,6 +86,10 @@ pub struct Node {
     pub socket: String,
     /// Time between heartbeats, s.
     pub beat_s: f64,
+    /// Folder in which records wait for a controller that is away.
+    pub spool: PathBuf,
+    /// Most bytes that may wait there.
+    pub spool_bytes: u64,
 }
 
 impl Node {
@@ -94,7 +101,13 @@ impl Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Node { listen: "0.0.0.0:6821".to_string(), socket: "/run/joulepoint/{node}.socket".to_string(), beat_s: 1.0 }
+        Node {
+            listen: "0.0.0.0:6821".to_string(),
+            socket: "/run/joulepoint/{node}.socket".to_string(),
+            beat_s: 1.0,
+            spool: PathBuf::from("/var/lib/joulepoint/spool"),
+            spool_bytes: 64 << 20,
+        }
     }
 }
 
@@ -312,6 +325,10 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         if !(value.is_finite() && value > 0.0) {
             return Err(Error(format!("{name}: {key} = {value} must be a number above 0")));
         }
+    }
+    let days = site.controller.retention_days;
+    if !(days.is_finite() && days >= 0.0) {
+        return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
     }
     if site.energy.busy_w < site.energy.idle_w {
         return Err(Error(format!(

@@ -10,11 +10,11 @@ use crate::invalid::{Invalid, non_negative, positive, require};
 /// Parameters of ElSayed14's model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ElSayed {
-    /// Duration of a checkpoint, C.
+    /// Duration of a checkpoint, C > 0.
     pub checkpoint_s: f64,
-    /// Mean time to failure, M.
+    /// Mean time to failure, M > 0.
     pub mttf_s: f64,
-    /// Power of computing over power of checkpointing, r.
+    /// Power of computing over power of checkpointing, r > 0.
     pub ratio: f64,
 }
 
@@ -53,7 +53,8 @@ impl ElSayed {
         (2.0 * self.checkpoint_s * self.mttf_s / self.ratio).sqrt()
     }
 
-    /// The shortest interval whose wasted time is at most (1 + t) times the least.
+    /// Delta_R ((1 + t) - sqrt((1 + t)^2 - 1)): the shortest interval whose wasted time is at most (1 + t) times the
+    /// least (eq. 4 with equality, erratum C2). Refuses t < 0.
     pub fn bound_interval_s(&self, threshold: f64) -> Result<f64, Invalid> {
         non_negative("runtime_threshold", threshold)?;
         // (1 + t) - sqrt((1 + t)^2 - 1), written without cancellation.
@@ -68,12 +69,13 @@ impl ElSayed {
         Ok(self.time_interval_s() * (u + root))
     }
 
-    /// Energy under the runtime bound: max(Delta_E, Delta_bound).
+    /// Energy under the runtime bound: max(Delta_E, Delta_bound) (erratum C1: the bound alone overshoots). For r >= 1;
+    /// below, Delta_E lies above Delta_R and may pass the upper end, which [`crate::interval::choose_interval`] keeps.
     pub fn energy_interval_bounded_s(&self, threshold: f64) -> Result<f64, Invalid> {
         Ok(self.energy_interval_s().max(self.bound_interval_s(threshold)?))
     }
 
-    /// Energy under the I/O bound: max(Delta_E, C/b - C).
+    /// Energy under a bound b on C / (Delta + C): max(Delta_E, C/b - C) (eq. 6, erratum C3). Refuses b outside (0, 1].
     pub fn energy_interval_io_s(&self, io_bound: f64) -> Result<f64, Invalid> {
         require(io_bound > 0.0 && io_bound <= 1.0, "io_bound", io_bound, "> 0, <= 1")?;
         Ok(self.energy_interval_s().max(self.checkpoint_s / io_bound - self.checkpoint_s))

@@ -5,17 +5,19 @@
 
 use crate::invalid::{Invalid, positive, require};
 
-/// P(f) = p0 + p1 f + p2 f^2 in watts, f in GHz.
+/// Balladini's P(f) = p0 + p1 f + p2 f^2 in watts, f in GHz; valid between the frequencies that it was fitted on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerModel(pub [f64; 3]);
 
-/// t(size, f) = c0 + c1 size + c2 f + c3 size f in seconds, f in GHz.
+/// Balladini's t(size, f) = c0 + c1 size + c2 f + c3 size f in seconds, f in GHz, size in grid cells; valid between the
+/// sizes and frequencies that it was fitted on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeModel(pub [f64; 4]);
 
 /// The published power model, for one node.
 pub const PUBLISHED_POWER: PowerModel = PowerModel([76.806, -11.5988, 5.28026]);
-/// The published time model, size in grid cells.
+/// The published time model, size in grid cells. Erratum E3: its coefficients look unconverged, and time rises with
+/// frequency below 8.6e7 cells.
 pub const PUBLISHED_TIME: TimeModel = TimeModel([1.0, 6.05086e-7, 1.0, -1.16005e-8]);
 
 /// Duration, power and energy of one checkpoint of one node.
@@ -72,7 +74,7 @@ impl TimeModel {
     }
 }
 
-/// Energy of one checkpoint.
+/// Energy of one checkpoint of one node, E = t P. Refuses a negative size and a frequency of zero or less.
 pub fn predict(
     power: &PowerModel,
     time: &TimeModel,

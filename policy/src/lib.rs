@@ -35,6 +35,7 @@ pub mod periods;
 mod phrase;
 pub mod refine;
 pub mod repeated;
+mod residual;
 pub mod shadow;
 pub mod special;
 pub mod waste;

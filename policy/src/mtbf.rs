@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::residual::ResidualTable;
 use crate::special::{ln_gamma, upper_gamma_scaled};
 
 const DAY_S: f64 = 86_400.0;
@@ -321,37 +322,6 @@ fn levinson(covariance: &[f64]) -> Vec<f64> {
         error *= 1.0 - reflection * reflection;
     }
     phi
-}
-
-/// Sorted gaps with the sums that a mean residual needs.
-#[derive(Clone, Debug, Default)]
-struct ResidualTable {
-    sorted_s: Vec<f64>,
-    /// `above_s[i]` is the sum of the gaps from index i on; rebuilt lazily would need mutation, so kept on insertion.
-    above_s: Vec<f64>,
-}
-
-impl ResidualTable {
-    fn insert(&mut self, gap_s: f64) {
-        let at = self.sorted_s.partition_point(|g| *g <= gap_s);
-        self.sorted_s.insert(at, gap_s);
-        let rest_s = self.above_s.get(at).copied().unwrap_or(0.0);
-        self.above_s.insert(at, rest_s + gap_s);
-        for sum_s in &mut self.above_s[..at] {
-            *sum_s += gap_s;
-        }
-    }
-
-    /// Mean of g - t over the gaps g > t; the mean gap where none is longer.
-    fn mean_residual_s(&self, elapsed_s: f64) -> Option<f64> {
-        let total_s = *self.above_s.first()?;
-        let at = self.sorted_s.partition_point(|g| *g <= elapsed_s);
-        let longer = self.sorted_s.len() - at;
-        if longer == 0 {
-            return Some(total_s / self.sorted_s.len() as f64);
-        }
-        Some(self.above_s[at] / longer as f64 - elapsed_s)
-    }
 }
 
 /// Mean residual life of a Weibull distribution of the given shape and mean at age `elapsed_s`:

@@ -11,25 +11,25 @@ use crate::memoryless::golden_section;
 /// Parameters of Aupy15 §1.2. Powers of compute, I/O and down time are overheads over `static_w`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aupy {
-    /// Platform mean time between failures, mu.
+    /// Platform mean time between failures, mu > 0.
     pub mtbf_s: f64,
-    /// Checkpoint duration, C.
+    /// Checkpoint duration, C > 0.
     pub checkpoint_s: f64,
-    /// Restart (recovery) duration, R.
+    /// Restart (recovery) duration, R >= 0.
     pub restart_s: f64,
-    /// Down time, D.
+    /// Down time, D >= 0.
     pub down_s: f64,
-    /// Share of the work speed that goes on during a checkpoint, omega.
+    /// Share of the work speed that goes on during a checkpoint, omega in [0, 1].
     pub overlap: f64,
-    /// P_static.
+    /// P_static > 0, drawn all the time.
     pub static_w: f64,
-    /// P_cal.
+    /// P_cal >= 0, drawn on top while computing.
     pub compute_w: f64,
-    /// P_io.
+    /// P_io >= 0, drawn on top while checkpointing and recovering.
     pub io_w: f64,
-    /// P_down.
+    /// P_down >= 0, drawn on top while down.
     pub down_w: f64,
-    /// Failure-free, checkpoint-free duration, T_base.
+    /// Failure-free, checkpoint-free duration, T_base > 0.
     pub base_s: f64,
 }
 

@@ -1,9 +1,9 @@
 //! Finds the speed of a shadow that follows a main process and takes over when it fails (Mills).
 //!
-//! Power is the square of the speed. Errata: F1 R_min and t_c are W / s; F2 the density lacks lambda; F3 eq. 10 has
-//! the wrong sign; F4 t_r and the work constraint use t_f; F5 Table 1 holds for W / MTBF = 24 / MTBF[days] and its
-//! entry for 3 years, 2.00 should be 0.0084; F6 the gap to stretched at laxity 2 is 11.6 %, not 13 %; F7 50 % is not
-//! an upper bound.
+//! Power is the square of the speed, failures are exponential, and one failure at most strikes. Errata: F1 R_min and
+//! t_c are W / s; F2 the density lacks lambda; F3 eq. 10 has the wrong sign; F4 t_r and the work constraint use t_f;
+//! F5 Table 1 holds for W / MTBF = 24 over the MTBF in days, and its entry for 3 years, 2.00 should be 0.0084; F6 the
+//! gap to stretched at laxity 2 is 11.6 %, not 13 %; F7 50 % is not an upper bound.
 
 use crate::invalid::{Invalid, positive, require};
 use crate::special::ei_scaled;
@@ -11,13 +11,13 @@ use crate::special::ei_scaled;
 /// Parameters of Mills's model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shadow {
-    /// Work, W, in seconds at speed 1.
+    /// Work, W > 0, in seconds at speed 1.
     pub work: f64,
-    /// The main process's speed, s.
+    /// The main process's speed, s > 0.
     pub speed_max: f64,
-    /// The response time promised, over the failure-free time.
+    /// The response time promised, over the failure-free time; at least 1.
     pub laxity: f64,
-    /// Mean time between failures of the main process.
+    /// Mean time between failures of the main process, > 0.
     pub mtbf_s: f64,
 }
 

@@ -1,8 +1,10 @@
 //! Gives application and platform waste of uncoordinated checkpointing, and when lending pays (Bouteiller13).
 //!
-//! Errata: D1 eq. 10's left side is (1 - w_ff)(1 - w_fail) T_final; D2 eq. 12 needs Z clamped to [0, T]; D3 with
-//! beta = 0 the platform optimum can be infinite, so it is capped and flagged; D4 X uses C where max(C, D) is right;
-//! D5 overlapping failures make the closed form overestimate by 1 to 7 % ([`Bouteiller::overlap_waste`] counts them).
+//! Times in seconds; T is the period, checkpoint included, and must hold its checkpoint. The closed forms hold for
+//! failures that do not overlap, so for wastes well below one. Errata: D1 eq. 10's left side is (1 - w_ff)(1 -
+//! w_fail) T_final; D2 eq. 12 needs Z clamped to [0, T]; D3 with beta = 0 the platform optimum can be infinite, so it
+//! is capped and flagged; D4 X uses C where max(C, D) is right; D5 overlapping failures make the closed form
+//! overestimate by 1 to 7 % ([`Bouteiller::overlap_waste`] counts them).
 
 use crate::calibration::falling_to_rising;
 use crate::invalid::{Invalid, fraction, non_negative, positive, require};
@@ -29,27 +31,27 @@ pub enum Scope {
 /// Parameters of Bouteiller13.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bouteiller {
-    /// Platform MTBF.
+    /// MTBF of the platform, mu_p > 0.
     pub mtbf_s: f64,
-    /// Number of groups, G.
+    /// Number of groups, G >= 1.
     pub groups: f64,
-    /// Checkpoint duration at the start, C0.
+    /// Checkpoint duration at the start, C0 > 0.
     pub checkpoint_s: f64,
-    /// Down time, D.
+    /// Down time, D >= 0; the paper assumes D <= C (erratum D4).
     pub down_s: f64,
-    /// Restart, R.
+    /// Restart, R >= 0.
     pub restart_s: f64,
-    /// Work speed during a checkpoint, alpha.
+    /// Work speed during a checkpoint, alpha in [0, 1].
     pub alpha: f64,
-    /// Work speed under message logging, lambda.
+    /// Work speed under message logging, lambda in (0, 1].
     pub lambda: f64,
-    /// Speed-up of re-execution, rho.
+    /// Speed-up of re-execution, rho > 0.
     pub rho: f64,
-    /// Growth of the checkpoint with logged messages, beta, per second.
+    /// Growth of the checkpoint with logged messages, beta >= 0, per second of work.
     pub beta: f64,
-    /// Loading a borrower, L.
+    /// Loading a borrower, L >= 0.
     pub load_s: f64,
-    /// Saving a borrower, S.
+    /// Saving a borrower, S >= 0.
     pub save_s: f64,
     /// Cap on the platform's period where no finite one is best.
     pub cap_s: f64,
@@ -57,24 +59,24 @@ pub struct Bouteiller {
     pub storage: Storage,
 }
 
-/// Waste at one period.
+/// Waste at one period, as shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waste {
-    /// Total waste.
+    /// w_ff + w_fail - w_ff w_fail; on the platform 1 / (G + 1) + G / (G + 1) times it.
     pub waste: f64,
-    /// Without failures.
+    /// w_ff = (T - W) / T: without failures.
     pub failure_free: f64,
-    /// By failures.
+    /// w_fail: by failures.
     pub failures: f64,
     /// Checkpoint duration at this period.
     pub checkpoint_s: f64,
-    /// Work of a period.
+    /// W = lambda (T - (1 - alpha) C): work of a period.
     pub work_s: f64,
     /// X = Y + R: node time lost by lending (platform only).
     pub x_s: f64,
     /// Y = C + L + S (platform only).
     pub y_s: f64,
-    /// Z before it is clamped (platform only).
+    /// Z = rho Y - alpha C: until then the survivors wait; before it is clamped (platform only, erratum D2).
     pub z_s: f64,
     /// Z in [0, T] (platform only).
     pub z_clamped_s: f64,
@@ -110,7 +112,7 @@ impl Bouteiller {
         }
     }
 
-    /// C(T) = k0 + k1 T.
+    /// k0 and k1 of C(T) = C0 (1 + beta lambda T) / (1 + C0 beta lambda (1 - alpha)) = k0 + k1 T.
     pub fn growth(&self, scope: Scope) -> (f64, f64) {
         let c0 = self.c0(scope);
         let denominator = 1.0 + c0 * self.beta * self.lambda * (1.0 - self.alpha);
@@ -123,7 +125,8 @@ impl Bouteiller {
         if k1 < 1.0 { k0 / (1.0 - k1) } else { f64::INFINITY }
     }
 
-    /// Waste at a period.
+    /// Waste at a period (eq. 10 and 12 with errata D1 and D2 mended). Below the shortest period, and where failures
+    /// cost everything, the figures are what the formulas give; the flags of [`Waste`] say so.
     pub fn waste(&self, scope: Scope, period_s: f64) -> Waste {
         let (k0, k1) = self.growth(scope);
         let (t, mu) = (period_s, self.mtbf_s);
@@ -156,7 +159,8 @@ impl Bouteiller {
             y_s: y,
             z_s: z,
             z_clamped_s: z_clamped,
-            period_ge_checkpoint: t >= c,
+            // The shortest period holds its checkpoint up to rounding.
+            period_ge_checkpoint: t >= c * (1.0 - 1e-12),
             down_le_checkpoint: self.down_s <= c,
             lost_lt_mtbf: fail < 1.0,
         }
@@ -172,18 +176,20 @@ impl Bouteiller {
         (v * (1.0 - p) / (kept * q)).sqrt()
     }
 
-    /// The application's best period before it is clamped to the shortest; NaN where failures cost everything.
+    /// sqrt(v (1 - p) / ((1 - u) q)), the application's best period before it is clamped to the shortest; NaN where
+    /// failures cost everything (p > 1).
     pub fn app_period_unclamped_s(&self) -> f64 {
         self.closed_form_s(Scope::App, self.down_s)
     }
 
-    /// The application's best period.
+    /// The application's best period of at least the shortest; none where failures cost everything.
     pub fn app_period_s(&self) -> Option<f64> {
         let (t, least) = (self.app_period_unclamped_s(), self.shortest_period_s(Scope::App));
         (t.is_finite() && least.is_finite()).then(|| t.max(least))
     }
 
-    /// The platform's best period, and whether it is unbounded and was capped (erratum D3).
+    /// The platform's best period, and whether it is unbounded and was cut to [`Bouteiller::cap_s`] (erratum D3): the
+    /// least waste among the shortest period, the best with T <= Z, the best with T >= Z, and where the two meet.
     pub fn plat_period_s(&self) -> Option<(f64, bool)> {
         let least = self.shortest_period_s(Scope::Plat);
         if !least.is_finite() {
@@ -253,7 +259,18 @@ impl Bouteiller {
         if !(least.is_finite() && least < longest_s) {
             return None;
         }
-        Some(golden_section(|x| self.waste(scope, x.exp()).waste, least.ln(), longest_s.ln()).exp())
+        let waste = |x: f64| self.waste(scope, x.exp()).waste;
+        // The platform's waste may have two minima, on either side of T = Z.
+        const STEPS: i32 = 400;
+        let width = (longest_s / least).ln() / f64::from(STEPS);
+        let at = |i: i32| least.ln() + width * f64::from(i);
+        let best = (0..=STEPS).min_by(|i, j| waste(at(*i)).total_cmp(&waste(at(*j))))?;
+        let found = golden_section(waste, at((best - 1).max(0)), at((best + 1).min(STEPS)));
+        // Golden section resolves the square root of the precision only; the slope resolves more, except at a corner.
+        const NEAR: f64 = 1e-4;
+        let slope = |x: f64| waste(x + NEAR) - waste(x - NEAR);
+        let refined = falling_to_rising(&slope, found - 10.0 * NEAR, found + 10.0 * NEAR).unwrap_or(found);
+        Some(if waste(refined) <= waste(found) + 1e-15 { refined } else { found }.exp().max(least))
     }
 
     /// The application's waste when failures may strike during recovery (erratum D5): the recovery, of D + R +
@@ -300,8 +317,9 @@ pub struct Lending {
     pub reason: String,
 }
 
-/// Decides on lending, `since_line_s` (t1) after the last checkpoint, when one of `checkpoint_s` was under way with
-/// work speed `alpha`: it pays if re-execution lasts at least C + L + S and what the scheduler needs.
+/// Decides on lending (Bouteiller13), `since_line_s` (t1) after the last checkpoint, when one of `checkpoint_s` was
+/// under way with work speed `alpha`: it pays if the re-execution, (alpha C + t1) / rho, lasts at least C + L + S and
+/// what the scheduler needs. Refuses negative times, alpha outside [0, 1] and rho <= 0.
 pub fn lending(
     since_line_s: f64,
     checkpoint_s: f64,

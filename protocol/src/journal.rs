@@ -226,6 +226,7 @@ pub struct Record {
 
 /// Records on their way to the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Protocol version of the sender.
     pub version: u32,

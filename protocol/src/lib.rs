@@ -19,7 +19,7 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading, RunHealth};
+pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
 pub use request::{Request, Setting, Source};

@@ -29,6 +29,15 @@ pub struct NodeReading {
     pub job: Option<JobReading>,
 }
 
+/// The death of a node, as the controller's store keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeFailure {
+    /// Node name as Slurm knows it.
+    pub node: String,
+    /// When it died, s since the epoch.
+    pub at_s: f64,
+}
+
 /// A node service's heartbeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

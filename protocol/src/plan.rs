@@ -29,6 +29,7 @@ pub struct Alternative {
 
 /// What a wrapper asks the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlanRequest {
     /// What the user asked for.
     pub request: Request,

@@ -1,10 +1,10 @@
 //! Tells what runs cost: reads a run's rows and adds them up.
 
+use crate::store::{Connection, ToValue, Value, params};
 use anyhow::Result;
 use protocol::{
     AdminSummary, CheckpointAccount, FailureAccount, Phase, PhaseAccount, RecordAccount, RunAccount, RunKey, Totals,
 };
-use rusqlite::{Connection, ToSql, params, params_from_iter};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which runs are wanted; absent parts do not restrict.
@@ -28,47 +28,45 @@ pub struct Wanted {
 /// The accounts of the runs that are wanted, oldest first; only those of `uid` if given.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec<RunAccount>> {
     let mut conditions = vec!["1".to_string()];
-    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
-    let mut add = |condition: &str, value: Box<dyn ToSql>| {
-        values.push(value);
+    let mut values: Vec<Value> = Vec::new();
+    let mut add = |condition: &str, value: &dyn ToValue| {
+        values.push(value.to_value());
         conditions.push(condition.replace('?', &format!("?{}", values.len())));
     };
     if let Some(job) = wanted.job {
-        add("job = ?", Box::new(job));
+        add("job = ?", &job);
     }
     if let Some(user) = &wanted.user {
-        add("user = ?", Box::new(user.clone()));
+        add("user = ?", user);
     }
     if let Some(account) = &wanted.account {
-        add("account = ?", Box::new(account.clone()));
+        add("account = ?", account);
     }
     if let Some(state) = &wanted.state {
-        add("state = ?", Box::new(state.clone()));
+        add("state = ?", state);
     }
     if let Some(start) = wanted.start {
-        add("coalesce(end_s, 1e300) >= ?", Box::new(start));
+        add("(end_s IS NULL OR end_s >= ?)", &start);
     }
     if let Some(end) = wanted.end {
-        add("start_s <= ?", Box::new(end));
+        add("start_s <= ?", &end);
     }
     if let Some(uid) = uid {
-        add("uid = ?", Box::new(uid));
+        add("uid = ?", &uid);
     }
     let sql = format!("SELECT cluster, run FROM runs WHERE {} ORDER BY start_s", conditions.join(" AND "));
-    let mut statement = c.prepare(&sql)?;
-    let keys = statement.query_map(params_from_iter(values.iter().map(AsRef::as_ref)), |r| {
-        Ok(RunKey { cluster: r.get(0)?, run: r.get(1)? })
-    })?;
+    let mut statement = c.prepare_cached(&sql)?;
+    let keys = statement.query_map(&values, |r| Ok(RunKey { cluster: r.get(0)?, run: r.get(1)? }))?;
     keys.map(|key| account(c, &key?)).collect()
 }
 
 /// The account of one run.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn account(c: &Connection, key: &RunKey) -> Result<RunAccount> {
     let of = params![key.cluster, key.run];
     let phases = phases(c, key)?;
@@ -133,7 +131,7 @@ fn measured_j(c: &Connection, key: &RunKey) -> Result<f64> {
               + coalesce((SELECT sum(p.joules) FROM phases p JOIN records r USING (cluster, run, restart_count)
                           WHERE p.cluster = ?1 AND p.run = ?2 AND r.state = 'running'), 0.0)",
     )?;
-    Ok(statement.query_row(params![key.cluster, key.run], |r| r.get(0))?)
+    statement.query_row(params![key.cluster, key.run], |r| r.get(0))
 }
 
 fn phases(c: &Connection, key: &RunKey) -> Result<Vec<PhaseAccount>> {
@@ -143,7 +141,7 @@ fn phases(c: &Connection, key: &RunKey) -> Result<Vec<PhaseAccount>> {
     )?;
     let mut sums: BTreeMap<String, (f64, f64, BTreeSet<String>)> = BTreeMap::new();
     let rows = statement.query_map(params![key.cluster, key.run], |r| {
-        Ok((r.get::<_, String>(0)?, r.get::<_, Option<f64>>(1)?, r.get::<_, f64>(2)?, r.get::<_, String>(3)?))
+        Ok((r.get::<String>(0)?, r.get::<Option<f64>>(1)?, r.get::<f64>(2)?, r.get::<String>(3)?))
     })?;
     for row in rows {
         let (phase, joules, seconds, source) = row?;
@@ -178,7 +176,7 @@ fn records(c: &Connection, key: &RunKey) -> Result<Vec<RecordAccount>> {
             nodes: serde_json::from_str(&nodes).unwrap_or_default(),
         })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    rows.collect()
 }
 
 fn failures(c: &Connection, key: &RunKey) -> Result<Vec<FailureAccount>> {
@@ -197,7 +195,7 @@ fn failures(c: &Connection, key: &RunKey) -> Result<Vec<FailureAccount>> {
             reason: r.get(5)?,
         })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    rows.collect()
 }
 
 fn checkpoints(c: &Connection, key: &RunKey) -> Result<Vec<CheckpointAccount>> {
@@ -215,7 +213,7 @@ fn checkpoints(c: &Connection, key: &RunKey) -> Result<Vec<CheckpointAccount>> {
             joules: r.get(4)?,
         })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    rows.collect()
 }
 
 /// The short form of an account.

@@ -1,20 +1,28 @@
 //! What an event of a run changes in the tables.
 
 use crate::calibrations;
+use crate::store::{Connection, params};
 use anyhow::Result;
 use protocol::{Event, FailureKind, JobReading, Phase, Record, RunKey};
-use rusqlite::{Connection, params};
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;
 
+/// Characters that the column of a name holds.
+const LONGEST_NAME: usize = 255;
+
 /// Energy below this is rounding, J.
 const ROUNDING_J: f64 = 1e-9;
+
+/// As much of a name as its column holds.
+pub fn short(name: &str) -> &str {
+    name.char_indices().nth(LONGEST_NAME).map_or(name, |(end, _)| &name[..end])
+}
 
 /// Applies one event within the transaction that stores it.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<()> {
     let RunKey { cluster, run } = key;
     let at_s = record.at_s;
@@ -25,7 +33,18 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
                 "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, NULL, ?10, NULL)
                  ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3",
             )?
-            .execute(params![cluster, run, job, uid, user, account, partition, job_name, at_s, restart_count])?;
+            .execute(params![
+                cluster,
+                run,
+                job,
+                uid,
+                short(user),
+                short(account),
+                short(partition),
+                short(job_name),
+                at_s,
+                restart_count
+            ])?;
             c.prepare_cached(
                 "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
                  ON CONFLICT (cluster, run, restart_count) DO UPDATE SET state = 'running', end_s = NULL",
@@ -78,7 +97,7 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
 /// SLURM_RESTART_COUNT of the run's current record.
 fn current(c: &Connection, key: &RunKey) -> Result<u32> {
     let mut statement = c.prepare_cached("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2")?;
-    Ok(statement.query_row(params![key.cluster, key.run], |r| r.get(0))?)
+    statement.query_row(params![key.cluster, key.run], |r| r.get(0))
 }
 
 /// The node on which the run's wrapper is, which writes its checkpoints.
@@ -121,11 +140,13 @@ fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str,
 /// Keeps the highest value of a counter.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn count(c: &Connection, key: &RunKey, restart_count: u32, node: &str, at_s: f64, r: &JobReading) -> Result<()> {
     c.prepare_cached(
         "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-         ON CONFLICT DO UPDATE SET joules = max(joules, excluded.joules), at_s = max(at_s, excluded.at_s)",
+         ON CONFLICT (cluster, run, restart_count, node, since_s) DO UPDATE SET
+         joules = CASE WHEN excluded.joules > joules THEN excluded.joules ELSE joules END,
+         at_s = CASE WHEN excluded.at_s > at_s THEN excluded.at_s ELSE at_s END",
     )?
     .execute(params![key.cluster, key.run, restart_count, node, r.since_s, at_s, r.joules, r.source])?;
     Ok(())
@@ -134,7 +155,7 @@ pub fn count(c: &Connection, key: &RunKey, restart_count: u32, node: &str, at_s:
 /// Notes a failure; what the controller and the wrapper both tell of one dead node is one failure.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn failure(
     c: &Connection,
     key: &RunKey,
@@ -220,18 +241,18 @@ fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) ->
 /// Whether a record has not ended.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool> {
     let mut statement = c.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND state = 'running')",
     )?;
-    Ok(statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))?)
+    statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))
 }
 
 /// Ends a record, and gives what its counters show beyond its phases to the phase that it was.
 ///
 /// # Errors
-/// What SQLite says.
+/// What the database says.
 pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, state: &str) -> Result<()> {
     if !is_open(c, key, restart_count)? {
         return Ok(());

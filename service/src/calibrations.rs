@@ -3,7 +3,7 @@
 use crate::controller::Controller;
 use crate::http::{Document, Refusal, blocking, forbidden};
 use crate::lock;
-use crate::store::Store;
+use crate::store::{Connection, Store, params};
 use anyhow::Result;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -13,7 +13,6 @@ use planner::calibrated;
 use policy::estimate::At;
 use policy::refine;
 use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Storage, StoredCalibration};
-use rusqlite::{Connection, params};
 use std::sync::Arc;
 use wire::Peer;
 
@@ -72,7 +71,7 @@ impl Store {
         c.prepare_cached("DELETE FROM calibrations WHERE node_type = ?1 AND target = ?2")?
             .execute(params![new.node_type, CORRECTIONS])?;
         let mut last = c.prepare_cached("SELECT max(id) FROM calibrations WHERE node_type = ?1 AND target = ?2")?;
-        Ok(last.query_row(params![new.node_type, MEASURED], |r| r.get(0))?)
+        last.query_row(params![new.node_type, MEASURED], |r| r.get(0))
     }
 
     /// Calibrations, newest first: the newest of every node type, or with `history` all; of one type if named.

@@ -2,7 +2,8 @@
 
 use crate::access::Access;
 use crate::account;
-use crate::http::{self, Gate, Limits, Listener, Refusal, Refusals};
+use crate::http::{self, Gate, Limits, Listener, Refusal};
+use crate::latency::Latency;
 use crate::orders::Orders;
 use crate::store::{OpenRun, Store};
 use crate::watch::{Act, Watch};
@@ -40,6 +41,9 @@ const OURS: &str = "joulepoint:";
 /// Time between two AdminComments of a job, s; its end is always noted.
 const COMMENT_S: f64 = 10.0;
 
+/// Most runs that are forgotten in one transaction.
+const FORGET_TOGETHER: u32 = 100;
+
 /// Time between two bookings of watched time, s.
 const BOOK_S: f64 = 60.0;
 
@@ -56,6 +60,8 @@ pub struct Controller {
     pub(crate) slurm: Slurm,
     store: Arc<Mutex<Store>>,
     pub(crate) reader: Mutex<Store>,
+    /// For reports, which may take long, so that plans do not wait for them.
+    pub(crate) reporter: Mutex<Store>,
     pub(crate) writer: Writer,
     pub(crate) watch: Mutex<Watch>,
     /// Open runs whose job Slurm knows as their owner's, at the last look.
@@ -66,6 +72,7 @@ pub struct Controller {
     commented_s: Mutex<BTreeMap<u32, f64>>,
     pub(crate) beats: AtomicU64,
     pub(crate) records: AtomicU64,
+    pub(crate) planning: Latency,
 }
 
 /// Serves until told to stop.
@@ -74,13 +81,15 @@ pub struct Controller {
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
-    let reader = Mutex::new(Store::open(&site.controller.store)?);
+    let again = || Ok::<_, anyhow::Error>(Mutex::new(Store::open_again(&site.controller.store)?));
+    let (reader, reporter) = (again()?, again()?);
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
         slurm: Slurm::new(site.slurm_bin.clone()),
         writer: Writer::start(store.clone()),
         store,
         reader,
+        reporter,
         open: Mutex::default(),
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
         access: Access::new(&site.controller.operators),
@@ -89,6 +98,7 @@ pub async fn serve(site: Site) -> Result<()> {
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
+        planning: Latency::default(),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -97,16 +107,10 @@ pub async fn serve(site: Site) -> Result<()> {
     let (watching, looking) = (controller.clone(), controller.clone());
     std::thread::spawn(move || watching.watch_for_ever());
     std::thread::spawn(move || looking.look_at_self_for_ever());
-    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
-    let gate = Gate {
-        munge: controller.munge.clone(),
-        audience: wire::CONTROLLER.to_string(),
-        refusals: refusals.clone(),
-        limits,
-    };
-    let app = http::router(routes::controller(), Arc::new(gate), controller.clone());
+    let gate = Arc::new(Gate::new(controller.munge.clone(), wire::CONTROLLER.to_string(), Limits::default()));
+    let app = http::router(routes::controller(), gate.clone(), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
-    http::serve(vec![Listener::Tcp(listener)], app, limits, refusals, crate::told_to_stop()).await;
+    http::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
     Ok(())
 }
 
@@ -115,6 +119,15 @@ impl Controller {
     pub(crate) fn may_write(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
         let owner = lock(&self.reader).owner(key)?;
         Ok(owner.is_none_or(|o| self.access.may(peer.uid, o.uid)))
+    }
+
+    /// For whom somebody sends records: a node service (root) names the user whose records it kept.
+    pub(crate) fn behalf(&self, peer: Peer, uid: Option<u32>) -> Result<Peer, Refusal> {
+        match uid {
+            None => Ok(peer),
+            Some(uid) if peer.uid == 0 => Ok(Peer { uid, ..peer }),
+            Some(_) => Err(http::forbidden(peer, "send records of others")),
+        }
     }
 
     /// Whether somebody may see a run that is there.
@@ -214,6 +227,16 @@ impl Controller {
                 lock(&self.watch).watched(now_s).into_iter().map(|n| (n, seconds)).collect();
             lock(&self.store).watched(&nodes)?;
             *booked_s = now_s;
+            self.forget(now_s)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets runs that ended longer ago than the site keeps them, a few at a time.
+    fn forget(&self, now_s: f64) -> Result<()> {
+        let keep_s = self.site.controller.retention_days * 86_400.0;
+        if keep_s > 0.0 {
+            while lock(&self.store).forget(now_s - keep_s, FORGET_TOGETHER)? == FORGET_TOGETHER as usize {}
         }
         Ok(())
     }
@@ -387,9 +410,10 @@ pub(crate) async fn metrics(State(c): State<Arc<Controller>>) -> Response {
     let text = format!(
         "# TYPE joulepoint_nodes gauge\n# HELP joulepoint_nodes Nodes whose heartbeats arrive.\njoulepoint_nodes {nodes}\n\
          # TYPE joulepoint_beats counter\n# HELP joulepoint_beats Heartbeats received.\njoulepoint_beats_total {}\n\
-         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n# EOF\n",
+         # TYPE joulepoint_records counter\n# HELP joulepoint_records Records received.\njoulepoint_records_total {}\n{}# EOF\n",
         c.beats.load(Ordering::Relaxed),
-        c.records.load(Ordering::Relaxed)
+        c.records.load(Ordering::Relaxed),
+        c.planning.openmetrics("joulepoint_plan_seconds", "Time for a plan, waiting for the store included.")
     );
     ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

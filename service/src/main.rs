@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use service::store::Store;
 use service::{controller, node};
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ struct Cli {
     #[arg(long, value_enum)]
     role: Option<Role>,
     /// Site file.
-    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE")]
+    #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE", global = true)]
     conf: PathBuf,
     /// Node name as Slurm knows it; this host's name up to the first dot if absent.
     #[arg(long, env = "SLURMD_NODENAME")]
@@ -55,22 +56,34 @@ enum Inner {
         /// Node name.
         node: String,
     },
+    /// Write a copy of the controller's store while it is in use.
+    Backup {
+        /// The copy; an earlier one is replaced when the new one is whole.
+        file: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    match cli.inner {
-        Some(Inner::SlurmEnergy { node }) => std::process::exit(energy::slurm_energy::slurm_helper_main(&node)),
+    match &cli.inner {
+        Some(Inner::SlurmEnergy { node }) => std::process::exit(energy::slurm_energy::slurm_helper_main(node)),
         Some(Inner::Man) => {
             let page = clap_mangen::Man::new(Cli::command()).section("8");
             return Ok(page.render(&mut std::io::stdout())?);
         }
-        None => {}
+        Some(Inner::Backup { .. }) | None => {}
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
-    let site = config::read(&cli.conf)?;
+    let mut site = config::read(&cli.conf)?;
+    // A URL with a password belongs into the environment, not into a file that everybody reads.
+    if let Some(store) = std::env::var_os("JOULEPOINT_STORE").filter(|s| !s.is_empty()) {
+        site.controller.store = store.into();
+    }
+    if let Some(Inner::Backup { file }) = &cli.inner {
+        return Store::back_up(&site.controller.store, file);
+    }
     allow_connections();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match cli.role.context("--role=controller or --role=node is needed")? {

@@ -1,17 +1,19 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
 use crate::controller::part;
-use crate::http::{self, Access, Gate, Hidden, Limits, Listener, Refusal, Refusals, Route, blocking};
+use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
+use crate::spool::Spool;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
-use protocol::{Beat, BeatReply, Health, Held, JobReading, NodeReading, Part};
+use protocol::{Batch, Beat, BeatReply, Delivered, Health, Held, JobReading, NodeReading, Part};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -22,6 +24,9 @@ use wire::Peer;
 
 /// Longest wait for the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Longest wait for the controller to store what the spool holds.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How a node service is to run.
 pub struct Params {
@@ -39,6 +44,7 @@ pub(crate) struct Node {
     munge: wire::Munge,
     books: Mutex<Books>,
     health: Mutex<Health>,
+    spool: Spool,
     started_s: f64,
 }
 
@@ -84,16 +90,17 @@ pub async fn serve(params: Params) -> Result<()> {
             }
         }
     }
-    let (limits, refusals) = (Limits::default(), Arc::new(Refusals::default()));
-    let audience = wire::node_audience(&params.node);
-    let gate = Gate { munge: munge.clone(), audience, refusals: refusals.clone(), limits };
+    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
-    let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, started_s: now_s() });
+    let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
+    let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, spool, started_s: now_s() });
+    let delivering = node.clone();
+    std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
-    let app = http::router(routes(), Arc::new(gate), node);
+    let app = http::router(routes(), gate.clone(), node);
     let is_local = listeners.len() > 1;
-    http::serve(listeners, app, limits, refusals, crate::told_to_stop()).await;
+    http::serve(listeners, app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
     if let Some(path) = socket.filter(|_| is_local) {
         let _ = std::fs::remove_file(path);
     }
@@ -105,6 +112,7 @@ pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
     vec![
         Route::new("GET", "/healthz", Access::Open, get(healthz)),
         Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
+        Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
 }
 
@@ -173,9 +181,14 @@ fn reading(job: &JobEnergy) -> JobReading {
 }
 
 impl Node {
+    fn controller(&self, limit: Duration) -> wire::Client {
+        let site = &self.params.site;
+        wire::Client::new(&site.controller.url, site.munge_socket.clone(), limit)
+    }
+
     fn beat_for_ever(&self, url: &str) {
         let site = &self.params.site;
-        let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+        let client = self.controller(ANSWER_LIMIT);
         let period = Duration::from_secs_f64(site.node.beat_s);
         let mut held: Vec<Held> = Vec::new();
         loop {
@@ -303,4 +316,15 @@ async fn job_energy(
         answer.extensions_mut().insert(Hidden("the job is somebody else's"));
     }
     Ok(answer)
+}
+
+/// Keeps a user's records for the controller, as long as it is away.
+async fn records(
+    State(node): State<Arc<Node>>,
+    Extension(peer): Extension<Peer>,
+    Document(batch): Document<Batch>,
+) -> Result<Json<Delivered>, Refusal> {
+    crate::routes::version(batch.version)?;
+    let upto = blocking(move || node.spool.keep(peer.uid, &batch)).await?;
+    Ok(Json(Delivered { upto: upto.map_err(|e| Refusal(StatusCode::INSUFFICIENT_STORAGE, e.to_string()))? }))
 }

@@ -4,7 +4,7 @@
 //! told as lost to whoever asks after it, and what was done stands in the run's journal and in the store.
 
 use crate::lock;
-use protocol::{Event, Order, OrderState, OrderStatus, RunKey};
+use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,7 +14,10 @@ use tokio::sync::watch;
 const MOST_OF_RUN: usize = 8;
 
 /// Most orders that are kept.
-const MOST: usize = 4096;
+const MOST: usize = 1024;
+
+/// Most runs of which the last record is remembered.
+const MOST_RUNS: usize = 65_536;
 
 /// How long a wrapper may take to hear of an order, s; it asks all the time.
 const HEARD_S: f64 = 60.0;
@@ -45,6 +48,8 @@ struct Book {
     /// The last news of runs that had any.
     news: BTreeMap<RunKey, u64>,
     last: u64,
+    /// The last record that was heard of each run: a driver that is started again sends the whole journal.
+    upto: BTreeMap<RunKey, u64>,
 }
 
 /// All orders, and the bell that rings for everybody who waits for news of a run.
@@ -79,7 +84,7 @@ impl Orders {
             return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
         }
         let open = |e: &&Entry| e.settled_s.is_none() && e.status.key == status.key;
-        if book.orders.len() >= MOST || book.orders.values().filter(open).count() >= MOST_OF_RUN {
+        if book.orders.values().filter(open).count() >= MOST_OF_RUN || !book.make_room() {
             return Err(NotTaken::TooMany);
         }
         let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
@@ -107,10 +112,18 @@ impl Orders {
         (book.news(key).unwrap_or(self.first), orders)
     }
 
-    /// Takes in what a run's journal tells.
-    pub fn heard(&self, now_s: f64, key: &RunKey, event: &Event) {
+    /// Takes in a record of a run's journal that is stored.
+    pub fn heard(&self, now_s: f64, key: &RunKey, record: &Record) {
         let mut book = lock(&self.book);
-        match event {
+        let upto = book.upto.entry(key.clone()).or_default();
+        if record.seq <= *upto {
+            return;
+        }
+        *upto = record.seq;
+        if book.upto.len() > MOST_RUNS {
+            book.upto.pop_first();
+        }
+        match &record.event {
             Event::Ordered { id, state, text, checkpoint, .. } => {
                 let Some(entry) = book.orders.get_mut(id).filter(|e| e.status.key == *key) else { return };
                 entry.settled_s = Some(now_s);
@@ -140,13 +153,14 @@ impl Orders {
         book.fail(now_s, |e| e.status.key == *key, "the run ended without its wrapper's word");
         self.ring(&mut book, key);
         book.news.remove(key);
+        book.upto.remove(key);
     }
 
     fn ring(&self, book: &mut Book, key: &RunKey) {
         book.last += 1;
         let last = book.last;
         book.news.insert(key.clone(), last);
-        if book.news.len() > MOST {
+        if book.news.len() > MOST_RUNS {
             // Whoever waits for those is told once too often.
             book.news.pop_first();
         }
@@ -181,6 +195,16 @@ impl Book {
         }
     }
 
+    /// Forgets the order that was answered first, if there is no room for another.
+    fn make_room(&mut self) -> bool {
+        if self.orders.len() < MOST {
+            return true;
+        }
+        let answered = self.orders.iter().filter_map(|(id, e)| e.settled_s.map(|at| (at, id.clone())));
+        let first = answered.min_by(|a, b| a.0.total_cmp(&b.0));
+        first.is_some_and(|(_, id)| self.orders.remove(&id).is_some())
+    }
+
     /// Gives up what no wrapper heard of, and forgets what was answered long ago.
     fn tidy(&mut self, now_s: f64) {
         let unheard = |e: &Entry| e.status.state == OrderState::Waiting && now_s - e.status.at_s > HEARD_S;
@@ -210,15 +234,24 @@ mod tests {
         }
     }
 
-    fn ordered(id: &str) -> Event {
-        Event::Ordered {
+    fn record(seq: u64, event: Event) -> Record {
+        Record { seq, at_s: 100.0, event }
+    }
+
+    fn ended(seq: u64, state: &str) -> Record {
+        record(seq, Event::Ended { state: state.into(), exit_code: 0 })
+    }
+
+    fn ordered(seq: u64, id: &str) -> Record {
+        let event = Event::Ordered {
             id: id.into(),
             verb: Verb::Checkpoint,
             by: "alice".into(),
             state: OrderState::Done,
             text: "made".into(),
             checkpoint: None,
-        }
+        };
+        record(seq, event)
     }
 
     #[test]
@@ -230,9 +263,9 @@ mod tests {
         assert!(orders.hand_out(101.0, &key("7.2")).1.is_empty());
         assert_eq!(orders.hand_out(101.0, &key("7.1")).1.len(), 1);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
-        orders.heard(102.0, &key("7.2"), &ordered("a"));
+        orders.heard(102.0, &key("7.2"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Taken, "only its own run answers it");
-        orders.heard(102.0, &key("7.1"), &ordered("a"));
+        orders.heard(102.0, &key("7.1"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Done);
         assert!(orders.hand_out(102.0, &key("7.1")).1.is_empty());
         assert!(orders.get(102.0 + REMEMBERED_S, "a").is_none());
@@ -240,8 +273,8 @@ mod tests {
 
     #[test]
     fn no_order_is_lost_in_silence() {
-        let ended = Event::Ended { state: "completed".into(), exit_code: 0 };
-        type Fate = fn(&Orders, &Event);
+        let ended = ended(1, "completed");
+        type Fate = fn(&Orders, &Record);
         let fates: [(Fate, &str); 3] = [
             (|o, _| drop(o.get(161.0, "a")), "the run's wrapper did not ask for orders within 60 s"),
             (|o, ended| o.heard(101.0, &key("7.1"), ended), "the run ended before: completed"),
@@ -257,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_is_sent_again_fails_nothing() {
+        let orders = Orders::new(100.0);
+        let journal = [record(1, Event::CheckpointFailed { reason: "full".into() }), ended(2, "requeued")];
+        journal.iter().for_each(|r| orders.heard(100.0, &key("7.1"), r));
+        orders.post(100.0, status("a", "7.1"), 1, 1).unwrap();
+        journal.iter().for_each(|r| orders.heard(101.0, &key("7.1"), r));
+        assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
+        orders.heard(102.0, &key("7.1"), &ended(3, "completed"));
+        assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Failed);
+    }
+
+    #[test]
     fn what_waits_is_bounded() {
         let orders = Orders::new(100.0);
         for i in 0..MOST_OF_RUN {
@@ -264,6 +309,14 @@ mod tests {
         }
         assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0), Err(NotTaken::TooMany));
         orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
+        for seq in 1..=MOST as u64 + 100 {
+            let id = format!("n{seq}");
+            orders.post(100.0, status(&id, "9.1"), 1, 0).unwrap();
+            orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), &ordered(seq, &id));
+        }
+        assert_eq!(lock(&orders.book).orders.len(), MOST);
+        assert!(orders.get(101.0, "n1").is_none(), "the first answered is forgotten first");
+        assert!(orders.get(101.0, "0").is_some(), "an unanswered one is not");
     }
 
     #[tokio::test]

@@ -14,12 +14,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use protocol::{
-    Batch, Beat, BeatReply, Delivered, Health, Order, OrderRequest, OrderState, OrderStatus, Plan, PlanRequest,
-    RunAccount, RunHealth, RunKey, Verb,
+    Batch, Beat, BeatReply, Delivered, Health, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
+    PlanRequest, RunAccount, RunHealth, RunKey, Verb,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Peer;
 
 /// Longest time for which an answer is held back.
@@ -45,6 +45,7 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("POST", "/v1/records", Known, post(records)),
         Route::new("GET", "/v1/runs/{cluster}/{run}/health", Known, get(health)),
         Route::new("GET", "/v1/report", Known, get(report)),
+        Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
         Route::new("GET", "/v1/orders/{id}", Known, get(order)),
         Route::new("GET", "/v1/calibrations", Known, get(calibrations::tell)),
@@ -103,18 +104,30 @@ async fn plan(
     // History is personal: a user is who munge says.
     question.user = user_name(peer.uid).unwrap_or(question.user);
     let plan = blocking(move || -> Result<_, Refusal> {
+        let begun = Instant::now();
         let history = lock(&c.reader).history(&question.user, &question.job_name)?;
-        planner::make_plan(&question, &history, &c.site)
-            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))
+        let plan = planner::make_plan(&question, &history, &c.site)
+            .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
+        c.planning.took(begun.elapsed());
+        Ok(plan)
     });
     plan.await?.map(Json)
+}
+
+/// `?uid=N`: whose records they are.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Behalf {
+    uid: Option<u32>,
 }
 
 async fn records(
     State(c): Shared,
     Extension(peer): Extension<Peer>,
+    behalf: Result<Query<Behalf>, QueryRejection>,
     Document(mut batch): Document<Batch>,
 ) -> Answer<Delivered> {
+    let peer = c.behalf(peer, behalf?.0.uid)?;
     version(batch.version)?;
     named(&batch.key)?;
     let checking = c.clone();
@@ -128,7 +141,8 @@ async fn records(
     .await??;
     let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
     c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
-    batch.records.iter().for_each(|r| c.orders.heard(now_s(), &batch.key, &r.event));
+    let stored = batch.records.iter().filter(|r| r.seq <= upto);
+    stored.for_each(|r| c.orders.heard(now_s(), &batch.key, r));
     blocking(move || {
         if let Err(e) = c.comment(&batch) {
             tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
@@ -185,6 +199,11 @@ async fn health(
     Ok(Json(health.await??))
 }
 
+/// Every death of a node: no secret, Slurm shows it to everybody.
+async fn failures(State(c): Shared) -> Answer<Vec<NodeFailure>> {
+    Ok(Json(blocking(move || lock(&c.reader).node_failures()).await??))
+}
+
 async fn report(
     State(c): Shared,
     Extension(peer): Extension<Peer>,
@@ -192,7 +211,7 @@ async fn report(
 ) -> Answer<Vec<RunAccount>> {
     let Query(wanted) = wanted?;
     let only = (!c.access.is_operator(peer.uid)).then_some(peer.uid);
-    let runs = blocking(move || account::accounts(lock(&c.reader).connection(), &wanted, only));
+    let runs = blocking(move || account::accounts(lock(&c.reporter).connection(), &wanted, only));
     Ok(Json(runs.await??))
 }
 
@@ -304,7 +323,7 @@ fn named(key: &RunKey) -> Result<RunKey, Refusal> {
     Err(bad(format!("a run's name has 1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', and no '.' in front")))
 }
 
-fn version(version: u32) -> Result<(), Refusal> {
+pub(crate) fn version(version: u32) -> Result<(), Refusal> {
     if version == protocol::VERSION { Ok(()) } else { Err(bad(format!("version {version} is not known here"))) }
 }
 

@@ -1,14 +1,23 @@
-//! The store: SQLite, one connection, every record exactly once.
+//! The store: SQLite or MariaDB, every record exactly once.
+
+mod database;
+mod keeping;
+mod mysql;
+mod notes;
+mod sqlite;
+
+pub(crate) use database::params;
+pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
+pub use notes::{Decision, Loan};
 
 use crate::apply;
 use anyhow::{Context, Result, bail};
 use planner::History;
-use protocol::{Batch, JobReading, RunKey};
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
-/// The version of `schema.sql`.
-const VERSION: i64 = 1;
+/// What brings the tables from each version to the next; never changed once it was shipped.
+const STEPS: [&str; 2] = [include_str!("store/schema1.sql"), include_str!("store/schema2.sql")];
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
@@ -109,25 +118,45 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
 }
 
 impl Store {
-    /// Opens or creates the store.
+    /// Opens or creates the store, brings its tables up to date and looks them through.
+    ///
+    /// `place` is a file, or the URL of a MariaDB (`mysql://USER:PASSWORD@HOST/DATABASE`).
     ///
     /// # Errors
-    /// What SQLite says; a store of a later version is refused.
-    pub fn open(path: &Path) -> Result<Store> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    /// What the database says; a store that is damaged or of a later version is refused.
+    pub fn open(place: &Path) -> Result<Store> {
+        Store::up_to_date(place).map_err(|e| if sqlite::is_damage(&e) { e.context(cure(place)) } else { e })
+    }
+
+    fn up_to_date(place: &Path) -> Result<Store> {
+        let name = shown(place);
+        let store = Store::connect(place)?;
+        let version = store.connection.version()?;
+        let steps = usize::try_from(version).ok().and_then(|v| STEPS.get(v..));
+        let steps = steps.with_context(|| format!("{name}: version {version} of the store is not known here"))?;
+        if let Some(found) = store.connection.damage()? {
+            bail!("{}: {found}", cure(place));
         }
-        let connection = Connection::open(path).with_context(|| path.display().to_string())?;
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        let version: i64 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
-        match version {
-            0 => connection.execute_batch(&format!("BEGIN; {} COMMIT;", include_str!("schema.sql")))?,
-            VERSION => {}
-            later => bail!("{}: version {later} of the store is not known here", path.display()),
+        for (step, next) in steps.iter().zip(version + 1..) {
+            tracing::info!(store = name, version = next, "the store's tables are brought up to date");
+            store.connection.migrate(next, step).with_context(|| format!("{name}: to version {next}"))?;
         }
-        Ok(Store { connection })
+        Ok(store)
+    }
+
+    /// One more connection to a store that has been opened.
+    ///
+    /// # Errors
+    /// What the database says, or that there is no store.
+    pub fn open_again(place: &Path) -> Result<Store> {
+        if url(place).is_none() && !place.exists() {
+            bail!("there is no store at {}", place.display());
+        }
+        Store::connect(place)
+    }
+
+    fn connect(place: &Path) -> Result<Store> {
+        Ok(Store { connection: Connection::open(place).with_context(|| shown(place))? })
     }
 
     /// Stores what of a batch is new and in order; the position up to which all is stored.
@@ -144,42 +173,53 @@ impl Store {
     /// A write that cannot be done is undone alone and does not hold up the others.
     ///
     /// # Errors
-    /// What SQLite says when it cannot commit; nothing is stored then.
+    /// What the database says when it cannot commit; nothing is stored then.
     pub fn write(&mut self, writes: &[Write]) -> Result<Vec<Result<u64>>> {
-        let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut answers = Vec::with_capacity(writes.len());
-        for write in writes {
-            let savepoint = tx.savepoint()?;
-            let answer = write.apply(&savepoint);
-            if answer.is_ok() {
-                savepoint.commit()?;
+        let together = self.together(writes);
+        match together {
+            // MariaDB may give up a whole transaction for one bad statement.
+            Err(e) if writes.len() > 1 && mysql::is_said(&e) => {
+                Ok(writes.iter().map(|w| self.together(std::slice::from_ref(w))?.remove(0)).collect())
             }
-            answers.push(answer);
+            all => all,
         }
-        tx.commit()?;
-        Ok(answers)
+    }
+
+    fn together(&self, writes: &[Write]) -> Result<Vec<Result<u64>>> {
+        let c = &self.connection;
+        c.transaction(|| {
+            let mut answers = Vec::with_capacity(writes.len());
+            for write in writes {
+                let answer = c.savepoint(|| write.apply(c));
+                match answer {
+                    Err(e) if mysql::is_said(&e) => return Err(e),
+                    answer => answers.push(answer),
+                }
+            }
+            Ok(answers)
+        })
     }
 
     /// The owner of a run, if it is known.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn owner(&self, key: &RunKey) -> Result<Option<Owner>> {
         let mut statement = self.connection.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2")?;
-        Ok(statement.query_row(params![key.cluster, key.run], |r| Ok(Owner { uid: r.get(0)? })).optional()?)
+        statement.query_optional(params![key.cluster, key.run], |r| Ok(Owner { uid: r.get(0)? }))
     }
 
     /// All runs that have not ended.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
              JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
              WHERE r.state = 'running'",
         )?;
-        let rows = statement.query_map([], |r| {
+        let rows = statement.query_map(params![], |r| {
             let nodes: String = r.get(4)?;
             Ok(OpenRun {
                 key: RunKey { cluster: r.get(0)?, run: r.get(1)? },
@@ -190,53 +230,55 @@ impl Store {
                 uid: r.get(6)?,
             })
         })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        rows.collect()
     }
 
     /// Adds time for which nodes were watched.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn watched(&mut self, nodes: &[(String, f64)]) -> Result<()> {
-        let tx = self.connection.transaction()?;
-        for (node, seconds) in nodes {
-            tx.prepare_cached(
-                "INSERT INTO nodes VALUES (?1, ?2) ON CONFLICT (node) DO UPDATE SET watched_s = watched_s + ?2",
-            )?
-            .execute(params![node, seconds])?;
-        }
-        Ok(tx.commit()?)
+        let c = &self.connection;
+        c.transaction(|| {
+            for (node, seconds) in nodes {
+                c.prepare_cached(
+                    "INSERT INTO nodes VALUES (?1, ?2) ON CONFLICT (node) DO UPDATE SET watched_s = watched_s + ?2",
+                )?
+                .execute(params![node, seconds])?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes the death of a node, and a failure for every open run on it.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn node_died(&mut self, node: &str, at_s: f64, detected_s: f64, reason: &str) -> Result<Vec<OpenRun>> {
         let open = self.open_runs()?;
         let hit: Vec<OpenRun> =
             open.into_iter().filter(|r| r.record_state == "running" && r.nodes.iter().any(|n| n == node)).collect();
-        let tx = self.connection.transaction()?;
-        tx.execute(
-            "INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)",
-            params![node, at_s, detected_s, reason],
-        )?;
-        for run in &hit {
-            let kind = if run.nodes.first().is_some_and(|n| n == node) {
-                protocol::FailureKind::BatchHost
-            } else {
-                protocol::FailureKind::Node
-            };
-            apply::failure(&tx, &run.key, kind, Some(node), at_s, detected_s, reason)?;
-        }
-        tx.commit()?;
+        let c = &self.connection;
+        c.transaction(|| {
+            c.prepare_cached("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![node, at_s, detected_s, reason])?;
+            for run in &hit {
+                let kind = if run.nodes.first().is_some_and(|n| n == node) {
+                    protocol::FailureKind::BatchHost
+                } else {
+                    protocol::FailureKind::Node
+                };
+                apply::failure(c, &run.key, kind, Some(node), at_s, detected_s, reason)?;
+            }
+            Ok(())
+        })?;
         Ok(hit)
     }
 
     /// Notes a failure of a run that its wrapper could not tell.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn failed(&mut self, key: &RunKey, kind: protocol::FailureKind, at_s: f64, reason: &str) -> Result<()> {
         apply::failure(&self.connection, key, kind, None, at_s, at_s, reason)
     }
@@ -244,61 +286,95 @@ impl Store {
     /// How many failures of a kind a run has had.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn failures(&self, key: &RunKey, kind: protocol::FailureKind) -> Result<u32> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3")?;
-        Ok(statement.query_row(params![key.cluster, key.run, kind.as_str()], |r| r.get(0))?)
+        statement.query_row(params![key.cluster, key.run, kind.as_str()], |r| r.get(0))
     }
 
     /// Closes a run whose wrapper did not.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
-        let tx = self.connection.transaction()?;
-        apply::close_record(&tx, &run.key, run.restart_count, at_s, state)?;
-        tx.execute(
-            "UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2",
-            params![run.key.cluster, run.key.run, state, at_s],
-        )?;
-        Ok(tx.commit()?)
+        let c = &self.connection;
+        c.transaction(|| {
+            apply::close_record(c, &run.key, run.restart_count, at_s, state)?;
+            c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
+                .execute(params![run.key.cluster, run.key.run, state, at_s])?;
+            Ok(())
+        })
     }
 
     /// What bears on a new run of this user and job name.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// What the database says.
     pub fn history(&self, user: &str, job_name: &str) -> Result<History> {
         let c = &self.connection;
-        let (node_failures, node_seconds) = c.query_row(
-            "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
-            [],
-            |r| Ok((r.get(0)?, r.get(1)?)),
-        )?;
-        let recent = "(SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 ORDER BY start_s DESC LIMIT ?3)";
-        let mean = |what: &str| -> Result<Option<f64>> {
-            let sql = format!("SELECT {what} AND (cluster, run) IN {recent}");
-            Ok(c.prepare_cached(&sql)?.query_row(params![user, job_name, HISTORY_RUNS], |r| r.get(0))?)
+        let (node_failures, node_seconds) = c
+            .prepare_cached(
+                "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
+            )?
+            .query_row(params![], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let recent = "JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2
+                            ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run)";
+        let mean = |what: &str, from: &str| -> Result<Option<f64>> {
+            let sql = format!("SELECT {what} FROM {from} {recent}");
+            c.prepare_cached(&sql)?.query_row(params![user, apply::short(job_name), HISTORY_RUNS], |r| r.get(0))
         };
         let power = |phase: &str| {
-            mean(&format!(
-                "sum(joules) / sum(end_s - start_s) FROM phases WHERE phase = '{phase}' AND joules IS NOT NULL AND end_s > start_s"
-            ))
+            let of =
+                format!("(SELECT * FROM phases WHERE phase = '{phase}' AND joules IS NOT NULL AND end_s > start_s) p");
+            mean("sum(joules) / sum(end_s - start_s)", &of)
         };
         Ok(History {
             node_failures,
             node_seconds,
-            checkpoint_s: mean("avg(ended_s - begun_s) FROM checkpoints WHERE ended_s > begun_s")?,
+            checkpoint_s: mean("avg(ended_s - begun_s)", "(SELECT * FROM checkpoints WHERE ended_s > begun_s) k")?,
             restart_s: None,
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
         })
     }
 
+    /// Every death of a node, oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn node_failures(&self) -> Result<Vec<NodeFailure>> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
+        let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
+        rows.collect()
+    }
+
     /// The connection, for reports.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
+}
+
+/// The URL of a MariaDB, if a place is one.
+fn url(place: &Path) -> Option<&str> {
+    place.to_str().filter(|p| p.starts_with("mysql://"))
+}
+
+/// A place as it may stand in a log: without a password.
+pub fn shown(place: &Path) -> String {
+    match url(place).and_then(|u| u.rsplit_once('@')) {
+        Some((_, host)) => format!("mysql://...@{host}"),
+        None => place.display().to_string(),
+    }
+}
+
+/// What to do with a damaged store.
+fn cure(place: &Path) -> String {
+    format!(
+        "{} is damaged: move it and its -wal and -shm files aside, put the last copy that 'joulepointd backup' made in \
+         its place, and start again",
+        shown(place)
+    )
 }

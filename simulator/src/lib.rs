@@ -4,8 +4,13 @@
 
 pub mod chart;
 pub mod comparison;
+pub mod failure_log;
+pub mod figure;
+pub mod grid;
+pub mod platform;
 pub mod published;
 pub mod replay;
+pub mod sweep;
 pub mod trace;
 
 use std::fmt;
@@ -25,6 +30,11 @@ pub enum Error {
         /// How many gaps it has.
         gaps: usize,
     },
+    /// A log without the wanted system, or with several where one is wanted.
+    System {
+        /// Those that it has.
+        known: Vec<u32>,
+    },
     /// A parameter outside its range.
     Invalid(policy::Invalid),
     /// A name that no policy has.
@@ -36,6 +46,10 @@ impl fmt::Display for Error {
         match self {
             Error::Line { number, problem } => write!(f, "line {number}: {problem}"),
             Error::TooShort { gaps } => write!(f, "the trace has {gaps} gaps between failures; 2 or more are needed"),
+            Error::System { known } => {
+                let known: Vec<_> = known.iter().map(u32::to_string).collect();
+                write!(f, "the log's systems are [{}]; one of them is needed", known.join(", "))
+            }
             Error::Invalid(e) => e.fmt(f),
             Error::UnknownPolicy(name) => {
                 write!(f, "no policy is called {name:?}; there are {}", replay::Rule::NAMES.join(", "))

@@ -15,6 +15,9 @@ use crate::trace::Trace;
 /// Checkpoint power over idle power.
 pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
 
+/// The most checkpoints in one gap of a rule by age.
+const LONGEST_SCHEDULE: usize = 1_000_000;
+
 /// Costs, power and bounds of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
@@ -61,6 +64,15 @@ impl Outcome {
         self.checkpoint_s / self.total_s
     }
 
+    /// Adds a gap with `count` checkpoints, and `left_s` after the last of them, of which `part_s` in one cut short.
+    fn add(&mut self, gap_s: f64, count: f64, checkpoint_s: f64, left_s: f64, part_s: f64) {
+        self.total_s += gap_s;
+        self.failures += 1.0;
+        self.checkpoints += count;
+        self.checkpoint_s += count * checkpoint_s + part_s;
+        self.lost_s += left_s - part_s;
+    }
+
     /// Events replayed: failures and checkpoints.
     pub fn events(&self) -> f64 {
         self.checkpoints + self.failures
@@ -83,7 +95,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Names that [`Rule::named`] knows.
+    /// Names that [`Rule::named`] knows; it also takes `constant:SECONDS` and `hazard-shape:SHAPE`.
     pub const NAMES: [&'static str; 10] =
         ["young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape", "auto"];
 
@@ -93,7 +105,18 @@ impl Rule {
             "young" => Ok(Rule::Estimated(EstimatorKind::Static)),
             "daly" => Ok(Rule::Daly),
             "auto" => Ok(Rule::Auto(None)),
-            name => name.parse().map(Rule::Estimated).map_err(|_| Error::UnknownPolicy(name.to_owned())),
+            name => {
+                let with_figure = |(rule, figure): (&str, &str)| match (rule, figure.parse::<f64>().ok()?) {
+                    ("constant", interval_s) if interval_s.is_finite() && interval_s > 0.0 => {
+                        Some(Rule::Constant(interval_s))
+                    }
+                    ("hazard-shape", shape) if (0.1..=10.0).contains(&shape) => Some(Rule::Shape(shape)),
+                    _ => None,
+                };
+                let rule = name.parse().map(Rule::Estimated).ok();
+                rule.or_else(|| name.split_once(':').and_then(with_figure))
+                    .ok_or_else(|| Error::UnknownPolicy(name.to_owned()))
+            }
         }
     }
 }
@@ -118,13 +141,21 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
             constant(trace, bounded(d, mean_s), setting.checkpoint_s)
         }
         Rule::Estimated(EstimatorKind::Static) => constant(trace, young(mean_s), setting.checkpoint_s),
-        Rule::Shape(shape) => by_age(trace, Estimator::with_shape(mean_s, shape), setting, young),
-        Rule::Estimated(kind) if kind.depends_on_elapsed() => {
-            let estimator = match kind {
-                EstimatorKind::Hazard => Estimator::with_history(kind, prior_s, &trace.gaps_s),
-                kind => Estimator::new(kind, prior_s),
-            };
-            by_age(trace, estimator, setting, young)
+        Rule::Shape(shape) => fixed_by_age(trace, &Estimator::with_shape(mean_s, shape), setting, young)?,
+        Rule::Estimated(EstimatorKind::HazardShape) => {
+            fixed_by_age(trace, &Estimator::new(EstimatorKind::HazardShape, prior_s), setting, young)?
+        }
+        Rule::Estimated(kind @ EstimatorKind::Hazard) => {
+            fixed_by_age(trace, &Estimator::with_history(kind, prior_s, &trace.gaps_s), setting, young)?
+        }
+        Rule::Estimated(kind @ EstimatorKind::HazardDynamic) => {
+            let mut estimator = Estimator::new(kind, prior_s);
+            let mut outcome = Outcome::default();
+            for gap_s in &trace.gaps_s {
+                walk(&mut outcome, *gap_s, setting.checkpoint_s, |age_s| young(at_minute_s(&estimator, age_s)));
+                estimator.observe_gap(*gap_s);
+            }
+            outcome
         }
         Rule::Estimated(kind) => {
             let mut estimator = Estimator::new(kind, prior_s);
@@ -189,42 +220,59 @@ fn gap(outcome: &mut Outcome, gap_s: f64, interval_s: f64, checkpoint_s: f64) {
     let period_s = interval_s + checkpoint_s;
     let count = ((gap_s / period_s).ceil() - 1.0).max(0.0);
     let left_s = gap_s - count * period_s;
-    let part_s = (left_s - interval_s).max(0.0);
-    outcome.total_s += gap_s;
-    outcome.checkpoints += count;
-    outcome.failures += 1.0;
-    outcome.checkpoint_s += count * checkpoint_s + part_s;
-    outcome.lost_s += left_s - part_s;
+    outcome.add(gap_s, count, checkpoint_s, left_s, (left_s - interval_s).max(0.0));
 }
 
 /// One gap with an interval for each age.
 fn walk(outcome: &mut Outcome, gap_s: f64, checkpoint_s: f64, next: impl Fn(f64) -> f64) {
-    let mut age_s = 0.0;
-    outcome.total_s += gap_s;
-    outcome.failures += 1.0;
+    let (mut age_s, mut count) = (0.0, 0.0);
     loop {
         let interval_s = next(age_s);
         let end_s = age_s + interval_s + checkpoint_s;
         if end_s >= gap_s {
             let left_s = gap_s - age_s;
-            let part_s = (left_s - interval_s).max(0.0);
-            outcome.checkpoint_s += part_s;
-            outcome.lost_s += left_s - part_s;
-            return;
+            return outcome.add(gap_s, count, checkpoint_s, left_s, (left_s - interval_s).max(0.0));
         }
-        outcome.checkpoints += 1.0;
-        outcome.checkpoint_s += checkpoint_s;
+        count += 1.0;
         age_s = end_s;
     }
 }
 
-fn by_age(trace: &Trace, mut estimator: Estimator, setting: &Setting, young: impl Fn(f64) -> f64) -> Outcome {
+/// ElSayed14's table has one entry for each whole minute since the last failure.
+fn at_minute_s(estimator: &Estimator, age_s: f64) -> f64 {
+    estimator.estimate_s((age_s / 60.0).round() * 60.0)
+}
+
+/// A rule that looks at nothing but the age takes its checkpoints at the same ages in every gap: the schedule is made
+/// once, as far as the longest gap reaches, and each gap is looked up in it.
+fn fixed_by_age(
+    trace: &Trace,
+    estimator: &Estimator,
+    setting: &Setting,
+    young: impl Fn(f64) -> f64,
+) -> Result<Outcome, Error> {
+    let checkpoint_s = setting.checkpoint_s;
+    let longest_s = trace.gaps_s.iter().copied().fold(0.0, f64::max);
+    let mut starts_s = vec![0.0];
+    let mut intervals_s = Vec::new();
+    let mut age_s = 0.0;
+    while age_s < longest_s {
+        let interval_s = young(at_minute_s(estimator, age_s));
+        intervals_s.push(interval_s);
+        if intervals_s.len() > LONGEST_SCHEDULE {
+            let range = "so long that the longest gap holds at most 1,000,000";
+            return Err(policy::Invalid { parameter: "C", value: checkpoint_s, range }.into());
+        }
+        age_s += interval_s + checkpoint_s;
+        starts_s.push(age_s);
+    }
     let mut outcome = Outcome::default();
     for gap_s in &trace.gaps_s {
-        // ElSayed14's table has one entry for each whole minute since the last failure.
-        let next = |age_s: f64| young(estimator.estimate_s((age_s / 60.0).round() * 60.0));
-        walk(&mut outcome, *gap_s, setting.checkpoint_s, next);
-        estimator.observe_gap(*gap_s);
+        // The first checkpoint that did not end strictly before the failure.
+        let count = starts_s.partition_point(|start_s| start_s < gap_s) - 1;
+        let left_s = gap_s - starts_s[count];
+        let part_s = (left_s - intervals_s[count]).max(0.0);
+        outcome.add(*gap_s, count as f64, checkpoint_s, left_s, part_s);
     }
-    outcome
+    Ok(outcome)
 }

@@ -1,9 +1,9 @@
-//! Reads failure traces and draws synthetic ones.
+//! Holds the gaps between failures of a system, as they were logged or as they are drawn from a distribution.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::Error;
+use crate::{Error, failure_log};
 
 /// The gaps between failures of one system.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,31 +37,24 @@ impl Trace {
         Ok(Trace { name: name.to_owned(), first_s: 0.0, gaps_s })
     }
 
-    /// Reads CSV with a header: LANL's `failure_start,...` or plain `time,node`. Times are ISO 8601 without a zone,
-    /// or seconds. Rows may come in any order; equal times count once.
-    pub fn parse(name: &str, text: &str) -> Result<Trace, Error> {
-        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        let (number, header) = lines.next().ok_or(Error::TooShort { gaps: 0 })?;
-        let column = header
-            .trim_start_matches('\u{feff}')
-            .split(',')
-            .position(|c| matches!(c.trim(), "failure_start" | "time"))
-            .ok_or_else(|| Error::Line {
-                number: number + 1,
-                problem: format!("the header {header:?} has neither a column failure_start nor time"),
-            })?;
-        let mut times_s = Vec::new();
-        for (number, line) in lines {
-            let field = line.split(',').nth(column).unwrap_or("").trim();
-            times_s.push(time_s(field).ok_or_else(|| Error::Line {
-                number: number + 1,
-                problem: format!("{field:?} is no time; valid: seconds, or 1996-12-31T23:59[:59]"),
-            })?);
-        }
+    /// A trace from the times of failures, in any order; equal times count once.
+    pub fn from_times(name: &str, mut times_s: Vec<f64>) -> Result<Trace, Error> {
         times_s.sort_by(f64::total_cmp);
-        times_s.dedup();
         let trace = Trace::from_gaps(name, times_s.windows(2).map(|w| w[1] - w[0]))?;
         Ok(Trace { first_s: times_s[0], ..trace })
+    }
+
+    /// Reads the log of one system, as [`failure_log::read`] does.
+    pub fn parse(name: &str, text: &str) -> Result<Trace, Error> {
+        match <[Trace; 1]>::try_from(failure_log::read(name, text, None)?) {
+            Ok([trace]) => Ok(Trace { name: name.to_owned(), ..trace }),
+            Err(several) => Err(Error::System { known: several.iter().filter_map(Trace::system).collect() }),
+        }
+    }
+
+    /// The number of a trace that is called `system-N`.
+    pub fn system(&self) -> Option<u32> {
+        self.name.rsplit(['-', ' ']).next()?.parse().ok()
     }
 
     /// Draws `count` gaps of the given mean; the same seed gives the same trace.
@@ -111,29 +104,4 @@ impl Trace {
         }
         Trace { name: self.name.clone(), first_s: self.first_s, gaps_s }
     }
-}
-
-/// Seconds since 1970 of `1996-12-31T23:59[:59]`, or the number of seconds that the field holds.
-fn time_s(field: &str) -> Option<f64> {
-    if let Ok(seconds) = field.parse::<f64>() {
-        return seconds.is_finite().then_some(seconds);
-    }
-    let (date, clock) = field.split_once(['T', ' '])?;
-    let mut date = date.splitn(3, '-').map(|x| x.parse::<i64>().ok());
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let mut clock = clock.splitn(3, ':').map(|x| x.parse::<f64>().ok());
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next().unwrap_or(Some(0.0))?);
-    let valid = (0..=9_999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0.0..24.0).contains(&hour)
-        && (0.0..60.0).contains(&minute)
-        && (0.0..61.0).contains(&second);
-    if !valid {
-        return None;
-    }
-    // Days from civil: years begin in March, so that the leap day comes last.
-    let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 719_469;
-    Some(days as f64 * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second)
 }

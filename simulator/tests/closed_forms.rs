@@ -1,4 +1,5 @@
-//! The replay agrees with the closed forms as failures become rare, and is reproducible by seed.
+//! The replay agrees with the closed forms, exactly for exponential gaps and with ElSayed14's as failures become rare;
+//! it is reproducible by seed.
 
 use policy::bounds::ElSayed;
 use policy::interval::Objective;
@@ -65,11 +66,35 @@ fn a_comparison_needs_other_traces() {
 }
 
 #[test]
-fn traces_are_read_in_both_forms_and_refused_with_the_line() {
-    let plain = Trace::parse("plain", "time,node\n0,a\n100,b\n100,c\n250,a\n").unwrap();
-    assert_eq!(plain.gaps_s, [100.0, 150.0]);
-    let iso = Trace::parse("iso", "failure_start,node\n1996-02-28T23:59,1\n1996-03-01T00:00,1\n1996-03-01T00:02,2\n");
-    assert_eq!(iso.unwrap().gaps_s, [86_460.0, 120.0], "1996 has a leap day");
-    let error = Trace::parse("bad", "time,node\n0,a\nsoon,b\n").unwrap_err();
-    assert!(error.to_string().starts_with("line 3: \"soon\" is no time"), "{error}");
+fn exponential_gaps_cost_what_renewal_theory_says_however_frequent() {
+    for (mttf_s, interval_s) in [(1e6, 1e4), (1e4, 1e3), (1e3, 200.0), (300.0, 600.0)] {
+        let trace = Trace::synthetic(Distribution::Exponential, mttf_s, 400_000, 17).unwrap();
+        let outcome = replay(&trace, Rule::Constant(interval_s), Objective::Time, &SETTING).unwrap();
+        let period = (interval_s + SETTING.checkpoint_s) / mttf_s;
+        // Without memory, each interval and each checkpoint is reached and survived with an exponential chance.
+        let checkpoints = 1.0 / period.exp_m1();
+        let checkpoint_s =
+            mttf_s * (-interval_s / mttf_s).exp() * -(-SETTING.checkpoint_s / mttf_s).exp_m1() / -(-period).exp_m1();
+        let lost_s = mttf_s - checkpoints * interval_s - checkpoint_s;
+        let close = |what: &str, found: f64, expected: f64| {
+            let off = (found / outcome.failures / expected - 1.0).abs();
+            assert!(off < 0.01, "MTTF {mttf_s}: {what} off by {off}");
+        };
+        close("checkpoints", outcome.checkpoints, checkpoints);
+        close("checkpoint time", outcome.checkpoint_s, checkpoint_s);
+        close("lost work", outcome.lost_s, lost_s);
+    }
+}
+
+#[test]
+fn a_runtime_bound_holds_where_failures_are_rare() {
+    let trace = Trace::synthetic(Distribution::Exponential, 2e6, 200_000, 23).unwrap();
+    for bound in [0.01, 0.03, 0.1, 0.3] {
+        for ratio in [1.5, 3.0, 20.0] {
+            let setting = Setting { ratio, runtime_bound: Some(bound), ..SETTING };
+            let row = against_young(&trace, "young", Rule::named("young").unwrap(), Objective::Energy, &setting);
+            let time = row.unwrap().time;
+            assert!(time <= bound + 0.01, "bound {bound}, ratio {ratio}: {time}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Debian's file with the server's own tables; slurmdbd needs those for stored procedures.
-const SYSTEM_TABLES: &str = "/usr/share/mysql/mysql_system_tables.sql";
+pub(crate) const SYSTEM_TABLES: &str = "/usr/share/mysql/mysql_system_tables.sql";
 
 /// Where the server listens.
 pub(crate) fn socket(dir: &Path) -> PathBuf {

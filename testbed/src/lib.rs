@@ -15,9 +15,11 @@ mod database;
 mod keeper;
 mod options;
 mod ports;
+mod private_database;
 mod query;
 mod users;
 
 pub use cluster::Cluster;
 pub use options::{Options, Plugin};
+pub use private_database::PrivateMariadb;
 pub use users::{ALICE, BOB};

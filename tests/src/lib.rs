@@ -100,10 +100,11 @@ impl Site {
         let munge = slurm.join("munge/munge.socket.2");
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://127.0.0.1:{port}\"\nlisten = \"127.0.0.1:{port}\"\n\
-             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
+             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
+            dir.join("spool"),
             shared.display(),
             wanted.toml
         );

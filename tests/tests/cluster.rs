@@ -565,6 +565,29 @@ fn another_user_cannot_read_a_run() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_clusters_own_node_failures_are_simulated() -> Result<()> {
+    let mut site = site();
+    let folder = site.folder(USER, "own-history")?;
+    for _ in 0..3 {
+        let job = site.submit(USER, &folder, &["-N1", "--no-requeue"], "sleep 600")?;
+        site.wait_state(job, &["RUNNING"], MINUTES)?;
+        let victim = site.cluster.job(job)?.remove("NodeList").context("a node")?;
+        site.cluster.kill_node(&victim)?;
+        site.wait_state(job, &["NODE_FAIL"], MINUTES)?;
+        site.cluster.revive_node(&victim)?;
+    }
+    for source in ["--history", "--sacct"] {
+        let answer = site.wait(source, MINUTES, |site| {
+            let output = site.joulepoint(USER, &["simulate", source, "--policy", "young", "--json"])?;
+            Ok(serde_json::from_slice::<Value>(&output.stdout).ok())
+        })?;
+        let gaps = answer["rows"][0]["failures"].as_f64().context("failures")?;
+        assert!(gaps >= 2.0, "{source}: {answer:#}");
+    }
+    Ok(())
+}
+
 /// `joulepoint ARGS` as a user: exit code, standard output as JSON, standard error.
 fn order(site: &Site, user: &str, args: &[&str]) -> Result<(Option<i32>, Value, String)> {
     let output = site.joulepoint(user, args)?;

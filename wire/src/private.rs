@@ -22,26 +22,28 @@ impl PrivateMunged {
         std::fs::write(path("key"), key)?;
         std::fs::set_permissions(path("key"), PermissionsExt::from_mode(0o600))?;
         std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755))?;
-        let option = |name: &str, file: &str| format!("--{name}={}", path(file).display());
-        let child = Command::new("munged")
-            .args(["--foreground", "--force"])
-            .arg(option("key-file", "key"))
-            .arg(option("socket", "socket"))
-            .arg(option("pid-file", "pid"))
-            .arg(option("seed-file", "seed"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let started = PrivateMunged { child, socket: path("socket") };
+        let started = PrivateMunged { child: spawn(dir)?, socket: path("socket") };
+        started.wait()?;
+        Ok(started)
+    }
+
+    /// Ends it and starts it again with its key: it has forgotten which credentials it decoded.
+    pub fn restart(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.child = spawn(self.socket.parent().unwrap_or(Path::new("/")))?;
+        self.wait()
+    }
+
+    fn wait(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while let Err(e) = started.munge().encode(b"ready?") {
+        while let Err(e) = self.munge().encode(b"ready?") {
             if Instant::now() > deadline {
                 return Err(Error::other(e));
             }
             std::thread::yield_now();
         }
-        Ok(started)
+        Ok(())
     }
 
     /// Its socket.
@@ -53,6 +55,20 @@ impl PrivateMunged {
     pub fn munge(&self) -> Munge {
         Munge::new(Some(self.socket()))
     }
+}
+
+fn spawn(dir: &Path) -> Result<Child> {
+    let option = |name: &str, file: &str| format!("--{name}={}", dir.join(file).display());
+    Command::new("munged")
+        .args(["--foreground", "--force"])
+        .arg(option("key-file", "key"))
+        .arg(option("socket", "socket"))
+        .arg(option("pid-file", "pid"))
+        .arg(option("seed-file", "seed"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 impl Drop for PrivateMunged {

@@ -1,4 +1,5 @@
-//! Brings the journal's records to the controller, in order, until it says that it has them.
+//! Brings the journal's records to the controller, in order, until it says that it has them; to this node's spool
+//! meanwhile, so that they arrive also when no wrapper is left to bring them.
 
 use crate::job::Controller;
 use protocol::{Batch, Delivered, Record, RunKey};
@@ -6,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use wire::{Client, Error};
 
 /// Most records in one request.
 const BATCH: usize = 500;
@@ -14,6 +16,9 @@ const BATCH: usize = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// The node service on this node, if it is known where it answers.
+pub type Spool = Box<dyn Fn() -> Option<Client> + Send>;
+
 /// Delivers records in the background.
 pub struct Courier {
     shared: Arc<(Mutex<Queue>, Condvar)>,
@@ -21,17 +26,33 @@ pub struct Courier {
 
 #[derive(Default)]
 struct Queue {
+    /// What the controller has not acknowledged.
     waiting: VecDeque<Record>,
+    /// Position up to which this node's spool has it.
+    spooled: u64,
     hurry: bool,
+}
+
+impl Queue {
+    /// Whether everything is in other hands.
+    fn is_safe(&self) -> bool {
+        self.waiting.back().is_none_or(|r| r.seq <= self.spooled)
+    }
+
+    /// The first records after a position.
+    fn batch(&self, key: &RunKey, after: u64) -> Batch {
+        let records = self.waiting.iter().filter(|r| r.seq > after).take(BATCH).cloned().collect();
+        Batch { version: protocol::VERSION, key: key.clone(), records }
+    }
 }
 
 impl Courier {
     /// A courier for one run; `earlier` are the records that the journal holds already.
-    pub fn start(controller: Arc<Controller>, key: RunKey, earlier: Vec<Record>) -> Courier {
-        let queue = Queue { waiting: earlier.into(), hurry: false };
+    pub fn start(controller: Arc<Controller>, spool: Spool, key: RunKey, earlier: Vec<Record>) -> Courier {
+        let queue = Queue { waiting: earlier.into(), ..Queue::default() };
         let shared = Arc::new((Mutex::new(queue), Condvar::new()));
         let courier = Courier { shared: shared.clone() };
-        thread::spawn(move || deliver(&shared, &controller, &key));
+        thread::spawn(move || deliver(&shared, &controller, &spool, &key));
         courier
     }
 
@@ -44,14 +65,14 @@ impl Courier {
         }
     }
 
-    /// Waits until everything is delivered, at most for `limit`; true if it is.
+    /// Waits until everything is delivered or in this node's spool, at most for `limit`; true if it is.
     pub fn flush(&self, limit: Duration) -> bool {
         let (queue, changed) = &*self.shared;
         let end = Instant::now() + limit;
         let Ok(mut queue) = queue.lock() else { return false };
         queue.hurry = true;
         changed.notify_all();
-        while !queue.waiting.is_empty() {
+        while !queue.is_safe() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -65,38 +86,74 @@ impl Courier {
     }
 }
 
-fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, key: &RunKey) {
+fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, key: &RunKey) {
     let (queue, changed) = shared;
     let mut pause = FIRST_PAUSE;
     loop {
         let batch = {
-            let Ok(mut queue) = queue.lock() else { return };
-            while queue.waiting.is_empty() {
-                queue = match changed.wait(queue) {
-                    Ok(queue) => queue,
-                    Err(_) => return,
-                };
-            }
-            let records = queue.waiting.iter().take(BATCH).cloned().collect();
-            Batch { version: protocol::VERSION, key: key.clone(), records }
+            let Ok(queue) = queue.lock() else { return };
+            let Ok(queue) = changed.wait_while(queue, |q| q.waiting.is_empty()) else { return };
+            queue.batch(key, 0)
         };
+        let first = batch.records.first().map_or(0, |r| r.seq);
         match controller.client.post::<Batch, Delivered>("/v1/records", &batch) {
-            Ok(Delivered { upto }) => {
+            Ok(Delivered { upto }) if upto >= first => {
                 pause = FIRST_PAUSE;
                 let Ok(mut queue) = queue.lock() else { return };
                 while queue.waiting.front().is_some_and(|r| r.seq <= upto) {
                     queue.waiting.pop_front();
                 }
                 changed.notify_all();
+                continue;
+            }
+            Ok(Delivered { upto }) => {
+                tracing::warn!(upto, first, "the controller has forgotten records; the run's next wrapper brings them");
             }
             Err(e) => {
                 tracing::debug!(%e, "records wait for the controller");
-                let Ok(queue) = queue.lock() else { return };
-                let wait = if queue.hurry { FIRST_PAUSE } else { pause };
-                if changed.wait_timeout(queue, wait).is_err() {
+                if is_away(&e) && into_spool(shared, spool, key).is_none() {
                     return;
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        let Ok(queue) = queue.lock() else { return };
+        let wait = if queue.hurry { FIRST_PAUSE } else { pause };
+        if changed.wait_timeout(queue, wait).is_err() {
+            return;
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whether the controller cannot take records now, and may later.
+fn is_away(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. } | Error::Refused { status: 500.., .. })
+}
+
+/// Hands what waits to this node's spool, as much as it takes; none if another thread has panicked.
+fn into_spool(shared: &(Mutex<Queue>, Condvar), spool: &Spool, key: &RunKey) -> Option<()> {
+    let (queue, changed) = shared;
+    let Some(client) = spool() else { return Some(()) };
+    loop {
+        let batch = {
+            let queue = queue.lock().ok()?;
+            queue.batch(key, queue.spooled)
+        };
+        if batch.records.is_empty() {
+            return Some(());
+        }
+        match client.post::<Batch, Delivered>("/v1/records", &batch) {
+            Ok(Delivered { upto }) => {
+                let mut queue = queue.lock().ok()?;
+                if upto <= queue.spooled {
+                    return Some(());
+                }
+                queue.spooled = upto;
+                changed.notify_all();
+            }
+            Err(e) => {
+                tracing::debug!(%e, "this node's spool does not take them either");
+                return Some(());
             }
         }
     }

@@ -18,7 +18,7 @@ const NEWS_S: u64 = 30;
 /// How much longer its answer may take then.
 const NEWS_LIMIT: Duration = Duration::from_secs(NEWS_S + 10);
 
-/// Pause after a question that was not answered.
+/// Pause before the first question, and after one that was not answered.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Longest wait for accounting to tell how this record ended; shorter than any KillWait.
@@ -93,6 +93,8 @@ impl Job {
         let (controller, post, started_s) = (self.controller.clone(), post.clone(), self.started_s);
         thread::spawn(move || {
             let (mut told, mut since) = (Vec::new(), 0);
+            // The controller must have the first record to know whose run this is.
+            thread::sleep(PAUSE);
             loop {
                 let Some(health) = controller.news(since) else {
                     thread::sleep(PAUSE);

@@ -1,7 +1,7 @@
 //! Puts a wrapper together from the request, the site and the job's environment, and runs it.
 
 use crate::app::{Announced, App, Ask, Files};
-use crate::deliver::Courier;
+use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
 use crate::hook::{Commands, Hook};
 use crate::job::{Controller, Job};
@@ -102,7 +102,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let accounted = accounted(&records, &me);
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
-    folder.deliver_by(Courier::start(controller.clone(), key, records));
+    folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
     let plan = plan(request, settings, site, &me, &controller);
     folder.write_plan(&plan)?;
 
@@ -167,6 +167,22 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let outcome = driver::run(&setup, ports);
     drop(descriptor);
     Ok(outcome)
+}
+
+/// The node service of the node on which this wrapper runs: its socket, or where the controller said that it answers.
+fn spool(site: &Site, me: &Identity, controller: &Arc<Controller>) -> Spool {
+    let (controller, munge_socket, port) = (controller.clone(), site.munge_socket.clone(), port(&site.node.listen));
+    let here = me.nodes.first().cloned();
+    let socket = here.as_ref().and_then(|node| site.node.socket_of(node));
+    Box::new(move || {
+        if let Some(socket) = socket.as_ref().filter(|s| s.exists()) {
+            return Some(wire::Client::on_socket(socket, ANSWER_LIMIT));
+        }
+        let here = here.as_ref()?;
+        let known = controller.health().nodes.into_iter().find(|h| h.node == *here && !h.url.is_empty());
+        let url = known.map_or_else(|| format!("http://{here}:{port}"), |h| h.url);
+        Some(wire::Client::of_node(&url, here, munge_socket.clone(), ANSWER_LIMIT))
+    })
 }
 
 /// How long before the end of the walltime the user wants the last request to be sent: `USR1@60`.

@@ -78,7 +78,7 @@ impl Store for RunFolder {
         {
             tracing::warn!(
                 folder = %self.path.display(),
-                "the controller did not take all records; they stay in the journal and are delivered by the run's next wrapper"
+                "neither the controller nor this node's spool took all records; the run's next wrapper delivers them from the journal"
             );
         }
     }

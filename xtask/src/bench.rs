@@ -1,5 +1,8 @@
 //! `make bench`: what Joulepoint costs, measured side by side in one run, beside the targets.
 
+mod daemon;
+mod store;
+
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::Write;
@@ -26,10 +29,14 @@ const PLANS: usize = 20_000;
 /// Samples of a node's energy that are taken.
 const SAMPLES: u32 = 1000;
 
-/// Runs all benchmarks.
-pub fn run() -> Result<()> {
+/// Runs all benchmarks, or those of the service only.
+pub fn run(only_service: bool) -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
-    println!("{:<44} {:>12} {:>12}   target", "what", "measured", "ratio");
+    println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
+    service()?;
+    if only_service {
+        return Ok(());
+    }
     plans()?;
     metering()?;
     copies()?;
@@ -38,8 +45,21 @@ pub fn run() -> Result<()> {
     outcome
 }
 
+/// The service and its store, on a real disk.
+fn service() -> Result<()> {
+    let dir = tempfile::tempdir_in(".")?;
+    store::events(dir.path())?;
+    let year = dir.path().join("year.sqlite");
+    store::reports(&store::year(&year)?)?;
+    let daemons = daemon::Daemons::start(dir.path(), &year)?;
+    daemons.report()?;
+    daemons.plans()?;
+    daemons.events()?;
+    daemons.node()
+}
+
 fn row(what: &str, measured: &str, ratio: &str, target: &str) {
-    println!("{what:<44} {measured:>12} {ratio:>12}   {target}");
+    println!("{what:<48} {measured:>12} {ratio:>12}   {target}");
 }
 
 /// Value at a share of the sorted values.

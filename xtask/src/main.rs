@@ -1,6 +1,7 @@
 //! Chores of the repository: the demo, the benchmarks.
 
 mod bench;
+mod bench_simulator;
 mod demo;
 
 use clap::{Parser, Subcommand};
@@ -20,13 +21,20 @@ enum Chore {
         #[arg(long, default_value = "gromacs")]
         app: String,
     },
-    /// Costs of the plugin and the wrapper, side by side, beside their targets.
-    Bench,
+    /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
+    Bench {
+        /// Only the service and its store, which need no cluster.
+        #[arg(long)]
+        service: bool,
+    },
+    /// The simulator's replay beside a plain Python one.
+    BenchSimulator,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
-        Chore::Bench => bench::run(),
+        Chore::Bench { service } => bench::run(service),
+        Chore::BenchSimulator => bench_simulator::run(),
     }
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use serde_json::json;
-use simulator::chart;
+use serde::Serialize;
 use simulator::comparison::Row;
 use simulator::replay::Setting;
+use simulator::{chart, figure};
 
 use super::objective_name;
 
@@ -14,67 +14,121 @@ use super::objective_name;
 #[derive(clap::Args, Debug)]
 pub struct Output {
     /// Print JSON.
-    #[arg(long, conflicts_with = "csv")]
+    #[arg(long, conflicts_with = "csv", help_heading = "Output")]
     pub json: bool,
     /// Print CSV.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub csv: bool,
-    /// Draw wasted energy against wasted time.
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw it.
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub plot: Option<PathBuf>,
-    /// Write the table and the drawing as one page.
-    #[arg(long, value_name = "FILE")]
+    /// Write the drawing and the table as one page.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
 }
 
 impl Output {
-    /// Writes the drawing and the page, where asked.
+    /// Draws energy against time, where asked.
     pub fn draw(&self, rows: &[Row], table: &str) -> anyhow::Result<()> {
-        let svg = chart::energy_against_time(rows);
+        self.write("Policies against Young", || figure::energy_against_time(rows), table)
+    }
+
+    /// Writes a drawing and the page, where asked.
+    pub fn write(&self, title: &str, draw: impl FnOnce() -> String, table: &str) -> anyhow::Result<()> {
+        if self.plot.is_none() && self.html.is_none() {
+            return Ok(());
+        }
+        let svg = draw();
         if let Some(path) = &self.plot {
             std::fs::write(path, &svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if let Some(path) = &self.html {
-            let page = format!(
-                "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Joulepoint: policies against Young</title>\n\
-             <h1>Policies against Young</h1>\n{svg}\n<pre>{}</pre>\n",
-                chart::escape(table)
-            );
-            std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, page(title, &svg, table))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }
 }
 
-/// One row as a JSON object.
-pub fn row_json(setting: &Setting, row: &Row) -> serde_json::Value {
-    json!({
-        "trace": row.trace,
-        "policy": row.policy,
-        "objective": objective_name(row.objective),
-        "checkpoint_s": setting.checkpoint_s,
-        "ratio": setting.ratio,
-        "wasted_time_vs_young": row.time,
-        "wasted_energy_vs_young": row.energy,
-        "wasted_time_s": row.outcome.wasted_s(),
-        "wasted_energy_idle_s": row.outcome.wasted_energy(setting.ratio),
-        "io_share": row.outcome.io_share(),
-        "checkpoints": row.outcome.checkpoints,
-        "failures": row.outcome.failures,
-    })
+fn page(title: &str, svg: &str, table: &str) -> String {
+    let (title, table) = (chart::escape(title), table.split('\n').map(chart::escape).collect::<Vec<_>>().join("\n"));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Joulepoint: {title}</title>\n<style>\n\
+         :root{{color-scheme:light dark}}body{{font-family:system-ui,sans-serif;margin:2em auto;max-width:90em;\
+         padding:0 1em}}\nsvg{{max-width:100%;height:auto}}pre{{overflow-x:auto}}\n</style>\n\
+         <h1>{title}</h1>\n{svg}\n<pre>{table}</pre>\n</html>\n"
+    )
 }
 
-/// The mean and the half width of its 95 % confidence interval.
-pub fn mean_and_confidence(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let values: Vec<f64> = values.collect();
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    if values.len() < 2 {
-        return (mean, 0.0);
+/// One policy on one trace, as JSON and CSV have it.
+#[derive(Debug, Serialize)]
+pub struct Record<'a> {
+    trace: &'a str,
+    policy: &'a str,
+    objective: &'static str,
+    checkpoint_s: f64,
+    ratio: f64,
+    runtime_bound: Option<f64>,
+    io_bound: Option<f64>,
+    wasted_time_vs_young: f64,
+    wasted_energy_vs_young: f64,
+    /// Wasted time, s.
+    wasted_time_s: f64,
+    /// Wasted energy: seconds at idle power.
+    wasted_energy_idle_s: f64,
+    io_share: f64,
+    checkpoints: f64,
+    failures: f64,
+}
+
+impl<'a> Record<'a> {
+    /// The record of a row.
+    pub fn of(setting: &Setting, row: &'a Row) -> Record<'a> {
+        Record {
+            trace: &row.trace,
+            policy: &row.policy,
+            objective: objective_name(row.objective),
+            checkpoint_s: setting.checkpoint_s,
+            ratio: setting.ratio,
+            runtime_bound: setting.runtime_bound,
+            io_bound: setting.io_bound,
+            wasted_time_vs_young: row.time,
+            wasted_energy_vs_young: row.energy,
+            wasted_time_s: row.outcome.wasted_s(),
+            wasted_energy_idle_s: row.outcome.wasted_energy(setting.ratio),
+            io_share: row.outcome.io_share(),
+            checkpoints: row.outcome.checkpoints,
+            failures: row.outcome.failures,
+        }
     }
-    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0);
-    // Student's t at 97.5 %, within 1 % from two degrees of freedom on.
-    let f = n - 1.0;
-    let t = if f < 2.0 { 12.706 } else { 1.96 + 2.372 / f + 2.82 / (f * f) + 2.56 / (f * f * f) };
-    (mean, t * (variance / n).sqrt())
+}
+
+/// One row as a JSON object.
+pub fn row_json(setting: &Setting, row: &Row) -> serde_json::Value {
+    serde_json::json!(Record::of(setting, row))
+}
+
+/// Prints records as CSV with a heading.
+pub fn print_csv(records: impl Iterator<Item = impl Serialize>) -> anyhow::Result<()> {
+    let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
+    for record in records {
+        writer.serialize(record)?;
+    }
+    Ok(writer.flush()?)
+}
+
+/// A setting in words, for headings.
+pub fn setting_words(setting: &Setting) -> String {
+    let bound = |name: &str, bound: Option<f64>| match bound {
+        Some(bound) => format!(", {name} bound {} %", (1e6 * bound).round() / 1e4),
+        None => String::new(),
+    };
+    format!(
+        "C {} s, compute at {} times idle power{}{}",
+        setting.checkpoint_s,
+        setting.ratio,
+        bound("runtime", setting.runtime_bound),
+        bound("I/O", setting.io_bound)
+    )
 }

@@ -1,16 +1,16 @@
-//! `simulate replay`: each policy on each trace, against Young's.
+//! `simulate replay`: each policy on each trace at each setting, against Young's.
 
 use std::fmt::Write as _;
 
-use policy::interval::Objective;
 use serde_json::json;
-use simulator::comparison::{Row, against_young};
-use simulator::replay::{Rule, Setting};
-use simulator::trace::Trace;
+use simulator::figure;
+use simulator::grid::{self, Cell, Estimate, Mean, Policy};
+use simulator::replay::Rule;
 
 use super::{
-    Grid, objective_name,
-    output::{Output, mean_and_confidence, row_json},
+    Grid, Objectives, objective_name,
+    output::{Output, Record, print_csv, setting_words},
+    progress,
     traces::TraceArgs,
 };
 
@@ -21,98 +21,135 @@ pub struct ReplayArgs {
     traces: TraceArgs,
     #[command(flatten)]
     grid: Grid,
-    /// Policies; all if none is given.
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Policies; all if none is given. `constant:SECONDS` and `hazard-shape:SHAPE` are others.
+    ///
+    /// young, daly, sma, wma, ema, ar, hazard, hazard-dynamic, hazard-shape, auto.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
     policy: Vec<String>,
+    /// What they minimise.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_values = ["time", "energy"], help_heading = "Policies")]
+    objective: Vec<Objectives>,
+    /// No progress bar.
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
     #[command(flatten)]
     output: Output,
 }
 
 /// Replays and reports.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
-    replay(args, &args.traces.load()?)
+    let names: Vec<&str> =
+        if args.policy.is_empty() { Rule::NAMES.to_vec() } else { args.policy.iter().map(String::as_str).collect() };
+    let objectives: Vec<_> = args.objective.iter().map(|o| (*o).into()).collect();
+    let policies = Policy::all(&names, &objectives)?;
+    let grid = grid::Grid { settings: args.grid.settings(), traces: args.traces.load()?, policies };
+    let bar = progress::bar(grid.len(), args.quiet);
+    let cells = grid.replay(|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let means = grid.means(&cells);
+    report(args, &grid, &cells, &means)
 }
 
-fn replay(args: &ReplayArgs, traces: &[Trace]) -> anyhow::Result<()> {
-    let names: Vec<String> =
-        if args.policy.is_empty() { Rule::NAMES.map(str::to_owned).to_vec() } else { args.policy.clone() };
-    let mut all: Vec<(Setting, Row)> = Vec::new();
-    for setting in args.grid.settings() {
-        for trace in traces {
-            for name in &names {
-                for objective in [Objective::Time, Objective::Energy] {
-                    let row = against_young(trace, name, Rule::named(name)?, objective, &setting)?;
-                    all.push((setting, row));
-                }
-            }
+fn report(args: &ReplayArgs, grid: &grid::Grid, cells: &[Cell], means: &[Mean]) -> anyhow::Result<()> {
+    let note = figure::acknowledgement(grid.traces.iter().map(|trace| trace.name.as_str()));
+    let mut table = String::new();
+    let each = (cells.len() / grid.settings.len(), means.len() / grid.settings.len());
+    for (cells, means) in cells.chunks(each.0).zip(means.chunks(each.1)) {
+        writeln!(table, "{}; against Young's interval for time", setting_words(&means[0].setting))?;
+        if !args.traces.is_sample() {
+            rows_table(&mut table, cells)?;
         }
+        if grid.traces.len() > 1 {
+            means_table(&mut table, means, grid.traces.len())?;
+        }
+        table.push('\n');
     }
-    print_rows(args, &all, &names)
+    table += note;
+    if args.output.json {
+        let rows: Vec<_> = cells.iter().map(|cell| Record::of(&cell.setting, &cell.row)).collect();
+        let means: Vec<_> = means.iter().map(mean_json).collect();
+        println!("{}", json!({ "rows": rows, "means": means, "acknowledgement": note }));
+    } else if args.output.csv {
+        print_csv(cells.iter().map(|cell| Record::of(&cell.setting, &cell.row)))?;
+    } else {
+        println!("{}", table.trim_end());
+    }
+    let draw = || match grid.settings.len() {
+        1 => figure::energy_against_time(&cells.iter().map(|cell| cell.row.clone()).collect::<Vec<_>>()),
+        _ => figure::trade_off(means, note),
+    };
+    args.output.write("Policies against Young", draw, &table)
 }
 
-fn print_rows(args: &ReplayArgs, all: &[(Setting, Row)], names: &[String]) -> anyhow::Result<()> {
-    let mut table = String::from(
-        "trace                    C s     ratio policy          for     time     energy   I/O     checkpoints\n",
-    );
-    for (setting, row) in all {
+fn rows_table(table: &mut String, cells: &[Cell]) -> anyhow::Result<()> {
+    writeln!(
+        table,
+        "{:<24} {:<18} {:<6} {:>9} {:>9} {:>8} {:>12} {:>14} {:>11}",
+        "trace", "policy", "for", "time", "energy", "I/O", "wasted h", "wasted idle h", "checkpoints"
+    )?;
+    for Cell { setting, row } in cells {
         writeln!(
             table,
-            "{:<24} {:<7} {:<5} {:<15} {:<6} {:>+7.2} % {:>+7.2} % {:>5.2} % {:>8}",
+            "{:<24} {:<18} {:<6} {:>+7.2} % {:>+7.2} % {:>6.2} % {:>12.1} {:>14.1} {:>11}",
             row.trace,
-            setting.checkpoint_s,
-            setting.ratio,
             row.policy,
             objective_name(row.objective),
             row.time * 100.0,
             row.energy * 100.0,
             row.outcome.io_share() * 100.0,
+            row.outcome.wasted_s() / 3600.0,
+            row.outcome.wasted_energy(setting.ratio) / 3600.0,
             row.outcome.checkpoints
         )?;
     }
-    table += &means(all, names)?;
-    let rows: Vec<Row> = all.iter().map(|(_, row)| row.clone()).collect();
-    if args.output.json {
-        let rows: Vec<_> = all.iter().map(|(s, r)| row_json(s, r)).collect();
-        println!("{}", json!({ "rows": rows }));
-    } else if args.output.csv {
-        println!(
-            "trace,policy,objective,checkpoint_s,ratio,wasted_time_vs_young,wasted_energy_vs_young,io_share,checkpoints"
-        );
-        for (s, r) in all {
-            println!(
-                "\"{}\",{},{},{},{},{},{},{},{}",
-                r.trace.replace('"', "\"\""),
-                r.policy,
-                objective_name(r.objective),
-                s.checkpoint_s,
-                s.ratio,
-                r.time,
-                r.energy,
-                r.outcome.io_share(),
-                r.outcome.checkpoints
-            );
-        }
-    } else {
-        print!("{table}");
-    }
-    args.output.draw(&rows, &table)
+    Ok(())
 }
 
-/// Mean over the traces and, from two on, its 95 % confidence interval.
-fn means(all: &[(Setting, Row)], names: &[String]) -> anyhow::Result<String> {
-    let mut text = String::from("\nmean over the traces (95 % confidence), against Young\n");
-    for name in names {
-        for objective in [Objective::Time, Objective::Energy] {
-            let rows: Vec<&Row> =
-                all.iter().map(|(_, r)| r).filter(|r| r.policy == *name && r.objective == objective).collect();
-            let (time, time_ci) = mean_and_confidence(rows.iter().map(|r| r.time * 100.0));
-            let (energy, energy_ci) = mean_and_confidence(rows.iter().map(|r| r.energy * 100.0));
-            writeln!(
-                text,
-                "{name:<15} {:<6} time {time:>+7.2} ± {time_ci:.2} %  energy {energy:>+7.2} ± {energy_ci:.2} %",
-                objective_name(objective)
-            )?;
-        }
+/// Means over the traces with their 95 % confidence intervals.
+fn means_table(table: &mut String, means: &[Mean], traces: usize) -> anyhow::Result<()> {
+    let percent = |e: &Estimate| {
+        let width = e.half_width.map_or_else(String::new, |w| format!(" ± {:.2}", w * 100.0));
+        format!("{:+.2}{width} %", e.mean * 100.0)
+    };
+    writeln!(
+        table,
+        "{:<24} {:<18} {:<6} {:>16} {:>16} {:>8}",
+        format!("mean of {traces}, 95 %"),
+        "policy",
+        "for",
+        "time",
+        "energy",
+        "I/O"
+    )?;
+    for mean in means {
+        writeln!(
+            table,
+            "{:<24} {:<18} {:<6} {:>16} {:>16} {:>6.2} %",
+            "",
+            mean.policy,
+            objective_name(mean.objective),
+            percent(&mean.time),
+            percent(&mean.energy),
+            mean.io_share.mean * 100.0
+        )?;
     }
-    Ok(text)
+    Ok(())
+}
+
+fn mean_json(mean: &Mean) -> serde_json::Value {
+    let setting = &mean.setting;
+    json!({
+        "policy": mean.policy,
+        "objective": objective_name(mean.objective),
+        "checkpoint_s": setting.checkpoint_s,
+        "ratio": setting.ratio,
+        "runtime_bound": setting.runtime_bound,
+        "io_bound": setting.io_bound,
+        "wasted_time_vs_young": mean.time.mean,
+        "wasted_time_vs_young_half_width_95": mean.time.half_width,
+        "wasted_energy_vs_young": mean.energy.mean,
+        "wasted_energy_vs_young_half_width_95": mean.energy.half_width,
+        "io_share": mean.io_share.mean,
+        "io_share_half_width_95": mean.io_share.half_width,
+    })
 }

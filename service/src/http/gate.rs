@@ -1,19 +1,24 @@
 //! The gate before every route: who asks, for what, with which body; and the signature on every answer.
 
 use super::refusals::Refused;
+use super::seen::Seen;
 use super::{Limits, Origin, Refusal, Refusals, blocking};
-use crate::now_s;
+use crate::{lock, now_s};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::error::Error;
-use std::sync::Arc;
-use wire::{Munge, Opened, Peer};
+use std::sync::{Arc, Mutex};
+use wire::{Munge, MungeError, Opened, Peer};
 
 /// Longest path and query, bytes.
 const LONGEST_PATH: usize = 2048;
+
+/// Where 503 is the answer and no refusal.
+const HEALTH: &str = "/healthz";
 
 /// How much of a refusal's text is logged, bytes.
 const LONGEST_WHY: usize = 300;
@@ -29,30 +34,43 @@ pub struct Gate {
     pub refusals: Arc<Refusals>,
     /// Bounds.
     pub limits: Limits,
+    seen: Mutex<Seen>,
 }
 
 /// Marks an answer that hides something from who asked; it is logged as a refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct Hidden(pub &'static str);
 
+/// How a caller showed who they are.
+enum Known {
+    /// By a credential, which also names the body.
+    Munge(Opened),
+    /// By the socket on which they ask.
+    Kernel(Peer),
+}
+
 /// Lets in who is known, with the whole body read, and signs the answer.
 pub async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let authorization = request.headers().get(header::AUTHORIZATION).cloned();
-    let origin = request.extensions().get::<Origin>().cloned();
-    let (peer, request) = match gate.open(request).await {
+    let (parts, body) = request.into_parts();
+    let known = match gate.known(&parts).await {
         Ok(known) => known,
         Err(refusal) => return refusal.into_response(),
     };
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(peer);
-    match (origin, authorization) {
-        // On a socket the kernel says who answers; a refusal needs no proof.
-        (Some(Origin::Local(_)), _) => response,
-        (_, Some(authorization)) if response.status().is_success() => {
-            gate.sign(&authorization, response).await.unwrap_or_else(IntoResponse::into_response)
-        }
-        _ => response,
+    let (peer, is_signed) = match &known {
+        Known::Munge(opened) => (opened.peer, true),
+        Known::Kernel(peer) => (*peer, false),
+    };
+    let authorization = parts.headers.get(header::AUTHORIZATION).cloned();
+    let mut response = match gate.whole(parts, body, known).await {
+        Ok(request) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    // A refusal needs no proof: whoever holds the port can deny.
+    if let Some(authorization) = authorization.filter(|_| is_signed && response.status().is_success()) {
+        response = gate.sign(&authorization, response).await.unwrap_or_else(IntoResponse::into_response);
     }
+    response.extensions_mut().insert(peer);
+    response
 }
 
 /// Refuses what no route has to look at, and notes every refusal.
@@ -65,22 +83,31 @@ pub async fn note(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };
-    let hidden = response.extensions().get::<Hidden>().copied();
-    let uid = response.extensions().get::<Peer>().map(|p| p.uid);
-    let status = response.status();
-    if let Some(Hidden(why)) = hidden {
-        gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status: status.as_u16(), why });
+    if path == HEALTH {
         return response;
     }
+    let (status, uid) = (response.status().as_u16(), response.extensions().get::<Peer>().map(|p| p.uid));
+    let (why, response) = reason(response).await;
+    if let Some(why) = why {
+        gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status, why: &why });
+    }
+    response
+}
+
+/// Why an answer is a refusal, if it is one; and the answer.
+async fn reason(response: Response) -> (Option<String>, Response) {
+    if let Some(Hidden(why)) = response.extensions().get::<Hidden>() {
+        return (Some((*why).to_owned()), response);
+    }
+    let status = response.status();
     if !status.is_client_error() && !status.is_server_error() {
-        return response;
+        return (None, response);
     }
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, LARGEST_REFUSAL).await.unwrap_or_default();
-    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_WHY)]);
-    let why = if text.is_empty() { status.canonical_reason().unwrap_or_default() } else { &text };
-    gate.refusals.note(now_s(), &Refused { uid, from: &from, what: &what, status: status.as_u16(), why });
-    Response::from_parts(parts, Body::from(body))
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_WHY)]).into_owned();
+    let why = if text.is_empty() { status.to_string() } else { text };
+    (Some(why), Response::from_parts(parts, Body::from(body)))
 }
 
 /// Longest text of a refusal, bytes.
@@ -97,30 +124,41 @@ fn unfit(request: &Request, path: &str) -> Option<Refusal> {
 }
 
 impl Gate {
-    /// Who sent a request, and the request with its body read: only for those who showed who they are.
-    async fn open(&self, request: Request) -> Result<(Peer, Request), Refusal> {
-        let (mut parts, body) = request.into_parts();
-        let peer = match parts.extensions.get::<Origin>() {
-            Some(Origin::Local(peer)) => {
-                let peer = *peer;
-                let body = self.body(body).await?;
-                parts.extensions.insert(peer);
-                return Ok((peer, Request::from_parts(parts, Body::from(body))));
-            }
-            _ => {
-                let credential = single_credential(&parts.headers)?;
-                let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-                let (munge, audience, method) = (self.munge.clone(), self.audience.clone(), parts.method.clone());
-                blocking(move || Opened::read(&munge, &audience, credential.as_deref(), method.as_str(), &path))
-                    .await?
-                    .map_err(refused)?
+    /// The gate of a service whose credentials must be made for `audience`.
+    pub fn new(munge: Munge, audience: String, limits: Limits) -> Gate {
+        Gate { munge, audience, refusals: Arc::default(), limits, seen: Mutex::default() }
+    }
+
+    /// Who asks, before anything of the body is read.
+    async fn known(&self, parts: &Parts) -> Result<Known, Refusal> {
+        if let Some(Origin::Local(peer)) = parts.extensions.get::<Origin>() {
+            return Ok(Known::Kernel(*peer));
+        }
+        let credential = single_credential(&parts.headers)?;
+        let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        let (munge, audience, method) = (self.munge.clone(), self.audience.clone(), parts.method.clone());
+        let shown = credential.clone().unwrap_or_default();
+        let opened =
+            blocking(move || Opened::read(&munge, &audience, credential.as_deref(), method.as_str(), &path)).await?;
+        let opened = opened.map_err(refused)?;
+        if !lock(&self.seen).is_first(now_s(), &shown) {
+            return Err(refused(wire::Refused::Credential(MungeError::Replayed.to_string())));
+        }
+        Ok(Known::Munge(opened))
+    }
+
+    /// The request with its body read, and held against the credential.
+    async fn whole(&self, mut parts: Parts, body: Body, known: Known) -> Result<Request, Refusal> {
+        let body = self.body(body).await?;
+        let peer = match known {
+            Known::Kernel(peer) => peer,
+            Known::Munge(opened) => {
+                let whole = body.clone();
+                blocking(move || opened.over(&whole)).await?.map_err(refused)?
             }
         };
-        let body = self.body(body).await?;
-        let whole = body.clone();
-        let peer = blocking(move || peer.over(&whole)).await?.map_err(refused)?;
         parts.extensions.insert(peer);
-        Ok((peer, Request::from_parts(parts, Body::from(body))))
+        Ok(Request::from_parts(parts, Body::from(body)))
     }
 
     /// Reads a body of bounded size in bounded time.

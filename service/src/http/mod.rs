@@ -3,10 +3,11 @@
 mod gate;
 mod listen;
 mod refusals;
+mod seen;
 
 pub use gate::{Gate, Hidden};
 pub use listen::{Limits, Listener, Origin, serve};
-pub use refusals::Refusals;
+use refusals::Refusals;
 
 use axum::Router;
 use axum::body::Bytes;

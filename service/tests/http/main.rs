@@ -7,7 +7,7 @@ mod hostile;
 mod orders;
 mod site;
 
-use protocol::{Beat, BeatReply, Health, NodeReading, Plan, PlanRequest, Request, RunAccount, RunHealth};
+use protocol::{Beat, BeatReply, Health, NodeFailure, NodeReading, Plan, PlanRequest, Request, RunAccount, RunHealth};
 use protocol::{Setting, Source};
 use site::{ALICE, MALLORY, Site, beat, daemon, ended, is_root, refused, started, until};
 use std::io::{Read, Write};
@@ -31,6 +31,11 @@ fn a_request_without_a_fresh_credential_of_its_own_is_refused() {
     assert_eq!((status, text.as_str()), (401, "the credential is refused: the credential was used before"));
     site.restart();
     assert_eq!(site.raw(line, &credential, b"").0, 401, "munged remembers for a service that was restarted");
+    let credential = site.credential("/v1/report");
+    assert_eq!(site.raw(line, &credential, b"").0, 200);
+    site.munged.restart().expect("munged");
+    assert_eq!(site.raw(line, &credential, b"").0, 401, "the service remembers for a munged that was restarted");
+    assert_eq!(site.raw(line, &site.credential("/v1/report"), b"").0, 200);
     assert_eq!(site.raw("GET /healthz HTTP/1.1", "", b"").0, 200);
 }
 
@@ -151,6 +156,8 @@ fn a_dead_node_is_set_down_its_run_told_and_its_orphans_fenced() {
     println!("set down {:.2} s after the last heartbeat, with detect_s = 0.5", begun.elapsed().as_secs_f64());
     let run = until("the failure", || site.report(ALICE).pop().filter(|r| r.total.failures == 1));
     assert_eq!((run.failures[0].kind.as_str(), run.failures[0].node.as_deref()), ("node", Some("n2")));
+    let deaths: Vec<NodeFailure> = site.as_user(MALLORY, |c| c.get("/v1/failures")).expect("deaths, for everybody");
+    assert_eq!(deaths.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n2"]);
     assert_eq!(site.beat_as("n2", false).fence, [7], "what is left of the job there must end");
     assert_eq!(site.asked().matches("State=DOWN").count(), 1, "once");
 }

@@ -108,10 +108,11 @@ impl Site {
         let conf = dir.path().join("joulepoint.toml");
         let text = format!(
             "munge_socket = {:?}\nslurm_bin = {bin:?}\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
-             store = {:?}\ndetect_s = 0.5\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nbeat_s = 0.1\n[energy]\nsources = [\"model\"]\n",
+             store = {:?}\ndetect_s = 0.5\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\nbeat_s = 0.1\n[energy]\nsources = [\"model\"]\n",
             munged.socket(),
             dir.path().join("store.sqlite"),
             dir.path().join("run/{node}.socket"),
+            dir.path().join("spool"),
         );
         std::fs::write(&conf, text).expect("conf");
         let child = daemon(&conf, &["--role=controller"]);

@@ -1,16 +1,11 @@
 //! Calibrations in the store: their history, and what the commits of real runs teach them.
 
+use super::both;
 use protocol::{
     BasePower, Batch, CALIBRATION_VERSION, Calibration, Correction, Event, Fingerprint, Measured, Noise, Operation,
     Point, Record, RunKey, Storage,
 };
 use service::store::Store;
-
-fn store() -> (tempfile::TempDir, Store) {
-    let dir = tempfile::tempdir().expect("folder");
-    let store = Store::open(&dir.path().join("store.sqlite")).expect("store");
-    (dir, store)
-}
 
 /// Writes 100 MB/s to the shared file system.
 fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
@@ -74,32 +69,35 @@ fn correction(store: &Store, node_type: &str) -> Option<Correction> {
 
 #[test]
 fn the_newest_of_each_type_is_told_and_the_history_is_kept() {
-    let (_dir, store) = store();
-    for (node_type, at_s) in [("a", 1.0), ("b", 2.0), ("a", 3.0)] {
-        store.keep_calibration(&calibration(node_type, "n1", at_s)).expect("kept");
-    }
-    let newest = store.calibrations(None, false).expect("read");
-    let of: Vec<(&str, f64)> = newest.iter().map(|s| (s.calibration.node_type.as_str(), s.calibration.at_s)).collect();
-    assert_eq!(of, [("a", 3.0), ("b", 2.0)]);
-    assert_eq!(newest[0].calibration, calibration("a", "n1", 3.0));
-    let ids: Vec<u64> = store.calibrations(Some("a"), true).expect("read").iter().map(|s| s.id).collect();
-    assert_eq!(ids.len(), 2);
-    assert!(ids[0] > ids[1], "newest first");
-    assert!(store.calibrations(Some("c"), true).expect("read").is_empty());
+    both(|store| {
+        for (node_type, at_s) in [("a", 1.0), ("b", 2.0), ("a", 3.0)] {
+            store.keep_calibration(&calibration(node_type, "n1", at_s)).expect("kept");
+        }
+        let newest = store.calibrations(None, false).expect("read");
+        let of: Vec<(&str, f64)> =
+            newest.iter().map(|s| (s.calibration.node_type.as_str(), s.calibration.at_s)).collect();
+        assert_eq!(of, [("a", 3.0), ("b", 2.0)]);
+        assert_eq!(newest[0].calibration, calibration("a", "n1", 3.0));
+        let ids: Vec<u64> = store.calibrations(Some("a"), true).expect("read").iter().map(|s| s.id).collect();
+        assert_eq!(ids.len(), 2);
+        assert!(ids[0] > ids[1], "newest first");
+        assert!(store.calibrations(Some("c"), true).expect("read").is_empty());
+    });
 }
 
 #[test]
 fn commits_of_real_runs_refine_the_estimate_and_one_odd_run_does_not_spoil_it() {
-    let (_dir, mut store) = store();
-    store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
-    run(&mut store, "7.1", "n1", &[3.9; 40]);
-    let learnt = correction(&store, "a").expect("a correction");
-    assert!((learnt.factor - 1.3).abs() < 0.02 && learnt.count == 40, "{learnt:?}");
-    run(&mut store, "8.1", "n1", &[3000.0]);
-    let after = correction(&store, "a").expect("a correction");
-    assert!((after.factor / learnt.factor).ln().abs() < 0.02, "{after:?}");
-    run(&mut store, "9.1", "elsewhere", &[1.0; 5]);
-    assert_eq!(correction(&store, "a"), Some(after), "a node of no known type teaches nothing");
-    store.keep_calibration(&calibration("a", "n1", 9.0)).expect("kept");
-    assert_eq!(correction(&store, "a"), None, "a new calibration begins anew");
+    both(|store| {
+        store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
+        run(store, "7.1", "n1", &[3.9; 40]);
+        let learnt = correction(store, "a").expect("a correction");
+        assert!((learnt.factor - 1.3).abs() < 0.02 && learnt.count == 40, "{learnt:?}");
+        run(store, "8.1", "n1", &[3000.0]);
+        let after = correction(store, "a").expect("a correction");
+        assert!((after.factor / learnt.factor).ln().abs() < 0.02, "{after:?}");
+        run(store, "9.1", "elsewhere", &[1.0; 5]);
+        assert_eq!(correction(store, "a"), Some(after), "a node of no known type teaches nothing");
+        store.keep_calibration(&calibration("a", "n1", 9.0)).expect("kept");
+        assert_eq!(correction(store, "a"), None, "a new calibration begins anew");
+    });
 }

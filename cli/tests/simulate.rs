@@ -1,0 +1,161 @@
+//! `joulepoint simulate` as people call it: forms of logs, answers, exit codes, the same answer every time.
+
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn log(system: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/data/lanl/system-{system}.csv"))
+}
+
+fn simulate(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+    command.arg("simulate").args(args).env("JOULEPOINT_CONF", "/nonexistent");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+    // A command that refuses its arguments closes its input before it is written.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("its end")
+}
+
+#[track_caller]
+fn answer(args: &[&str], input: &str) -> String {
+    let output = simulate(args, input);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "no bar where nobody looks: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&answer(args, "")).expect("JSON")
+}
+
+#[track_caller]
+fn refusal(args: &[&str], input: &str) -> String {
+    let output = simulate(args, input);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn a_grid_of_lists_gives_every_combination_with_the_same_keys() {
+    let log = log(21);
+    let args = ["--trace", log.to_str().expect("text"), "--json", "--policy", "young,constant:7200"];
+    let lists = ["--checkpoint", "300,600", "--ratio", "2,3", "--runtime-bound", "3,10", "--io-bound", "5,20"];
+    let answer = json(&[args.as_slice(), lists.as_slice()].concat());
+    let rows = answer["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2 * 2 * 2 * 2 * 4);
+    let keys: Vec<_> = rows[0].as_object().expect("object").keys().map(String::as_str).collect();
+    let expected = "checkpoint_s,checkpoints,failures,io_bound,io_share,objective,policy,ratio,runtime_bound,trace,\
+                    wasted_energy_idle_s,wasted_energy_vs_young,wasted_time_s,wasted_time_vs_young";
+    assert_eq!(keys.join(","), expected);
+    assert_eq!(answer["means"].as_array().expect("means").len(), 16 * 4);
+    assert!(answer["acknowledgement"].as_str().expect("text").contains("Los Alamos"));
+    for row in rows.iter().filter(|row| row["policy"] == "young") {
+        assert!(row["io_share"].as_f64().expect("share") <= row["io_bound"].as_f64().expect("bound") + 1e-12);
+    }
+}
+
+#[test]
+fn an_answer_does_not_depend_on_the_cores_or_the_hour() {
+    let args = ["--synthetic", "lognormal:1.1", "--runs", "6", "--failures", "300", "--seed", "5", "--csv"];
+    let first = answer(&args, "");
+    assert_eq!(first.lines().count(), 1 + 6 * 20);
+    assert!(first.starts_with("trace,policy,objective,checkpoint_s,ratio,runtime_bound,io_bound,"), "{first}");
+    let alone = Command::new(env!("CARGO_BIN_EXE_joulepoint"))
+        .arg("simulate")
+        .args(args)
+        .env("RAYON_NUM_THREADS", "1")
+        .output()
+        .expect("the command");
+    assert_eq!(first.as_bytes(), alone.stdout);
+    assert_ne!(first, answer(&[&args[..6], &["--seed", "6", "--csv"]].concat(), ""));
+}
+
+#[test]
+fn repeated_runs_narrow_the_confidence_interval() {
+    let width = |runs: &str| {
+        let args = ["--synthetic", "weibull:0.7", "--runs", runs, "--failures", "200", "--policy", "ema", "--json"];
+        json(&args)["means"][0]["wasted_time_vs_young_half_width_95"].as_f64().expect("a width")
+    };
+    assert!(width("200") < 0.5 * width("10"));
+}
+
+#[test]
+fn a_log_comes_by_the_standard_input_or_from_accounting() {
+    let table = answer(&["--trace", "-", "--policy", "young"], "0,n1\n90000,n2\n100000,n1\n200000,n3\n");
+    assert!(table.lines().any(|line| line.starts_with("stdin ") && line.contains("young")), "{table}");
+
+    let dir = tempfile::tempdir().expect("folder");
+    let asked = dir.path().join("asked");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" > {}\nprintf 'JobID|End|NodeList\\n1|0|n1\\n2|7200|n2\\n3|90000|n1\\n'\n",
+        asked.display()
+    );
+    std::fs::write(dir.path().join("sacct"), script).expect("script");
+    std::fs::set_permissions(dir.path().join("sacct"), PermissionsExt::from_mode(0o755)).expect("executable");
+    let conf = dir.path().join("joulepoint.toml");
+    std::fs::write(&conf, format!("slurm_bin = {:?}\n", dir.path())).expect("conf");
+    let conf = conf.to_str().expect("text");
+    let answer = json(&["--conf", conf, "--sacct", "-S", "2026-01-01", "--policy", "young", "--json"]);
+    assert_eq!(answer["rows"][0]["failures"], 2.0);
+    let asked = std::fs::read_to_string(asked).expect("asked");
+    assert_eq!(asked.trim(), "-a -X -D -P -s NF -S 2026-01-01 -E now --format=JobID,End,NodeList");
+}
+
+#[test]
+fn drawings_are_sound_markup_whatever_a_trace_is_called() {
+    let dir = tempfile::tempdir().expect("folder");
+    let log = dir.path().join("<b>&\"\u{1b}.csv");
+    std::fs::write(&log, "0\n50000\n90000\n200000\n210000\n").expect("log");
+    let (svg, html) = (dir.path().join("a.svg"), dir.path().join("a.html"));
+    let drawn = ["--plot", svg.to_str().expect("text"), "--html", html.to_str().expect("text")];
+    let trace = ["--trace", log.to_str().expect("text")];
+    for args in [
+        [trace.as_slice(), drawn.as_slice()].concat(),
+        [trace.as_slice(), drawn.as_slice(), &["--runtime-bound", "1,5,20"]].concat(),
+        [&["sweep"], trace.as_slice(), drawn.as_slice()].concat(),
+    ] {
+        answer(&args, "");
+        let svg = std::fs::read_to_string(&svg).expect("drawn");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{args:?}");
+        assert!(!svg.contains("<b>") && !svg.contains("NaN") && !svg.contains("inf") && !svg.contains('\u{1b}'));
+        assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count(), "{args:?}");
+        let page = std::fs::read_to_string(&html).expect("written");
+        assert!(page.contains(&svg) && !page.contains("<b>"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_sweep_marks_young_and_the_energy_optimal_interval() {
+    let answer = json(&["sweep", "--trace", log(20).to_str().expect("text"), "--points", "11", "--json"]);
+    let sweep = &answer["sweeps"][0];
+    let minutes = |point: &Value| point["interval_s"].as_f64().expect("interval") / 60.0;
+    assert!((minutes(&sweep["young"]) - 127.70).abs() < 0.01, "ElSayed14 Table II: {}", sweep["young"]);
+    assert!((minutes(&sweep["young"]) / minutes(&sweep["energy_optimal"]) - 3f64.sqrt()).abs() < 1e-9);
+    assert_eq!(sweep["points"].as_array().expect("points").len(), 11);
+}
+
+#[test]
+fn bad_input_is_refused_with_its_place_and_exit_code_2() {
+    for (args, input, expected) in [
+        (vec![], "", "nothing to simulate: give --trace FILE"),
+        (vec!["--trace", "-"], "time,node\n0,a\nsoon,b\n", "line 3: \"soon\" is no time"),
+        (vec!["--trace", "/nonexistent.csv"], "", "cannot read /nonexistent.csv"),
+        (vec!["--trace", "-", "--system", "3"], "0\n1\n3\n", "one of them is needed"),
+        (vec!["--trace", "-", "--policy", "yuong"], "0\n1\n3\n", "no policy is called \"yuong\""),
+        (vec!["--trace", "-", "--policy", "constant:-1"], "0\n1\n3\n", "no policy is called \"constant:-1\""),
+        (vec!["--trace", "-", "--io-bound", "120"], "0\n1\n3\n", "io_bound"),
+        (vec!["--trace", "-", "--checkpoint", "0"], "0\n1\n3\n", "C"),
+        (vec!["--synthetic", "gamma"], "", "valid are exponential"),
+        (vec!["--synthetic", "weibull:x"], "", "\"x\" is no number"),
+        (vec!["--synthetic", "exponential", "--runs", "4000000000"], "", "at most"),
+        (vec!["sweep", "--trace", "-", "--reach", "0.5"], "0\n1\n3\n", "reach"),
+    ] {
+        let text = refusal(&args, input);
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}

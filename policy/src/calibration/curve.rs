@@ -1,0 +1,282 @@
+//! Fits curves of one variable to measurements by least squares and picks the best (Aupy15 §1.3).
+
+use crate::invalid::{Invalid, require};
+use crate::memoryless::golden_section;
+
+/// Which curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// a p + b.
+    Linear,
+    /// a ln p + b.
+    Logarithmic,
+    /// b p^a.
+    Power,
+    /// a^p + b. Not scale-invariant: fit in SI units.
+    Exponential,
+    /// b a^p, off by default.
+    ExponentialMult,
+}
+
+impl Curve {
+    /// The four curves of the paper, simplest first.
+    pub const PAPER: [Curve; 4] = [Curve::Linear, Curve::Logarithmic, Curve::Power, Curve::Exponential];
+
+    /// The name that reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Curve::Linear => "linear",
+            Curve::Logarithmic => "logarithmic",
+            Curve::Power => "power",
+            Curve::Exponential => "exponential",
+            Curve::ExponentialMult => "exponential_mult",
+        }
+    }
+}
+
+/// How curves that are not linear in their parameters are fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Least squares of the logarithms.
+    Linearized,
+    /// Least squares of the data.
+    LeastSquares,
+}
+
+/// A fitted curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// The curve.
+    pub curve: Curve,
+    /// Parameter a.
+    pub alpha: f64,
+    /// Parameter b.
+    pub beta: f64,
+    /// Coefficient of determination in data space.
+    pub r2: f64,
+    /// Sum of squared errors.
+    pub sse: f64,
+    /// Sum of squares about the mean.
+    pub sst: f64,
+    /// Coefficient of determination of the logarithms, for [`Curve::Power`].
+    pub r2_log: Option<f64>,
+}
+
+impl Fit {
+    /// The curve's value.
+    pub fn at(&self, x: f64) -> f64 {
+        match self.curve {
+            Curve::Linear => self.alpha * x + self.beta,
+            Curve::Logarithmic => self.alpha * x.ln() + self.beta,
+            Curve::Power => self.beta * x.powf(self.alpha),
+            Curve::Exponential => self.alpha.powf(x) + self.beta,
+            Curve::ExponentialMult => self.beta * self.alpha.powf(x),
+        }
+    }
+}
+
+/// The fits of every curve that the points allow, and the best of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BestOf {
+    /// The best; on a tie the simplest.
+    pub best: Fit,
+    /// All, simplest first.
+    pub fits: Vec<Fit>,
+    /// Whether y is constant, so that R² is undefined and reported as 1 for an exact fit.
+    pub degenerate: bool,
+}
+
+/// Fits the paper's four curves, and b a^p if asked, and picks the best by R² in data space. x <= 0 rules out the
+/// logarithm and the power; y <= 0 rules out linearized ones. Refuses fewer than two points, an x that does not vary,
+/// |x| > 1e15 and |y| > 1e100.
+pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<BestOf, Invalid> {
+    require(x.len() >= 2, "x", x.len() as f64, "two points or more")?;
+    require(x.len() == y.len(), "y", y.len() as f64, "as many values as x")?;
+    for value in x {
+        require(value.abs() <= 1e15, "x", *value, "finite, at most 1e15")?;
+    }
+    for value in y {
+        require(value.abs() <= 1e100, "y", *value, "finite, at most 1e100")?;
+    }
+    require(!is_constant(x), "x", x[0], "values that differ")?;
+    let curves = Curve::PAPER.into_iter().chain(with_mult.then_some(Curve::ExponentialMult));
+    let fits: Vec<Fit> = curves.filter_map(|curve| fit(curve, x, y, method)).collect();
+    let mut best = fits[0];
+    for candidate in &fits[1..] {
+        if candidate.r2 > best.r2 {
+            best = *candidate;
+        }
+    }
+    Ok(BestOf { best, degenerate: is_constant(y), fits })
+}
+
+/// The mean; of values that are all the same, that value itself, which a rounded sum may miss.
+fn mean(values: &[f64]) -> f64 {
+    if is_constant(values) {
+        return values[0];
+    }
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn is_constant(values: &[f64]) -> bool {
+    values.iter().all(|v| *v == values[0])
+}
+
+/// Slope and intercept of the least-squares line.
+fn line(x: &[f64], y: &[f64]) -> (f64, f64) {
+    let (mx, my) = (mean(x), mean(y));
+    let sxx: f64 = x.iter().map(|v| (v - mx) * (v - mx)).sum();
+    let sxy: f64 = x.iter().zip(y).map(|(u, v)| (u - mx) * (v - my)).sum();
+    let slope = if sxx > 0.0 { sxy / sxx } else { 0.0 };
+    (slope, my - slope * mx)
+}
+
+fn fit(curve: Curve, x: &[f64], y: &[f64], method: Method) -> Option<Fit> {
+    let logs = || -> Option<Vec<f64>> { x.iter().map(|v| (*v > 0.0).then(|| v.ln())).collect() };
+    let y_logs = || -> Option<Vec<f64>> { y.iter().map(|v| (*v > 0.0).then(|| v.ln())).collect() };
+    let (alpha, beta) = match curve {
+        Curve::Linear => line(x, y),
+        Curve::Logarithmic => line(&logs()?, y),
+        Curve::Power => scaled(&logs()?, y_logs(), y, method)?,
+        Curve::Exponential => exponential(x, y),
+        Curve::ExponentialMult => {
+            let (rate, scale) = scaled(x, y_logs(), y, method)?;
+            (rate.exp(), scale)
+        }
+    };
+    let mut fitted = Fit { curve, alpha, beta, r2: 0.0, sse: 0.0, sst: 0.0, r2_log: None };
+    let my = mean(y);
+    fitted.sst = y.iter().map(|v| (v - my) * (v - my)).sum();
+    fitted.sse = x.iter().zip(y).map(|(u, v)| (v - fitted.at(*u)).powi(2)).sum();
+    if !fitted.sse.is_finite() {
+        return None;
+    }
+    fitted.r2 = determination(fitted.sse, fitted.sst, y);
+    if curve == Curve::Power
+        && let (Some(lx), Some(ly)) = (logs(), y_logs())
+    {
+        let (slope, intercept) = line(&lx, &ly);
+        let ml = mean(&ly);
+        let sst: f64 = ly.iter().map(|v| (v - ml) * (v - ml)).sum();
+        let sse: f64 = lx.iter().zip(&ly).map(|(u, v)| (v - slope * u - intercept).powi(2)).sum();
+        fitted.r2_log = Some(determination(sse, sst, &ly));
+    }
+    Some(fitted)
+}
+
+fn determination(sse: f64, sst: f64, y: &[f64]) -> f64 {
+    if sst > 0.0 {
+        return 1.0 - sse / sst;
+    }
+    let scale: f64 = y.iter().map(|v| v * v).sum();
+    if sse <= 1e-24 * scale || sse < 1e-300 { 1.0 } else { 0.0 }
+}
+
+/// The rate a and the scale b of b e^(a u), which is b p^a for u = ln p. In data space b has a closed form for each a,
+/// so that one parameter is searched.
+fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option<(f64, f64)> {
+    if let (Method::Linearized, Some(ly)) = (method, &ly) {
+        let (slope, intercept) = line(lx, ly);
+        return Some((slope, intercept.exp()));
+    }
+    if method == Method::Linearized {
+        return None;
+    }
+    let scale = |a: f64| {
+        let (mut xy, mut xx) = (0.0, 0.0);
+        for (l, v) in lx.iter().zip(y) {
+            let u = (a * l).exp();
+            xy += u * v;
+            xx += u * u;
+        }
+        xy / xx
+    };
+    let sse = |a: f64| {
+        let b = scale(a);
+        lx.iter().zip(y).map(|(l, v)| (v - b * (a * l).exp()).powi(2)).sum::<f64>()
+    };
+    // A constant is met exactly by exponent zero; otherwise the search spans what stays within e^-40 to e^40.
+    if is_constant(y) && y[0] != 0.0 {
+        return Some((0.0, y[0]));
+    }
+    let widest = lx.iter().fold(0.0_f64, |m, l| m.max(l.abs()));
+    let limit = 40.0 / widest;
+    let slope = |a: f64| {
+        let b = scale(a);
+        -b * lx.iter().zip(y).map(|(l, v)| (v - b * (a * l).exp()) * l * (a * l).exp()).sum::<f64>()
+    };
+    let a = search(&sse, &slope, -limit, limit);
+    Some((a, scale(a)))
+}
+
+/// a^p + b. For each a, b is the mean residual, so that ln a is searched.
+fn exponential(x: &[f64], y: &[f64]) -> (f64, f64) {
+    let offset = |l: f64| x.iter().zip(y).map(|(u, v)| v - (l * u).exp()).sum::<f64>() / x.len() as f64;
+    let sse = |l: f64| {
+        let b = offset(l);
+        x.iter().zip(y).map(|(u, v)| (v - (l * u).exp() - b).powi(2)).sum::<f64>()
+    };
+    let (low, high) = exponent_range(x, y);
+    let slope = |l: f64| {
+        let b = offset(l);
+        -x.iter().zip(y).map(|(u, v)| (v - (l * u).exp() - b) * u * (l * u).exp()).sum::<f64>()
+    };
+    let l = search(&sse, &slope, low, high);
+    (l.exp(), offset(l))
+}
+
+/// ln a from -50 to where a^p exceeds anything in the data.
+fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
+    let largest_x = x.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+    let largest_y = y.iter().fold(1.0_f64, |m, v| m.max(v.abs()));
+    let high = (4.0 * largest_y + 10.0).ln() / largest_x * 4.0;
+    (-(50.0_f64.min(600.0 / largest_x)), high.min(600.0 / largest_x))
+}
+
+/// The least value of a function of one variable: a grid, golden section about its minimum, then bisection of the
+/// derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
+/// zero, where a slow trend lies, and linear from a hundredth of the limit on, where a steep one does.
+fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
+    const HALF: i32 = 600;
+    const SIDE: i32 = 2 * HALF;
+    let step = |n: i32| {
+        let limit = if n < 0 { low } else { high };
+        let t = f64::from(n.abs()) / f64::from(HALF);
+        match n.abs() {
+            0 => 0.0,
+            1..HALF => limit * 10_f64.powf(10.0 * t - 12.0),
+            _ => limit * (0.01 + 0.99 * (t - 1.0)),
+        }
+    };
+    let mut best = -SIDE;
+    for n in -SIDE..=SIDE {
+        if f(step(n)) < f(step(best)) {
+            best = n;
+        }
+    }
+    let at = step(best);
+    if f(at) == 0.0 || best == -SIDE {
+        return at;
+    }
+    let (a, b) = (step(best - 1), step((best + 1).min(SIDE)));
+    let found = golden_section(f, a, b);
+    let width = ((b - a) * 1e-3).max(found.abs() * 1e-7);
+    let refined = falling_to_rising(slope, found - width, found + width).unwrap_or(found);
+    if f(refined) <= f(at) { refined } else { at }
+}
+
+/// Where `slope` changes its sign from minus to plus between `low` and `high`.
+pub(crate) fn falling_to_rising(slope: &impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> Option<f64> {
+    if !(slope(low) < 0.0 && slope(high) > 0.0) {
+        return None;
+    }
+    for _ in 0..200 {
+        let x = 0.5 * (low + high);
+        if slope(x) < 0.0 {
+            low = x;
+        } else {
+            high = x;
+        }
+    }
+    Some(0.5 * (low + high))
+}

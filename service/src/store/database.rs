@@ -1,0 +1,336 @@
+//! One face for both databases: statements in SQLite's words, values, rows and transactions.
+
+use super::{mysql, sqlite};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+/// A value of a column or a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// A text.
+    Text(String),
+}
+
+/// What can be given to a statement.
+pub trait ToValue {
+    /// The value.
+    fn to_value(&self) -> Value;
+}
+
+/// What can be read from a row.
+pub trait FromValue: Sized {
+    /// The value, or itself if it is of another kind.
+    fn from_value(value: Value) -> Result<Self, Value>;
+}
+
+macro_rules! whole_numbers {
+    ($($kind:ty),*) => {$(
+        impl ToValue for $kind {
+            fn to_value(&self) -> Value {
+                Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
+            }
+        }
+        impl FromValue for $kind {
+            fn from_value(value: Value) -> Result<Self, Value> {
+                match value {
+                    Value::Integer(n) => <$kind>::try_from(n).map_err(|_| value),
+                    other => Err(other),
+                }
+            }
+        }
+    )*};
+}
+whole_numbers!(u16, u32, u64, i64);
+
+impl ToValue for f64 {
+    fn to_value(&self) -> Value {
+        Value::Real(*self)
+    }
+}
+
+impl ToValue for bool {
+    fn to_value(&self) -> Value {
+        Value::Integer(i64::from(*self))
+    }
+}
+
+impl ToValue for str {
+    fn to_value(&self) -> Value {
+        Value::Text(self.to_string())
+    }
+}
+
+impl ToValue for String {
+    fn to_value(&self) -> Value {
+        Value::Text(self.clone())
+    }
+}
+
+impl ToValue for Value {
+    fn to_value(&self) -> Value {
+        self.clone()
+    }
+}
+
+impl<T: ToValue> ToValue for Option<T> {
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, ToValue::to_value)
+    }
+}
+
+impl<T: ToValue + ?Sized> ToValue for &T {
+    fn to_value(&self) -> Value {
+        (**self).to_value()
+    }
+}
+
+impl FromValue for f64 {
+    fn from_value(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::Real(x) => Ok(x),
+            Value::Integer(n) => Ok(n as f64),
+            other => Err(other),
+        }
+    }
+}
+
+impl FromValue for bool {
+    fn from_value(value: Value) -> Result<Self, Value> {
+        i64::from_value(value).map(|n| n != 0)
+    }
+}
+
+impl FromValue for String {
+    fn from_value(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::Text(text) => Ok(text),
+            other => Err(other),
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: Value) -> Result<Self, Value> {
+        match value {
+            Value::Null => Ok(None),
+            other => T::from_value(other).map(Some),
+        }
+    }
+}
+
+/// The values of a statement's `?1`, `?2`, ...
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { &[$($crate::store::ToValue::to_value(&$value)),*] };
+}
+pub(crate) use params;
+
+/// A row of an answer.
+pub enum Row<'a> {
+    /// SQLite's.
+    Sqlite(&'a rusqlite::Row<'a>),
+    /// MariaDB's.
+    Mysql(&'a ::mysql::Row),
+}
+
+impl Row<'_> {
+    /// The value of a column, from 0.
+    ///
+    /// # Errors
+    /// When there is no such column, or its value is of another kind.
+    pub fn get<T: FromValue>(&self, column: usize) -> Result<T> {
+        let value = match self {
+            Row::Sqlite(row) => sqlite::value(row, column)?,
+            Row::Mysql(row) => mysql::value(row, column)?,
+        };
+        T::from_value(value)
+            .map_err(|v| anyhow::anyhow!("column {column} holds {v:?}, which is no {}", std::any::type_name::<T>()))
+    }
+}
+
+/// A connection to the store's database.
+pub struct Connection(Backend);
+
+enum Backend {
+    Sqlite(rusqlite::Connection),
+    Mysql(mysql::Session),
+}
+
+/// A statement that is about to be run.
+pub struct Statement<'a> {
+    connection: &'a Connection,
+    sql: &'a str,
+}
+
+impl Connection {
+    /// Connects to a file, or to what a URL (`mysql://...`) names.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open(place: &Path) -> Result<Connection> {
+        let backend = match super::url(place) {
+            Some(url) => Backend::Mysql(mysql::Session::open(url)?),
+            None => Backend::Sqlite(sqlite::open(place)?),
+        };
+        Ok(Connection(backend))
+    }
+
+    /// The version of the tables; 0 where there are none.
+    pub(crate) fn version(&self) -> Result<i64> {
+        match &self.0 {
+            Backend::Sqlite(c) => sqlite::version(c),
+            Backend::Mysql(session) => session.version(),
+        }
+    }
+
+    /// Brings the tables to a version, by statements.
+    pub(crate) fn migrate(&self, version: i64, sql: &str) -> Result<()> {
+        match &self.0 {
+            Backend::Sqlite(c) => sqlite::migrate(c, version, sql),
+            Backend::Mysql(session) => session.migrate(version, sql),
+        }
+    }
+
+    /// Looks the tables through for damage; what is wrong, in the database's words.
+    ///
+    /// # Errors
+    /// When it cannot even be looked at.
+    pub fn damage(&self) -> Result<Option<String>> {
+        match &self.0 {
+            Backend::Sqlite(c) => sqlite::damage(c),
+            Backend::Mysql(_) => Ok(None), // InnoDB checks its pages as it reads them
+        }
+    }
+
+    /// Writes a copy of a file store while it is in use.
+    ///
+    /// # Errors
+    /// What the database or the file system says; MariaDB has tools of its own.
+    pub fn copy_to(&self, copy: &Path) -> Result<()> {
+        match &self.0 {
+            Backend::Sqlite(c) => sqlite::copy_to(c, copy),
+            Backend::Mysql(_) => {
+                bail!("the store is a MariaDB: use 'mariadb-dump --single-transaction', as for slurmdbd's")
+            }
+        }
+    }
+
+    /// A statement; what the database has prepared is kept for the next time.
+    ///
+    /// # Errors
+    /// None today; what is wrong with it is told when it is run.
+    pub fn prepare_cached<'a>(&'a self, sql: &'a str) -> Result<Statement<'a>> {
+        Ok(Statement { connection: self, sql })
+    }
+
+    /// Does something wholly or not at all.
+    ///
+    /// # Errors
+    /// What the work or the database says; nothing is done then.
+    pub fn transaction<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.plain("BEGIN IMMEDIATE")?;
+        let undo = Undo(self, &["ROLLBACK"]);
+        let done = work()?;
+        self.plain("COMMIT")?;
+        std::mem::forget(undo);
+        Ok(done)
+    }
+
+    /// The same inside a transaction, whose other work stays.
+    pub(crate) fn savepoint<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.plain("SAVEPOINT one")?;
+        let undo = Undo(self, &["ROLLBACK TO SAVEPOINT one", "RELEASE SAVEPOINT one"]);
+        let done = work()?;
+        self.plain("RELEASE SAVEPOINT one")?;
+        std::mem::forget(undo);
+        Ok(done)
+    }
+
+    /// Runs a statement without values.
+    fn plain(&self, sql: &str) -> Result<()> {
+        match &self.0 {
+            Backend::Sqlite(c) => Ok(c.prepare_cached(sql)?.execute([]).map(drop)?),
+            Backend::Mysql(session) => session.plain(sql),
+        }
+    }
+}
+
+/// Takes back what was begun, unless it is forgotten first: by an error or a panic.
+struct Undo<'a>(&'a Connection, &'a [&'a str]);
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        for sql in self.1 {
+            // A transaction that the database has ended by itself is not there to be taken back.
+            let _ = self.0.plain(sql);
+        }
+    }
+}
+
+impl Statement<'_> {
+    /// Runs it; the number of rows it changed.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn execute(&mut self, values: &[Value]) -> Result<u64> {
+        match &self.connection.0 {
+            Backend::Sqlite(c) => {
+                let mut statement = c.prepare_cached(self.sql)?;
+                Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
+            }
+            Backend::Mysql(session) => session.execute(self.sql, values),
+        }
+    }
+
+    /// Reads all rows of its answer.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn query_map<T>(
+        &mut self,
+        values: &[Value],
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<std::vec::IntoIter<Result<T>>> {
+        let mut all = Vec::new();
+        match &self.connection.0 {
+            Backend::Sqlite(c) => {
+                let mut statement = c.prepare_cached(self.sql)?;
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                while let Some(row) = rows.next()? {
+                    all.push(read(&Row::Sqlite(row)));
+                }
+            }
+            Backend::Mysql(session) => {
+                session.query(self.sql, values, &mut |row| all.push(read(&Row::Mysql(row))))?;
+            }
+        }
+        Ok(all.into_iter())
+    }
+
+    /// Reads the only row of its answer.
+    ///
+    /// # Errors
+    /// What the database says, or that there is none.
+    pub fn query_row<T>(&mut self, values: &[Value], read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.query_optional(values, read)?.context("the store has no such row")
+    }
+
+    /// Reads the row of its answer, if there is one.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn query_optional<T>(
+        &mut self,
+        values: &[Value],
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut first = Some(read);
+        let row = self.query_map(values, |row| first.take().map(|read| read(row)).transpose())?.next();
+        Ok(row.transpose()?.flatten())
+    }
+}

@@ -1,0 +1,91 @@
+//! SQLite's side of the store: one file in WAL mode, synced before anything counts.
+
+use super::Value;
+use anyhow::{Context, Result, bail};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, ToSql};
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long one connection waits for another.
+const BUSY_LIMIT: Duration = Duration::from_secs(10);
+
+/// Prepared statements that are kept.
+const STATEMENTS: usize = 128;
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Integer(n) => ValueRef::Integer(*n),
+            Value::Real(x) => ValueRef::Real(*x),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+/// The value of a column.
+pub fn value(row: &rusqlite::Row<'_>, column: usize) -> Result<Value> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(n) => Value::Integer(n),
+        ValueRef::Real(x) => Value::Real(x),
+        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text)?.to_string()),
+        ValueRef::Blob(_) => bail!("column {column} holds bytes"),
+    })
+}
+
+/// Opens or creates a file.
+pub fn open(path: &Path) -> Result<Connection> {
+    let name = || path.display().to_string();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(name)?;
+    }
+    let connection = Connection::open(path).with_context(name)?;
+    connection.busy_timeout(BUSY_LIMIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "journal_mode", "WAL").with_context(name)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
+/// The version of the tables; 0 for a new file.
+pub fn version(c: &Connection) -> Result<i64> {
+    Ok(c.pragma_query_value(None, "user_version", |r| r.get(0))?)
+}
+
+/// Brings the tables to a version, wholly or not at all.
+pub fn migrate(c: &Connection, version: i64, sql: &str) -> Result<()> {
+    Ok(c.execute_batch(&format!("BEGIN IMMEDIATE; {sql} PRAGMA user_version = {version}; COMMIT;"))?)
+}
+
+/// The first damage that SQLite finds.
+pub fn damage(c: &Connection) -> Result<Option<String>> {
+    let found: String = c.query_row("PRAGMA quick_check(1)", [], |r| r.get(0))?;
+    Ok((found != "ok").then_some(found))
+}
+
+/// Whether an error means that the file is damaged.
+pub fn is_damage(error: &anyhow::Error) -> bool {
+    let code = error.chain().find_map(|e| e.downcast_ref::<rusqlite::Error>()?.sqlite_error_code());
+    matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// Writes a consistent copy under a temporary name, and renames it.
+pub fn copy_to(c: &Connection, copy: &Path) -> Result<()> {
+    let name = || copy.display().to_string();
+    let folder = copy.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let part = tempfile_name(copy)?;
+    let _ = fs::remove_file(&part); // left by a copy that was killed
+    c.execute("VACUUM INTO ?1", [part.to_str().context("the name of the copy is not UTF-8")?]).with_context(name)?;
+    File::open(&part)?.sync_all()?;
+    fs::rename(&part, copy).with_context(name)?;
+    Ok(File::open(folder)?.sync_all()?)
+}
+
+fn tempfile_name(copy: &Path) -> Result<std::path::PathBuf> {
+    let mut name = copy.file_name().context("the copy needs a name")?.to_os_string();
+    name.push(".part");
+    Ok(copy.with_file_name(name))
+}
