@@ -160,6 +160,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
     let scope = Scope {
         cores: facts.iter().map(|f| f.fingerprint.cores).min().unwrap_or(1).max(1),
         nodes: many as u32,
+        nodes_of_type: names.len() as u32,
         storage: wish.storage.clone(),
         frequencies_hz: first.frequencies_hz.clone(),
         largest_checkpoint_mib: f64::from(checkpoint_mib),

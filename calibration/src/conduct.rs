@@ -36,10 +36,12 @@ pub fn conduct(site: &Site, conf: &Path, folder: &Path, only_idle: bool) -> Resu
     }
     let left = state.unfinished(&assignment.orders)?;
     let (of_mpi, own): (Vec<Order>, Vec<Order>) = left.into_iter().partition(Order::is_mpi);
-    let widths: BTreeSet<u32> = own.iter().map(|o| o.nodes).collect();
+    // Idle power is that of all nodes of the type, of which this job may have only some.
+    let width_of = |o: &Order| o.nodes.min(nodes.len() as u32);
+    let widths: BTreeSet<u32> = own.iter().map(width_of).collect();
     // Idle power first: every other figure is above it.
     for width in widths.into_iter().rev() {
-        let some: Vec<Order> = own.iter().filter(|o| o.nodes == width).cloned().collect();
+        let some: Vec<Order> = own.iter().filter(|o| width_of(o) == width).cloned().collect();
         step(site, &state, &joulepoint("worker"), width, &width.to_string(), &some)?;
     }
     for order in &of_mpi {

@@ -43,6 +43,8 @@ pub struct Scope {
     pub cores: u32,
     /// Nodes that take part.
     pub nodes: u32,
+    /// All nodes of the type, which tell their idle power.
+    pub nodes_of_type: u32,
     /// Storage targets.
     pub storage: Vec<Storage>,
     /// Frequencies that can be set, Hz; empty where none can.
@@ -80,7 +82,7 @@ pub fn orders(scope: &Scope) -> Result<Vec<Order>, Invalid> {
         let (nodes, processes) = (nodes as u32, processes as u32);
         all.push(Order { operation, storage, nodes, processes, bytes, intensity, frequency_hz });
     };
-    add(None, None, f64::from(scope.nodes), 0.0, 0.0, 0.0, None);
+    add(None, None, f64::from(scope.nodes_of_type), 0.0, 0.0, 0.0, None);
     for f in frequencies(&scope.frequencies_hz) {
         for p in &p {
             intensities.iter().for_each(|i| add(Some(Operation::Compute), None, 1.0, *p, 0.0, *i, f));
@@ -145,6 +147,7 @@ mod tests {
         Scope {
             cores: 16,
             nodes: 8,
+            nodes_of_type: 20,
             storage: Storage::ALL.to_vec(),
             frequencies_hz: Vec::new(),
             largest_checkpoint_mib: 1024.0,
