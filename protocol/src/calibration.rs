@@ -170,7 +170,8 @@ pub struct Point {
     pub nodes: u32,
     /// Processes on each node, p.
     pub processes: u32,
-    /// Volume of each node, all its processes together, bytes; 0 where there is none.
+    /// Volume of each node, all its processes together, bytes; 0 where there is none. For logging and polling that of
+    /// one message of each process, and the times are those of one message.
     pub bytes: f64,
     /// Share of the time that compute really computes; 1 for all other operations.
     pub intensity: f64,
