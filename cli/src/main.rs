@@ -1,5 +1,6 @@
 //! `joulepoint`: one command for people, thin over the other rooms.
 
+mod calibrate;
 mod doctor;
 mod man;
 mod model;
@@ -41,6 +42,8 @@ enum Command {
     Model(ModelArgs),
     /// Replay failures against checkpoint policies.
     Simulate(Box<simulate::SimulateArgs>),
+    /// Measure once what operations cost on this cluster; show, carry and compare it.
+    Calibrate(calibrate::CalibrateArgs),
     /// Tell what runs cost: energy and time by phase.
     Report(Box<report::ReportArgs>),
     /// Tell how a run is doing now.
@@ -171,6 +174,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
         Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
         Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
+        Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,

@@ -2,6 +2,10 @@
 //!
 //! Unknown keys are refused with the line and the nearest key. A missing file is a site that says nothing.
 
+mod calibration;
+
+pub use calibration::Calibration;
+
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +38,8 @@ pub struct Site {
     pub hook: Hook,
     /// Habits of the wrapper.
     pub wrapper: Wrapper,
+    /// How the cluster is measured.
+    pub calibration: Calibration,
 }
 
 /// `[controller]`
@@ -315,6 +321,8 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         ("estimates.write_bytes_per_s", site.estimates.write_bytes_per_s),
         ("estimates.restart_s", site.estimates.restart_s),
         ("wrapper.checkpoint_limit_s", site.wrapper.checkpoint_limit_s),
+        ("calibration.largest_checkpoint_mib", f64::from(site.calibration.largest_checkpoint_mib)),
+        ("calibration.largest_message_mib", f64::from(site.calibration.largest_message_mib)),
     ];
     for (key, value) in positive {
         if !(value.is_finite() && value > 0.0) {

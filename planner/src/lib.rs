@@ -3,6 +3,8 @@
 //! The controller calls it with the store's history, a wrapper whose controller is away without: the same
 //! function, so that both say the same for the same input. It reads no file, no clock and no store.
 
+pub mod calibrated;
+
 use config::Site;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};

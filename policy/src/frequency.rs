@@ -109,6 +109,92 @@ pub fn best_frequency_hz(
         .map(|(f, _)| f)
 }
 
+/// Both models of one node, fitted to the same points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Models {
+    power: PowerModel,
+    time: TimeModel,
+    /// What the fits miss of one measurement: W and s, root mean square by the degrees of freedom.
+    missed_w: f64,
+    missed_s: f64,
+}
+
+/// A checkpoint's energy as it is expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Duration, power and energy of one node.
+    pub checkpoint: CheckpointEnergy,
+    /// Half width of the 95 % interval of the energy that comes of what the fits miss, J.
+    pub error_j: f64,
+}
+
+/// The frequency for the checkpoint phase, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The frequency, Hz.
+    pub frequency_hz: f64,
+    /// What is expected there.
+    pub prediction: Prediction,
+    /// One sentence with figures and units.
+    pub reason: String,
+}
+
+impl Models {
+    /// Fits points of size, frequency, duration and power; three frequencies and five points or more.
+    pub fn fit(size: &[f64], frequency_hz: &[f64], time_s: &[f64], power_w: &[f64]) -> Result<Models, Invalid> {
+        require(size.len() > 4, "tam", size.len() as f64, "five points or more")?;
+        let (power, time) = (PowerModel::fit(frequency_hz, power_w)?, TimeModel::fit(size, frequency_hz, time_s)?);
+        let missed = |sse: f64, parameters: usize| (sse / (size.len() - parameters) as f64).sqrt();
+        Ok(Models {
+            power: PowerModel(power.coefficients),
+            time: TimeModel(time.coefficients),
+            missed_w: missed(power.sse, 3),
+            missed_s: missed(time.sse, 4),
+        })
+    }
+
+    /// Predicts one checkpoint of one node, with its error.
+    pub fn predict(&self, size: f64, frequency_hz: f64) -> Result<Prediction, Invalid> {
+        let checkpoint = predict(&self.power, &self.time, size, frequency_hz)?;
+        let error_j = 1.96 * (checkpoint.time_s * self.missed_w).hypot(checkpoint.power_w * self.missed_s);
+        Ok(Prediction { checkpoint, error_j })
+    }
+
+    /// Chooses the frequency of the checkpoint phase among those that can be set: the one with the least energy whose
+    /// duration is at most `(1 + slowdown)` times the shortest. The highest stays where the saving is within the error.
+    /// None where nothing can be predicted.
+    pub fn choose(&self, size: f64, frequencies_hz: &[f64], slowdown: f64) -> Option<Choice> {
+        let highest_hz = frequencies_hz.iter().copied().max_by(f64::total_cmp)?;
+        let best_hz = best_frequency_hz(&self.power, &self.time, size, frequencies_hz, slowdown)?;
+        let (best, highest) = (self.predict(size, best_hz).ok()?, self.predict(size, highest_hz).ok()?);
+        let saved_j = highest.checkpoint.energy_j - best.checkpoint.energy_j;
+        let error_j = best.error_j.hypot(highest.error_j);
+        let ghz = |hz: f64| format!("{:.2} GHz", hz * 1e-9);
+        let usable = highest.checkpoint.time_s > 0.0 && highest.checkpoint.power_w > 0.0;
+        if usable && saved_j <= error_j {
+            let reason = format!(
+                "{} may save {saved_j:.1} J of {:.1} J, within the error of {error_j:.1} J: {} stays",
+                ghz(best_hz),
+                highest.checkpoint.energy_j,
+                ghz(highest_hz)
+            );
+            // The highest is within the bound unless it is the slower one, against all sense of the fit.
+            let within = highest.checkpoint.time_s <= (1.0 + slowdown.max(0.0)) * best.checkpoint.time_s;
+            if within {
+                return Some(Choice { frequency_hz: highest_hz, prediction: highest, reason });
+            }
+        }
+        let reason = format!(
+            "{} saves {saved_j:.1} J of {:.1} J (error {error_j:.1} J) in {:.2} s instead of {:.2} s",
+            ghz(best_hz),
+            highest.checkpoint.energy_j,
+            best.checkpoint.time_s,
+            highest.checkpoint.time_s
+        );
+        Some(Choice { frequency_hz: best_hz, prediction: best, reason })
+    }
+}
+
 fn same_length(name: &'static str, expected: usize, found: usize) -> Result<(), Invalid> {
     require(expected == found, name, found as f64, "as many values as f_hz")
 }
@@ -170,4 +256,61 @@ fn least_squares<const N: usize>(name: &'static str, rows: &[[f64; N]], values: 
         .sum();
     let r2 = if sst > 0.0 { 1.0 - sse / sst } else { 1.0 };
     Ok(Fit { coefficients, sse, r2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREQUENCIES: [f64; 5] = [1.2e9, 1.5e9, 1.8e9, 2.1e9, 2.4e9];
+
+    /// A node whose checkpoints are bound by the disk (`share` of the time does not depend on f), with some noise.
+    fn models(share: f64, noise: f64) -> Models {
+        let (mut size, mut f, mut t, mut p) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (i, v) in [1e8, 4e8, 7e8, 1e9].into_iter().enumerate() {
+            for (j, hz) in FREQUENCIES.into_iter().enumerate() {
+                let wobble = 1.0 + noise * if (i + j) % 2 == 0 { 1.0 } else { -1.0 };
+                size.push(v);
+                f.push(hz);
+                t.push(wobble * v / 1e8 * (share + (1.0 - share) * (3.4 - hz * 1e-9)));
+                p.push(wobble * (70.0 + 8.0 * (hz * 1e-9).powi(2)));
+            }
+        }
+        Models::fit(&size, &f, &t, &p).unwrap()
+    }
+
+    #[test]
+    fn a_checkpoint_bound_by_the_disk_is_made_at_a_low_frequency() {
+        let choice = models(1.0, 0.001).choose(5e8, &FREQUENCIES, 0.1).unwrap();
+        assert_eq!(choice.frequency_hz, 1.2e9);
+        assert!(choice.reason.contains("1.20 GHz saves"), "{}", choice.reason);
+    }
+
+    #[test]
+    fn the_bound_on_the_time_is_kept() {
+        let models = models(0.8, 0.0);
+        let time_s = |hz: f64| models.predict(5e8, hz).unwrap().checkpoint.time_s;
+        for slowdown in [0.0, 0.05, 0.1, 0.2] {
+            let choice = models.choose(5e8, &FREQUENCIES, slowdown).unwrap();
+            assert!(time_s(choice.frequency_hz) <= (1.0 + slowdown) * time_s(2.4e9) * (1.0 + 1e-9), "{choice:?}");
+        }
+        assert_eq!(models.choose(5e8, &FREQUENCIES, 0.0).unwrap().frequency_hz, 2.4e9);
+    }
+
+    #[test]
+    fn a_saving_within_the_error_changes_nothing() {
+        let choice = models(1.0, 0.3).choose(5e8, &FREQUENCIES, 0.5).unwrap();
+        assert_eq!(choice.frequency_hz, 2.4e9);
+        assert!(choice.reason.contains("within the error"), "{}", choice.reason);
+    }
+
+    #[test]
+    fn a_prediction_is_as_good_as_the_data() {
+        let (exact, noisy) =
+            (models(0.5, 0.0).predict(6e8, 2.0e9).unwrap(), models(0.5, 0.05).predict(6e8, 2.0e9).unwrap());
+        let truth = 6.0 * (0.5 + 0.5 * 1.4) * (70.0 + 32.0);
+        assert!((exact.checkpoint.energy_j / truth - 1.0).abs() < 1e-6 && exact.error_j < 1e-3, "{exact:?}");
+        assert!((noisy.checkpoint.energy_j - truth).abs() < noisy.error_j, "{noisy:?}");
+        assert!(Models::fit(&[1.0; 4], &[1e9; 4], &[1.0; 4], &[1.0; 4]).is_err());
+    }
 }

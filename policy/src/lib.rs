@@ -12,6 +12,9 @@
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
 //! | [`memoryless`] | the exact renewal model that is used where Aupy15's expansion has no solution |
 //! | [`calibration`] | calibration fits and energy estimation (Aupy15 §1.3) |
+//! | [`estimate`] | duration, power and energy of an operation from measured points, with their uncertainty |
+//! | [`repeated`] | repeated measurements: outliers, mean, confidence interval |
+//! | [`refine`] | corrections of estimates by real runs |
 //! | [`bounds`] | energy-optimal intervals with runtime and I/O bounds (ElSayed14) |
 //! | [`waste`] | application and platform waste, and the lending decision (Bouteiller13) |
 //! | [`frequency`] | checkpoint energy by size and CPU frequency (Balladini) |
@@ -22,6 +25,7 @@ pub mod adaptive;
 pub mod bounds;
 pub mod calibration;
 pub mod decide;
+pub mod estimate;
 pub mod frequency;
 pub mod interval;
 mod invalid;
@@ -29,6 +33,8 @@ pub mod memoryless;
 pub mod mtbf;
 pub mod periods;
 mod phrase;
+pub mod refine;
+pub mod repeated;
 mod residual;
 pub mod shadow;
 pub mod special;

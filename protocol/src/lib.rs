@@ -4,6 +4,7 @@
 //! (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
 
 mod account;
+mod calibration;
 mod health;
 mod journal;
 mod node;
@@ -14,6 +15,10 @@ mod request;
 pub use account::{
     AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
     RecordAccount, RunAccount, Totals,
+};
+pub use calibration::{
+    Axis, BasePower, CALIBRATION_VERSION, Calibration, Correction, Fingerprint, Measured, Noise, Operation, Point,
+    Quantity, Skipped, Storage, StoredCalibration, StoredFit,
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};

@@ -1,5 +1,6 @@
 //! What an event of a run changes in the tables.
 
+use crate::calibrations;
 use crate::store::{Connection, params};
 use anyhow::Result;
 use protocol::{Event, FailureKind, JobReading, Phase, Record, RunKey};
@@ -65,6 +66,12 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
         Event::Committed { number, begun_s, ended_s, bytes, joules } => {
             c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                 .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
+            if let Some(writer) = first_node(c, key)? {
+                // The record counts whatever becomes of this.
+                if let Err(e) = calibrations::learn(c, &writer, at_s, *bytes as f64, ended_s - begun_s) {
+                    tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
+                }
+            }
         }
         Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
         Event::Failure { kind, node, failed_s, detected_s, reason } => {
@@ -98,6 +105,16 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
 fn current(c: &Connection, key: &RunKey) -> Result<u32> {
     let mut statement = c.prepare_cached("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2")?;
     statement.query_row(params![key.cluster, key.run], |r| r.get(0))
+}
+
+/// The node on which the run's wrapper is, which writes its checkpoints.
+fn first_node(c: &Connection, key: &RunKey) -> Result<Option<String>> {
+    let mut statement = c.prepare_cached(
+        "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count DESC LIMIT 1",
+    )?;
+    let nodes: Option<String> = statement.query_map(params![key.cluster, key.run], |r| r.get(0))?.next().transpose()?;
+    let nodes: Vec<String> = nodes.and_then(|n| serde_json::from_str(&n).ok()).unwrap_or_default();
+    Ok(nodes.into_iter().next())
 }
 
 #[allow(clippy::too_many_arguments, reason = "the columns of one row")]

@@ -3,6 +3,7 @@
 mod access;
 pub mod account;
 mod apply;
+mod calibrations;
 mod comment;
 pub mod controller;
 mod energy_tres;

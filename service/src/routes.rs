@@ -5,7 +5,7 @@ use crate::controller::{Controller, metrics};
 use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Write};
-use crate::{lock, now_s};
+use crate::{calibrations, lock, now_s};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -48,6 +48,8 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
         Route::new("GET", "/v1/orders/{id}", Known, get(order)),
+        Route::new("GET", "/v1/calibrations", Known, get(calibrations::tell)),
+        Route::new("POST", "/v1/calibrations", Known, post(calibrations::keep)),
     ]
 }
 

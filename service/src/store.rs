@@ -8,7 +8,7 @@ mod sqlite;
 
 pub(crate) use database::params;
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
-pub use notes::{Calibration, Decision, Loan};
+pub use notes::{Decision, Loan};
 
 use crate::apply;
 use anyhow::{Context, Result, bail};

@@ -1,11 +1,14 @@
 //! The store: every record once and in order, whatever is sent twice, lost or killed; phases that sum to the total.
 
+#[path = "store/calibrations.rs"]
+mod calibrations;
+
 use protocol::{Batch, Event, FailureKind, JobReading, Phase, Record, RunAccount, RunKey};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rusqlite::Connection;
 use service::account::{Wanted, account, accounts, summary};
-use service::store::{Calibration, Decision, Loan, Store, Value, Write};
+use service::store::{Decision, Loan, Store, Value, Write};
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -424,7 +427,7 @@ fn energy_is_kept_by_phase_node_and_source() {
 }
 
 #[test]
-fn decisions_loans_and_calibrations_read_back() {
+fn decisions_and_loans_read_back() {
     both(|store| {
         let decided =
             |action: &str, interval_s| Event::Decided { action: action.into(), reason: "why".into(), interval_s };
@@ -443,13 +446,6 @@ fn decisions_loans_and_calibrations_read_back() {
         }
         assert_eq!(store.loans(&key("7.1")).expect("loans"), [back, other]);
         assert_eq!(store.loans(&key("8.1")).expect("loans"), []);
-
-        let of = |at_s| Calibration { node_type: "epyc".into(), target: "lustre".into(), at_s, json: "{}".into() };
-        for at_s in [2.0, 3.0, 1.0] {
-            store.calibrate(&of(at_s)).expect("noted");
-        }
-        assert_eq!(store.calibration("epyc", "lustre").expect("asked"), Some(of(3.0)));
-        assert_eq!(store.calibration("epyc", "nvme").expect("asked"), None);
     });
 }
 

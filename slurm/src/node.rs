@@ -99,6 +99,10 @@ pub struct Node {
     pub boot_s: Option<f64>,
     /// When its slurmd was started.
     pub slurmd_start_s: Option<f64>,
+    /// Features that jobs can ask for.
+    pub features: Vec<String>,
+    /// Partitions that it belongs to.
+    pub partitions: Vec<String>,
     /// Version of its slurmd, empty before the first registration.
     pub version: String,
 }
@@ -122,7 +126,13 @@ pub fn parse_node(line: &str) -> Result<Node, Error> {
     let (state, flags) = state(f.need("State")?);
     let (reason, reason_by, reason_s) = reason(f.get("Reason")?.unwrap_or_default());
     let text_or = |key, otherwise: &str| f.text(key).map(|t| if t.is_empty() { otherwise.to_owned() } else { t });
+    let list = |key| -> Result<Vec<String>, Error> {
+        let text = f.text(key)?;
+        Ok(text.split(',').filter(|w| !w.is_empty() && !is_none(w)).map(str::to_owned).collect())
+    };
     Ok(Node {
+        features: list("ActiveFeatures")?,
+        partitions: list("Partitions")?,
         addr: text_or("NodeAddr", &name)?,
         hostname: text_or("NodeHostName", &name)?,
         state,

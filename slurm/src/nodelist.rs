@@ -168,7 +168,7 @@ mod tests {
             "n[]",
             "n[+1-2]",
             "a b",
-            "n\01",
+            "n\u{1}",
             "n;rm",
         ] {
             assert!(expand_nodelist(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! What is kept beside a run's account: its decisions, its loans, and the calibrations of the site.
+//! What is kept beside a run's account: its decisions and its loans.
 
 use super::{Store, params};
 use anyhow::Result;
@@ -30,19 +30,6 @@ pub struct Loan {
     pub end_s: Option<f64>,
     /// Energy that it used meanwhile, which is the borrower's, J; absent if nothing could be read.
     pub joules: Option<f64>,
-}
-
-/// What was measured of a kind of node, for a target such as an engine or a file system.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Calibration {
-    /// Kind of node.
-    pub node_type: String,
-    /// What was measured.
-    pub target: String,
-    /// When.
-    pub at_s: f64,
-    /// The figures, as a JSON document.
-    pub json: String,
 }
 
 impl Store {
@@ -96,31 +83,5 @@ impl Store {
                 })
             })?
             .collect()
-    }
-
-    /// Keeps a calibration beside the earlier ones.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn calibrate(&mut self, new: &Calibration) -> Result<()> {
-        self.connection()
-            .prepare_cached("INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![new.node_type, new.target, new.at_s, new.json])?;
-        Ok(())
-    }
-
-    /// The newest calibration of a kind of node for a target.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn calibration(&self, node_type: &str, target: &str) -> Result<Option<Calibration>> {
-        self.connection()
-            .prepare_cached(
-                "SELECT node_type, target, at_s, json FROM calibrations WHERE node_type = ?1 AND target = ?2
-                 ORDER BY at_s DESC LIMIT 1",
-            )?
-            .query_optional(params![node_type, target], |r| {
-                Ok(Calibration { node_type: r.get(0)?, target: r.get(1)?, at_s: r.get(2)?, json: r.get(3)? })
-            })
     }
 }

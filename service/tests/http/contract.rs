@@ -2,8 +2,9 @@
 
 use crate::site::{ALICE, Site, beat, daemon, ended, is_root, started, until};
 use protocol::{
-    Batch, Event, FailureKind, JobReading, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest,
-    Record, Request, RunKey, Setting, Source, Verb,
+    Axis, BasePower, Batch, Calibration, Event, FailureKind, Fingerprint, JobReading, Measured, Noise, Operation,
+    OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey,
+    Setting, Skipped, Source, Storage, StoredFit, Verb,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -96,6 +97,48 @@ fn plan_request() -> PlanRequest {
     PlanRequest { request, nodes: 4, cpus_per_node: 2, user: "alice".into(), job_name: "heat".into() }
 }
 
+/// A calibration with one of everything.
+fn calibration() -> Calibration {
+    let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+    let point = Point {
+        nodes: 1,
+        processes: 2,
+        bytes: 1e6,
+        intensity: 1.0,
+        frequency_hz: Some(2e9),
+        time_s: 0.5,
+        time_ci_s: 0.1,
+        delta_w: 20.0,
+        delta_ci_w: None,
+        count: 5,
+        outliers: 1,
+    };
+    let fit = StoredFit {
+        of: Quantity::TimeS,
+        over: Axis::Bytes,
+        at: 0,
+        curve: "linear".into(),
+        alpha: 1.0,
+        beta: 0.0,
+        r2: 1.0,
+        residual: 0.0,
+        degenerate: false,
+    };
+    Calibration {
+        version: protocol::CALIBRATION_VERSION,
+        cluster: "c".into(),
+        node_type: "t".into(),
+        at_s: 5.0,
+        fast: true,
+        fingerprint: Fingerprint { storage: [(Storage::Local, "ext4".into())].into(), ..Fingerprint::default() },
+        energy_source: "model".into(),
+        power: BasePower { idle_w: [("n1".into(), 100.0)].into(), ..BasePower::default() },
+        noise: Noise::default(),
+        measured: vec![Measured { operation, storage, points: vec![point], fits: vec![fit] }],
+        skipped: vec![Skipped { operation: Operation::Synchro, storage: None, why: "no mpicc".into() }],
+    }
+}
+
 /// One event of every kind.
 fn events(plan: Plan) -> Vec<Event> {
     let reading = JobReading { job: 7, joules: 5.0, cpu_s: 1.0, source: "model".into(), since_s: 1.0 };
@@ -180,6 +223,19 @@ fn real_requests_and_answers_are_as_described() {
     let report = get("/v1/report?job=7");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
     fits(&answer("get", "/v1/report"), &report);
+    let calibration = value(&calibration());
+    fits(&body("/v1/calibrations"), &calibration);
+    let refused = site.as_user(ALICE, |c| c.post::<_, Value>("/v1/calibrations", &calibration));
+    assert!(refused.expect_err("only operators").to_string().contains("(403)"));
+    let later =
+        value(&protocol::Calibration { version: 99, ..serde_json::from_value(calibration.clone()).expect("one") });
+    let refused = site.client().post::<_, Value>("/v1/calibrations", &later).expect_err("another version");
+    assert!(refused.to_string().contains("version 99 is not known"), "{refused}");
+    let kept = site.client().post::<_, Value>("/v1/calibrations", &calibration).expect("kept");
+    fits(&answer("post", "/v1/calibrations"), &kept);
+    let told = get("/v1/calibrations?node_type=t");
+    assert_eq!(told[0], kept);
+    fits(&answer("get", "/v1/calibrations"), &told);
     let (status, text) = site.raw("GET /healthz HTTP/1.1", "", b"");
     assert_eq!(status, 200, "{text}");
     fits(&answer("get", "/healthz"), &serde_json::from_str(&text).expect("JSON"));

@@ -1,0 +1,271 @@
+//! Calibrates a cluster: finds its node types, submits one job for each, follows them, and sums up.
+
+use crate::conduct::slurm_command;
+use crate::document::{Title, assemble};
+use crate::facts::Facts;
+use crate::orders::{Scope, orders};
+use crate::state::{Assignment, Rules, State};
+use crate::{mpi, node_types};
+use anyhow::{Context, Result, bail};
+use config::Site;
+use protocol::{Calibration, Operation, Skipped, Storage};
+use slurm::Slurm;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time between two looks at the jobs.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Largest checkpoint and message in a hurry, MiB.
+const FAST_MIB: (u32, u32) = (16, 4);
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Three minutes instead of an hour.
+    pub fast: bool,
+    /// Partition whose nodes are measured; all of the cluster's if absent.
+    pub partition: Option<String>,
+    /// Nodes of each type that measure more than idle power; all if absent.
+    pub nodes_per_type: Option<u32>,
+    /// Storage targets.
+    pub storage: Vec<Storage>,
+    /// Keep what an interrupted calibration has finished.
+    pub resume: bool,
+}
+
+/// How far one node type is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The type.
+    pub node_type: String,
+    /// Points that are finished.
+    pub done: usize,
+    /// All points.
+    pub all: usize,
+}
+
+/// A type whose jobs have been submitted.
+struct Underway {
+    node_type: String,
+    facts: Vec<Facts>,
+    state: State,
+    assignment: Assignment,
+    jobs: Vec<u32>,
+    most: usize,
+}
+
+/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named.
+///
+/// # Errors
+/// When nodes cannot be asked, a job not be submitted, or one ends before its work is done.
+pub fn run(
+    site: &Site,
+    conf: &Path,
+    wish: &Wish,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<(Calibration, PathBuf)>> {
+    let slurm = Slurm::new(site.slurm_bin.clone());
+    let cluster = slurm.cluster_name()?;
+    let root = root(site)?.join(&cluster);
+    std::fs::create_dir_all(&root).with_context(|| format!("calibration.dir = {}", root.display()))?;
+    let nodes: Vec<slurm::Node> =
+        slurm.nodes()?.into_iter().filter(|n| is_usable(n, wish.partition.as_deref())).collect();
+    if nodes.is_empty() {
+        bail!("no node is up{}", wish.partition.as_ref().map_or(String::new(), |p| format!(" in partition '{p}'")));
+    }
+    let facts = ask(site, conf, &root, wish.partition.as_deref(), &nodes)?;
+    let features = nodes.iter().map(|n| (n.name.clone(), n.features.clone())).collect();
+    let mut underway = Vec::new();
+    for (node_type, facts) in node_types::sort(&facts, &features, &site.calibration.classes)? {
+        underway.push(begin(site, conf, wish, &root, node_type, facts)?);
+    }
+    follow(&slurm, &underway, progress)?;
+    underway.iter().map(|u| conclude(site, wish, &cluster, u)).collect()
+}
+
+/// The work folder of this user.
+fn root(site: &Site) -> Result<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid())?.context("this user has no name")?;
+    let dir = site.calibration.dir.replace("{home}", &user.dir.display().to_string()).replace("{user}", &user.name);
+    Ok(PathBuf::from(dir))
+}
+
+fn is_usable(node: &slurm::Node, partition: Option<&str>) -> bool {
+    let away = ["DRAIN", "NOT_RESPONDING", "POWERED_DOWN", "MAINTENANCE", "REBOOT_ISSUED"];
+    !matches!(node.state.as_str(), "DOWN" | "UNKNOWN" | "FUTURE" | "ERROR")
+        && !away.iter().any(|flag| node.has_flag(flag))
+        && partition.is_none_or(|p| node.partitions.iter().any(|own| own == p))
+}
+
+/// Asks nodes what they are.
+///
+/// # Errors
+/// When they cannot be reached by `srun`.
+fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: &[slurm::Node]) -> Result<Vec<Facts>> {
+    let n = nodes.len().to_string();
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let mut command = slurm_command(site, "srun");
+    command.args(["--exclusive", "--mem=0", "-Q", "-J", "joulepoint-facts", "-N", &n, "-n", &n, "--ntasks-per-node=1"]);
+    command.arg(format!("--nodelist={}", slurm::compress_nodelist(&names)));
+    command.args(partition.map(|p| format!("--partition={p}")));
+    command.arg(env::current_exe()?).arg("--conf").arg(conf).args(["calibrate", "facts", "--dir"]).arg(folder);
+    let output = command.output().context("srun")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut facts: Vec<Facts> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    for f in &mut facts {
+        // What jobs can have, which only Slurm knows.
+        f.fingerprint.cores = nodes.iter().find(|n| n.name == f.node).map_or(1, |n| n.cpus);
+    }
+    if !output.status.success() || facts.len() < nodes.len() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+        bail!("{} of {} nodes said what they are: {said}", facts.len(), nodes.len());
+    }
+    Ok(facts)
+}
+
+fn begin(site: &Site, conf: &Path, wish: &Wish, root: &Path, node_type: String, facts: Vec<Facts>) -> Result<Underway> {
+    let folder = root.join(&node_type);
+    let state = State::open(&folder, wish.resume)?;
+    std::fs::create_dir_all(folder.join("shared"))?;
+    let names: Vec<String> = facts.iter().map(|f| f.node.clone()).collect();
+    let earlier = state.assignment().ok().filter(|a| wish.resume && a.nodes.iter().all(|n| names.contains(n)));
+    let assignment = match earlier {
+        Some(earlier) => earlier,
+        None => {
+            let new = assignment(site, wish, &folder, &facts, &names)?;
+            state.assign(&new)?;
+            new
+        }
+    };
+    let rest: Vec<&String> = names.iter().filter(|n| !assignment.nodes.contains(n)).collect();
+    let mut jobs = vec![submit(site, conf, wish, &folder, &assignment.nodes, false)?];
+    if !rest.is_empty() {
+        jobs.push(submit(site, conf, wish, &folder, &rest, true)?);
+    }
+    let most = assignment.orders.len();
+    Ok(Underway { node_type, facts, state, assignment, jobs, most })
+}
+
+fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &[String]) -> Result<Assignment> {
+    let many = wish.nodes_per_type.map_or(names.len(), |n| (n.max(1) as usize).min(names.len()));
+    let first = facts.first().context("a type without nodes")?;
+    let program = mpi::compile(&site.calibration.mpicc, folder);
+    let (checkpoint_mib, message_mib) = match wish.fast {
+        true => FAST_MIB,
+        false => (site.calibration.largest_checkpoint_mib, site.calibration.largest_message_mib),
+    };
+    let scope = Scope {
+        cores: facts.iter().map(|f| f.fingerprint.cores).min().unwrap_or(1).max(1),
+        nodes: many as u32,
+        nodes_of_type: names.len() as u32,
+        storage: wish.storage.clone(),
+        frequencies_hz: first.frequencies_hz.clone(),
+        largest_checkpoint_mib: f64::from(checkpoint_mib),
+        largest_message_mib: f64::from(message_mib),
+        mpi: program.is_ok(),
+        fast: wish.fast,
+    };
+    Ok(Assignment {
+        orders: orders(&scope)?,
+        nodes: names[..many].to_vec(),
+        rules: if wish.fast { Rules::FAST } else { Rules::FULL },
+        no_mpi: program.err(),
+    })
+}
+
+/// Submits a job that conducts; its id.
+fn submit<S: AsRef<str>>(
+    site: &Site,
+    conf: &Path,
+    wish: &Wish,
+    folder: &Path,
+    nodes: &[S],
+    only_idle: bool,
+) -> Result<u32> {
+    let quoted = |p: &Path| format!("'{}'", p.display().to_string().replace('\'', "'\\''"));
+    let idle = if only_idle { " --only-idle" } else { "" };
+    let (this, conf, dir) = (quoted(&env::current_exe()?), quoted(conf), quoted(folder));
+    let mut command = slurm_command(site, "sbatch");
+    command.args(["--parsable", "--exclusive", "--mem=0", "--no-requeue", "-J", "joulepoint-calibrate", "-o"]);
+    command.arg(folder.join("job-%j.log")).arg("-D").arg(folder);
+    command.args(["-N", &nodes.len().to_string(), "-w", &slurm::compress_nodelist(nodes)]);
+    command.args(wish.partition.as_ref().map(|p| format!("--partition={p}")));
+    command.args(["--wrap", &format!("exec {this} --conf {conf} calibrate conduct --dir {dir}{idle}")]);
+    let output = command.output().context("sbatch")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let id = said.trim().split(';').next().and_then(|t| t.parse().ok());
+    id.with_context(|| format!("sbatch: {said}{}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Waits until all jobs have ended.
+fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progress)) -> Result<()> {
+    loop {
+        let mut running = false;
+        for u in underway {
+            let left = u.state.unfinished(&u.assignment.orders)?.len();
+            progress(&Progress { node_type: u.node_type.clone(), done: u.most - left, all: u.most });
+            for job in &u.jobs {
+                running |= slurm.job(*job)?.is_some_and(|j| !j.state.is_over());
+            }
+        }
+        if !running {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
+    let left = u.state.unfinished(&u.assignment.orders)?;
+    if !left.is_empty() {
+        let folder = u.state.folder.display();
+        bail!(
+            "{}: {} of {} points are not measured; the job's output is in {folder}; go on with --resume",
+            u.node_type,
+            left.len(),
+            u.most
+        );
+    }
+    let refused = |why: &String| {
+        let skip = |operation| Skipped { operation, storage: None, why: why.clone() };
+        [Operation::Synchro, Operation::Polling].map(skip).to_vec()
+    };
+    let title = Title {
+        cluster: cluster.to_string(),
+        node_type: u.node_type.clone(),
+        at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
+        fast: wish.fast,
+        switches_idle_w: site.calibration.switches_idle_w.clone(),
+        switch_delta_w: site.calibration.switch_delta_w,
+    };
+    let mut facts = u.facts.first().context("a type without nodes")?.clone();
+    facts.fingerprint.storage.retain(|target, _| wish.storage.contains(target));
+    let refused = u.assignment.no_mpi.as_ref().map(refused).unwrap_or_default();
+    let calibration = assemble(&title, &facts, &u.state.outcomes()?, refused);
+    let file = u.state.folder.join("calibration.json");
+    wrapper::checkpoints::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?)
+        .with_context(|| file.display().to_string())?;
+    Ok((calibration, file))
+}
+
+/// What nodes say of themselves now, for calibrations that may be stale: one node of each, by name of the type.
+///
+/// # Errors
+/// When Slurm does not answer.
+pub fn ask_again(site: &Site, conf: &Path, all: &[&Calibration]) -> Result<BTreeMap<String, Facts>> {
+    let slurm = Slurm::new(site.slurm_bin.clone());
+    let up: Vec<slurm::Node> = slurm.nodes()?.into_iter().filter(|n| is_usable(n, None)).collect();
+    let root = root(site)?;
+    let mut found = BTreeMap::new();
+    for c in all {
+        let Some(node) = up.iter().find(|n| c.power.idle_w.contains_key(&n.name)) else { continue };
+        let folder = root.join(&c.cluster).join(&c.node_type);
+        if let [facts] = &ask(site, conf, &folder, None, std::slice::from_ref(node))?[..] {
+            found.insert(c.node_type.clone(), facts.clone());
+        }
+    }
+    Ok(found)
+}

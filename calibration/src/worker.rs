@@ -1,0 +1,140 @@
+//! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
+
+use crate::cpufreq;
+use crate::meter::{Counter, power_w};
+use crate::operations::{self, Repeatable};
+use crate::orders::Order;
+use crate::state::{Outcome, Rules, State};
+use crate::stop;
+use anyhow::{Context, Result, bail};
+use policy::repeated::summarize;
+use protocol::Storage;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long nodes wait for each other.
+const MEET_LIMIT: Duration = Duration::from_secs(120);
+
+/// Shortest time over which idle power is read, in windows of the rules.
+const IDLE_WINDOWS: f64 = 4.0;
+
+/// A node that measures.
+pub struct Worker {
+    /// Node name.
+    pub node: String,
+    /// Its counter.
+    pub counter: Counter,
+    /// Where results go.
+    pub state: State,
+    /// When a point is known well enough.
+    pub rules: Rules,
+    /// Folder of each storage target, of this user.
+    pub storage: BTreeMap<Storage, PathBuf>,
+    /// Name of this step, so that nodes of an earlier one are not met.
+    pub step: String,
+}
+
+impl Worker {
+    /// Measures orders, one after the other; one that fails is noted with its reason.
+    ///
+    /// # Errors
+    /// When results cannot be kept, or other nodes do not come.
+    pub fn work(&self, orders: &[Order]) -> Result<()> {
+        stop::listen()?;
+        // What a killed worker of this node could not put back.
+        cpufreq::restore_here()?;
+        for (i, order) in orders.iter().enumerate() {
+            let together = order.operation.is_some() && order.nodes > 1;
+            let place = format!("{}-{i}", self.step);
+            if together && !self.state.meet(&place, &self.node, order.nodes, MEET_LIMIT)? {
+                bail!("{}: the other nodes did not come within {} s", self.node, MEET_LIMIT.as_secs());
+            }
+            let outcome = self.measure(order).unwrap_or_else(|e| self.failed(order, &e));
+            if stop::is_told() {
+                bail!("{}: told to stop; what is finished is kept", self.node);
+            }
+            self.state.append(&outcome)?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, order: &Order, error: &anyhow::Error) -> Outcome {
+        Outcome {
+            order: order.clone(),
+            node: self.node.clone(),
+            times_s: Vec::new(),
+            powers_w: Vec::new(),
+            source: String::new(),
+            error: Some(format!("{error:#}")),
+        }
+    }
+
+    fn measure(&self, order: &Order) -> Result<Outcome> {
+        let own = Scratch::new(self.folder(order)?)?;
+        let hold = |hz: f64| cpufreq::hold_here(hz);
+        let _held = order.frequency_hz.map(hold).transpose()?;
+        let (times_s, powers_w, source) = match order.operation {
+            None => self.idle()?,
+            Some(_) => self.repeat(operations::prepare(order, &own.0)?)?,
+        };
+        Ok(Outcome { order: order.clone(), node: self.node.clone(), times_s, powers_w, source, error: None })
+    }
+
+    fn folder(&self, order: &Order) -> Result<PathBuf> {
+        let target = order.storage.unwrap_or(Storage::Local);
+        let root = self.storage.get(&target).with_context(|| format!("no folder for storage '{}'", target.as_str()))?;
+        Ok(root.join(format!("joulepoint-calibration-{}-{}", self.node, self.step)))
+    }
+
+    fn idle(&self) -> Result<(Vec<f64>, Vec<f64>, String)> {
+        let time_s = IDLE_WINDOWS * self.rules.window_s;
+        self.repeat(Box::new(move || {
+            operations::idle(time_s);
+            Ok(time_s)
+        }))
+    }
+
+    /// Repeats in windows until both intervals are narrow, or as often as the rules allow.
+    fn repeat(&self, mut again: Repeatable) -> Result<(Vec<f64>, Vec<f64>, String)> {
+        let (mut times_s, mut powers_w) = (Vec::new(), Vec::new());
+        again().context("the first time")?;
+        let mut before = self.counter.read()?;
+        loop {
+            let begun = Instant::now();
+            while begun.elapsed().as_secs_f64() < self.rules.window_s && !stop::is_told() {
+                times_s.push(again()?);
+            }
+            let after = self.counter.read()?;
+            powers_w.extend(power_w(&before, &after));
+            before = after;
+            if stop::is_told() || powers_w.len() >= self.rules.most || self.is_enough(&times_s, &powers_w) {
+                return Ok((times_s, powers_w, before.job.source));
+            }
+        }
+    }
+
+    fn is_enough(&self, times_s: &[f64], powers_w: &[f64]) -> bool {
+        let narrow = |values: &[f64]| summarize(values).is_some_and(|s| s.is_within(self.rules.within));
+        powers_w.len() >= self.rules.least && narrow(times_s) && narrow(powers_w)
+    }
+}
+
+/// A folder that goes with its value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Made anew, for nobody else: what is there already, a link of somebody's perhaps, is refused.
+    fn new(folder: PathBuf) -> Result<Scratch> {
+        fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Scratch(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Estimates from generated points with noise come near the truth, and say how near.
+
+use policy::calibration::VolumeModel;
+use policy::estimate::{At, Base, Sample, checkpoint_j, coordination_j, estimate, logging, logging_j, of_frequency};
+use rand::{Rng, SeedableRng};
+
+const NOISE: f64 = 0.02;
+
+/// Points of a truth, each with up to `NOISE` of error.
+fn points(
+    grid: &[(f64, f64, f64)],
+    seed: u64,
+    time_s: impl Fn(f64, f64, f64) -> f64,
+    delta_w: impl Fn(f64) -> f64,
+) -> Vec<Sample> {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let mut noisy = |x: f64| x * (1.0 + NOISE * rng.random_range(-1.0..1.0));
+    let one = |&(nodes, processes, bytes): &(f64, f64, f64)| {
+        let (t, d) = (noisy(time_s(nodes, processes, bytes)), noisy(delta_w(processes)));
+        Sample {
+            nodes,
+            processes,
+            bytes,
+            frequency_hz: None,
+            time_s: t,
+            time_ci_s: NOISE * t,
+            delta_w: d,
+            delta_ci_w: NOISE * d,
+        }
+    };
+    grid.iter().map(one).collect()
+}
+
+fn grid(nodes: &[f64], processes: &[f64], bytes: &[f64]) -> Vec<(f64, f64, f64)> {
+    let of = |n: &f64| {
+        processes
+            .iter()
+            .flat_map(move |p| bytes.iter().map(move |v| (*p, *v)))
+            .map(|(p, v)| (*n, p, v))
+            .collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(of).collect()
+}
+
+const P: [f64; 5] = [1.0, 4.0, 8.0, 12.0, 16.0];
+const V: [f64; 5] = [1e6, 2.5e8, 5e8, 7.5e8, 1e9];
+const N: [f64; 5] = [1.0, 2.0, 4.0, 6.0, 8.0];
+
+#[track_caller]
+fn near(found: f64, truth: f64, fraction: f64) {
+    assert!((found / truth - 1.0).abs() < fraction, "{found} against {truth}");
+}
+
+#[test]
+fn a_checkpoint_between_the_points_is_estimated_within_the_noise() {
+    let truth = |_: f64, p: f64, v: f64| 0.05 + 0.01 * p + v / 4e8;
+    for seed in 0..20 {
+        let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
+        let cost = estimate(&samples, At { nodes: 1.0, processes: 6.0, bytes: 6e8 }, VolumeModel::Linear).unwrap();
+        near(cost.time_s.value, truth(1.0, 6.0, 6e8), 0.049);
+        near(cost.delta_w.value, 50.0, 0.049);
+        assert!(!cost.extrapolated && cost.time_s.low < cost.time_s.value && cost.time_s.value < cost.time_s.high);
+    }
+}
+
+#[test]
+fn the_truth_lies_in_the_interval_nearly_always() {
+    let truth = |_: f64, p: f64, v: f64| 0.05 + 0.01 * p + v / 4e8;
+    let hit = |seed: u64| {
+        let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
+        let at = At { nodes: 1.0, processes: 10.0, bytes: 3e8 };
+        let cost = estimate(&samples, at, VolumeModel::Linear).unwrap();
+        let t = truth(1.0, 10.0, 3e8);
+        cost.time_s.low <= t && t <= cost.time_s.high
+    };
+    let hits = (0..100).filter(|seed| hit(*seed)).count();
+    assert!(hits >= 90, "{hits} of 100");
+}
+
+#[test]
+fn a_shared_file_system_slows_down_with_the_nodes() {
+    let truth = |n: f64, _: f64, v: f64| 0.1 + n * v / 2e9;
+    let samples = points(&grid(&N, &[1.0, 8.0, 16.0], &V), 3, truth, |_| 30.0);
+    let at = At { nodes: 5.0, processes: 12.0, bytes: 6e8 };
+    near(estimate(&samples, at, VolumeModel::Linear).unwrap().time_s.value, truth(5.0, 0.0, 6e8), 0.05);
+}
+
+#[test]
+fn synchronisation_follows_the_logarithm_of_the_nodes() {
+    let truth = |n: f64, p: f64, _: f64| 1e-3 * (1.0 + (n * p).ln());
+    let samples = points(&grid(&[1.0, 4.0, 8.0, 12.0, 16.0], &[1.0, 2.0, 3.0, 4.0], &[0.0]), 5, truth, |_| 60.0);
+    let at = At { nodes: 10.0, processes: 2.0, bytes: 0.0 };
+    near(estimate(&samples, at, VolumeModel::BestOf).unwrap().time_s.value, truth(10.0, 2.0, 0.0), 0.05);
+}
+
+#[test]
+fn outside_of_the_points_the_interval_widens_and_it_is_said() {
+    let truth = |_: f64, _: f64, v: f64| 0.05 + v / 4e8;
+    let samples = points(&grid(&[1.0], &[1.0], &V), 7, truth, |_| 30.0);
+    let width = |bytes: f64| {
+        let cost = estimate(&samples, At { nodes: 1.0, processes: 1.0, bytes }, VolumeModel::Linear).unwrap();
+        ((cost.time_s.high - cost.time_s.low) / cost.time_s.value, cost.extrapolated)
+    };
+    let (inside, outside) = (width(6e8), width(4e9));
+    assert!(!inside.1 && outside.1 && outside.0 > 2.0 * inside.0, "{inside:?} {outside:?}");
+}
+
+#[test]
+fn one_point_is_an_estimate_and_none_is_an_error() {
+    let at = At { nodes: 3.0, processes: 2.0, bytes: 0.0 };
+    let one = points(&[(2.0, 2.0, 0.0)], 1, |_, _, _| 0.5, |_| 10.0);
+    assert_eq!(estimate(&one, at, VolumeModel::BestOf).unwrap().time_s.value, one[0].time_s);
+    let e = estimate(&[], at, VolumeModel::BestOf).unwrap_err();
+    assert_eq!(e.parameter, "samples");
+}
+
+#[test]
+fn messages_pay_their_access_each() {
+    let samples = points(&grid(&[1.0], &[1.0, 4.0], &[1e3, 1e5, 1e6]), 2, |_, _, v| 1e-5 + v / 1e9, |_| 40.0);
+    let at = |bytes| At { nodes: 1.0, processes: 1.0, bytes };
+    let cost = logging(&samples, 1e6, at(1e9)).unwrap();
+    near(cost.time_s.value, 10.0 + 1.0, 0.1);
+}
+
+#[test]
+fn energies_are_those_of_the_paper() {
+    let exact = |t: f64, d: f64| {
+        let s = Sample {
+            nodes: 4.0,
+            processes: 2.0,
+            bytes: 1e9,
+            frequency_hz: None,
+            time_s: t,
+            time_ci_s: 0.0,
+            delta_w: d,
+            delta_ci_w: 0.0,
+        };
+        estimate(&[s], At { nodes: 4.0, processes: 2.0, bytes: 1e9 }, VolumeModel::Linear).unwrap()
+    };
+    let base = Base { nodes: 4.0, idle_w: 400.0, switches_w: 100.0 };
+    assert_eq!(checkpoint_j(&exact(2.0, 50.0), &base).value, 2.0 * (4.0 * 50.0 + 500.0));
+    assert_eq!(coordination_j(&exact(1.0, 100.0), &exact(0.5, 20.0), &base).value, 900.0 + 290.0);
+    assert_eq!(logging_j(&exact(3.0, 10.0), &base).value, 3.0 * 540.0);
+}
+
+#[test]
+fn points_of_other_frequencies_are_kept_apart() {
+    let mut samples = points(&grid(&[1.0], &[1.0], &[1e6, 1e9]), 1, |_, _, v| v / 1e9, |_| 10.0);
+    let slow: Vec<Sample> = samples.iter().map(|s| Sample { frequency_hz: Some(1.2e9), ..*s }).collect();
+    let fast: Vec<Sample> = samples.iter().map(|s| Sample { frequency_hz: Some(2.4e9), ..*s }).collect();
+    let set: Vec<Sample> = [slow, fast].concat();
+    assert_eq!(of_frequency(&set, None)[0].frequency_hz, Some(2.4e9));
+    assert_eq!(of_frequency(&set, Some(1.2e9)).len(), 2);
+    samples.extend(set);
+    assert_eq!(of_frequency(&samples, None)[0].frequency_hz, None);
+}

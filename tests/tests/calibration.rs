@@ -1,0 +1,128 @@
+//! A real cluster is calibrated in a hurry, across an interruption; the document holds, travels, and is compared.
+
+use anyhow::{Context, Result, ensure};
+use protocol::{Calibration, Operation, Storage, StoredCalibration};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+use suite::{Site, Wanted};
+
+/// Longest wait for the first points.
+const BEGINNING: Duration = Duration::from_secs(120);
+
+fn said(output: &Output) -> Result<String> {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{}: {out}{err}", output.status);
+    Ok(out.into_owned())
+}
+
+fn site(nodes: u32) -> Result<Site> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-calibration-{}", std::process::id()));
+    let toml = format!("[calibration]\ndir = {:?}\n", dir.join("slurm/shared/calibration"));
+    Site::start(&dir, &Wanted { nodes, toml, ..Wanted::default() }, &mut |_| {})
+}
+
+fn calibrate(site: &Site, args: &[&str]) -> Result<String> {
+    said(&site.joulepoint("root", &[&["calibrate"], args].concat())?)
+}
+
+/// All finished measurements, as lines.
+fn finished(site: &Site) -> Vec<String> {
+    let root = site.conf.with_file_name("slurm").join("shared/calibration");
+    let below = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let files = below(root).flat_map(below).flat_map(|of_type| below(of_type.join("outcomes")));
+    let text = files.map(|file| std::fs::read_to_string(file).unwrap_or_default()).collect::<String>();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Begins a calibration, and ends its job in the middle; what was finished by then.
+fn interrupted(site: &Site) -> Result<Vec<String>> {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| site.joulepoint("root", &["calibrate", "run", "--fast", "--nodes-per-type", "3"]));
+        let done = site.wait("some points", BEGINNING, |site| Ok(Some(finished(site)).filter(|l| l.len() > 15)))?;
+        site.cluster.command("scancel").args(["--name", "joulepoint-calibrate"]).status()?;
+        let output = running.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1) && said.contains("go on with --resume"), "{said}");
+        Ok(done)
+    })
+}
+
+fn checks_the_document(c: &Calibration, nodes: usize, measuring: u32) -> Result<()> {
+    ensure!(c.power.idle_w.len() == nodes, "idle power of every node: {:?}", c.power);
+    ensure!(c.power.idle_w.values().all(|w| (99.0..150.0).contains(w)), "about 100 W: {:?}", c.power);
+    ensure!(c.energy_source == "model" && c.fast && !c.fingerprint.kernel.is_empty());
+    for operation in Operation::ALL {
+        let of: Vec<_> = c.measured.iter().filter(|m| m.operation == operation).collect();
+        let mpi = matches!(operation, Operation::Synchro | Operation::Polling);
+        ensure!(!of.is_empty() || mpi && c.fingerprint.mpi.is_none(), "{operation:?}: {:?}", c.skipped);
+        for point in of.iter().flat_map(|m| &m.points) {
+            ensure!(point.time_s > 0.0 && point.count > 0 && point.delta_w > -20.0, "{operation:?}: {point:?}");
+        }
+    }
+    for storage in Storage::ALL {
+        let of = c.measured.iter().find(|m| (m.operation, m.storage) == (Operation::CheckpointWrite, Some(storage)));
+        let write = of.with_context(|| format!("{storage:?}"))?;
+        let wider = |n: &u32| write.points.iter().any(|p| p.nodes == *n);
+        ensure!(wider(&1) && (storage != Storage::Shared || wider(&measuring)), "{write:?}");
+        ensure!(write.fits.iter().any(|f| f.alpha > 0.0 && f.curve == "linear"), "{write:?}");
+    }
+    let busy = |m: &&protocol::Measured| m.operation == Operation::Compute;
+    let points = &c.measured.iter().find(busy).context("compute")?.points;
+    let delta = |p: u32, i: f64| points.iter().find(|x| x.processes == p && x.intensity == i).map(|x| x.delta_w);
+    let (half, full) = (delta(1, 0.5).context("50 %")?, delta(1, 1.0).context("100 %")?);
+    ensure!(full > half && half > 10.0 && full < 220.0, "{half} W at half, {full} W at full intensity");
+    Ok(())
+}
+
+#[test]
+fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return Ok(());
+    }
+    // One of them tells its idle power only.
+    let (nodes, measuring) = (4, 3);
+    let site = site(nodes)?;
+    let begun = Instant::now();
+    let before = interrupted(&site)?;
+    let text = calibrate(&site, &["run", "--fast", "--resume", "--json"])?;
+    println!("calibrated {nodes} nodes in {:.0} s", begun.elapsed().as_secs_f64());
+    let after = finished(&site);
+    ensure!(after.len() > before.len() && before.iter().all(|line| after.contains(line)), "nothing is lost");
+    let mut all: Vec<Calibration> = serde_json::from_str(&text)?;
+    ensure!(all.len() == 1, "one type of node: {all:?}");
+    let first = all.remove(0);
+    println!("noise: {:?}; {} points", first.noise, first.measured.iter().map(|m| m.points.len()).sum::<usize>());
+    checks_the_document(&first, nodes as usize, measuring)?;
+
+    let shown = calibrate(&site, &["show"])?;
+    println!("{shown}");
+    ensure!(shown.contains("holds       yes"), "{shown}");
+    let file = site.conf.with_file_name("calibration.json");
+    let name = file.display().to_string();
+    calibrate(&site, &["export", "-o", &name])?;
+    ensure!(serde_json::from_str::<Calibration>(&std::fs::read_to_string(&file)?)? == first);
+    let mut changed = first.clone();
+    changed.at_s += 1.0;
+    changed.fingerprint.kernel = "2.6.32".into();
+    changed.measured[0].points[0].time_s *= 3.0;
+    let other = site.conf.with_file_name("other.json").display().to_string();
+    std::fs::write(Path::new(&other), serde_json::to_string(&changed)?)?;
+    calibrate(&site, &["import", &other])?;
+    ensure!(calibrate(&site, &["show"])?.contains("kernel changed: '2.6.32'"), "a stale one is named");
+    let same = calibrate(&site, &["diff", "1", &name])?;
+    ensure!(same.starts_with("0 of "), "{same}");
+    let differs = calibrate(&site, &["diff", "1", "2"])?;
+    ensure!(differs.contains("kernel changed") && differs.contains("1 of "), "{differs}");
+    let stored: Vec<StoredCalibration> = serde_json::from_str(&calibrate(&site, &["show", "--history", "--json"])?)?;
+    ensure!(stored.len() == 2 && stored[1].calibration == first, "the history is kept");
+    let svg = site.conf.with_file_name("calibration.svg").display().to_string();
+    calibrate(&site, &["show", "--plot", &svg])?;
+    ensure!(std::fs::read_to_string(&svg)?.contains("<circle"));
+    if let Ok(keep) = std::env::var("JOULEPOINT_KEEP") {
+        std::fs::copy(&svg, Path::new(&keep).join("calibration.svg"))?;
+        std::fs::copy(&file, Path::new(&keep).join("calibration.json"))?;
+    }
+    Ok(())
+}
