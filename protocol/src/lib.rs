@@ -4,12 +4,17 @@
 //! (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
 
 mod account;
+mod calibration;
 mod journal;
 mod node;
 mod plan;
 mod request;
 
 pub use account::{AdminSummary, CheckpointAccount, FailureAccount, PhaseAccount, RecordAccount, RunAccount, Totals};
+pub use calibration::{
+    Axis, BasePower, CALIBRATION_VERSION, Calibration, Correction, Fingerprint, Measured, Noise, Operation, Point,
+    Quantity, Skipped, Storage, StoredCalibration, StoredFit,
+};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
 pub use plan::{Alternative, Figure, Plan, PlanRequest};
