@@ -7,11 +7,14 @@
 //! |---|---|
 //! | [`adaptive`] | the policy `auto`: checkpoints placed by the hazard |
 //! | [`interval`] | which interval to use, under which bounds, and why |
+//! | [`choice`] | which protocol to use: time and energy of the whole run under each, with their uncertainty |
 //! | [`decide`] | whether to checkpoint now, wait, or rest |
 //! | [`mtbf`] | estimators of the mean time between failures |
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
 //! | [`memoryless`] | the exact renewal model that is used where Aupy15's expansion has no solution |
 //! | [`calibration`] | calibration fits and energy estimation (Aupy15 §1.3) |
+//! | [`estimate`] | duration, power and energy of an operation from measured points, with their uncertainty |
+//! | [`repeated`] | repeated measurements: outliers, mean, confidence interval |
 //! | [`bounds`] | energy-optimal intervals with runtime and I/O bounds (ElSayed14) |
 //! | [`waste`] | application and platform waste, and the lending decision (Bouteiller13) |
 //! | [`frequency`] | checkpoint energy by size and CPU frequency (Balladini) |
@@ -21,7 +24,9 @@
 pub mod adaptive;
 pub mod bounds;
 pub mod calibration;
+pub mod choice;
 pub mod decide;
+pub mod estimate;
 pub mod frequency;
 pub mod interval;
 mod invalid;
@@ -29,6 +34,7 @@ pub mod memoryless;
 pub mod mtbf;
 pub mod periods;
 mod phrase;
+pub mod repeated;
 pub mod shadow;
 pub mod special;
 pub mod waste;

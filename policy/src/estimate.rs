@@ -1,0 +1,325 @@
+//! Estimates duration, power and energy of an operation from measured points (Aupy15 §1.3), with their uncertainty.
+//!
+//! Axes are nodes N, processes p and volume V. Where two of them vary in the points, the two-way estimate is taken;
+//! where all three do, it is taken for each N, and a curve in N through the results. The extra power depends on p
+//! alone (MODELS B), so it is averaged over the rest.
+
+use crate::calibration::{Curve, Fit, Method, TwoWay, VolumeModel, best_of, logging_s, operation_j, two_way};
+use crate::invalid::{Invalid, non_negative, positive, require};
+use crate::repeated::student;
+
+/// One measured point of an operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Nodes, N.
+    pub nodes: f64,
+    /// Processes on each node, p.
+    pub processes: f64,
+    /// Volume of each node, V; 0 where there is none.
+    pub bytes: f64,
+    /// CPU frequency that was set, Hz; None where the node chose.
+    pub frequency_hz: Option<f64>,
+    /// Duration, s.
+    pub time_s: f64,
+    /// Half width of its 95 % confidence interval, s.
+    pub time_ci_s: f64,
+    /// Power of a node above idle, W.
+    pub delta_w: f64,
+    /// Half width of its 95 % confidence interval, W.
+    pub delta_ci_w: f64,
+}
+
+/// Where an estimate is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct At {
+    /// Nodes, N.
+    pub nodes: f64,
+    /// Processes on each node, p.
+    pub processes: f64,
+    /// Volume of each node, V.
+    pub bytes: f64,
+}
+
+/// A figure and its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Lower end, not below zero.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    fn around(value: f64, half: f64) -> Estimate {
+        let value = value.max(0.0);
+        Estimate { value, low: (value - half).max(0.0), high: value + half }
+    }
+
+    /// The estimate and its ends through a function that rises.
+    pub fn through(self, f: impl Fn(f64) -> f64) -> Estimate {
+        Estimate { value: f(self.value), low: f(self.low), high: f(self.high) }
+    }
+
+    /// The sum with another; the ends are added, since both may err the same way.
+    pub fn plus(self, other: Estimate) -> Estimate {
+        Estimate { value: self.value + other.value, low: self.low + other.low, high: self.high + other.high }
+    }
+
+    /// Whether it cannot be told from another.
+    pub fn overlaps(&self, other: &Estimate) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+}
+
+/// What an operation costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Duration, s.
+    pub time_s: Estimate,
+    /// Power of a node above idle, W.
+    pub delta_w: Estimate,
+    /// Whether the point lies outside of what was measured: curves say little there.
+    pub extrapolated: bool,
+}
+
+/// Power that is drawn whatever the nodes do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// Nodes that take part.
+    pub nodes: f64,
+    /// Idle power of all of them, W.
+    pub idle_w: f64,
+    /// Power of the switches, W.
+    pub switches_w: f64,
+}
+
+impl Cost {
+    /// Energy of the operation on all nodes, J.
+    pub fn energy_j(&self, base: &Base) -> Estimate {
+        let j = |t: f64, d: f64| operation_j(t, base.nodes, d, base.idle_w, base.switches_w);
+        Estimate {
+            value: j(self.time_s.value, self.delta_w.value),
+            low: j(self.time_s.low, self.delta_w.low),
+            high: j(self.time_s.high, self.delta_w.high),
+        }
+    }
+}
+
+/// Energy of a checkpoint of all nodes, J.
+pub fn checkpoint_j(write: &Cost, base: &Base) -> Estimate {
+    write.energy_j(base)
+}
+
+/// Energy of one coordination, J: polling while messages drain, then synchronisation.
+pub fn coordination_j(polling: &Cost, synchro: &Cost, base: &Base) -> Estimate {
+    polling.energy_j(base).plus(synchro.energy_j(base))
+}
+
+/// Energy of logging over a run, J. `log` is the estimate of [`logging`].
+pub fn logging_j(log: &Cost, base: &Base) -> Estimate {
+    log.energy_j(base)
+}
+
+/// The points at one CPU frequency; at the node's own choice for None, or at the highest where that was not measured.
+pub fn of_frequency(samples: &[Sample], frequency_hz: Option<f64>) -> Vec<Sample> {
+    let at = |f: Option<f64>| samples.iter().filter(|s| s.frequency_hz == f).copied().collect::<Vec<_>>();
+    let found = at(frequency_hz);
+    if !found.is_empty() || frequency_hz.is_some() {
+        return found;
+    }
+    at(samples.iter().filter_map(|s| s.frequency_hz).max_by(f64::total_cmp))
+}
+
+/// Estimates an operation. The points must be of one frequency ([`of_frequency`]).
+///
+/// `volume` is [`VolumeModel::Linear`] for what moves bytes, [`VolumeModel::BestOf`] for synchronisation.
+///
+/// # Errors
+/// Without points, or with figures that are not finite or below zero.
+pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Cost, Invalid> {
+    require(!samples.is_empty(), "samples", 0.0, "one measured point or more")?;
+    positive("N", at.nodes)?;
+    positive("p", at.processes)?;
+    non_negative("V", at.bytes)?;
+    let outside = [
+        beyond(samples, |s| s.nodes, at.nodes),
+        beyond(samples, |s| s.processes, at.processes),
+        beyond(samples, |s| s.bytes, at.bytes),
+    ]
+    .into_iter()
+    .fold(0.0, f64::max);
+    let time = over_nodes(samples, at, volume)?;
+    let time_half = time.half * (1.0 + outside);
+    let (delta, delta_half) = delta(samples, at)?;
+    Ok(Cost {
+        time_s: Estimate::around(time.value, time_half),
+        delta_w: Estimate::around(delta, delta_half * (1.0 + outside)),
+        extrapolated: outside > 0.0,
+    })
+}
+
+/// Estimates the logging of messages on one node over a run: M accesses and the volume's transfer (erratum B3).
+///
+/// # Errors
+/// As [`estimate`], and with fewer than two volumes.
+pub fn logging(samples: &[Sample], messages: f64, at: At) -> Result<Cost, Invalid> {
+    non_negative("messages", messages)?;
+    let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Linear);
+    let volumes = distinct(samples, |s| s.bytes);
+    require(volumes.len() >= 2, "V_values", volumes.len() as f64, "two values or more")?;
+    let (least, most) = (volumes[0], volumes[volumes.len() - 1]);
+    let (small, large) = (one(least)?, one(most)?);
+    let rate = (most - least) / (large.time_s.value - small.time_s.value).max(f64::MIN_POSITIVE);
+    let access_s = (small.time_s.value - least / rate).max(0.0);
+    let value = logging_s(messages, access_s, at.bytes, rate);
+    let relative = |e: &Estimate| if e.value > 0.0 { (e.high - e.value) / e.value } else { 0.0 };
+    let half = value * relative(&small.time_s).max(relative(&large.time_s));
+    Ok(Cost { time_s: Estimate::around(value, half), ..large })
+}
+
+/// A value and its uncertainty.
+#[derive(Clone, Copy)]
+struct Value {
+    value: f64,
+    half: f64,
+}
+
+/// How far `x` lies outside of the values, as a part of their range; by its own size where they do not differ.
+fn beyond(samples: &[Sample], of: impl Fn(&Sample) -> f64, x: f64) -> f64 {
+    let (low, high) = samples.iter().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    let away = (low - x).max(x - high).max(0.0);
+    if away == 0.0 { 0.0 } else { away / (high - low).max(low.abs()).max(f64::MIN_POSITIVE) }
+}
+
+fn distinct(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = samples.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+fn over_nodes(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Value, Invalid> {
+    let nodes = distinct(samples, |s| s.nodes);
+    let (bytes, processes) = (distinct(samples, |s| s.bytes), distinct(samples, |s| s.processes));
+    if nodes.len() == 1 {
+        return plane(samples, &processes, &bytes, (at.processes, at.bytes), volume, |s| (s.processes, s.bytes));
+    }
+    if bytes.len() == 1 {
+        return plane(samples, &nodes, &processes, (at.nodes, at.processes), volume, |s| (s.nodes, s.processes));
+    }
+    let mut through = Vec::with_capacity(nodes.len());
+    for n in &nodes {
+        let of_n: Vec<Sample> = samples.iter().filter(|s| s.nodes == *n).copied().collect();
+        through.push(over_nodes(&of_n, at, volume)?);
+    }
+    curve(&nodes, &through, at.nodes, VolumeModel::BestOf)
+}
+
+/// A value from a table over two axes; from a line over one of them where the table has holes or only one row.
+fn plane(
+    samples: &[Sample],
+    rows: &[f64],
+    columns: &[f64],
+    at: (f64, f64),
+    model: VolumeModel,
+    of: impl Fn(&Sample) -> (f64, f64),
+) -> Result<Value, Invalid> {
+    let cell = |r: f64, c: f64| samples.iter().find(|s| of(s) == (r, c));
+    let along = |values: &[f64], x: f64, model, of: &dyn Fn(f64) -> Option<Value>| {
+        let known: Vec<(f64, Value)> = values.iter().filter_map(|v| Some((*v, of(*v)?))).collect();
+        let (x_values, y): (Vec<f64>, Vec<Value>) = known.into_iter().unzip();
+        curve(&x_values, &y, x, model)
+    };
+    let measured = |s: &Sample| Value { value: s.time_s, half: s.time_ci_s };
+    if let Some(found) = cell(at.0, at.1) {
+        return Ok(measured(found));
+    }
+    let full: Option<Vec<Vec<f64>>> =
+        rows.iter().map(|r| columns.iter().map(|c| cell(*r, *c).map(|s| s.time_s)).collect()).collect();
+    match full {
+        Some(table) if rows.len() >= 2 && columns.len() >= 2 => {
+            let noise = relative_noise(samples);
+            Ok(match two_way(rows, columns, &table, at.0, at.1, model)? {
+                TwoWay::Measured(value) => Value { value, half: noise * value },
+                TwoWay::Estimated { a, b, b_is_better } => {
+                    let path = if b_is_better { &b } else { &a };
+                    let half = (noise * path.value).hypot(missed(&path.fit, path.inputs.len()));
+                    // The two paths are two opinions: they differ where the model does not fit.
+                    Value { value: path.value, half: half.max(0.5 * (a.value - b.value).abs()) }
+                }
+            })
+        }
+        _ => {
+            let nearest = |values: &[f64], x: f64| {
+                values.iter().copied().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).unwrap_or(x)
+            };
+            if columns.len() >= 2 {
+                let r = nearest(rows, at.0);
+                along(columns, at.1, model, &|c| cell(r, c).map(measured))
+            } else {
+                let c = nearest(columns, at.1);
+                along(rows, at.0, VolumeModel::BestOf, &|r| cell(r, c).map(measured))
+            }
+        }
+    }
+}
+
+/// The value at `x` of the curve through points; of the only one, or of the one that was measured there.
+fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel) -> Result<Value, Invalid> {
+    if let Some(i) = x_values.iter().position(|v| *v == x) {
+        return Ok(y[i]);
+    }
+    if let [only] = y {
+        return Ok(*only);
+    }
+    let values: Vec<f64> = y.iter().map(|v| v.value).collect();
+    let all = best_of(x_values, &values, Method::LeastSquares, false)?;
+    let fit = match model {
+        VolumeModel::Linear => all.fits[0],
+        VolumeModel::BestOf => safest(&all.fits, values.len()),
+    };
+    let widest = y.iter().map(|v| if v.value > 0.0 { v.half / v.value } else { 0.0 }).fold(0.0, f64::max);
+    let value = fit.at(x);
+    Ok(Value { value, half: (widest * value.abs()).hypot(missed(&fit, values.len())) })
+}
+
+/// The best fit; of two points, which every curve meets, the line.
+fn safest(fits: &[Fit], points: usize) -> Fit {
+    let line = fits[0];
+    if points <= 2 {
+        return line;
+    }
+    fits.iter().fold(line, |best, f| if f.r2 > best.r2 && f.curve != Curve::Linear { *f } else { best })
+}
+
+/// Half width that comes of what a fit misses.
+fn missed(fit: &Fit, points: usize) -> f64 {
+    if points <= 2 {
+        return 0.0;
+    }
+    let degrees = points - 2;
+    student(degrees).min(4.0) * (fit.sse.max(0.0) / degrees as f64).sqrt()
+}
+
+fn relative_noise(samples: &[Sample]) -> f64 {
+    let squares: f64 =
+        samples.iter().filter(|s| s.time_s > 0.0).map(|s| (s.time_ci_s / s.time_s).min(1.0).powi(2)).sum();
+    (squares / samples.len() as f64).sqrt()
+}
+
+/// Extra power at p: the mean over the rest for every p, then the best curve in p.
+fn delta(samples: &[Sample], at: At) -> Result<(f64, f64), Invalid> {
+    let processes = distinct(samples, |s| s.processes);
+    let mut through = Vec::with_capacity(processes.len());
+    for p in &processes {
+        let of_p: Vec<&Sample> = samples.iter().filter(|s| s.processes == *p).collect();
+        let n = of_p.len() as f64;
+        let value = of_p.iter().map(|s| s.delta_w).sum::<f64>() / n;
+        let own = of_p.iter().map(|s| s.delta_ci_w).filter(|c| c.is_finite()).fold(0.0, f64::max);
+        let spread = of_p.iter().map(|s| (s.delta_w - value).powi(2)).sum::<f64>() / n;
+        through.push(Value { value, half: own.hypot(spread.sqrt()) });
+    }
+    curve(&processes, &through, at.processes, VolumeModel::BestOf).map(|v| (v.value, v.half))
+}
