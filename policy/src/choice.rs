@@ -15,7 +15,7 @@ mod whole;
 pub use whole::Parts;
 
 use crate::estimate::{Cost, Estimate};
-use crate::interval::{Bounds, Limit, Objective};
+use crate::interval::{Bounds, Expected, Limit, Objective};
 use crate::invalid::Invalid;
 use crate::phrase::{duration, energy, percent};
 use alternative::{check, estimate};
@@ -317,6 +317,15 @@ impl Outcome {
         let Some(interval_s) = self.interval_s else { return 0.0 };
         let pause_s = (self.time_parts.checkpoint + self.time_parts.coordination) / self.checkpoints;
         pause_s / (interval_s + pause_s)
+    }
+
+    /// Overheads against a run without failures, checkpoints and logging.
+    pub fn expected(&self) -> Expected {
+        Expected {
+            time_overhead: self.wasted_s() / self.time_parts.work,
+            energy_overhead: self.energy_j.value / self.energy_parts.work - 1.0,
+            io_share: self.io_share(),
+        }
     }
 
     fn wasted_s(&self) -> f64 {

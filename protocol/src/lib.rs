@@ -17,7 +17,7 @@ pub use calibration::{
 };
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeHealth, NodeReading};
-pub use plan::{Alternative, Figure, Plan, PlanRequest};
+pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use request::{Request, Setting, Source};
 
 /// The version written into every document and path of the wire (`/v1/...`).

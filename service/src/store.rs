@@ -294,6 +294,8 @@ impl Store {
             restart_s: None,
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
+            checkpoint_bytes: mean("avg(bytes) FROM checkpoints WHERE bytes > 0")?,
+            ..History::default()
         })
     }
 

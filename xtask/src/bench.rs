@@ -52,8 +52,14 @@ fn plans() -> Result<()> {
     let site = config::Site::default();
     let setting = protocol::Setting { value: "energy".into(), source: protocol::Source::Option };
     let request = protocol::Request { settings: [("ft-energy".to_string(), setting)].into() };
-    let question =
-        protocol::PlanRequest { request, nodes: 8, cpus_per_node: 2, user: "u".into(), job_name: "j".into() };
+    let question = protocol::PlanRequest {
+        request,
+        nodes: 8,
+        cpus_per_node: 2,
+        user: "u".into(),
+        job_name: "j".into(),
+        ..Default::default()
+    };
     let history = planner::History { node_failures: 3, node_seconds: 1e7, ..Default::default() };
     let mut times = Vec::with_capacity(PLANS);
     for _ in 0..PLANS {

@@ -176,7 +176,7 @@ fn break_even(whole: &Whole, run: &Run, costs: &Costs) -> BreakEven {
 
 pub(super) fn check(run: &Run, costs: &Costs) -> Result<(), Invalid> {
     require((1.0..=1e9).contains(&run.nodes), "nodes", run.nodes, "1 to 1e9")?;
-    require((1.0..=run.nodes).contains(&run.groups), "groups", run.groups, "1 to the number of nodes")?;
+    require((1.0..=1e12).contains(&run.groups), "groups", run.groups, "1 to 1e12")?;
     require((1e-3..=3.2e13).contains(&run.mtbf_s), "mtbf_s", run.mtbf_s, "0.001 to 3.2e13 s")?;
     require(run.work_s > 0.0 && run.work_s <= 3.2e9, "work_s", run.work_s, "above 0, to 3.2e9 s")?;
     require((0.0..=1e6).contains(&run.growth_per_s), "growth_per_s", run.growth_per_s, "0 to 1e6 /s")?;

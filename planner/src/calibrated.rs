@@ -1,0 +1,150 @@
+//! What a calibration says of a plan's operations: costs from its points, corrected by real runs.
+
+use policy::Invalid;
+use policy::calibration::VolumeModel;
+use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
+use protocol::{Calibration, Fingerprint, Measured, Operation, Storage, StoredCalibration};
+
+/// The points of one operation, for estimates; of compute only those at full intensity.
+pub fn samples(calibration: &Calibration, operation: Operation, storage: Option<Storage>) -> Vec<Sample> {
+    let of = |m: &&Measured| m.operation == operation && m.storage == storage;
+    let points = calibration.measured.iter().filter(of).flat_map(|m| &m.points).filter(|p| p.intensity == 1.0);
+    points
+        .map(|p| Sample {
+            nodes: f64::from(p.nodes),
+            processes: f64::from(p.processes),
+            bytes: p.bytes,
+            frequency_hz: p.frequency_hz,
+            time_s: p.time_s,
+            time_ci_s: p.time_ci_s,
+            delta_w: p.delta_w,
+            delta_ci_w: p.delta_ci_w.unwrap_or(0.0),
+        })
+        .collect()
+}
+
+/// What an operation costs at a point and a CPU frequency, corrected by what real runs have shown.
+///
+/// # Errors
+/// When the operation was not measured, or the point makes no sense.
+pub fn cost(
+    stored: &StoredCalibration,
+    operation: Operation,
+    storage: Option<Storage>,
+    at: At,
+    frequency_hz: Option<f64>,
+) -> Result<Cost, Invalid> {
+    let points = of_frequency(&samples(&stored.calibration, operation, storage), frequency_hz);
+    let model = match operation {
+        Operation::Synchro | Operation::Compute => VolumeModel::BestOf,
+        _ => VolumeModel::Linear,
+    };
+    Ok(corrected(stored, operation, storage, estimate(&points, at, model)?))
+}
+
+/// What logging a run's messages to memory or disk costs on one node: `at.bytes` is their whole volume there.
+///
+/// # Errors
+/// As [`cost`].
+pub fn logging_cost(stored: &StoredCalibration, operation: Operation, messages: f64, at: At) -> Result<Cost, Invalid> {
+    let points = of_frequency(&samples(&stored.calibration, operation, None), None);
+    Ok(corrected(stored, operation, None, logging(&points, messages, at)?))
+}
+
+fn corrected(stored: &StoredCalibration, operation: Operation, storage: Option<Storage>, cost: Cost) -> Cost {
+    let of = |c: &&protocol::Correction| c.operation == operation && c.storage == storage;
+    let factor = stored.corrections.iter().find(of).map_or(1.0, |c| c.factor);
+    Cost { time_s: cost.time_s.through(|t| t * factor), ..cost }
+}
+
+/// Why a calibration no longer holds on a node; empty if it does.
+pub fn stale(then: &Fingerprint, now: &Fingerprint) -> Vec<String> {
+    let mut changes = Vec::new();
+    let mut changed = |what: &str, then: &str, now: &str| {
+        if then != now {
+            changes.push(format!("{what} changed: '{then}' is now '{now}'"));
+        }
+    };
+    changed("CPU", &then.cpu, &now.cpu);
+    changed("number of CPUs", &then.cores.to_string(), &now.cores.to_string());
+    changed("kernel", &then.kernel, &now.kernel);
+    let (absent, none) = ("absent".to_string(), "none".to_string());
+    for target in then.storage.keys() {
+        let now = now.storage.get(target).unwrap_or(&absent);
+        changed(&format!("storage '{}'", target.as_str()), &then.storage[target], now);
+    }
+    changed("MPI", then.mpi.as_ref().unwrap_or(&none), now.mpi.as_ref().unwrap_or(&none));
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{BasePower, Correction, Noise, Point};
+
+    #[test]
+    fn a_changed_kernel_disk_cpu_or_mpi_makes_a_calibration_stale_and_is_named() {
+        let then = Fingerprint {
+            cpu: "A".into(),
+            cores: 8,
+            kernel: "6.1".into(),
+            storage: [(Storage::Local, "ext4 /dev/sda Old".to_string())].into(),
+            mpi: Some("mpirun 4.1".into()),
+        };
+        assert!(stale(&then, &then).is_empty());
+        let disk = [(Storage::Local, "ext4 /dev/sda New".to_string())].into();
+        for (now, word) in [
+            (Fingerprint { cpu: "B".into(), ..then.clone() }, "CPU"),
+            (Fingerprint { cores: 9, ..then.clone() }, "number of CPUs"),
+            (Fingerprint { kernel: "6.2".into(), ..then.clone() }, "kernel"),
+            (Fingerprint { storage: disk, ..then.clone() }, "storage 'local'"),
+            (Fingerprint { mpi: None, ..then.clone() }, "MPI"),
+        ] {
+            let changes = stale(&then, &now);
+            assert!(changes.len() == 1 && changes[0].starts_with(word), "{word}: {changes:?}");
+        }
+    }
+
+    fn stored(factor: f64) -> StoredCalibration {
+        let point = |bytes: f64| Point {
+            nodes: 1,
+            processes: 1,
+            bytes,
+            intensity: 1.0,
+            frequency_hz: None,
+            time_s: bytes / 1e9,
+            time_ci_s: 0.0,
+            delta_w: 10.0,
+            delta_ci_w: None,
+            count: 5,
+            outliers: 0,
+        };
+        let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+        let points = vec![point(1e9), point(2e9), point(3e9)];
+        StoredCalibration {
+            id: 1,
+            calibration: Calibration {
+                version: protocol::CALIBRATION_VERSION,
+                cluster: "c".into(),
+                node_type: "t".into(),
+                at_s: 1.0,
+                fast: false,
+                fingerprint: Fingerprint::default(),
+                energy_source: "model".into(),
+                power: BasePower::default(),
+                noise: Noise::default(),
+                measured: vec![Measured { operation, storage, points, fits: Vec::new() }],
+                skipped: Vec::new(),
+            },
+            corrections: vec![Correction { operation, storage, factor, spread: 0.1, count: 3 }],
+        }
+    }
+
+    #[test]
+    fn an_estimate_is_corrected_by_what_runs_have_shown_at_its_target_only() {
+        let at = At { nodes: 1.0, processes: 1.0, bytes: 2.5e9 };
+        let cost = |s: Option<Storage>| cost(&stored(1.2), Operation::CheckpointWrite, s, at, None);
+        assert!((cost(Some(Storage::Shared)).unwrap().time_s.value - 3.0).abs() < 1e-9);
+        assert_eq!(cost(Some(Storage::Local)).unwrap_err().parameter, "samples");
+    }
+}
