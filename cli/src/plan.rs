@@ -95,7 +95,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     let plan = match known(args, site)? {
         Some(known) => {
             let history = planner::History { calibrations: vec![known], ..planner::History::default() };
-            planner::make_plan(&question, &history, site)?
+            Plan { made_by: "plan".to_string(), ..planner::make_plan(&question, &history, site)? }
         }
         None => ask(&question, &settings, site)?,
     };

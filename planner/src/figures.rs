@@ -116,10 +116,11 @@ impl Figures {
     pub fn choice_costs(&self, nodes: u32, calibrated: Option<&Calibrated>) -> choice::Costs {
         let (pause_s, pause_w) = (self.checkpoint_s.value, self.above(&self.checkpoint_w));
         let known = calibrated.map_or(NOTHING, |c| c.coordination);
-        // Of a measured checkpoint the coordination is a part.
-        let coordination = at_most(known, 0.5 * pause_s, pause_s * pause_w);
-        let (t, w) = (coordination.time_s.value, coordination.delta_w.value);
         let write = calibrated.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
+        // Of a checkpoint that was seen as a whole, coordination is a part.
+        let most_s = if write.is_some() { pause_s } else { 0.5 * pause_s };
+        let coordination = at_most(known, most_s, pause_s * pause_w);
+        let (t, w) = (coordination.time_s.value, coordination.delta_w.value);
         let checkpoint_w = (pause_s * pause_w - t * w) / (pause_s - t);
         let checkpoint = Cost {
             time_s: like(write.map(|c| c.time_s), pause_s - t),

@@ -242,6 +242,29 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_the_capability_table_opens_a_protocol() {
+        const APP_LOGS: &Capabilities = &[(Engine::App, &[Protocol::Coordinated, Protocol::DiskLog])];
+        let options = [("ft-energy", ""), ("ft-energy-messages", "1000:1M"), ("ft-energy-memory", "8G")];
+        let settings = options::resolve(&request(&options, 8).request, &Default::default()).unwrap();
+        let wanted = Wanted {
+            settings: &settings,
+            nodes: 8,
+            processes: 4,
+            node_names: &[],
+            node_type: None,
+            work_s: None,
+            groups: Some(32),
+        };
+        let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
+        let with = |table| plan(&wanted, &history, &Site::default(), table, "test");
+        let (today, later) = (with(CAPABILITIES), with(APP_LOGS));
+        assert_eq!((today.protocol.as_str(), later.protocol.as_str()), ("coordinated", "uncoordinated-disk"));
+        let row = later.choice.unwrap().rows.into_iter().find(|r| r.protocol == "uncoordinated-disk").unwrap();
+        assert!(row.enacted && row.refused.is_none());
+        assert_eq!(row.figures.unwrap().interval_s, Some(later.interval_s));
+    }
+
+    #[test]
     fn a_fixed_interval_stays_and_the_better_one_is_named() {
         let plan = make_plan(
             &request(&[("ft-energy", "time"), ("ft-energy-interval", "10")], 1),

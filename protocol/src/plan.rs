@@ -124,7 +124,7 @@ pub struct Plan {
     pub version: u32,
     /// `energy` or `time`.
     pub objective: String,
-    /// Fault-tolerance protocol: `coordinated`.
+    /// Fault-tolerance protocol: `coordinated`, or another of `choice`.
     pub protocol: String,
     /// Checkpoint engine: `app` or `hook`.
     pub engine: String,
@@ -159,6 +159,6 @@ pub struct Plan {
     pub choice: Option<ProtocolChoice>,
     /// Why, in sentences.
     pub reasons: Vec<String>,
-    /// Who made the plan: `controller` or `wrapper`.
+    /// Who made the plan: `controller`, `wrapper`, or `plan` where the command was given a calibration.
     pub made_by: String,
 }

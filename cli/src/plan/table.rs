@@ -56,7 +56,9 @@ fn line(row: &ProtocolRow, taken: bool) -> String {
 fn range(range: &Range, units: &[(f64, &str)]) -> String {
     let fits = |(size, _): &&(f64, &str)| range.value >= 10.0 * size;
     let Some((size, unit)) = units.iter().rfind(fits).or(units.first()) else { return String::new() };
-    format!("{:.3} ± {:.3} {unit}", range.value / size, (range.high - range.low) / 2.0 / size)
+    let half = (range.high - range.low) / 2.0;
+    let sure = if half > 0.0 { format!(" ± {:.3}", half / size) } else { String::new() };
+    format!("{:.3}{sure} {unit}", range.value / size)
 }
 
 /// The parts beyond work, as shares of the whole.

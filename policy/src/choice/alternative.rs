@@ -90,9 +90,11 @@ fn coordinated_costs(whole: &Whole) -> interval::Costs {
 /// The figures of one protocol, or why there are none.
 fn whole(protocol: Protocol, run: &Run, costs: &Costs) -> Result<Whole, String> {
     let n = run.nodes;
+    // A dead node takes all groups that it holds.
+    let groups = run.groups.min(n);
     let log = match protocol {
         Protocol::Coordinated | Protocol::Shadow => None,
-        _ if run.groups <= 1.0 => return Err("one group recovers like a coordinated run".to_string()),
+        _ if groups <= 1.0 => return Err("one group recovers like a coordinated run".to_string()),
         Protocol::DiskLog | Protocol::DiskLogLent => Some(costs.disk_log.ok_or("logging to disk is not known")?),
         Protocol::MemoryLog | Protocol::MemoryLogLent => {
             Some(costs.memory_log.ok_or("logging to memory is not known")?)
@@ -103,7 +105,7 @@ fn whole(protocol: Protocol, run: &Run, costs: &Costs) -> Result<Whole, String> 
     Ok(Whole {
         work_s: run.work_s,
         mtbf_s: run.mtbf_s,
-        groups: if log.is_some() { run.groups } else { 1.0 },
+        groups: if log.is_some() { groups } else { 1.0 },
         static_w: costs.static_w,
         compute_w: n * costs.compute_w.value,
         checkpoint_s: costs.checkpoint.time_s.value,
