@@ -137,7 +137,7 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
         );
     }
     let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new() };
-    Ok(Some(Known { stored, stale: Vec::new() }))
+    Ok(Some(Known::new(stored, Vec::new())))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,6 +1,6 @@
 //! The figures that a plan rests on, each with the place it comes from.
 
-use crate::known::{Calibrated, NOTHING, together};
+use crate::known::{self, Calibrated, NOTHING, together};
 use crate::{History, Wanted};
 use config::Site;
 use policy::choice;
@@ -62,7 +62,8 @@ impl Figures {
             Some(value) if value.is_finite() && value > 0.0 => figure(value, "calibration"),
             _ => otherwise,
         };
-        let pause = calibrated.and_then(|c| Some(together(c.write?, c.coordination)));
+        let costs = calibrated.map(|c| &c.costs);
+        let pause = costs.and_then(|c| Some(together(c.write?, c.coordination)));
         let by_volume = match settings.memory_bytes {
             Some(bytes) => figure((bytes as f64 / e.write_bytes_per_s).max(0.1), "ft-energy-memory"),
             None => figure(e.checkpoint_s, "site"),
@@ -71,14 +72,14 @@ impl Figures {
         let above_w = site.energy.busy_w - site.energy.idle_w;
         let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + d);
         let busy_w = or_calibration(
-            above_idle(calibrated.and_then(|c| c.compute_w).map(|d| d.value)),
+            above_idle(costs.and_then(|c| c.compute_w).map(|d| d.value)),
             figure(idle_w.value + above_w, "site"),
         );
         let checkpoint_w = or_calibration(
             above_idle(pause.map(|p| p.delta_w.value)),
             figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
         );
-        let read_s = calibrated.and_then(|c| c.read).map(|r| r.time_s.value).filter(|t| *t > e.restart_s);
+        let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value).filter(|t| *t > e.restart_s);
         let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
@@ -113,13 +114,13 @@ impl Figures {
     }
 
     /// The costs on which the choice of a protocol rests: the checkpoint is parted from its coordination.
-    pub fn choice_costs(&self, nodes: u32, calibrated: Option<&Calibrated>) -> choice::Costs {
+    pub fn choice_costs(&self, nodes: u32, known: Option<&known::Costs>) -> choice::Costs {
         let (pause_s, pause_w) = (self.checkpoint_s.value, self.above(&self.checkpoint_w));
-        let known = calibrated.map_or(NOTHING, |c| c.coordination);
-        let write = calibrated.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
+        let coordination = known.map_or(NOTHING, |c| c.coordination);
+        let write = known.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
         // Of a checkpoint that was seen as a whole, coordination is a part.
         let most_s = if write.is_some() { pause_s } else { 0.5 * pause_s };
-        let coordination = at_most(known, most_s, pause_s * pause_w);
+        let coordination = at_most(coordination, most_s, pause_s * pause_w);
         let (t, w) = (coordination.time_s.value, coordination.delta_w.value);
         let checkpoint_w = (pause_s * pause_w - t * w) / (pause_s - t);
         let checkpoint = Cost {
@@ -127,15 +128,15 @@ impl Figures {
             delta_w: like(write.map(|c| c.delta_w), checkpoint_w),
             extrapolated: write.is_some_and(|c| c.extrapolated),
         };
-        let compute = calibrated.and_then(|c| c.compute_w).filter(|_| self.busy_w.from == "calibration");
+        let compute = known.and_then(|c| c.compute_w).filter(|_| self.busy_w.from == "calibration");
         let exactly = |value| like(None, value);
         choice::Costs {
             checkpoint,
             coordination,
-            group_coordination: calibrated.map_or(NOTHING, |c| at_most(c.group_coordination, t, f64::INFINITY)),
+            group_coordination: known.map_or(NOTHING, |c| at_most(c.group_coordination, t, f64::INFINITY)),
             restart: Cost { time_s: exactly(self.restart_s.value), delta_w: exactly(pause_w), extrapolated: false },
-            disk_log: calibrated.and_then(|c| c.disk_log.clone().ok()),
-            memory_log: calibrated.and_then(|c| c.memory_log.clone().ok()),
+            disk_log: known.and_then(|c| c.disk_log.clone().ok()),
+            memory_log: known.and_then(|c| c.memory_log.clone().ok()),
             compute_w: like(compute, self.above(&self.busy_w)),
             static_w: f64::from(nodes) * (self.idle_w.value + self.switch_w),
         }

@@ -4,14 +4,66 @@ use crate::Wanted;
 use crate::calibrated::{cost, logging_cost};
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A calibration in the store.
-#[derive(Clone, Debug, PartialEq)]
+/// Shapes of runs whose costs are kept.
+const MOST_SHAPES: usize = 1000;
+
+/// A calibration in the store. Whoever makes many plans keeps it: fitting a shape of run that it has not seen takes
+/// milliseconds, and is done once.
+#[derive(Clone, Debug)]
 pub struct Known {
     /// The calibration, with what runs have corrected.
     pub stored: StoredCalibration,
     /// What has changed since on the nodes; empty if it still holds ([`crate::calibrated::stale`]).
     pub stale: Vec<String>,
+    seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
+}
+
+/// All that the costs of a run's operations depend on, beside the calibration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    nodes: u32,
+    processes: u32,
+    groups: u32,
+    messages: Option<(u64, u64)>,
+    /// Bits of the volume of a checkpoint on each node.
+    bytes: Option<u64>,
+}
+
+impl Known {
+    /// A calibration of the store, and what has changed since.
+    pub fn new(stored: StoredCalibration, stale: Vec<String>) -> Known {
+        Known { stored, stale, seen: Arc::default() }
+    }
+
+    /// The costs of a run, fitted at the first time.
+    fn costs(&self, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
+        let shape = Shape {
+            nodes: wanted.nodes,
+            processes: wanted.processes,
+            groups: wanted.groups(),
+            messages: wanted.settings.messages,
+            bytes: bytes.map(f64::to_bits),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(costs) = seen.get(&shape) {
+            return costs.clone();
+        }
+        if seen.len() >= MOST_SHAPES {
+            seen.clear();
+        }
+        let costs = Costs::fit(&self.stored, wanted, bytes);
+        seen.insert(shape, costs.clone());
+        costs
+    }
+}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Known) -> bool {
+        (&self.stored, &self.stale) == (&other.stored, &other.stale)
+    }
 }
 
 /// What a calibration says of a run. Powers are of a node, above idle.
@@ -22,6 +74,12 @@ pub(crate) struct Calibrated {
     pub idle_w: f64,
     /// Idle power of the switches.
     pub switches_w: f64,
+    pub costs: Costs,
+}
+
+/// What the operations of a run cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Costs {
     pub compute_w: Option<Estimate>,
     /// A checkpoint, where its volume is known.
     pub write: Option<Cost>,
@@ -67,13 +125,25 @@ pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Kn
 
 impl Calibrated {
     /// What the calibration says of the run, whose checkpoint has `bytes` on each node.
-    pub fn of(stored: &StoredCalibration, wanted: &Wanted<'_>, bytes: Option<f64>) -> Calibrated {
-        let power = &stored.calibration.power;
+    pub fn of(known: &Known, wanted: &Wanted<'_>, bytes: Option<f64>) -> Calibrated {
+        let calibration = &known.stored.calibration;
+        let power = &calibration.power;
+        let named: Vec<f64> = wanted.node_names.iter().filter_map(|n| power.idle_w.get(n).copied()).collect();
+        let idle: Vec<f64> = if named.is_empty() { power.idle_w.values().copied().collect() } else { named };
+        Calibrated {
+            node_type: calibration.node_type.clone(),
+            idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
+            switches_w: power.switches_idle_w.iter().sum(),
+            costs: known.costs(wanted, bytes),
+        }
+    }
+}
+
+impl Costs {
+    fn fit(stored: &StoredCalibration, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
         let mut notes = Vec::new();
         let (nodes, processes) = (f64::from(wanted.nodes), f64::from(wanted.processes.max(1)));
         let at = |nodes: f64, bytes: f64| At { nodes, processes, bytes };
-        let named: Vec<f64> = wanted.node_names.iter().filter_map(|n| power.idle_w.get(n).copied()).collect();
-        let idle: Vec<f64> = if named.is_empty() { power.idle_w.values().copied().collect() } else { named };
         let storage = Storage::ALL.into_iter().rev().find(|s| {
             stored
                 .calibration
@@ -115,10 +185,7 @@ impl Calibrated {
                     .map_err(|_| format!("{} was not calibrated", operation.as_str()))
             }
         };
-        Calibrated {
-            node_type: stored.calibration.node_type.clone(),
-            idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
-            switches_w: power.switches_idle_w.iter().sum(),
+        Costs {
             compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None).ok().map(|c| c.delta_w),
             write,
             read: moved(Operation::CheckpointRead),

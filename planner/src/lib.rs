@@ -92,7 +92,7 @@ pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Pla
 fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capabilities, made_by: &str) -> Plan {
     let settings = wanted.settings;
     let known = known::find(&history.calibrations, wanted);
-    let calibrated = known.as_ref().ok().map(|k| Calibrated::of(&k.stored, wanted, figures::bytes(wanted, history)));
+    let calibrated = known.as_ref().ok().map(|k| Calibrated::of(k, wanted, figures::bytes(wanted, history)));
     let figures = Figures::gather(wanted, history, site, calibrated.as_ref());
     let objective = match settings.objective {
         Some(Objective::Time) => interval::Objective::Time,
@@ -139,7 +139,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         (Ok(_), None) => {}
     }
     let hindrance = |p| capability::hindrance(capabilities, settings, p);
-    let costs = figures.choice_costs(wanted.nodes, calibrated.as_ref());
+    let costs = figures.choice_costs(wanted.nodes, calibrated.as_ref().map(|c| &c.costs));
     let decision = choose(objective, &figures.run(wanted), &costs, &bounds, hindrance);
     let taken = decision.as_ref().map_or(Protocol::Coordinated, |d| d.protocol);
     let (mut interval_s, mut expected) = (interval_s, expected);

@@ -47,8 +47,8 @@ pub fn calibration(idle_w: f64) -> Known {
     let write = BYTES.into_iter().map(|v| point(1, v, v / CHECKPOINT_BYTES_PER_S));
     let skipped = [Operation::Compute, Operation::CheckpointRead, Operation::LogMemory, Operation::Polling]
         .map(|operation| Skipped { operation, storage: None, why: "not printed in Aupy15".to_string() });
-    Known {
-        stored: StoredCalibration {
+    Known::new(
+        StoredCalibration {
             id: 0,
             calibration: Calibration {
                 version: CALIBRATION_VERSION,
@@ -69,6 +69,6 @@ pub fn calibration(idle_w: f64) -> Known {
             },
             corrections: Vec::new(),
         },
-        stale: Vec::new(),
-    }
+        Vec::new(),
+    )
 }

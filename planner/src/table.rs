@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Which calibration the figures come from, and what it lacks.
 pub(crate) fn calibration_reason(known: &Known, calibrated: &Calibrated) -> String {
     let fast = if known.stored.calibration.fast { ", measured fast" } else { "" };
-    let notes: String = calibrated.notes.iter().map(|n| format!("; {n}")).collect();
+    let notes: String = calibrated.costs.notes.iter().map(|n| format!("; {n}")).collect();
     format!("calibration {} of node type '{}'{fast}{notes}", known.stored.id, calibrated.node_type)
 }
 
@@ -20,8 +20,8 @@ pub(crate) fn calibration_reason(known: &Known, calibrated: &Calibrated) -> Stri
 pub(crate) fn explain_unknown_logs(decision: &mut Decision, known: bool, calibrated: Option<&Calibrated>) {
     for row in decision.rows.iter_mut().filter(|r| r.outcome.is_none()) {
         let log = match row.protocol {
-            Protocol::DiskLog | Protocol::DiskLogLent => calibrated.map(|c| &c.disk_log),
-            Protocol::MemoryLog | Protocol::MemoryLogLent => calibrated.map(|c| &c.memory_log),
+            Protocol::DiskLog | Protocol::DiskLogLent => calibrated.map(|c| &c.costs.disk_log),
+            Protocol::MemoryLog | Protocol::MemoryLogLent => calibrated.map(|c| &c.costs.memory_log),
             Protocol::Coordinated | Protocol::Shadow => continue,
         };
         let why = match log {

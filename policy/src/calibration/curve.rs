@@ -233,12 +233,13 @@ fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
     (-(50.0_f64.min(600.0 / largest_x)), high.min(600.0 / largest_x))
 }
 
-/// The least value of a function of one variable: a grid, golden section about its minimum, then bisection of the
-/// derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
+/// The least value of a function of one variable: a coarse grid, a fine one about its minimum, golden section about
+/// that, then bisection of the derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
 /// zero, where a slow trend lies, and linear from a hundredth of the limit on, where a steep one does.
 fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const HALF: i32 = 600;
     const SIDE: i32 = 2 * HALF;
+    const STRIDE: usize = 4;
     let step = |n: i32| {
         let limit = if n < 0 { low } else { high };
         let t = f64::from(n.abs()) / f64::from(HALF);
@@ -248,10 +249,20 @@ fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: 
             _ => limit * (0.01 + 0.99 * (t - 1.0)),
         }
     };
-    let mut best = -SIDE;
-    for n in -SIDE..=SIDE {
-        if f(step(n)) < f(step(best)) {
-            best = n;
+    // Every valley of the coarse grid is looked at closely: which is the deepest shows only there.
+    let coarse: Vec<f64> = (-SIDE..=SIDE).step_by(STRIDE).map(|n| f(step(n))).collect();
+    let is_valley = |i: usize| {
+        let beside = |j: usize| coarse.get(j).is_none_or(|v| coarse[i] <= *v || v.is_nan());
+        beside(i.wrapping_sub(1)) && beside(i + 1)
+    };
+    let (mut best, mut least) = (-SIDE, f(step(-SIDE)));
+    let grid = (-SIDE..=SIDE).step_by(STRIDE).enumerate();
+    for (_, n) in grid.filter(|(i, _)| is_valley(*i)) {
+        for m in (n - STRIDE as i32).max(-SIDE)..=(n + STRIDE as i32).min(SIDE) {
+            let value = f(step(m));
+            if value < least {
+                (best, least) = (m, value);
+            }
         }
     }
     let at = step(best);
