@@ -295,8 +295,20 @@ impl Store {
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
             checkpoint_bytes: mean("avg(bytes) FROM checkpoints WHERE bytes > 0")?,
+            work_s: self.usual_work_s(user, job_name)?,
             ..History::default()
         })
+    }
+
+    /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.
+    fn usual_work_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
+        let sql = "SELECT avg(s) FROM (SELECT sum(s) AS s FROM (\
+                   SELECT p.cluster, p.run, sum(p.end_s - p.start_s) / count(DISTINCT p.node) AS s FROM phases p \
+                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND state = 'completed' \
+                   ORDER BY start_s DESC LIMIT ?3) r ON p.cluster = r.cluster AND p.run = r.run \
+                   WHERE p.phase = 'compute' GROUP BY p.cluster, p.run, p.restart_count) GROUP BY cluster, run)";
+        let values = params![user, job_name, HISTORY_RUNS];
+        Ok(self.connection.prepare_cached(sql)?.query_row(values, |r| r.get(0))?)
     }
 
     /// The connection, for reports.

@@ -233,8 +233,8 @@ fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
     (-(50.0_f64.min(600.0 / largest_x)), high.min(600.0 / largest_x))
 }
 
-/// The least value of a function of one variable: a coarse grid, a fine one about its minimum, golden section about
-/// that, then bisection of the derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
+/// The least value of a function of one variable: a grid, golden section about its minimum, then bisection of the
+/// derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
 /// zero, where a slow trend lies, and linear from a hundredth of the limit on, where a steep one does.
 fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const HALF: i32 = 600;
