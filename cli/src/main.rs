@@ -147,7 +147,9 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         }
         Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
         Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
-        Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
+        Command::Plan(args) => {
+            plan::run(&args, &site(&cli.conf)?).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+        }
         Command::Report(args) => report::run(args, &client(&cli.conf)?)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,

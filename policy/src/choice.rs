@@ -250,7 +250,10 @@ fn pick(objective: Objective, bounds: &Bounds, rows: &mut [Row]) -> (Protocol, V
         let Some(outcome) = &row.outcome else { continue };
         let by = difference(objective, outcome, &least);
         row.refused = Some(if told_apart(outcome) {
-            format!("{by} more than {}", best.as_str())
+            let overlap =
+                outcome.value(objective).overlaps(least.value(objective)) && outcome.apart(&least, objective) > 0.0;
+            let shared = if overlap { "; their intervals overlap only by what both share" } else { "" };
+            format!("{by} more than {}{shared}", best.as_str())
         } else {
             alike.push(row.protocol.as_str());
             format!("not told apart from {}, which is safer", taken.as_str())

@@ -149,6 +149,7 @@ fn what_cannot_be_told_apart_goes_to_the_safer_and_says_so() {
     let pair = (outcome(&decision, Protocol::Coordinated), outcome(&decision, Protocol::MemoryLog));
     assert!(pair.0.energy_j.overlaps(&pair.1.energy_j));
     assert_eq!(decision.protocol, sure.protocol, "{:?}", decision.reasons);
+    assert!(decision.rows[0].refused.as_ref().unwrap().contains("only by what both share"), "{:?}", decision.rows[0]);
     costs.disk_log = Some(Cost { time_s: within(300.0, 0.99), ..costs.disk_log.unwrap() });
     costs.memory_log =
         Some(Cost { time_s: Estimate { value: 20.0, low: 1.0, high: 1e6 }, ..costs.memory_log.unwrap() });
