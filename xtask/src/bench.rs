@@ -106,7 +106,10 @@ fn calibration() -> planner::Known {
     let measured = |operation: Operation| {
         let stored = matches!(operation, Operation::CheckpointWrite | Operation::CheckpointRead);
         let over = |n: u32| processes.into_iter().flat_map(move |p| bytes.into_iter().map(move |b| (n, p, b)));
-        let points = nodes.into_iter().flat_map(over).map(|(n, p, b)| point(n, p, b)).collect();
+        // Logging needs one node only.
+        let logged = matches!(operation, Operation::LogMemory | Operation::LogDisk);
+        let points =
+            nodes.into_iter().filter(|n| !logged || *n == 1).flat_map(over).map(|(n, p, b)| point(n, p, b)).collect();
         Measured { operation, storage: stored.then_some(Storage::Shared), points, fits: Vec::new() }
     };
     known.stored.calibration.measured = Operation::ALL.into_iter().map(measured).collect();

@@ -24,7 +24,7 @@ pub(super) fn estimate(
         None => whole.spend_shadowed(run.nodes, run.laxity),
     };
     let spent = spend(&whole);
-    // Where the interval is not free, the run is as good as it can be.
+    // What a bound counts from; where the interval is not free, the run is as good as it can be.
     let free = |best_s: f64| if run.interval_s.is_some() || interval_s.is_none() { spent } else { whole.spend(best_s) };
     let effects = effects(protocol, run, costs, &spend);
     let spread = |axis: usize| effects.iter().map(|e: &[f64; 2]| e[axis].powi(2)).sum::<f64>().sqrt();
@@ -40,8 +40,8 @@ pub(super) fn estimate(
         time_parts: spent.time,
         energy_parts: spent.energy,
         break_even: (whole.groups > 1.0).then(|| break_even(&whole, run, costs)),
-        least_wasted_s: free(whole.time_optimum()).time.total() - run.work_s,
-        least_energy_j: free(whole.energy_optimum()).energy.total(),
+        least_wasted_s: bounds.runtime.map_or(0.0, |_| free(whole.time_optimum()).time.total() - run.work_s),
+        least_energy_j: bounds.energy.map_or(0.0, |_| free(whole.energy_optimum()).energy.total()),
         effects,
     };
     let known = |e: &Estimate| e.value.is_finite() && e.high.is_finite();
