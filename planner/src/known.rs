@@ -69,6 +69,8 @@ impl PartialEq for Known {
 /// What a calibration says of a run. Powers are of a node, above idle.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Calibrated {
+    pub id: u64,
+    pub fast: bool,
     pub node_type: String,
     /// Mean idle power of a node.
     pub idle_w: f64,
@@ -131,11 +133,20 @@ impl Calibrated {
         let named: Vec<f64> = wanted.node_names.iter().filter_map(|n| power.idle_w.get(n).copied()).collect();
         let idle: Vec<f64> = if named.is_empty() { power.idle_w.values().copied().collect() } else { named };
         Calibrated {
+            id: known.stored.id,
+            fast: calibration.fast,
             node_type: calibration.node_type.clone(),
             idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
             switches_w: power.switches_idle_w.iter().sum(),
             costs: known.costs(wanted, bytes),
         }
+    }
+
+    /// Which calibration it is, and what could not be taken from it.
+    pub fn describe(&self) -> String {
+        let fast = if self.fast { ", measured fast" } else { "" };
+        let notes: String = self.costs.notes.iter().map(|n| format!("; {n}")).collect();
+        format!("calibration {} of node type '{}'{fast}{notes}", self.id, self.node_type)
     }
 }
 

@@ -19,7 +19,7 @@ use config::Site;
 use figures::Figures;
 use known::Calibrated;
 use options::{Engine, Objective, Refusal, Settings};
-use policy::choice::{Protocol, choose};
+use policy::choice::choose;
 use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
@@ -91,9 +91,9 @@ pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Pla
 
 fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capabilities, made_by: &str) -> Plan {
     let settings = wanted.settings;
-    let known = known::find(&history.calibrations, wanted);
-    let calibrated = known.as_ref().ok().map(|k| Calibrated::of(k, wanted, figures::bytes(wanted, history)));
-    let figures = Figures::gather(wanted, history, site, calibrated.as_ref());
+    let calibrated = known::find(&history.calibrations, wanted)
+        .map(|known| Calibrated::of(known, wanted, figures::bytes(wanted, history)));
+    let figures = Figures::gather(wanted, history, site, calibrated.as_ref().ok());
     let objective = match settings.objective {
         Some(Objective::Time) => interval::Objective::Time,
         _ => interval::Objective::Energy,
@@ -133,39 +133,22 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
             });
         }
     }
-    match (&known, &calibrated) {
-        (Err(why), _) => reasons.push(why.clone()),
-        (Ok(known), Some(c)) => reasons.push(table::calibration_reason(known, c)),
-        (Ok(_), None) => {}
-    }
+    reasons.push(calibrated.as_ref().map_or_else(String::clone, Calibrated::describe));
+    let calibrated = calibrated.as_ref().ok();
+    let costs = figures.choice_costs(wanted.nodes, calibrated.map(|c| &c.costs));
     let hindrance = |p| capability::hindrance(capabilities, settings, p);
-    let costs = figures.choice_costs(wanted.nodes, calibrated.as_ref().map(|c| &c.costs));
     let decision = choose(objective, &figures.run(wanted), &costs, &bounds, hindrance);
-    let taken = decision.as_ref().map_or(Protocol::Coordinated, |d| d.protocol);
-    let (mut interval_s, mut expected) = (interval_s, expected);
-    let choice = match decision {
-        Ok(mut decision) => {
-            table::explain_unknown_logs(&mut decision, known.is_ok(), calibrated.as_ref());
-            alternatives.splice(0..0, table::alternatives(&decision));
-            reasons.extend(decision.reasons.iter().cloned());
-            if taken != Protocol::Coordinated
-                && let Some(outcome) =
-                    decision.rows.iter().find(|r| r.protocol == taken).and_then(|r| r.outcome.as_ref())
-            {
-                interval_s = outcome.interval_s.unwrap_or(interval_s);
-                expected = Some(outcome.expected());
-            }
-            Some(table::choice(&decision, wanted, &figures, calibrated.as_ref(), capabilities))
-        }
-        Err(invalid) => {
-            reasons.push(format!("no protocol can be compared: {invalid}; coordinated is taken"));
-            None
-        }
+    let taken = table::taken(decision, wanted, &figures, calibrated, capabilities);
+    reasons.extend(taken.reasons);
+    let alternatives = taken.alternatives.into_iter().chain(alternatives).collect();
+    let (interval_s, expected) = match &taken.other {
+        Some(outcome) => (outcome.interval_s.unwrap_or(interval_s), Some(outcome.expected())),
+        None => (interval_s, expected),
     };
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
-        protocol: taken.as_str().to_string(),
+        protocol: taken.protocol.as_str().to_string(),
         engine: match settings.engine {
             Some(Engine::App) => "app",
             Some(Engine::Hook) => "hook",
@@ -185,7 +168,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         expected_energy_overhead: expected.map_or(0.0, |e| e.energy_overhead),
         expected_io_share: expected.map_or(0.0, |e| e.io_share),
         alternatives,
-        choice,
+        choice: taken.choice,
         reasons,
         made_by: made_by.to_string(),
     }
@@ -208,6 +191,7 @@ fn other_objective(objective: interval::Objective, choice: &Choice) -> Alternati
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::choice::Protocol;
     use protocol::{Request, Setting, Source};
     use std::collections::BTreeMap;
 

@@ -3,21 +3,57 @@
 use crate::Wanted;
 use crate::capability::{Capabilities, enacts};
 use crate::figures::Figures;
-use crate::known::{Calibrated, Known};
+use crate::known::Calibrated;
+use policy::Invalid;
 use policy::choice::{Decision, Outcome, Parts, Protocol};
 use policy::estimate::Estimate;
 use protocol::{Alternative, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 use std::collections::BTreeMap;
 
-/// Which calibration the figures come from, and what it lacks.
-pub(crate) fn calibration_reason(known: &Known, calibrated: &Calibrated) -> String {
-    let fast = if known.stored.calibration.fast { ", measured fast" } else { "" };
-    let notes: String = calibrated.costs.notes.iter().map(|n| format!("; {n}")).collect();
-    format!("calibration {} of node type '{}'{fast}{notes}", known.stored.id, calibrated.node_type)
+/// The protocol that a plan takes, and what it tells of the others.
+pub(crate) struct Taken {
+    pub protocol: Protocol,
+    /// What is expected of it, unless it is coordinated, whose interval is chosen apart.
+    pub other: Option<Outcome>,
+    pub choice: Option<ProtocolChoice>,
+    pub alternatives: Vec<Alternative>,
+    pub reasons: Vec<String>,
+}
+
+/// Puts a decision into words; without one, coordinated is taken.
+pub(crate) fn taken(
+    decision: Result<Decision, Invalid>,
+    wanted: &Wanted<'_>,
+    figures: &Figures,
+    calibrated: Option<&Calibrated>,
+    capabilities: &Capabilities,
+) -> Taken {
+    let mut decision = match decision {
+        Ok(decision) => decision,
+        Err(invalid) => {
+            return Taken {
+                protocol: Protocol::Coordinated,
+                other: None,
+                choice: None,
+                alternatives: Vec::new(),
+                reasons: vec![format!("no protocol can be compared: {invalid}; coordinated is taken")],
+            };
+        }
+    };
+    explain_unknown_logs(&mut decision, calibrated);
+    let protocol = decision.protocol;
+    let is_other = |p: Protocol| p == protocol && p != Protocol::Coordinated;
+    Taken {
+        protocol,
+        other: decision.rows.iter().find(|r| is_other(r.protocol)).and_then(|r| r.outcome.clone()),
+        choice: Some(choice(&decision, wanted, figures, calibrated, capabilities)),
+        alternatives: alternatives(&decision),
+        reasons: decision.reasons,
+    }
 }
 
 /// Says of protocols that could not be estimated what is missing.
-pub(crate) fn explain_unknown_logs(decision: &mut Decision, known: bool, calibrated: Option<&Calibrated>) {
+fn explain_unknown_logs(decision: &mut Decision, calibrated: Option<&Calibrated>) {
     for row in decision.rows.iter_mut().filter(|r| r.outcome.is_none()) {
         let log = match row.protocol {
             Protocol::DiskLog | Protocol::DiskLogLent => calibrated.map(|c| &c.costs.disk_log),
@@ -25,18 +61,18 @@ pub(crate) fn explain_unknown_logs(decision: &mut Decision, known: bool, calibra
             Protocol::Coordinated | Protocol::Shadow => continue,
         };
         let why = match log {
-            Some(Err(why)) => Some(why.as_str()),
-            Some(Ok(_)) => None,
-            None => (!known).then_some("there is no calibration that holds"),
+            Some(Err(why)) => why,
+            Some(Ok(_)) => continue,
+            None => "there is no calibration that holds",
         };
-        if let (Some(why), Some(refused)) = (why, &mut row.refused) {
+        if let Some(refused) = &mut row.refused {
             refused.push_str(&format!("; {why}"));
         }
     }
 }
 
 /// The protocols that are not taken, as short as other alternatives.
-pub(crate) fn alternatives(decision: &Decision) -> Vec<Alternative> {
+fn alternatives(decision: &Decision) -> Vec<Alternative> {
     let rows = decision.rows.iter().filter(|r| r.protocol != decision.protocol);
     rows.map(|row| {
         let expected = row.outcome.as_ref().map(Outcome::expected);
@@ -52,7 +88,7 @@ pub(crate) fn alternatives(decision: &Decision) -> Vec<Alternative> {
 }
 
 /// The whole table.
-pub(crate) fn choice(
+fn choice(
     decision: &Decision,
     wanted: &Wanted<'_>,
     figures: &Figures,

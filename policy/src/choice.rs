@@ -221,9 +221,16 @@ pub fn choose(
     }
     let (unhindered, _) = pick(objective, bounds, &mut every);
     let (protocol, mut reasons) = pick(objective, bounds, &mut rows);
-    if unhindered != protocol {
-        let why = rows.iter().find(|r| r.protocol == unhindered).and_then(|r| r.refused.clone()).unwrap_or_default();
-        reasons.push(format!("{} would be taken, but: {why}", unhindered.as_str()));
+    let row = |p: Protocol| rows.iter().find(|r| r.protocol == p);
+    if unhindered != protocol
+        && let (Some(here), Some(there)) = (row(protocol), row(unhindered))
+    {
+        let why = there.refused.clone().unwrap_or_default();
+        let by = match (&here.outcome, &there.outcome) {
+            (Some(here), Some(there)) => format!(" ({} less)", difference(objective, here, there)),
+            _ => String::new(),
+        };
+        reasons.push(format!("{}{by} would be taken, but: {why}", unhindered.as_str()));
     }
     Ok(Decision { protocol, unhindered, rows, reasons })
 }

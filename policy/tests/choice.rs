@@ -168,7 +168,7 @@ fn what_cannot_be_enacted_is_shown_with_figures_and_named_as_better() {
     assert_eq!(decision.protocol, Protocol::Coordinated);
     assert_ne!(decision.unhindered, Protocol::Coordinated);
     assert!(decision.rows.iter().all(|r| r.outcome.is_some()));
-    assert!(decision.reasons.iter().any(|r| r.contains("would be taken, but: estimated only")));
+    assert!(decision.reasons.iter().any(|r| r.contains("less) would be taken, but: estimated only")));
 }
 
 #[test]

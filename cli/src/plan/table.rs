@@ -68,7 +68,11 @@ fn shares(parts: &BTreeMap<String, f64>) -> String {
     let shown: Vec<String> = PARTS
         .iter()
         .filter(|n| share(n) > 0.0)
-        .map(|n| format!("{} {:.3}%", n.replace('_', " "), 100.0 * share(n)))
+        .map(|n| format!("{} {}", n.replace('_', " "), percent(share(n))))
         .collect();
     if shown.is_empty() { "work alone".to_string() } else { shown.join(", ") }
+}
+
+fn percent(share: f64) -> String {
+    if share < 5e-6 { "<0.001%".to_string() } else { format!("{:.3}%", 100.0 * share) }
 }
