@@ -80,7 +80,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     request.settings.remove("ft-energy-explain");
     let on = || Setting { value: "energy".to_string(), source: Source::Default };
     request.settings.entry("ft-energy".to_string()).or_insert_with(on);
-    let settings = options::resolve(&request, &site.defaults)?;
+    options::resolve(&request, &site.defaults)?;
     let question = PlanRequest {
         request,
         nodes: args.nodes,
@@ -93,11 +93,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         groups: args.groups,
     };
     let plan = match known(args, site)? {
-        Some(known) => {
-            let history = planner::History { calibrations: vec![known], ..planner::History::default() };
-            Plan { made_by: "plan".to_string(), ..planner::make_plan(&question, &history, site)? }
-        }
-        None => ask(&question, &settings, site)?,
+        Some(known) => alone(&question, vec![known], site)?,
+        None => ask(&question, site)?,
     };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&plan)?);
@@ -108,16 +105,22 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
 }
 
 /// The controller's plan; one from the site file alone if it is away.
-fn ask(question: &PlanRequest, settings: &options::Settings, site: &Site) -> anyhow::Result<Plan> {
+fn ask(question: &PlanRequest, site: &Site) -> anyhow::Result<Plan> {
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     match client.post::<PlanRequest, Plan>("/v1/plan", question) {
         Ok(plan) => Ok(plan),
         Err(wire::Error::Refused { text, .. }) => anyhow::bail!(text),
         Err(e) => {
             tracing::warn!(%e, "the controller is away; the plan is made from the site file alone");
-            Ok(planner::plan_without_history(settings, question.nodes, site))
+            alone(question, Vec::new(), site)
         }
     }
+}
+
+/// The plan without a controller.
+fn alone(question: &PlanRequest, calibrations: Vec<Known>, site: &Site) -> anyhow::Result<Plan> {
+    let history = planner::History { calibrations, ..planner::History::default() };
+    Ok(Plan { made_by: "plan".to_string(), ..planner::make_plan(question, &history, site)? })
 }
 
 /// The calibration that was named on the command line.

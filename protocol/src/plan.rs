@@ -159,6 +159,6 @@ pub struct Plan {
     pub choice: Option<ProtocolChoice>,
     /// Why, in sentences.
     pub reasons: Vec<String>,
-    /// Who made the plan: `controller`, `wrapper`, or `plan` where the command was given a calibration.
+    /// Who made the plan: `controller`, `wrapper`, or `plan` where that command had no controller.
     pub made_by: String,
 }
