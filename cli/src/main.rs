@@ -34,6 +34,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Tell what would be done for a job, and why.
+    ///
+    /// The table has every protocol, also those that no engine can enact yet, as
+    /// `joulepoint plan -N 8 --work 2-0 -o ft-energy-memory=64G -o ft-energy-messages=1000000:4T`
     Plan(plan::PlanArgs),
     /// Compute a published model: JSON in, JSON out.
     Model(ModelArgs),

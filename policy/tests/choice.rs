@@ -342,6 +342,17 @@ proptest! {
     }
 
     #[test]
+    fn the_chosen_one_keeps_the_energy_bound((run, costs) in any_run(), e in 0.001_f64..0.2) {
+        prop_assume!(run.mtbf_s > 1e5);
+        let bounds = Bounds { energy: Some(e), ..Bounds::default() };
+        let decision = choose(Objective::Time, &run, &costs, &bounds, unlent).unwrap();
+        let taken = outcome(&decision, decision.protocol).energy_j.value;
+        let cheapest = choose(Objective::Energy, &run, &costs, &Bounds::default(), unlent).unwrap();
+        let least = outcome(&cheapest, cheapest.unhindered).energy_j.value;
+        prop_assert!(taken <= (1.0 + e) * least * 1.001, "{} {}", taken, least);
+    }
+
+    #[test]
     fn logs_that_cost_nothing_take_no_longer_and_no_more_energy((run, costs) in any_run()) {
         let two = Run { groups: 2.0, growth_per_s: 0.0, interval_s: Some(1000.0), ..run };
         let free = Costs { memory_log: Some(cost(0.0, 0.0)), group_coordination: costs.coordination, ..costs };
