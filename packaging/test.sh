@@ -33,6 +33,7 @@ floor "plugin in a hostile host" -p suite --test spank_host
 floor "doctor: each fault provoked" -p suite --test doctor
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
+floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture
 floor "Slurm 24.11 and 26.05 in chroots" -p suite --test newer_series -- --test-threads=1 --nocapture
 
 printf '\nTests by floor\n%s' "$summary"

@@ -37,6 +37,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Tell what would be done for a job, and why.
+    ///
+    /// The table has every protocol, also those that no engine can enact yet, as
+    /// `joulepoint plan -N 8 --work 2-0 -o ft-energy-memory=64G -o ft-energy-messages=1000000:4T`
     Plan(plan::PlanArgs),
     /// Compute a published model: JSON in, JSON out.
     Model(ModelArgs),
@@ -173,7 +176,9 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         }
         Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
         Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
-        Command::Plan(args) => plan::run(&args, &site(&cli.conf)?)?,
+        Command::Plan(args) => {
+            plan::run(&args, &site(&cli.conf)?).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+        }
         Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),

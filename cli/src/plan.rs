@@ -1,7 +1,12 @@
 //! `joulepoint plan`: what would be done for a job and why, without a job.
 
+mod table;
+
+use anyhow::Context;
 use config::Site;
-use protocol::{Plan, PlanRequest, Request, Setting, Source};
+use planner::Known;
+use protocol::{CALIBRATION_VERSION, Calibration, Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wait for the controller; after it the plan is made from the site file.
@@ -22,6 +27,24 @@ pub struct PlanArgs {
     /// CPUs on each node.
     #[arg(short, long, default_value_t = 1)]
     cpus_per_node: u32,
+    /// Names of the nodes, by which their calibration is found; with commas.
+    #[arg(short = 'w', long, value_name = "NODES", value_delimiter = ',')]
+    nodelist: Vec<String>,
+    /// Node type whose calibration is used.
+    #[arg(long, value_name = "NAME")]
+    node_type: Option<String>,
+    /// Duration without failures and checkpoints, as 30 (minutes), 2:00:00 or 1-0.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    work: Option<f64>,
+    /// Recovery groups of the uncoordinated alternatives; one for each node if absent.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    groups: Option<u32>,
+    /// Plan on an exported calibration, without the controller.
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Plan on the coefficients printed in Aupy15, for nodes of four processes, without the controller.
+    #[arg(long, conflicts_with = "calibration")]
+    published: bool,
     /// Job name, by which earlier runs are found.
     #[arg(short = 'J', long, default_value = "")]
     job_name: String,
@@ -57,22 +80,21 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     request.settings.remove("ft-energy-explain");
     let on = || Setting { value: "energy".to_string(), source: Source::Default };
     request.settings.entry("ft-energy".to_string()).or_insert_with(on);
-    let settings = options::resolve(&request, &site.defaults)?;
+    options::resolve(&request, &site.defaults)?;
     let question = PlanRequest {
         request,
         nodes: args.nodes,
         cpus_per_node: args.cpus_per_node,
         user: std::env::var("USER").unwrap_or_default(),
         job_name: args.job_name.clone(),
+        node_names: args.nodelist.clone(),
+        node_type: args.node_type.clone(),
+        work_s: args.work,
+        groups: args.groups,
     };
-    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
-    let plan = match client.post::<PlanRequest, Plan>("/v1/plan", &question) {
-        Ok(plan) => plan,
-        Err(wire::Error::Refused { text, .. }) => anyhow::bail!(text),
-        Err(e) => {
-            tracing::warn!(%e, "the controller is away; the plan is made from the site file alone");
-            planner::plan_without_history(&settings, args.nodes, site)
-        }
+    let plan = match known(args, site)? {
+        Some(known) => alone(&question, vec![known], site)?,
+        None => ask(&question, site)?,
     };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&plan)?);
@@ -80,6 +102,50 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         print!("{}", describe(&plan, args.nodes));
     }
     Ok(())
+}
+
+/// The controller's plan; one from the site file alone if it is away.
+fn ask(question: &PlanRequest, site: &Site) -> anyhow::Result<Plan> {
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+    match client.post::<PlanRequest, Plan>("/v1/plan", question) {
+        Ok(plan) => Ok(plan),
+        Err(wire::Error::Refused { text, .. }) => anyhow::bail!(text),
+        Err(e) => {
+            tracing::warn!(%e, "the controller is away; the plan is made from the site file alone");
+            alone(question, Vec::new(), site)
+        }
+    }
+}
+
+/// The plan without a controller.
+fn alone(question: &PlanRequest, calibrations: Vec<Known>, site: &Site) -> anyhow::Result<Plan> {
+    let history = planner::History { calibrations, ..planner::History::default() };
+    Ok(Plan { made_by: "plan".to_string(), ..planner::make_plan(question, &history, site)? })
+}
+
+/// The calibration that was named on the command line.
+fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
+    if args.published {
+        return Ok(Some(planner::published::calibration(site.energy.idle_w)));
+    }
+    let Some(path) = &args.calibration else { return Ok(None) };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let calibration: Calibration =
+        serde_json::from_str(&text).with_context(|| format!("{}: not an exported calibration", path.display()))?;
+    if calibration.version != CALIBRATION_VERSION {
+        anyhow::bail!(
+            "{}: version {} is not known here, only {CALIBRATION_VERSION}; export it again",
+            path.display(),
+            calibration.version
+        );
+    }
+    let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new() };
+    Ok(Some(Known::new(stored, Vec::new())))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let time = options::parse_time(text)?.as_secs_f64();
+    if time > 0.0 { Ok(time) } else { Err("must be above 0".to_string()) }
 }
 
 /// The plan in words.
@@ -112,10 +178,13 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
         line(name, format!("{:.1} {unit} (from: {})", figure.value, figure.from));
     }
     line("made by", plan.made_by.clone());
+    if let Some(choice) = &plan.choice {
+        text.push_str(&table::table(&plan.protocol, choice));
+    }
     text.push_str("why\n");
     plan.reasons.iter().for_each(|r| text.push_str(&format!("  {r}\n")));
     text.push_str("not taken\n");
-    for a in &plan.alternatives {
+    for a in plan.alternatives.iter().filter(|a| plan.choice.is_none() || !a.what.starts_with("protocol=")) {
         let cost = match (a.time_overhead, a.energy_overhead) {
             (Some(t), Some(e)) => format!(" (time {}, energy {})", percent(t), percent(e)),
             _ => String::new(),

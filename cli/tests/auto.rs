@@ -17,7 +17,14 @@ fn job(objective: &str) -> (protocol::Plan, options::Settings) {
     let request = Request { settings: BTreeMap::from([("ft-energy".to_string(), setting)]) };
     let site = config::Site::default();
     let settings = options::resolve(&request, &BTreeMap::new()).expect("valid");
-    let asked = PlanRequest { request, nodes: 1, cpus_per_node: 1, user: "u".into(), job_name: "j".into() };
+    let asked = PlanRequest {
+        request,
+        nodes: 1,
+        cpus_per_node: 1,
+        user: "u".into(),
+        job_name: "j".into(),
+        ..PlanRequest::default()
+    };
     let mut plan = planner::make_plan(&asked, &planner::History::default(), &site).expect("a plan");
     plan.mtbf_s.value = DAY_S;
     plan.checkpoint_s.value = CHECKPOINT_S;

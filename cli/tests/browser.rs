@@ -30,7 +30,7 @@ fn plan(site: &config::Site) -> Plan {
     let on = Setting { value: String::new(), source: Source::Option };
     let request = Request { settings: [("ft-energy".to_string(), on)].into() };
     let (user, job_name) = ("alice".to_string(), "heat".to_string());
-    let question = PlanRequest { request, nodes: 2, cpus_per_node: 16, user, job_name };
+    let question = PlanRequest { request, nodes: 2, cpus_per_node: 16, user, job_name, ..PlanRequest::default() };
     let history = History { node_failures: 40, node_seconds: 4.0e6, checkpoint_s: Some(60.0), ..History::default() };
     planner::make_plan(&question, &history, site).expect("a plan")
 }

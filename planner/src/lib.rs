@@ -3,13 +3,26 @@
 //! The controller calls it with the store's history, a wrapper whose controller is away without: the same
 //! function, so that both say the same for the same input. It reads no file, no clock and no store.
 
+mod accuracy;
 pub mod calibrated;
+pub mod capability;
+mod figures;
+mod known;
+pub mod published;
+mod table;
 
+pub use accuracy::{Accuracy, Deviation, accuracy};
+pub use known::Known;
+
+use capability::{CAPABILITIES, Capabilities};
 use config::Site;
+use figures::Figures;
+use known::Calibrated;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
-use policy::interval::{self, Bounds, Choice, Costs, choose_interval};
-use protocol::{Alternative, Figure, Plan, PlanRequest};
+use policy::choice::choose;
+use policy::interval::{self, Bounds, Choice, choose_interval};
+use protocol::{Alternative, Plan, PlanRequest};
 
 /// What the store knows that bears on a new run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +39,30 @@ pub struct History {
     pub busy_w: Option<f64>,
     /// Mean power of a node in checkpoints of earlier runs of this user and job name, W.
     pub checkpoint_w: Option<f64>,
+    /// Mean volume of a checkpoint of all nodes in earlier runs of this user and job name, bytes.
+    pub checkpoint_bytes: Option<f64>,
+    /// Mean work of earlier completed runs of this user and job name, s.
+    pub work_s: Option<f64>,
+    /// The calibrations of this cluster.
+    pub calibrations: Vec<Known>,
+}
+
+/// A run that wants a plan.
+pub(crate) struct Wanted<'a> {
+    settings: &'a Settings,
+    nodes: u32,
+    processes: u32,
+    node_names: &'a [String],
+    node_type: Option<&'a str>,
+    work_s: Option<f64>,
+    groups: Option<u32>,
+}
+
+impl Wanted<'_> {
+    /// Groups of the uncoordinated alternatives: one for each node unless told, at most one for each process.
+    fn groups(&self) -> u32 {
+        self.groups.unwrap_or(self.nodes).clamp(1, self.nodes.saturating_mul(self.processes.max(1)))
+    }
 }
 
 /// The plan for a request.
@@ -34,17 +71,30 @@ pub struct History {
 /// The [`Refusal`] of a request that does not resolve.
 pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Result<Plan, Refusal> {
     let settings = options::resolve(&request.request, &site.defaults)?;
-    Ok(plan(&settings, request.nodes, history, site, "controller"))
+    let wanted = Wanted {
+        settings: &settings,
+        nodes: request.nodes.max(1),
+        processes: request.cpus_per_node,
+        node_names: &request.node_names,
+        node_type: request.node_type.as_deref(),
+        work_s: request.work_s,
+        groups: request.groups,
+    };
+    Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
 
 /// The plan that a wrapper makes while the controller is away.
 pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Plan {
-    plan(settings, nodes, &History::default(), site, "wrapper")
+    let nodes = nodes.max(1);
+    let wanted = Wanted { settings, nodes, processes: 1, node_names: &[], node_type: None, work_s: None, groups: None };
+    plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
 
-fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by: &str) -> Plan {
-    let nodes = nodes.max(1);
-    let figures = Figures::gather(settings, nodes, history, site);
+fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capabilities, made_by: &str) -> Plan {
+    let settings = wanted.settings;
+    let calibrated = known::find(&history.calibrations, wanted)
+        .map(|known| Calibrated::of(known, wanted, figures::bytes(wanted, history)));
+    let figures = Figures::gather(wanted, history, site, calibrated.as_ref().ok());
     let objective = match settings.objective {
         Some(Objective::Time) => interval::Objective::Time,
         _ => interval::Objective::Energy,
@@ -59,7 +109,7 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
         choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
     };
     let mut reasons = vec![figures.mtbf_reason.clone()];
-    let mut alternatives = protocols_not_taken();
+    let mut alternatives = Vec::new();
     let fixed_s = settings.interval.map(|i| i.as_secs_f64());
     let (interval_s, expected) = match (&chosen, fixed_s) {
         (Ok(choice), None) => {
@@ -90,10 +140,22 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
             });
         }
     }
+    reasons.push(calibrated.as_ref().map_or_else(String::clone, Calibrated::describe));
+    let calibrated = calibrated.as_ref().ok();
+    let costs = figures.choice_costs(wanted.nodes, calibrated.map(|c| &c.costs));
+    let hindrance = |p| capability::hindrance(capabilities, settings, p);
+    let decision = choose(objective, &figures.run(wanted), &costs, &bounds, hindrance);
+    let taken = table::taken(decision, wanted, &figures, calibrated, capabilities);
+    reasons.extend(taken.reasons);
+    let alternatives = taken.alternatives.into_iter().chain(alternatives).collect();
+    let (interval_s, expected) = match &taken.other {
+        Some(outcome) => (outcome.interval_s.unwrap_or(interval_s), Some(outcome.expected())),
+        None => (interval_s, expected),
+    };
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
-        protocol: "coordinated".to_string(),
+        protocol: taken.protocol.as_str().to_string(),
         engine: match settings.engine {
             Some(Engine::App) => "app",
             Some(Engine::Hook) => "hook",
@@ -113,78 +175,10 @@ fn plan(settings: &Settings, nodes: u32, history: &History, site: &Site, made_by
         expected_energy_overhead: expected.map_or(0.0, |e| e.energy_overhead),
         expected_io_share: expected.map_or(0.0, |e| e.io_share),
         alternatives,
+        choice: taken.choice,
         reasons,
         made_by: made_by.to_string(),
     }
-}
-
-/// The figures that a plan rests on, each with the place it comes from.
-struct Figures {
-    mtbf_s: Figure,
-    mtbf_reason: String,
-    checkpoint_s: Figure,
-    restart_s: Figure,
-    idle_w: Figure,
-    busy_w: Figure,
-    checkpoint_w: Figure,
-}
-
-impl Figures {
-    fn gather(settings: &Settings, nodes: u32, history: &History, site: &Site) -> Figures {
-        let e = &site.estimates;
-        // The site's figure counts as one failure seen in one MTBF: measured failures soon outweigh it.
-        let node_mtbf_s = (history.node_seconds + e.node_mtbf_s) / f64::from(history.node_failures + 1);
-        let mtbf_s = policy::mtbf::combine_prior(node_mtbf_s, nodes);
-        let mtbf_reason = format!(
-            "MTBF of {nodes} nodes {:.1} h: {} failures in {:.1} node-hours seen, and the site's {:.0} h a node counted as one failure",
-            mtbf_s / 3600.0,
-            history.node_failures,
-            history.node_seconds / 3600.0,
-            e.node_mtbf_s / 3600.0
-        );
-        let or_history = |seen: Option<f64>, otherwise: Figure| match seen {
-            Some(value) if value.is_finite() && value > 0.0 => figure(value, "history"),
-            _ => otherwise,
-        };
-        let by_volume = match settings.memory_bytes {
-            Some(bytes) => figure((bytes as f64 / e.write_bytes_per_s).max(0.1), "ft-energy-memory"),
-            None => figure(e.checkpoint_s, "site"),
-        };
-        let idle_w = site.energy.idle_w * f64::from(nodes);
-        let above_w = (site.energy.busy_w - site.energy.idle_w) * f64::from(nodes);
-        let whole = |w: Option<f64>| w.map(|w| w * f64::from(nodes));
-        let busy_w = or_history(whole(history.busy_w), figure(idle_w + above_w, "site"));
-        let checkpoint_w =
-            or_history(whole(history.checkpoint_w), figure(idle_w + e.checkpoint_power_share * above_w, "site"));
-        let per_node = |f: Figure| Figure { value: f.value / f64::from(nodes), ..f };
-        Figures {
-            mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
-            mtbf_reason,
-            checkpoint_s: or_history(history.checkpoint_s, by_volume),
-            restart_s: or_history(history.restart_s, figure(e.restart_s, "site")),
-            idle_w: figure(site.energy.idle_w, "site"),
-            busy_w: per_node(busy_w),
-            checkpoint_w: per_node(checkpoint_w),
-        }
-    }
-
-    fn costs(&self) -> Costs {
-        let above = |f: &Figure| (f.value - self.idle_w.value).max(0.0);
-        Costs {
-            checkpoint_s: self.checkpoint_s.value,
-            restart_s: self.restart_s.value,
-            down_s: 0.0,
-            overlap: 0.0,
-            static_w: self.idle_w.value,
-            compute_w: above(&self.busy_w),
-            checkpoint_w: above(&self.checkpoint_w),
-            down_w: 0.0,
-        }
-    }
-}
-
-fn figure(value: f64, from: &str) -> Figure {
-    Figure { value, from: from.to_string() }
 }
 
 fn other_objective(objective: interval::Objective, choice: &Choice) -> Alternative {
@@ -201,30 +195,24 @@ fn other_objective(objective: interval::Objective, choice: &Choice) -> Alternati
     }
 }
 
-fn protocols_not_taken() -> Vec<Alternative> {
-    let refused = |what: &str, why: &str| Alternative {
-        what: what.to_string(),
-        interval_s: None,
-        time_overhead: None,
-        energy_overhead: None,
-        refused: why.to_string(),
-    };
-    vec![
-        refused("protocol=uncoordinated", "not enacted in this version"),
-        refused("protocol=shadow", "not enacted in this version; estimated by `joulepoint model shadow`"),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::choice::Protocol;
     use protocol::{Request, Setting, Source};
     use std::collections::BTreeMap;
 
     fn request(pairs: &[(&str, &str)], nodes: u32) -> PlanRequest {
         let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
         let settings = pairs.iter().map(|(n, v)| (n.to_string(), setting(v))).collect::<BTreeMap<_, _>>();
-        PlanRequest { request: Request { settings }, nodes, cpus_per_node: 2, user: "u".into(), job_name: "j".into() }
+        PlanRequest {
+            request: Request { settings },
+            nodes,
+            cpus_per_node: 2,
+            user: "u".into(),
+            job_name: "j".into(),
+            ..PlanRequest::default()
+        }
     }
 
     #[test]
@@ -242,6 +230,29 @@ mod tests {
         assert_eq!((plan.checkpoint_s.value, plan.checkpoint_s.from.as_str()), (4.0, "history"));
         assert_eq!(plan.mtbf_s.from, "history");
         assert!(plan.reasons[0].contains("9 failures"), "{:?}", plan.reasons);
+    }
+
+    #[test]
+    fn a_row_of_the_capability_table_opens_a_protocol() {
+        const APP_LOGS: &Capabilities = &[(Engine::App, &[Protocol::Coordinated, Protocol::DiskLog])];
+        let options = [("ft-energy", ""), ("ft-energy-messages", "1000:1M"), ("ft-energy-memory", "8G")];
+        let settings = options::resolve(&request(&options, 8).request, &Default::default()).unwrap();
+        let wanted = Wanted {
+            settings: &settings,
+            nodes: 8,
+            processes: 4,
+            node_names: &[],
+            node_type: None,
+            work_s: None,
+            groups: Some(32),
+        };
+        let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
+        let with = |table| plan(&wanted, &history, &Site::default(), table, "test");
+        let (today, later) = (with(CAPABILITIES), with(APP_LOGS));
+        assert_eq!((today.protocol.as_str(), later.protocol.as_str()), ("coordinated", "uncoordinated-disk"));
+        let row = later.choice.unwrap().rows.into_iter().find(|r| r.protocol == "uncoordinated-disk").unwrap();
+        assert!(row.enacted && row.refused.is_none());
+        assert_eq!(row.figures.unwrap().interval_s, Some(later.interval_s));
     }
 
     #[test]

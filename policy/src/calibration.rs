@@ -6,8 +6,8 @@
 
 mod curve;
 
-pub(crate) use curve::falling_to_rising;
 pub use curve::{BestOf, Curve, Fit, Method, best_of};
+pub(crate) use curve::{falling_to_rising, straight};
 
 use crate::invalid::{Invalid, non_negative, positive, require};
 
@@ -81,11 +81,10 @@ pub fn two_way(p: &[f64], v: &[f64], t: &[Vec<f64>], p0: f64, v0: f64, model: Vo
         return Ok(TwoWay::Measured(t[i][j]));
     }
     let in_volume = |y: &[f64]| -> Result<Fit, Invalid> {
-        let all = best_of(v, y, Method::LeastSquares, false)?;
-        Ok(match model {
-            VolumeModel::Linear => all.fits[0],
-            VolumeModel::BestOf => all.best,
-        })
+        match model {
+            VolumeModel::Linear => straight(v, y),
+            VolumeModel::BestOf => Ok(best_of(v, y, Method::LeastSquares, false)?.best),
+        }
     };
     let in_nodes = |y: &[f64]| -> Result<Fit, Invalid> { Ok(best_of(p, y, Method::LeastSquares, false)?.best) };
     let mut inputs_a = Vec::with_capacity(p.len());

@@ -108,6 +108,22 @@ pub struct Choice {
     pub reason: String,
 }
 
+/// What choosing an interval needs to know of a run under a protocol.
+pub(crate) trait Expectation {
+    /// The shortest interval that is ever chosen.
+    fn floor(&self) -> f64;
+    /// The longest interval for which the expectation holds.
+    fn ceiling(&self) -> f64;
+    /// The interval of least expected time.
+    fn time_optimum(&self) -> f64;
+    /// The interval of least expected energy.
+    fn energy_optimum(&self) -> f64;
+    /// The shortest interval of which the checkpoint takes at most the share `io`.
+    fn io_edge(&self, io: f64) -> f64;
+    /// What is expected of an interval.
+    fn expect(&self, interval_s: f64) -> Expected;
+}
+
 /// The model that expectations come from.
 enum Model<'a> {
     FirstOrder(Aupy),
@@ -140,13 +156,25 @@ fn choose(
 ) -> Result<Choice, Invalid> {
     check(mtbf_s, costs, bounds)?;
     let model = Model::of(mtbf_s, costs);
+    let mut choice = choose_on(&model, objective, wanted_s, bounds);
+    choice.reason = reason(objective, mtbf_s, costs, bounds, &choice, &model);
+    Ok(choice)
+}
+
+/// [`choose_interval`] and [`bound_interval`] on any expectation, without the reason.
+pub(crate) fn choose_on(
+    model: &impl Expectation,
+    objective: Objective,
+    wanted_s: Option<f64>,
+    bounds: &Bounds,
+) -> Choice {
     let (time_opt, energy_opt) = (model.time_optimum(), model.energy_optimum());
     let (optimum_s, other_s) = match objective {
         Objective::Energy => (energy_opt, time_opt),
         Objective::Time => (time_opt, energy_opt),
     };
     let optimum_s = wanted_s.unwrap_or(optimum_s);
-    let allowed = model.admissible(bounds, time_opt, energy_opt);
+    let allowed = admissible(model, bounds, time_opt, energy_opt);
     let interval_s = optimum_s.max(allowed.low).min(allowed.high);
     let moved = if interval_s > optimum_s { allowed.low_by } else { allowed.high_by };
     let limited_by = if allowed.conflict {
@@ -158,16 +186,14 @@ fn choose(
     } else {
         None
     };
-    let mut choice = Choice {
+    Choice {
         interval_s,
         optimum_s,
         limited_by,
         expected: model.expect(interval_s),
         expected_alternative: model.expect(other_s),
         reason: String::new(),
-    };
-    choice.reason = reason(objective, mtbf_s, costs, bounds, &choice, &model);
-    Ok(choice)
+    }
 }
 
 /// What is expected of an interval that somebody else chose.
@@ -265,8 +291,10 @@ impl Model<'_> {
             Model::Renewal { costs, .. } => costs.checkpoint_s,
         }
     }
+}
 
-    /// The shortest interval that is ever chosen: a thousandth of a checkpoint.
+impl Expectation for Model<'_> {
+    /// A thousandth of a checkpoint.
     fn floor(&self) -> f64 {
         1e-3 * self.checkpoint_s()
     }
@@ -296,6 +324,10 @@ impl Model<'_> {
         work.max(self.floor())
     }
 
+    fn io_edge(&self, io: f64) -> f64 {
+        self.checkpoint_s() / io - self.checkpoint_s()
+    }
+
     fn expect(&self, interval_s: f64) -> Expected {
         let c = self.checkpoint_s();
         let io_share = c / (interval_s + c);
@@ -311,29 +343,28 @@ impl Model<'_> {
         };
         Expected { time_overhead: time - 1.0, energy_overhead: energy / base_w - 1.0, io_share }
     }
+}
 
-    /// The intervals that keep the bounds, or as many of them as can be kept, in the order of precedence.
-    fn admissible(&self, bounds: &Bounds, time_opt: f64, energy_opt: f64) -> Admissible {
-        let (floor, ceiling) = (self.floor(), self.ceiling().max(time_opt).max(energy_opt));
-        let mut allowed = Admissible { low: floor, high: ceiling, low_by: None, high_by: None, conflict: false };
-        if let Some(t) = bounds.runtime {
-            let target = (1.0 + t) * self.expect(time_opt).time_overhead;
-            let within = |x: f64| self.expect(x).time_overhead <= target;
-            let (low, high) = (edge(time_opt, floor, within), edge(time_opt, ceiling, within));
-            allowed.narrow(low, high, Limit::RuntimeBound);
-        }
-        if let Some(b) = bounds.io {
-            let c = self.checkpoint_s();
-            allowed.narrow(c / b - c, f64::INFINITY, Limit::IoBound);
-        }
-        if let Some(e) = bounds.energy {
-            let target = (1.0 + e) * (1.0 + self.expect(energy_opt).energy_overhead) - 1.0;
-            let within = |x: f64| self.expect(x).energy_overhead <= target;
-            let (low, high) = (edge(energy_opt, floor, within), edge(energy_opt, ceiling, within));
-            allowed.narrow(low, high, Limit::EnergyBound);
-        }
-        allowed
+/// The intervals that keep the bounds, or as many of them as can be kept, in the order of precedence.
+fn admissible(model: &impl Expectation, bounds: &Bounds, time_opt: f64, energy_opt: f64) -> Admissible {
+    let (floor, ceiling) = (model.floor(), model.ceiling().max(time_opt).max(energy_opt));
+    let mut allowed = Admissible { low: floor, high: ceiling, low_by: None, high_by: None, conflict: false };
+    if let Some(t) = bounds.runtime {
+        let target = (1.0 + t) * model.expect(time_opt).time_overhead;
+        let within = |x: f64| model.expect(x).time_overhead <= target;
+        let (low, high) = (edge(time_opt, floor, within), edge(time_opt, ceiling, within));
+        allowed.narrow(low, high, Limit::RuntimeBound);
     }
+    if let Some(b) = bounds.io {
+        allowed.narrow(model.io_edge(b), f64::INFINITY, Limit::IoBound);
+    }
+    if let Some(e) = bounds.energy {
+        let target = (1.0 + e) * (1.0 + model.expect(energy_opt).energy_overhead) - 1.0;
+        let within = |x: f64| model.expect(x).energy_overhead <= target;
+        let (low, high) = (edge(energy_opt, floor, within), edge(energy_opt, ceiling, within));
+        allowed.narrow(low, high, Limit::EnergyBound);
+    }
+    allowed
 }
 
 /// The interval furthest from `inside` towards `outside` for which `within` holds, for a range that holds at

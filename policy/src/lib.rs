@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`adaptive`] | the policy `auto`: checkpoints placed by a hazard that learns |
 //! | [`interval`] | which interval to use, under which bounds, and why |
+//! | [`choice`] | which protocol to use: time and energy of the whole run under each, with their uncertainty |
 //! | [`decide`] | whether to checkpoint now, wait, or rest |
 //! | [`mtbf`] | estimators of the mean time between failures |
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
@@ -24,6 +25,7 @@
 pub mod adaptive;
 pub mod bounds;
 pub mod calibration;
+pub mod choice;
 pub mod decide;
 pub mod estimate;
 pub mod frequency;

@@ -20,6 +20,22 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// An energy with a fitting unit.
+pub(crate) fn energy(joules: f64) -> String {
+    let j = joules.abs();
+    if !joules.is_finite() {
+        "an unknown energy".to_owned()
+    } else if j < 1e4 {
+        format!("{joules:.1} J")
+    } else if j < 1e7 {
+        format!("{:.1} kJ", joules / 1e3)
+    } else if j < 1e10 {
+        format!("{:.1} MJ", joules / 1e6)
+    } else {
+        format!("{:.2e} GJ", joules / 1e9)
+    }
+}
+
 /// A fraction as per cent.
 pub(crate) fn percent(fraction: f64) -> String {
     let p = fraction * 100.0;

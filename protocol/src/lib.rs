@@ -24,7 +24,7 @@ pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
-pub use plan::{Alternative, Figure, Plan, PlanRequest};
+pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use request::{Request, Setting, Source};
 
 /// The version written into every document and path of the wire (`/v1/...`).

@@ -2,6 +2,7 @@
 
 use crate::Request;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A figure with the place it comes from: `measured`, `history`, `calibration`, `site`, `default`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,8 +28,70 @@ pub struct Alternative {
     pub refused: String,
 }
 
-/// What a wrapper asks the controller.
+/// A figure with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// The figure.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// What is expected of the whole run under one protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolFigures {
+    /// Its own best interval; absent where it takes no checkpoints, s.
+    pub interval_s: Option<f64>,
+    /// Complete checkpoints.
+    pub checkpoints: f64,
+    /// Failures.
+    pub failures: f64,
+    /// Duration, s.
+    pub time_s: Range,
+    /// Energy of all nodes, J.
+    pub energy_j: Range,
+    /// Where the time goes, as the mean over the nodes, by name, s; the sum is `time_s`.
+    pub time_parts_s: BTreeMap<String, f64>,
+    /// Where the energy goes, by name, J; the sum is `energy_j`.
+    pub energy_parts_j: BTreeMap<String, f64>,
+    /// Number of checkpoints from which on it takes less energy than coordination, without failures.
+    pub break_even_energy: Option<f64>,
+    /// The same for time.
+    pub break_even_time: Option<f64>,
+}
+
+/// One protocol in the table of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolRow {
+    /// `coordinated`, `uncoordinated-disk`, `uncoordinated-memory`, ...
+    pub protocol: String,
+    /// Whether the engine can carry it out.
+    pub enacted: bool,
+    /// What is expected; absent where it cannot be estimated.
+    pub figures: Option<ProtocolFigures>,
+    /// Why it is not taken; absent for the one that is.
+    pub refused: Option<String>,
+}
+
+/// The choice of the protocol, as it was made before the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolChoice {
+    /// What would be taken if the engine could carry out all that is estimated.
+    pub unhindered: String,
+    /// Duration without failures, checkpoints and logging, s.
+    pub work_s: Figure,
+    /// Groups of the uncoordinated alternatives.
+    pub groups: u32,
+    /// The node type whose calibration was used; absent if none was.
+    pub node_type: Option<String>,
+    /// All protocols, the safest first.
+    pub rows: Vec<ProtocolRow>,
+}
+
+/// What a wrapper asks the controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRequest {
     /// What the user asked for.
@@ -41,6 +104,18 @@ pub struct PlanRequest {
     pub user: String,
     /// Job name, for the history of earlier runs.
     pub job_name: String,
+    /// Names of the nodes, by which their calibration is found; empty if not known yet.
+    #[serde(default)]
+    pub node_names: Vec<String>,
+    /// Node type whose calibration is wanted.
+    #[serde(default)]
+    pub node_type: Option<String>,
+    /// Duration without failures and checkpoints, if it is known, s.
+    #[serde(default)]
+    pub work_s: Option<f64>,
+    /// Recovery groups of the uncoordinated alternatives; one for each node if absent.
+    #[serde(default)]
+    pub groups: Option<u32>,
 }
 
 /// What will be done for a run.
@@ -50,7 +125,7 @@ pub struct Plan {
     pub version: u32,
     /// `energy` or `time`.
     pub objective: String,
-    /// Fault-tolerance protocol: `coordinated`.
+    /// Fault-tolerance protocol: `coordinated`, or another of `choice`.
     pub protocol: String,
     /// Checkpoint engine: `app` or `hook`.
     pub engine: String,
@@ -80,8 +155,11 @@ pub struct Plan {
     pub expected_io_share: f64,
     /// What was looked at and not taken.
     pub alternatives: Vec<Alternative>,
+    /// The choice of the protocol; absent where it cannot be estimated.
+    #[serde(default)]
+    pub choice: Option<ProtocolChoice>,
     /// Why, in sentences.
     pub reasons: Vec<String>,
-    /// Who made the plan: `controller` or `wrapper`.
+    /// Who made the plan: `controller`, `wrapper`, or `plan` where that command had no controller.
     pub made_by: String,
 }

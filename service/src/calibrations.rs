@@ -9,7 +9,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use planner::calibrated;
+use planner::{Known, calibrated};
 use policy::estimate::At;
 use policy::refine;
 use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Storage, StoredCalibration};
@@ -54,9 +54,25 @@ pub(crate) async fn keep(
     }
     let id = blocking({
         let new = new.clone();
-        move || lock(&c.reader).keep_calibration(&new)
+        move || {
+            let id = lock(&c.reader).keep_calibration(&new)?;
+            c.refresh_calibrations()?;
+            anyhow::Ok(id)
+        }
     });
     Ok(Json(StoredCalibration { id: id.await??, calibration: new, corrections: Vec::new() }))
+}
+
+impl Controller {
+    /// Takes what the store has to the plans; a calibration that has not changed keeps what was fitted to it.
+    pub(crate) fn refresh_calibrations(&self) -> Result<()> {
+        let stored = lock(&self.reader).calibrations(None, false)?;
+        let mut known = lock(&self.known);
+        if known.iter().map(|k| &k.stored).ne(&stored) {
+            *known = stored.into_iter().map(|stored| Known::new(stored, Vec::new())).collect();
+        }
+        Ok(())
+    }
 }
 
 impl Store {

@@ -77,6 +77,8 @@ pub struct Controller {
     pub(crate) beats: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) planning: Latency,
+    /// The newest calibrations, with what plans have fitted to them.
+    pub(crate) known: Mutex<Vec<planner::Known>>,
     ended: Ended,
     energy_tres: EnergyTres,
 }
@@ -105,6 +107,7 @@ pub async fn serve(site: Site) -> Result<()> {
         beats: AtomicU64::new(0),
         records: AtomicU64::new(0),
         planning: Latency::default(),
+        known: Mutex::default(),
         ended: Ended::default(),
         energy_tres: EnergyTres::default(),
         site,
@@ -191,6 +194,9 @@ impl Controller {
                 ("slurm".to_string(), part(self.look_at_slurm())),
             ]);
             *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
+            if let Err(e) = self.refresh_calibrations() {
+                tracing::warn!(error = format!("{e:#}"), "the calibrations cannot be read");
+            }
             if look.is_multiple_of(ASK_OPERATORS) {
                 self.access.refresh(&self.slurm);
             }

@@ -105,7 +105,8 @@ async fn plan(
     question.user = user_name(peer.uid).unwrap_or(question.user);
     let plan = blocking(move || -> Result<_, Refusal> {
         let begun = Instant::now();
-        let history = lock(&c.reader).history(&question.user, &question.job_name)?;
+        let mut history = lock(&c.reader).history(&question.user, &question.job_name)?;
+        history.calibrations = lock(&c.known).clone();
         let plan = planner::make_plan(&question, &history, &c.site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
         c.planning.took(begun.elapsed());

@@ -364,6 +364,9 @@ impl Store {
             restart_s: None,
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
+            checkpoint_bytes: mean("avg(bytes)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,
+            work_s: self.usual_work_s(user, job_name)?,
+            ..History::default()
         })
     }
 
@@ -376,6 +379,17 @@ impl Store {
             self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
         let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
         rows.collect()
+    }
+
+    /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.
+    fn usual_work_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
+        let sql = "SELECT avg(s) FROM (SELECT sum(s) AS s FROM (\
+                   SELECT p.cluster, p.run, sum(p.end_s - p.start_s) / count(DISTINCT p.node) AS s FROM phases p \
+                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND state = 'completed' \
+                   ORDER BY start_s DESC LIMIT ?3) r ON p.cluster = r.cluster AND p.run = r.run \
+                   WHERE p.phase = 'compute' GROUP BY p.cluster, p.run, p.restart_count) lives GROUP BY cluster, run) runs";
+        let values = params![user, job_name, HISTORY_RUNS];
+        self.connection.prepare_cached(sql)?.query_row(values, |r| r.get(0))
     }
 
     /// The connection, for reports.

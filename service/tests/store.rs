@@ -240,6 +240,17 @@ fn the_account_of_a_run_that_lost_a_node() {
 }
 
 #[test]
+fn a_new_run_is_told_the_work_and_the_volume_of_earlier_ones() {
+    both(|store| {
+        assert_eq!(store.history("alice", "heat").expect("history").work_s, None);
+        store.append(&batch("7.1", records(1, run_with_a_death())), UID).expect("stored");
+        let history = store.history("alice", "heat").expect("history");
+        assert_eq!((history.work_s, history.checkpoint_bytes), (Some(100.0), Some(1000.0)));
+        assert_eq!(store.history("alice", "other").expect("history").work_s, None);
+    });
+}
+
+#[test]
 fn an_interval_that_spans_the_line_is_cut_in_proportion() {
     both(|store| {
         let events = vec![

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::{ALICE, BOB, Cluster, Options};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 fn small(nodes: u32) -> Options {
     Options { nodes, accounting: false, ..Options::default() }

@@ -198,6 +198,8 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
         cpus_per_node: me.cpus_per_node,
         user: me.user.clone(),
         job_name: me.job_name.clone(),
+        node_names: me.nodes.clone(),
+        ..PlanRequest::default()
     };
     let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
         Ok(plan) => plan,

@@ -365,6 +365,7 @@ fn plan(interval_s: f64) -> Plan {
         expected_energy_overhead: 0.0,
         expected_io_share: 0.0,
         alternatives: Vec::new(),
+        choice: None,
         reasons: Vec::new(),
         made_by: "test".into(),
     }

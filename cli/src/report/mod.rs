@@ -1,6 +1,7 @@
 //! `joulepoint report`: what runs cost, with the habits of sacct.
 
 mod accounted;
+mod accuracy;
 mod columns;
 mod describe;
 mod moment;
@@ -72,6 +73,9 @@ pub struct ReportArgs {
     /// Sums, and one of all.
     #[arg(long, value_enum)]
     by: Option<By>,
+    /// Mean and worst error of the plans' predictions, by operation and node type.
+    #[arg(long, conflicts_with_all = ["by", "csv", "html"])]
+    accuracy: bool,
     /// Write a page for a browser: with one job its time line, else who spent what ('-' for standard output).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "by"])]
     html: Option<PathBuf>,
@@ -91,9 +95,13 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let now_s = now.timestamp().as_millisecond() as f64 / 1000.0;
     let columns = columns::columns(args.fields.as_deref().unwrap_or(columns::USUAL)).map_err(Failure::Usage)?;
     let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
-    let details = args.jobs.is_some() || args.json && args.by.is_none();
+    let details = args.jobs.is_some() || args.accuracy || args.json && args.by.is_none();
     let query = query(args, start_s, end_s, !details).map_err(Failure::Usage)?;
     let runs: Vec<RunAccount> = crate::client(conf)?.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    if args.accuracy {
+        accuracy::print(&runs, args.json);
+        return Ok(());
+    }
     let wants_sacct = args.by.is_none() && (details || args.html.is_some() || columns::needs_sacct(&columns));
     let lines = match wants_sacct {
         true => accounted::join(runs, &Slurm::new(crate::site(conf)?.slurm_bin), now_s),

@@ -90,15 +90,7 @@ pub struct BestOf {
 /// logarithm and the power; y <= 0 rules out linearized ones. Refuses fewer than two points, an x that does not vary,
 /// |x| > 1e15 and |y| > 1e100.
 pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<BestOf, Invalid> {
-    require(x.len() >= 2, "x", x.len() as f64, "two points or more")?;
-    require(x.len() == y.len(), "y", y.len() as f64, "as many values as x")?;
-    for value in x {
-        require(value.abs() <= 1e15, "x", *value, "finite, at most 1e15")?;
-    }
-    for value in y {
-        require(value.abs() <= 1e100, "y", *value, "finite, at most 1e100")?;
-    }
-    require(!is_constant(x), "x", x[0], "values that differ")?;
+    check(x, y)?;
     let curves = Curve::PAPER.into_iter().chain(with_mult.then_some(Curve::ExponentialMult));
     let fits: Vec<Fit> = curves.filter_map(|curve| fit(curve, x, y, method)).collect();
     let mut best = fits[0];
@@ -108,6 +100,25 @@ pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<
         }
     }
     Ok(BestOf { best, degenerate: is_constant(y), fits })
+}
+
+/// The straight line alone, as [`best_of`] fits it.
+pub(crate) fn straight(x: &[f64], y: &[f64]) -> Result<Fit, Invalid> {
+    check(x, y)?;
+    let invalid = Invalid { parameter: "x", value: x[0], range: "values that a line can be drawn through" };
+    fit(Curve::Linear, x, y, Method::LeastSquares).ok_or(invalid)
+}
+
+fn check(x: &[f64], y: &[f64]) -> Result<(), Invalid> {
+    require(x.len() >= 2, "x", x.len() as f64, "two points or more")?;
+    require(x.len() == y.len(), "y", y.len() as f64, "as many values as x")?;
+    for value in x {
+        require(value.abs() <= 1e15, "x", *value, "finite, at most 1e15")?;
+    }
+    for value in y {
+        require(value.abs() <= 1e100, "y", *value, "finite, at most 1e100")?;
+    }
+    require(!is_constant(x), "x", x[0], "values that differ")
 }
 
 /// The mean; of values that are all the same, that value itself, which a rounded sum may miss.
@@ -239,6 +250,7 @@ fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
 fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const HALF: i32 = 600;
     const SIDE: i32 = 2 * HALF;
+    const STRIDE: usize = 4;
     let step = |n: i32| {
         let limit = if n < 0 { low } else { high };
         let t = f64::from(n.abs()) / f64::from(HALF);
@@ -248,10 +260,20 @@ fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: 
             _ => limit * (0.01 + 0.99 * (t - 1.0)),
         }
     };
-    let mut best = -SIDE;
-    for n in -SIDE..=SIDE {
-        if f(step(n)) < f(step(best)) {
-            best = n;
+    // Every valley of the coarse grid is looked at closely: which is the deepest shows only there.
+    let coarse: Vec<f64> = (-SIDE..=SIDE).step_by(STRIDE).map(|n| f(step(n))).collect();
+    let is_valley = |i: usize| {
+        let beside = |j: usize| coarse.get(j).is_none_or(|v| coarse[i] <= *v || v.is_nan());
+        beside(i.wrapping_sub(1)) && beside(i + 1)
+    };
+    let (mut best, mut least) = (-SIDE, f(step(-SIDE)));
+    let grid = (-SIDE..=SIDE).step_by(STRIDE).enumerate();
+    for (_, n) in grid.filter(|(i, _)| is_valley(*i)) {
+        for m in (n - STRIDE as i32).max(-SIDE)..=(n + STRIDE as i32).min(SIDE) {
+            let value = f(step(m));
+            if value < least {
+                (best, least) = (m, value);
+            }
         }
     }
     let at = step(best);

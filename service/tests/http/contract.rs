@@ -94,7 +94,14 @@ fn every_description_refers_to_what_is_there() {
 fn plan_request() -> PlanRequest {
     let mut request = Request::default();
     request.settings.insert("ft-energy".into(), Setting { value: "energy".into(), source: Source::Option });
-    PlanRequest { request, nodes: 4, cpus_per_node: 2, user: "alice".into(), job_name: "heat".into() }
+    PlanRequest {
+        request,
+        nodes: 4,
+        cpus_per_node: 2,
+        user: "alice".into(),
+        job_name: "heat".into(),
+        ..PlanRequest::default()
+    }
 }
 
 /// A calibration with one of everything.

@@ -131,7 +131,14 @@ fn a_plan_is_made_and_a_wrong_wish_is_refused() {
         let mut request = Request::default();
         request.settings.insert("ft-energy".into(), setting("energy"));
         request.settings.insert(name.into(), setting(value));
-        PlanRequest { request, nodes: 4, cpus_per_node: 2, user: "root".into(), job_name: "heat".into() }
+        PlanRequest {
+            request,
+            nodes: 4,
+            cpus_per_node: 2,
+            user: "root".into(),
+            job_name: "heat".into(),
+            ..PlanRequest::default()
+        }
     };
     let ask = |q: PlanRequest| site.as_user(ALICE, move |c| c.post::<PlanRequest, Plan>("/v1/plan", &q));
     let plan = ask(question("ft-energy-io-bound", "5%")).expect("a plan");

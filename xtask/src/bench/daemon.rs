@@ -116,8 +116,14 @@ impl Daemons {
     pub fn plans(&self) -> Result<()> {
         let setting = Setting { value: "energy".into(), source: Source::Option };
         let request = Request { settings: [("ft-energy".to_string(), setting)].into() };
-        let question =
-            PlanRequest { request, nodes: 8, cpus_per_node: 2, user: "user7".into(), job_name: "job7".into() };
+        let question = PlanRequest {
+            request,
+            nodes: 8,
+            cpus_per_node: 2,
+            user: "user7".into(),
+            job_name: "job7".into(),
+            ..PlanRequest::default()
+        };
         let time = |ask: &(dyn Fn(&Client) -> Result<(), wire::Error> + Sync)| -> Result<(f64, f64)> {
             let (times, _) = self.together(CLIENTS, |_, client| {
                 let mut times = Vec::with_capacity(PLANS);

@@ -1,0 +1,43 @@
+//! Which engine can carry out which protocol: the one place that a new engine changes.
+
+use options::{Engine, Settings};
+use policy::choice::{Hindrance, Protocol};
+
+/// What can be carried out. A protocol that no row allows is estimated only.
+pub const CAPABILITIES: &[(Engine, &[Protocol])] =
+    &[(Engine::App, &[Protocol::Coordinated]), (Engine::Hook, &[Protocol::Coordinated])];
+
+/// A table such as [`CAPABILITIES`].
+pub type Capabilities = [(Engine, &'static [Protocol])];
+
+/// Whether the engine of a run can carry out a protocol; any engine, where none is asked for.
+pub fn enacts(capabilities: &Capabilities, engine: Option<Engine>, protocol: Protocol) -> bool {
+    let asked = |e: Engine| engine.is_none_or(|wanted| wanted == e);
+    capabilities.iter().any(|(e, protocols)| asked(*e) && protocols.contains(&protocol))
+}
+
+/// Why a protocol is not open to the choice.
+pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protocol: Protocol) -> Option<Hindrance> {
+    let why = if enacts(capabilities, settings.engine, protocol) {
+        None
+    } else {
+        Some(match settings.engine {
+            Some(Engine::App) => "estimated only: the engine app cannot enact it",
+            Some(Engine::Hook) => "estimated only: the engine hook cannot enact it",
+            None => "estimated only: no engine can enact it yet",
+        })
+    };
+    let unasked = match protocol {
+        Protocol::Coordinated => None,
+        _ if settings.protocol.is_some() => Some("coordinated was asked for"),
+        Protocol::Shadow => Some("needs twice the nodes"),
+        Protocol::DiskLogLent | Protocol::MemoryLogLent => Some("lending was not asked for"),
+        Protocol::DiskLog | Protocol::MemoryLog => None,
+    };
+    match (why, unasked) {
+        (None, None) => None,
+        (Some(why), None) => Some(Hindrance::NotEnacted(why.to_string())),
+        (None, Some(unasked)) => Some(Hindrance::NotAsked(unasked.to_string())),
+        (Some(why), Some(unasked)) => Some(Hindrance::NotAsked(format!("{why}; {unasked}"))),
+    }
+}

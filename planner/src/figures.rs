@@ -1,0 +1,178 @@
+//! The figures that a plan rests on, each with the place it comes from.
+
+use crate::known::{self, Calibrated, NOTHING, together};
+use crate::{History, Wanted};
+use config::Site;
+use policy::choice;
+use policy::estimate::{Cost, Estimate};
+use policy::interval::Costs;
+use protocol::Figure;
+
+/// The work of a run whose duration nobody knows, s.
+const USUAL_WORK_S: f64 = 86_400.0;
+
+/// Saving and loading a borrower's state is taken to last as many checkpoints of one's own.
+const LOAN_CHECKPOINTS: f64 = 2.0;
+
+/// Longest over shortest runtime of a shadowed run: the widest that Mills looks at.
+const SHADOW_LAXITY: f64 = 2.0;
+
+/// The figures that a plan rests on, each with the place it comes from.
+pub(crate) struct Figures {
+    pub mtbf_s: Figure,
+    pub mtbf_reason: String,
+    /// From asking until it is complete, coordination included.
+    pub checkpoint_s: Figure,
+    pub restart_s: Figure,
+    pub idle_w: Figure,
+    pub busy_w: Figure,
+    pub checkpoint_w: Figure,
+    pub work_s: Figure,
+    /// Idle power of the switches, for each node.
+    pub switch_w: f64,
+    /// Volume of a checkpoint on each node.
+    pub bytes: Option<f64>,
+}
+
+/// Volume of a checkpoint on each node, where somebody knows it.
+pub(crate) fn bytes(wanted: &Wanted<'_>, history: &History) -> Option<f64> {
+    let told = wanted.settings.memory_bytes.map(|b| b as f64);
+    told.or(history.checkpoint_bytes).filter(|b| b.is_finite() && *b > 0.0).map(|b| b / f64::from(wanted.nodes))
+}
+
+impl Figures {
+    pub fn gather(wanted: &Wanted<'_>, history: &History, site: &Site, calibrated: Option<&Calibrated>) -> Figures {
+        let (settings, nodes) = (wanted.settings, wanted.nodes);
+        let e = &site.estimates;
+        // The site's figure counts as one failure seen in one MTBF: measured failures soon outweigh it.
+        let node_mtbf_s = (history.node_seconds + e.node_mtbf_s) / f64::from(history.node_failures + 1);
+        let mtbf_s = policy::mtbf::combine_prior(node_mtbf_s, nodes);
+        let mtbf_reason = format!(
+            "MTBF of {nodes} nodes {:.1} h: {} failures in {:.1} node-hours seen, and the site's {:.0} h a node counted as one failure",
+            mtbf_s / 3600.0,
+            history.node_failures,
+            history.node_seconds / 3600.0,
+            e.node_mtbf_s / 3600.0
+        );
+        let or_history = |seen: Option<f64>, otherwise: Figure| match seen {
+            Some(value) if value.is_finite() && value > 0.0 => figure(value, "history"),
+            _ => otherwise,
+        };
+        let or_calibration = |value: Option<f64>, otherwise: Figure| match value {
+            Some(value) if value.is_finite() && value > 0.0 => figure(value, "calibration"),
+            _ => otherwise,
+        };
+        let costs = calibrated.map(|c| &c.costs);
+        let pause = costs.and_then(|c| Some(together(c.write?, c.coordination)));
+        let by_volume = match settings.memory_bytes {
+            Some(bytes) => figure((bytes as f64 / e.write_bytes_per_s).max(0.1), "ft-energy-memory"),
+            None => figure(e.checkpoint_s, "site"),
+        };
+        let idle_w = or_calibration(calibrated.map(|c| c.idle_w), figure(site.energy.idle_w, "site"));
+        let above_w = site.energy.busy_w - site.energy.idle_w;
+        let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + d);
+        let busy_w = or_calibration(
+            above_idle(costs.and_then(|c| c.compute_w).map(|d| d.value)),
+            figure(idle_w.value + above_w, "site"),
+        );
+        let checkpoint_w = or_calibration(
+            above_idle(pause.map(|p| p.delta_w.value)),
+            figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
+        );
+        let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value).filter(|t| *t > e.restart_s);
+        let told = wanted.work_s.map(|w| figure(w, "told"));
+        Figures {
+            mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
+            mtbf_reason,
+            checkpoint_s: or_history(history.checkpoint_s, or_calibration(pause.map(|p| p.time_s.value), by_volume)),
+            restart_s: or_history(history.restart_s, or_calibration(read_s, figure(e.restart_s, "site"))),
+            busy_w: or_history(history.busy_w, busy_w),
+            checkpoint_w: or_history(history.checkpoint_w, checkpoint_w),
+            idle_w,
+            work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
+            switch_w: calibrated.map_or(0.0, |c| c.switches_w) / f64::from(nodes),
+            bytes: bytes(wanted, history),
+        }
+    }
+
+    fn above(&self, figure: &Figure) -> f64 {
+        (figure.value - self.idle_w.value).max(0.0)
+    }
+
+    /// The costs on which the interval of a coordinated run rests, for one node.
+    pub fn costs(&self) -> Costs {
+        Costs {
+            checkpoint_s: self.checkpoint_s.value,
+            restart_s: self.restart_s.value,
+            down_s: 0.0,
+            overlap: 0.0,
+            static_w: self.idle_w.value + self.switch_w,
+            compute_w: self.above(&self.busy_w),
+            checkpoint_w: self.above(&self.checkpoint_w),
+            down_w: 0.0,
+        }
+    }
+
+    /// The costs on which the choice of a protocol rests: the checkpoint is parted from its coordination.
+    pub fn choice_costs(&self, nodes: u32, known: Option<&known::Costs>) -> choice::Costs {
+        let (pause_s, pause_w) = (self.checkpoint_s.value, self.above(&self.checkpoint_w));
+        let coordination = known.map_or(NOTHING, |c| c.coordination);
+        let write = known.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
+        // Of a checkpoint that was seen as a whole, coordination is a part.
+        let most_s = if write.is_some() { pause_s } else { 0.5 * pause_s };
+        let coordination = at_most(coordination, most_s, pause_s * pause_w);
+        let (t, w) = (coordination.time_s.value, coordination.delta_w.value);
+        let checkpoint_w = (pause_s * pause_w - t * w) / (pause_s - t);
+        let checkpoint = Cost {
+            time_s: like(write.map(|c| c.time_s), pause_s - t),
+            delta_w: like(write.map(|c| c.delta_w), checkpoint_w),
+            extrapolated: write.is_some_and(|c| c.extrapolated),
+        };
+        let compute = known.and_then(|c| c.compute_w).filter(|_| self.busy_w.from == "calibration");
+        let exactly = |value| like(None, value);
+        choice::Costs {
+            checkpoint,
+            coordination,
+            group_coordination: known.map_or(NOTHING, |c| at_most(c.group_coordination, t, f64::INFINITY)),
+            restart: Cost { time_s: exactly(self.restart_s.value), delta_w: exactly(pause_w), extrapolated: false },
+            disk_log: known.and_then(|c| c.disk_log.clone().ok()),
+            memory_log: known.and_then(|c| c.memory_log.clone().ok()),
+            compute_w: like(compute, self.above(&self.busy_w)),
+            static_w: f64::from(nodes) * (self.idle_w.value + self.switch_w),
+        }
+    }
+
+    /// The run as the choice of a protocol sees it.
+    pub fn run(&self, wanted: &Wanted<'_>) -> choice::Run {
+        let log_bytes = wanted.settings.messages.map_or(0.0, |(_, bytes)| bytes as f64 / f64::from(wanted.nodes));
+        choice::Run {
+            nodes: f64::from(wanted.nodes),
+            groups: f64::from(wanted.groups()),
+            mtbf_s: self.mtbf_s.value,
+            work_s: self.work_s.value,
+            growth_per_s: self.bytes.map_or(0.0, |b| log_bytes / b / self.work_s.value),
+            load_save_s: LOAN_CHECKPOINTS * self.checkpoint_s.value,
+            laxity: SHADOW_LAXITY,
+            interval_s: wanted.settings.interval.map(|i| i.as_secs_f64()),
+        }
+    }
+}
+
+/// A value with the relative interval of an estimate; without one it is taken as exact.
+fn like(estimate: Option<Estimate>, value: f64) -> Estimate {
+    match estimate.filter(|e| e.value > 0.0) {
+        Some(e) => e.through(|x| x / e.value * value),
+        None => Estimate { value, low: value, high: value },
+    }
+}
+
+/// An operation cut to a time and an extra energy of a node.
+fn at_most(cost: Cost, most_s: f64, most_j: f64) -> Cost {
+    let time_s = cost.time_s.through(|t| t.min(most_s));
+    let most_w = if time_s.value > 0.0 { most_j / time_s.value } else { f64::INFINITY };
+    Cost { time_s, delta_w: cost.delta_w.through(|w| w.min(most_w)), ..cost }
+}
+
+fn figure(value: f64, from: &str) -> Figure {
+    Figure { value, from: from.to_string() }
+}

@@ -1,0 +1,226 @@
+//! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
+
+use crate::Wanted;
+use crate::calibrated::{cost, logging_cost};
+use policy::estimate::{At, Cost, Estimate};
+use protocol::{Operation, Storage, StoredCalibration};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shapes of runs whose costs are kept.
+const MOST_SHAPES: usize = 1000;
+
+/// A calibration in the store. Whoever makes many plans keeps it: fitting a shape of run that it has not seen takes
+/// milliseconds, and is done once.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The calibration, with what runs have corrected.
+    pub stored: StoredCalibration,
+    /// What has changed since on the nodes; empty if it still holds ([`crate::calibrated::stale`]).
+    pub stale: Vec<String>,
+    seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
+}
+
+/// All that the costs of a run's operations depend on, beside the calibration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    nodes: u32,
+    processes: u32,
+    groups: u32,
+    messages: Option<(u64, u64)>,
+    /// Bits of the volume of a checkpoint on each node.
+    bytes: Option<u64>,
+}
+
+impl Known {
+    /// A calibration of the store, and what has changed since.
+    pub fn new(stored: StoredCalibration, stale: Vec<String>) -> Known {
+        Known { stored, stale, seen: Arc::default() }
+    }
+
+    /// The costs of a run, fitted at the first time.
+    fn costs(&self, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
+        let shape = Shape {
+            nodes: wanted.nodes,
+            processes: wanted.processes,
+            groups: wanted.groups(),
+            messages: wanted.settings.messages,
+            bytes: bytes.map(f64::to_bits),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(costs) = seen.get(&shape) {
+            return costs.clone();
+        }
+        if seen.len() >= MOST_SHAPES {
+            seen.clear();
+        }
+        let costs = Costs::fit(&self.stored, wanted, bytes);
+        seen.insert(shape, costs.clone());
+        costs
+    }
+}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Known) -> bool {
+        (&self.stored, &self.stale) == (&other.stored, &other.stale)
+    }
+}
+
+/// What a calibration says of a run. Powers are of a node, above idle.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Calibrated {
+    pub id: u64,
+    pub fast: bool,
+    pub node_type: String,
+    /// Mean idle power of a node.
+    pub idle_w: f64,
+    /// Idle power of the switches.
+    pub switches_w: f64,
+    pub costs: Costs,
+}
+
+/// What the operations of a run cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Costs {
+    pub compute_w: Option<Estimate>,
+    /// A checkpoint, where its volume is known.
+    pub write: Option<Cost>,
+    pub read: Option<Cost>,
+    pub coordination: Cost,
+    pub group_coordination: Cost,
+    pub disk_log: Result<Cost, String>,
+    pub memory_log: Result<Cost, String>,
+    /// What could not be taken from it.
+    pub notes: Vec<String>,
+}
+
+/// The newest calibration for a run, or why there is none.
+pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Known, String> {
+    const CURE: &str = "measure with `joulepoint calibrate run`";
+    let name = |k: &Known| k.stored.calibration.node_type.clone();
+    let has_nodes = |k: &&Known| wanted.node_names.iter().all(|n| k.stored.calibration.power.idle_w.contains_key(n));
+    let mut types: Vec<String> = known.iter().map(name).collect();
+    types.sort();
+    types.dedup();
+    let fits = |k: &&Known| match wanted.node_type {
+        Some(wanted) => name(k) == wanted,
+        None => types.len() == 1 || (!wanted.node_names.is_empty() && has_nodes(k)),
+    };
+    let found = known.iter().filter(fits).max_by_key(|k| k.stored.id).ok_or_else(|| match (types.is_empty(), wanted.node_type) {
+        (true, _) => format!("nothing is calibrated: the figures are the site's estimates; {CURE}"),
+        (false, Some(wanted)) => format!("node type '{wanted}' is not calibrated, only {}; {CURE}", types.join(", ")),
+        (false, None) => format!(
+            "several node types are calibrated ({}), and the nodes are not known: the figures are the site's estimates",
+            types.join(", ")
+        ),
+    })?;
+    if found.stale.is_empty() {
+        Ok(found)
+    } else {
+        let changes = found.stale.join("; ");
+        Err(format!(
+            "the calibration of '{}' is stale ({changes}): the figures are the site's estimates; {CURE}",
+            name(found)
+        ))
+    }
+}
+
+impl Calibrated {
+    /// What the calibration says of the run, whose checkpoint has `bytes` on each node.
+    pub fn of(known: &Known, wanted: &Wanted<'_>, bytes: Option<f64>) -> Calibrated {
+        let calibration = &known.stored.calibration;
+        let power = &calibration.power;
+        let named: Vec<f64> = wanted.node_names.iter().filter_map(|n| power.idle_w.get(n).copied()).collect();
+        let idle: Vec<f64> = if named.is_empty() { power.idle_w.values().copied().collect() } else { named };
+        Calibrated {
+            id: known.stored.id,
+            fast: calibration.fast,
+            node_type: calibration.node_type.clone(),
+            idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
+            switches_w: power.switches_idle_w.iter().sum(),
+            costs: known.costs(wanted, bytes),
+        }
+    }
+
+    /// Which calibration it is, and what could not be taken from it.
+    pub fn describe(&self) -> String {
+        let fast = if self.fast { ", measured fast" } else { "" };
+        let notes: String = self.costs.notes.iter().map(|n| format!("; {n}")).collect();
+        format!("calibration {} of node type '{}'{fast}{notes}", self.id, self.node_type)
+    }
+}
+
+impl Costs {
+    fn fit(stored: &StoredCalibration, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
+        let mut notes = Vec::new();
+        let (nodes, processes) = (f64::from(wanted.nodes), f64::from(wanted.processes.max(1)));
+        let at = |nodes: f64, bytes: f64| At { nodes, processes, bytes };
+        let storage = Storage::ALL.into_iter().rev().find(|s| {
+            stored
+                .calibration
+                .measured
+                .iter()
+                .any(|m| m.operation == Operation::CheckpointWrite && m.storage == Some(*s))
+        });
+        let moved = |operation| bytes.and_then(|b| cost(stored, operation, storage, at(nodes, b), None).ok());
+        let write = moved(Operation::CheckpointWrite);
+        match (bytes, storage) {
+            (None, _) => notes.push("the volume of a checkpoint is not known: say --ft-energy-memory=SIZE".to_string()),
+            (Some(_), Some(storage)) if write.is_some() => {
+                notes.push(format!("checkpoints are taken to go to the storage '{}'", storage.as_str()));
+            }
+            _ => notes.push("checkpoint_write was not calibrated".to_string()),
+        }
+        let mean_message = wanted.settings.messages.filter(|(count, _)| *count > 0).map(|(n, v)| v as f64 / n as f64);
+        let mut coordinate = |nodes: f64, processes: f64| {
+            let at = |bytes: f64| At { nodes, processes, bytes };
+            if nodes * processes <= 1.0 {
+                return NOTHING;
+            }
+            let synchro = cost(stored, Operation::Synchro, None, at(0.0), None).ok();
+            if synchro.is_none() {
+                notes.push("synchro was not calibrated: coordination is taken to cost nothing".to_string());
+            }
+            let polling = mean_message.and_then(|v| cost(stored, Operation::Polling, None, at(v), None).ok());
+            together(synchro.unwrap_or(NOTHING), polling.unwrap_or(NOTHING))
+        };
+        let coordination = coordinate(nodes, processes);
+        let group = nodes / f64::from(wanted.groups());
+        let group_coordination = coordinate(group.max(1.0), processes * group.min(1.0));
+        notes.dedup();
+        let log = |operation: Operation| match wanted.settings.messages {
+            None => Err("the messages are not known: say --ft-energy-messages=COUNT:SIZE".to_string()),
+            Some((0, _)) => Ok(NOTHING),
+            Some((count, volume)) => {
+                logging_cost(stored, operation, count as f64 / nodes, at(1.0, volume as f64 / nodes))
+                    .map_err(|_| format!("{} was not calibrated", operation.as_str()))
+            }
+        };
+        Costs {
+            compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None).ok().map(|c| c.delta_w),
+            write,
+            read: moved(Operation::CheckpointRead),
+            coordination,
+            group_coordination,
+            disk_log: log(Operation::LogDisk),
+            memory_log: log(Operation::LogMemory),
+            notes,
+        }
+    }
+}
+
+const NONE: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };
+
+/// What costs nothing.
+pub(crate) const NOTHING: Cost = Cost { time_s: NONE, delta_w: NONE, extrapolated: false };
+
+/// One operation after the other: their times add up, their powers are the mean over the time.
+pub(crate) fn together(a: Cost, b: Cost) -> Cost {
+    let time_s = a.time_s.plus(b.time_s);
+    let mean = |of: fn(&Estimate) -> f64| {
+        let (ta, tb) = (a.time_s.value, b.time_s.value);
+        if ta + tb > 0.0 { (ta * of(&a.delta_w) + tb * of(&b.delta_w)) / (ta + tb) } else { 0.0 }
+    };
+    let delta_w = Estimate { value: mean(|e| e.value), low: mean(|e| e.low), high: mean(|e| e.high) };
+    Cost { time_s, delta_w, extrapolated: a.extrapolated || b.extrapolated }
+}

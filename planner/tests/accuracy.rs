@@ -1,0 +1,91 @@
+//! The accuracy of plans is the error of what they predicted against what runs measured.
+
+use planner::{History, accuracy, make_plan, published};
+use protocol::{
+    CheckpointAccount, Phase, PhaseAccount, PlanRequest, RecordAccount, Request, RunAccount, Setting, Source, Totals,
+};
+
+fn plan(calibrated: bool) -> protocol::Plan {
+    let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
+    let settings = [("ft-energy", "energy"), ("ft-energy-memory", "8G")].map(|(n, v)| (n.to_string(), setting(v)));
+    let request = Request { settings: settings.into() };
+    let question = PlanRequest { request, nodes: 2, cpus_per_node: 4, ..PlanRequest::default() };
+    let calibrations = if calibrated { vec![published::calibration(100.0)] } else { Vec::new() };
+    make_plan(&question, &History { calibrations, ..History::default() }, &config::Site::default()).unwrap()
+}
+
+/// A run whose checkpoints took `seconds` and the energy that its nodes draw meanwhile by plan, times `energy`.
+fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
+    let joules = |s: f64| energy * s * 2.0 * plan.checkpoint_w.value;
+    let checkpoints = seconds.iter().enumerate().map(|(i, s)| CheckpointAccount {
+        number: i as u64,
+        begun_s: 0.0,
+        seconds: *s,
+        bytes: 8 << 30,
+        joules: Some(joules(*s)),
+    });
+    RunAccount {
+        cluster: "c".into(),
+        run: "r".into(),
+        job: 1,
+        user: "u".into(),
+        account: "a".into(),
+        job_name: "j".into(),
+        state: "completed".into(),
+        start_s: 0.0,
+        end_s: Some(100.0),
+        total: Totals { failures: 1, ..Totals::default() },
+        phases: vec![PhaseAccount {
+            phase: Phase::Restart,
+            joules: 1.0,
+            node_seconds: 2.0 * 50.0,
+            source: "rapl".into(),
+        }],
+        records: vec![RecordAccount {
+            job: 1,
+            restart_count: 0,
+            start_s: 0.0,
+            end_s: None,
+            state: "completed".into(),
+            nodes: vec!["n1".into(), "n2".into()],
+        }],
+        failures: Vec::new(),
+        spans: Vec::new(),
+        decisions: Vec::new(),
+        loans: Vec::new(),
+        checkpoints: checkpoints.collect(),
+        plan: Some(plan),
+    }
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+#[test]
+fn the_error_is_relative_to_the_measurement_by_operation_and_node_type() {
+    let p = plan(true);
+    let c = p.checkpoint_s.value;
+    let runs = [run(p.clone(), &[c, c], 1.0), run(p.clone(), &[c / 2.0], 1.0), run(plan(false), &[1.0], 1.0)];
+    let all = accuracy(&runs);
+    let names: Vec<(&str, &str)> = all.iter().map(|a| (a.operation, a.node_type.as_str())).collect();
+    assert_eq!(
+        names,
+        [("checkpoint", "aupy15"), ("checkpoint", "uncalibrated"), ("restart", "aupy15"), ("restart", "uncalibrated")]
+    );
+    let time = all[0].time.unwrap();
+    assert!(near(time.mean, 0.5) && near(time.worst, 1.0) && time.runs == 2, "{time:?}");
+    let energy = all[0].energy.unwrap();
+    assert!(near(energy.mean, 0.5) && near(energy.worst, 1.0), "{energy:?}");
+    // The site says 60 s for a restart, and it took 50.
+    assert!(near(all[3].time.unwrap().worst, 0.2) && all[3].energy.is_none(), "{:?}", all[3]);
+}
+
+#[test]
+fn what_was_not_measured_or_not_planned_does_not_count() {
+    let unplanned = RunAccount { plan: None, ..run(plan(true), &[1.0], 1.0) };
+    let mut silent = run(plan(true), &[f64::NAN, 0.0], 1.0);
+    silent.phases.clear();
+    assert!(accuracy(&[unplanned, silent]).is_empty());
+    assert!(accuracy(&[]).is_empty());
+}
