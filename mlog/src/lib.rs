@@ -28,6 +28,7 @@ pub use collective::{Number, Operation};
 pub use endpoint::{Endpoint, Request, exchange};
 pub use inbox::Counters;
 pub use link::{Link, Stream};
+pub use status::{Counts, Loss, PeerStatus, Status};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

@@ -28,6 +28,13 @@ pub struct Place {
     offset: u64,
 }
 
+impl Place {
+    /// True if there were older segments.
+    pub fn follows_others(self) -> bool {
+        self.segment > 1
+    }
+}
+
 #[derive(Debug)]
 struct Segment {
     id: u64,

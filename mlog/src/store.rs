@@ -87,6 +87,8 @@ impl Store {
             Kind::Head if channel.logged() == header.number => {}
             Kind::Head | Kind::Reset => {
                 let collected = body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+                // Segments go only when all that is in them is collected.
+                let collected = if place.follows_others() { collected.max(header.number) } else { collected };
                 *channel = Outgoing::new(header.number, collected);
             }
             _ => {}
