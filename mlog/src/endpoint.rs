@@ -86,7 +86,7 @@ impl Endpoint {
             begin = opened.counters.clone().unwrap_or_else(|| Counters::start(opened.groups));
             Join { arrived: begin.received.clone(), held: begin.sent.clone() }
         })?;
-        Ok(Endpoint {
+        let mut endpoint = Endpoint {
             socket: socket.into(),
             wait_s,
             link,
@@ -102,7 +102,9 @@ impl Endpoint {
             next_request: 1,
             answer: None,
             trouble: None,
-        })
+        };
+        endpoint.take_all()?;
+        Ok(endpoint)
     }
 
     /// The number of this group.
@@ -324,10 +326,16 @@ impl Endpoint {
 
     fn read(&mut self) -> Result<(), Error> {
         let open = self.link.receive();
+        self.take_all()?;
+        if matches!(open, Ok(true)) { Ok(()) } else { self.rejoin() }
+    }
+
+    /// Takes in the frames that were read, on a new connection those that came together with the welcome.
+    fn take_all(&mut self) -> Result<(), Error> {
         while let Some(frame) = self.link.next_frame()? {
             self.take_in(frame)?;
         }
-        if matches!(open, Ok(true)) { Ok(()) } else { self.rejoin() }
+        Ok(())
     }
 
     fn take_in(&mut self, frame: Frame) -> Result<(), Error> {
@@ -373,7 +381,7 @@ impl Endpoint {
         self.unlogged_bytes = self.unlogged.iter().map(|f| f.body.len()).sum();
         self.unlogged.iter().for_each(|f| self.link.push(f.clone()));
         self.known = known;
-        Ok(())
+        self.take_all()
     }
 }
 

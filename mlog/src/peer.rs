@@ -29,8 +29,10 @@ pub struct Peer {
     pub incoming: Incoming,
     /// Highest number transmitted to it.
     pub peak: u64,
-    /// The message from it that is in no log any more.
-    pub lost: Option<u64>,
+    /// The message from it that was wanted here and is in no log any more.
+    pub lost_here: Option<u64>,
+    /// The message to it that it wanted and that is not in this log any more.
+    pub lost_there: Option<u64>,
     /// An attempt is being made.
     pub dialing: bool,
     retry_at: Instant,
@@ -40,8 +42,16 @@ pub struct Peer {
 impl Peer {
     /// Not connected yet.
     pub fn new() -> Peer {
-        let (link, incoming) = (None, Incoming::new());
-        Peer { link, incoming, peak: 0, lost: None, dialing: false, retry_at: Instant::now(), pause: SHORTEST_PAUSE }
+        Peer {
+            link: None,
+            incoming: Incoming::new(),
+            peak: 0,
+            lost_here: None,
+            lost_there: None,
+            dialing: false,
+            retry_at: Instant::now(),
+            pause: SHORTEST_PAUSE,
+        }
     }
 
     /// True if it is time for another attempt.

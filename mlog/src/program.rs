@@ -249,9 +249,9 @@ impl Relay {
             let (connected, logged, collected) = (peer.link.is_some(), channel.logged, channel.collected);
             (group != me).then_some(PeerStatus { group, connected, logged, collected })
         };
-        let to = |to| Some(Loss { from: me, to, number: self.store.channel(to)?.lost? });
-        let from = |(from, peer): (usize, &Peer)| Some(Loss { from, to: me, number: peer.lost? });
-        let lost_there = (0..self.groups).filter_map(to);
+        let to = |(to, peer): (usize, &Peer)| Some(Loss { from: me, to, number: peer.lost_there? });
+        let from = |(from, peer): (usize, &Peer)| Some(Loss { from, to: me, number: peer.lost_here? });
+        let lost_there = self.peers.iter().enumerate().filter_map(to);
         let lost_here = self.peers.iter().enumerate().filter_map(from);
         Status {
             version: protocol::VERSION,

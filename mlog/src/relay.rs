@@ -310,6 +310,8 @@ impl Relay {
         self.peers[them].connected(link);
         self.counts.connections += 1;
         self.want(them);
+        // Its first words may have come together with its proof.
+        self.read_peer(them);
     }
 
     fn disconnected(&mut self, them: usize, why: &str) {
@@ -322,9 +324,12 @@ impl Relay {
     /// Tells another relay from where on its messages are wanted.
     pub(crate) fn want(&mut self, them: usize) {
         let peer = &mut self.peers[them];
-        peer.lost = None;
+        let from = peer.incoming.want().unwrap_or(0);
+        if from != 0 {
+            peer.lost_here = None;
+        }
         if let Some(link) = &mut peer.link {
-            link.push(Frame::number(Kind::Want, peer.incoming.want().unwrap_or(0)));
+            link.push(Frame::number(Kind::Want, from));
         }
     }
 
@@ -352,12 +357,14 @@ impl Relay {
             Kind::Message => self.deliver(them, frame),
             Kind::Want => {
                 self.store.want(them, number);
-                self.tell_loss(them);
+                if number != 0 {
+                    self.tell_loss(them);
+                }
                 Ok(())
             }
             Kind::Collect => self.store.collect(them, number),
             Kind::Lost => {
-                self.peers[them].lost = Some(number);
+                self.peers[them].lost_here = Some(number);
                 self.tell_program(&Error::Lost(format!("message {number} of group {them} is in no log any more")));
                 Ok(())
             }
@@ -382,7 +389,9 @@ impl Relay {
 
     /// Tells the receiver that what it wants is gone, if it is.
     pub(crate) fn tell_loss(&mut self, to: usize) {
-        let Some(lost) = self.store.channel(to).and_then(|c| c.lost) else { return };
+        let lost = self.store.channel(to).and_then(|c| c.lost);
+        self.peers[to].lost_there = lost;
+        let Some(lost) = lost else { return };
         tracing::error!(from = self.group, to, message = lost, "wanted and in no log: the recovery line must go back");
         if let Some(link) = &mut self.peers[to].link {
             link.push(Frame::number(Kind::Lost, lost));
