@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// For anything that should happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A relay or a program that does not outlive the test.
 pub struct Process(Child);
@@ -103,13 +103,14 @@ impl Run {
     pub fn stencil(&self, group: usize, more: &[&str]) -> Process {
         let mut command = Command::new(stencil());
         command.args(["--group", &group.to_string(), "--dir"]).arg(self.folder.path()).args(more);
-        Process(self.dress(&mut command, group).spawn().expect("a program"))
+        self.spawn(&mut command, group)
     }
 
-    pub fn dress<'a>(&self, command: &'a mut Command, group: usize) -> &'a mut Command {
+    pub fn spawn(&self, command: &mut Command, group: usize) -> Process {
         let errors = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{group}.program")));
         command.env("FT_ENERGY_RELAY", self.socket(group)).env("FT_ENERGY_RELAY_WAIT", "30");
-        command.stdout(Stdio::null()).stderr(errors.expect("a file"))
+        command.stdout(Stdio::null()).stderr(errors.expect("a file"));
+        Process(command.spawn().expect("a program"))
     }
 
     /// The results of all groups, once they are there.
