@@ -48,6 +48,8 @@ pub struct Program {
     pub link: Link,
     /// It has said how far it is.
     pub joined: bool,
+    /// It was told of trouble that it cannot survive: nothing it says counts any more.
+    condemned: bool,
     logged: u64,
     untold_bytes: u64,
 }
@@ -55,7 +57,7 @@ pub struct Program {
 impl Program {
     /// A program on a new connection.
     pub fn new(link: Link) -> Program {
-        Program { link, joined: false, logged: 0, untold_bytes: 0 }
+        Program { link, joined: false, condemned: false, logged: 0, untold_bytes: 0 }
     }
 
     /// A message of it is logged.
@@ -126,9 +128,15 @@ impl Relay {
         Ok(())
     }
 
-    /// The program is gone: what comes for it meanwhile must come again.
+    /// The program is gone.
     fn leave(&mut self) {
-        if self.program.take().is_some_and(|p| p.joined) {
+        self.part();
+        self.program = None;
+    }
+
+    /// The program takes in nothing more: what comes for it meanwhile must come again.
+    fn part(&mut self) {
+        if self.program.as_mut().is_some_and(|p| std::mem::take(&mut p.joined)) {
             for group in 0..self.groups {
                 self.peers[group].incoming.leave();
                 self.want(group);
@@ -152,14 +160,22 @@ impl Relay {
     pub(crate) fn read_program(&mut self) {
         let Some(program) = &mut self.program else { return };
         let open = program.link.receive();
-        let outcome = self.take_frames();
-        if let Err(e) = &outcome {
+        if let Err(e) = self.take_frames() {
             tracing::error!(group = self.group, "the program must end: {e}");
-            self.tell_program(e);
+            self.tell_program(&e);
             self.flush_program();
+            self.condemn();
         }
-        if outcome.is_err() || !matches!(open, Ok(true)) {
+        if !matches!(open, Ok(true)) {
             self.leave();
+        }
+    }
+
+    /// Keeps the connection open until the program closes it, so that it can read why it must end.
+    fn condemn(&mut self) {
+        self.part();
+        if let Some(program) = &mut self.program {
+            program.condemned = true;
         }
     }
 
@@ -167,12 +183,15 @@ impl Relay {
         let mut messages = Vec::new();
         while let Some(program) = &mut self.program {
             let Some(frame) = program.link.next_frame()? else { break };
+            if program.condemned {
+                continue;
+            }
             if frame.header.kind == Kind::Message && program.joined {
                 program.count(frame.body.len());
                 messages.push(frame);
             } else {
                 self.log(std::mem::take(&mut messages))?;
-                self.from_program(&frame)?;
+                self.obey_program(&frame)?;
             }
         }
         self.log(messages)
@@ -186,7 +205,7 @@ impl Relay {
         Ok(())
     }
 
-    fn from_program(&mut self, frame: &Frame) -> Result<(), Error> {
+    fn obey_program(&mut self, frame: &Frame) -> Result<(), Error> {
         let number = frame.header.number;
         let joined = self.program.as_ref().is_some_and(|p| p.joined);
         match frame.header.kind {

@@ -296,6 +296,9 @@ impl Relay {
             match link {
                 Ok(link) => self.connected(them, link),
                 Err(e) => {
+                    if matches!(e, Error::Garbage(_)) {
+                        self.refuse(&e.to_string());
+                    }
                     tracing::debug!(group = self.group, them, "not reached: {e}");
                     self.peers[them].failed(Instant::now());
                 }
@@ -338,7 +341,7 @@ impl Relay {
         let open = link.receive();
         loop {
             let Some(link) = &mut self.peers[them].link else { return };
-            match link.next_frame().and_then(|f| f.map(|f| self.from_peer(them, f)).transpose()) {
+            match link.next_frame().and_then(|f| f.map(|f| self.obey_peer(them, f)).transpose()) {
                 Ok(Some(())) => {}
                 Ok(None) => break,
                 Err(e) => return self.disconnected(them, &e.to_string()),
@@ -351,7 +354,7 @@ impl Relay {
         }
     }
 
-    fn from_peer(&mut self, them: usize, frame: Frame) -> Result<(), Error> {
+    fn obey_peer(&mut self, them: usize, frame: Frame) -> Result<(), Error> {
         let number = frame.header.number;
         match frame.header.kind {
             Kind::Message => self.deliver(them, frame),
