@@ -148,17 +148,17 @@ impl Relays {
     /// Runs `act` in a thread for each group; what group 0 returns.
     fn with_all(&self, act: impl Fn(&mut Endpoint) -> Outcome<Times> + Sync) -> Outcome<Times> {
         let begin = Barrier::new(self.children.len());
+        let one = |group: usize| -> Outcome<Times> {
+            begin.wait();
+            let socket = self.folder.path().join(format!("relays/{group}.sock"));
+            let mut endpoint = Endpoint::connect(&socket, 0)?;
+            endpoint.barrier()?;
+            let times = act(&mut endpoint)?;
+            endpoint.finalize()?;
+            Ok(times)
+        };
+        let one = &one;
         thread::scope(|scope| {
-            let one = |group: usize| -> Outcome<Times> {
-                begin.wait();
-                let socket = self.folder.path().join(format!("relays/{group}.sock"));
-                let mut endpoint = Endpoint::connect(&socket, 0)?;
-                endpoint.barrier()?;
-                let times = act(&mut endpoint)?;
-                endpoint.finalize()?;
-                Ok(times)
-            };
-            let one = &one;
             let others: Vec<_> = (1..self.children.len()).map(|g| scope.spawn(move || one(g))).collect();
             let times = one(0);
             for other in others {
