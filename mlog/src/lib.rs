@@ -8,11 +8,13 @@
 //! This room does not checkpoint, does not start programs, and knows no Slurm.
 
 pub mod book;
+mod call;
 pub mod channel;
 mod collective;
 mod endpoint;
 mod ffi;
 pub mod frame;
+mod guest;
 mod inbox;
 mod link;
 mod marks;
@@ -24,8 +26,9 @@ mod segment;
 mod status;
 mod store;
 
+pub use call::exchange;
 pub use collective::{Number, Operation};
-pub use endpoint::{Endpoint, Request, exchange};
+pub use endpoint::{Endpoint, Request};
 pub use inbox::Counters;
 pub use link::{Link, Stream};
 pub use status::{Counts, Loss, PeerStatus, Status};

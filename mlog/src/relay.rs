@@ -2,17 +2,17 @@
 
 use crate::book::{Address, Book};
 use crate::channel::Arrived;
-use crate::frame::{Frame, Kind, LONGEST_BYTES, STRANGER_BYTES};
+use crate::frame::{Frame, Kind, LONGEST_BYTES};
+use crate::guest::{Guest, is_ours};
 use crate::link::{Link, Stream};
 use crate::marks::Marks;
-use crate::peer::{Greeted, Peer, dial};
+use crate::peer::{Peer, dial};
 use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
 use crate::store::Store;
 use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,16 +20,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
-
-/// Strangers at a time; more are turned away.
-const MOST_GUESTS: usize = 64;
-
-/// A stranger must say within this time who it is.
-const GUEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest path of a unix socket, bytes.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -70,9 +64,9 @@ pub struct Relay {
     pub(crate) peers: Vec<Peer>,
     pub(crate) program: Option<Program>,
     pub(crate) ending: bool,
+    pub(crate) token: Token,
+    pub(crate) guests: Vec<Guest>,
     book: Book,
-    token: Token,
-    guests: Vec<Guest>,
     tcp: TcpListener,
     unix: UnixListener,
     dialed: (mpsc::Sender<Dialed>, mpsc::Receiver<Dialed>),
@@ -81,13 +75,6 @@ pub struct Relay {
 
 /// The outcome of a call to another relay.
 type Dialed = (usize, Result<TcpStream, Error>);
-
-/// A connection that has not said, or not proved, who it is.
-struct Guest {
-    link: Link,
-    since: Instant,
-    greeted: Option<Greeted>,
-}
 
 /// What may happen at a connection.
 #[derive(Clone, Copy)]
@@ -159,7 +146,7 @@ impl Relay {
             for (who, flags) in self.wait()? {
                 self.happened(who, flags.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR));
             }
-            self.guests.retain(|g| g.since.elapsed() < GUEST_PATIENCE);
+            self.guests.retain(Guest::has_time);
             self.call_peers();
             for group in 0..self.groups {
                 self.pump(group);
@@ -221,55 +208,6 @@ impl Relay {
         }
     }
 
-    fn refuse(&mut self, why: &str) {
-        self.counts.refused += 1;
-        tracing::warn!(group = self.group, "refused: {why}");
-    }
-
-    fn admit(&mut self, stream: Stream) {
-        if self.guests.len() >= MOST_GUESTS {
-            return self.refuse("too many strangers at a time");
-        }
-        match Link::new(stream, STRANGER_BYTES) {
-            Ok(link) => self.guests.push(Guest { link, since: Instant::now(), greeted: None }),
-            Err(e) => self.refuse(&e.to_string()),
-        }
-    }
-
-    /// Hears what a stranger says: a program opens, a command asks, a relay greets and proves.
-    fn read_guest(&mut self, index: usize) {
-        let mut guest = self.guests.remove(index);
-        let heard = guest.link.receive().map_err(system("a stranger"));
-        let frame = match heard.and_then(|open| Ok((open, guest.link.next_frame()?))) {
-            Ok((true, None)) => return self.guests.push(guest),
-            Ok((_, Some(frame))) => frame,
-            Ok((false, None)) => return,
-            Err(e) => return self.refuse(&e.to_string()),
-        };
-        let outcome = match guest.link.stream() {
-            Stream::Unix(_) => self.welcome_local(guest.link, &frame),
-            Stream::Tcp(_) => self.welcome_relay(guest, &frame),
-        };
-        if let Err(e) = outcome {
-            self.refuse(&e.to_string());
-        }
-    }
-
-    fn welcome_relay(&mut self, mut guest: Guest, frame: &Frame) -> Result<(), Error> {
-        match guest.greeted.take() {
-            None => {
-                let (greeted, challenge) = Greeted::answer(frame, &self.token, self.group, self.groups)?;
-                guest.greeted = Some(greeted);
-                guest.link.push(challenge);
-                guest.link.flush().map_err(system("a stranger"))?;
-                self.guests.push(guest);
-            }
-            Some(greeted) if greeted.is_proved(frame, &self.token) => self.connected(greeted.group, guest.link),
-            Some(greeted) => return Err(Error::Garbage(format!("a wrong proof, as group {}", greeted.group))),
-        }
-        Ok(())
-    }
-
     /// Calls the relays of lower groups that are not connected; each call has a thread, since it may hang.
     fn call_peers(&mut self) {
         let now = Instant::now();
@@ -306,7 +244,7 @@ impl Relay {
         }
     }
 
-    fn connected(&mut self, them: usize, mut link: Link) {
+    pub(crate) fn connected(&mut self, them: usize, mut link: Link) {
         link.trust(LONGEST_BYTES);
         link.push(Frame::number(Kind::Collect, self.marks.collected(them)));
         self.store.want(them, 0);
@@ -433,12 +371,6 @@ impl Relay {
             self.disconnected(to, &e.to_string());
         }
     }
-}
-
-/// Only the relay's own user, and root, may speak as its program.
-fn is_ours(stream: &UnixStream) -> bool {
-    let own = nix::unistd::geteuid().as_raw();
-    getsockopt(stream, PeerCredentials).is_ok_and(|c| c.uid() == own || c.uid() == 0)
 }
 
 fn listen_unix(path: &std::path::Path) -> Result<UnixListener, Error> {
