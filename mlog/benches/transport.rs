@@ -1,4 +1,4 @@
-//! `cargo bench -p mlog`: round trips and reductions over mlog, beside plain TCP and Open MPI, in one run, as ratios.
+//! `cargo bench -p mlog --bench transport`: round trips and reductions over mlog, beside plain TCP and Open MPI, in one run, as ratios.
 
 use mlog::{Endpoint, Operation};
 use std::io::{Read, Write};
@@ -28,14 +28,16 @@ fn main() -> Outcome<()> {
     let mpi = build_mpi(folder.path());
     let round_trips = [
         ("plain TCP", Some(tcp()?)),
-        ("Open MPI", run_mpi(mpi.as_deref(), "roundtrip", 2, &SIZES)),
+        ("Open MPI, TCP", run_mpi(mpi.as_deref(), "tcp,self", "roundtrip", 2, &SIZES)),
+        ("Open MPI, one host", run_mpi(mpi.as_deref(), "vader,self", "roundtrip", 2, &SIZES)),
         ("mlog, log in memory", Some(mlog_round_trips("memory")?)),
         ("mlog, log on disk", Some(mlog_round_trips("disk")?)),
     ];
     println!("One way between two groups: half a round trip, median; and its rate.");
     table(&SIZES, &round_trips, 2.0, true);
     let reductions = [
-        ("Open MPI", run_mpi(mpi.as_deref(), "allreduce", GROUPS, &REDUCTIONS)),
+        ("Open MPI, TCP", run_mpi(mpi.as_deref(), "tcp,self", "allreduce", GROUPS, &REDUCTIONS)),
+        ("Open MPI, one host", run_mpi(mpi.as_deref(), "vader,self", "allreduce", GROUPS, &REDUCTIONS)),
         ("mlog, log in memory", Some(mlog_reductions("memory")?)),
         ("mlog, log on disk", Some(mlog_reductions("disk")?)),
     ];
@@ -112,10 +114,20 @@ fn build_mpi(folder: &Path) -> Option<PathBuf> {
     built.is_ok_and(|s| s.success()).then_some(program)
 }
 
-fn run_mpi(program: Option<&Path>, kind: &str, ranks: usize, sizes: &[(usize, usize)]) -> Option<Times> {
+fn run_mpi(program: Option<&Path>, btl: &str, kind: &str, ranks: usize, sizes: &[(usize, usize)]) -> Option<Times> {
     let mut command = Command::new("mpirun");
     // Ranks that wait let others run, as mlog does: otherwise ranks beyond the cores measure the scheduler.
-    command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n"]);
+    command.args([
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+        "--mca",
+        "btl",
+        btl,
+        "-n",
+    ]);
     command.arg(ranks.to_string()).arg(program?).arg(kind);
     for (size, rounds) in sizes {
         command.arg(size.to_string()).arg(rounds.to_string());
