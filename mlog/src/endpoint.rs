@@ -308,7 +308,10 @@ impl Endpoint {
         if let Some((code, text, number)) = &self.trouble {
             return Err(Error::told(*code, text.clone(), *number));
         }
+        let waiting = self.link.out_bytes() > 0;
         self.write()?;
+        // All is written: that is what a flush waits for, and nothing may ever come to read.
+        let may_wait = may_wait && !(waiting && self.link.out_bytes() == 0);
         let writing = if self.link.out_bytes() > 0 { PollFlags::POLLOUT } else { PollFlags::empty() };
         let mut fds = [PollFd::new(self.link.fd(), PollFlags::POLLIN | writing)];
         let timeout = if may_wait { PollTimeout::NONE } else { PollTimeout::ZERO };

@@ -85,6 +85,18 @@ fn what_cannot_be_replayed_or_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_long_send_ends_though_nobody_answers() {
+    let run = Run::new(2, "memory");
+    let _relay = run.relay(0);
+    let mut endpoint = join(&run, 0, 0);
+    for _ in 0..20 {
+        endpoint.send(1, 1, &vec![1; 3 << 20]).expect("sent");
+    }
+    endpoint.finalize().expect("ended");
+    assert_eq!(run.status(0).expect("a status").counts.messages, 20);
+}
+
+#[test]
 fn a_log_at_its_bound_says_so() {
     let run = Run::new(2, "memory");
     let _relay = run.relay_with(0, &["--log-bytes", "1000000"]);
