@@ -130,7 +130,8 @@ impl Link {
             let Some(head) = self.piece[self.taken..self.filled].first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let header = Header::decode(head, self.limit_bytes)?;
             self.taken += HEADER_BYTES;
-            self.open = Some((header, Vec::new()));
+            // Room for what is announced; a stranger's limit is small, and pages that are not filled cost nothing.
+            self.open = Some((header, Vec::with_capacity(header.length as usize)));
         }
         let Some((header, mut body)) = self.open.take() else { return Ok(None) };
         let rest = &self.piece[self.taken..self.filled];
