@@ -23,6 +23,7 @@ test: packages
 # Costs side by side, beside their targets.
 bench: packages build
 	./target/release/xtask bench
+	$(CARGO) bench -p mlog --bench transport
 
 # Ten minutes of fuzzing for everything that reads what others wrote: make fuzz [SECONDS_EACH=600]
 fuzz:

@@ -1,0 +1,199 @@
+//! One channel from a group to another as pure state: numbers, replay, duplicates, collection; no sockets, no clock.
+//!
+//! Messages of a channel are numbered from 1. The sender's relay keeps an [`Outgoing`], the receiver's an [`Incoming`].
+//! After every break of the connection, and whenever the receiver goes back to a checkpoint, the receiver *wants*
+//! messages from a number on; the sender serves them from its log, in order. This is sender-based message logging
+//! (Johnson and Zwaenepoel, "Sender-Based Message Logging", FTCS 1987) with the log outside the program.
+
+use std::collections::VecDeque;
+
+/// What the sender's relay holds of a channel; `T` is a logged message.
+#[derive(Debug)]
+pub struct Outgoing<T> {
+    /// Messages up to this number are not in the log.
+    base: u64,
+    /// The receiver will never want messages up to this number again.
+    collected: u64,
+    log: VecDeque<T>,
+    /// The next number to transmit; 0 while nobody asked.
+    next: u64,
+}
+
+/// What became of a message offered to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It was new and is logged.
+    Logged,
+    /// It was logged, and perhaps collected, before: the sender executes again.
+    Known,
+    /// Messages between the log's end and this one are missing; nothing was logged.
+    Early,
+}
+
+impl<T> Default for Outgoing<T> {
+    fn default() -> Self {
+        Outgoing::new(0, 0)
+    }
+}
+
+impl<T> Outgoing<T> {
+    /// An empty log that goes on after `base`, of which the receiver has given up `collected`.
+    pub fn new(base: u64, collected: u64) -> Self {
+        Outgoing { base, collected, log: VecDeque::new(), next: 0 }
+    }
+
+    /// The highest number logged.
+    pub fn logged(&self) -> u64 {
+        self.base + self.log.len() as u64
+    }
+
+    /// Messages up to this number will never be wanted again.
+    pub fn collected(&self) -> u64 {
+        self.collected
+    }
+
+    /// Messages up to this number are no longer in the log.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// A logged message.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let index = number.checked_sub(self.base + 1)?;
+        self.log.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// What [`Outgoing::offer`] would answer.
+    pub fn judge(&self, number: u64) -> Offered {
+        match number.cmp(&(self.logged() + 1)) {
+            std::cmp::Ordering::Less => Offered::Known,
+            std::cmp::Ordering::Equal => Offered::Logged,
+            std::cmp::Ordering::Greater => Offered::Early,
+        }
+    }
+
+    /// Logs a message of the program, once.
+    pub fn offer(&mut self, number: u64, message: T) -> Offered {
+        let judged = self.judge(number);
+        if judged == Offered::Logged {
+            self.log.push_back(message);
+        }
+        judged
+    }
+
+    /// The program (re)joins and can offer messages from `held + 1` on. True if the log had to be emptied for it.
+    ///
+    /// A log that ends before that has lost messages; one that begins after it, for another reason than collection,
+    /// is filled again by a program that went back far enough.
+    pub fn join(&mut self, held: u64) -> bool {
+        let lost_its_end = held > self.logged();
+        let regained = held < self.base && self.collected < self.base;
+        if !lost_its_end && !regained {
+            return false;
+        }
+        self.log.clear();
+        self.base = held.max(self.collected.min(self.base));
+        true
+    }
+
+    /// The receiver wants messages from this number on.
+    pub fn want(&mut self, from: u64) {
+        self.next = from.max(1);
+    }
+
+    /// The receiver is away.
+    pub fn pause(&mut self) {
+        self.next = 0;
+    }
+
+    /// The number that is wanted and no longer in the log: the recovery line must go back.
+    pub fn lost(&self) -> Option<u64> {
+        (self.next != 0 && self.next <= self.base).then_some(self.next)
+    }
+
+    /// The number of the next message to transmit, if there is one.
+    pub fn due(&self) -> Option<u64> {
+        (self.next > self.base && self.next <= self.logged()).then_some(self.next)
+    }
+
+    /// The due message was transmitted.
+    pub fn transmitted(&mut self) {
+        self.next += 1;
+    }
+
+    /// The receiver committed a checkpoint that contains messages up to this number. Returns those that go.
+    pub fn collect(&mut self, upto: u64) -> impl Iterator<Item = T> + '_ {
+        self.collected = self.collected.max(upto);
+        let count = self.collected.min(self.logged()).saturating_sub(self.base);
+        self.base += count;
+        self.log.drain(..usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The logged messages with their numbers, oldest first.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        (self.base + 1..).zip(self.log.iter_mut())
+    }
+}
+
+/// What the receiver's relay knows of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The next number the program must get; 0 while there is no program.
+    expected: u64,
+    /// The receiver asked for `expected` and has not got it yet: what comes meanwhile was sent before.
+    asked: bool,
+}
+
+/// What to do with a message that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// Give it to the program.
+    Deliver,
+    /// Drop it: the program has it, or will get it again in its turn.
+    Drop,
+    /// Messages before it are missing: break the connection and want them again.
+    Broken,
+}
+
+impl Incoming {
+    /// No program is there yet.
+    pub fn new() -> Self {
+        Incoming { expected: 0, asked: false }
+    }
+
+    /// The program (re)joins and has everything up to `arrived`.
+    pub fn join(&mut self, arrived: u64) {
+        self.expected = arrived + 1;
+        self.asked = false;
+    }
+
+    /// The program is away: whatever comes now must come again.
+    pub fn leave(&mut self) {
+        *self = Incoming::new();
+    }
+
+    /// The number to want of the sender's relay; `None` while no program is there.
+    pub fn want(&mut self) -> Option<u64> {
+        self.asked = self.expected != 0;
+        self.asked.then_some(self.expected)
+    }
+
+    /// Judges a message by its number.
+    pub fn arrive(&mut self, number: u64) -> Arrived {
+        if self.expected == 0 || number < self.expected {
+            return Arrived::Drop;
+        }
+        if number > self.expected {
+            return if self.asked { Arrived::Drop } else { Arrived::Broken };
+        }
+        self.expected += 1;
+        self.asked = false;
+        Arrived::Deliver
+    }
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Incoming::new()
+    }
+}

@@ -1,0 +1,202 @@
+//! What travels on every connection: a header of 24 bytes, little endian, and a body.
+
+use crate::Error;
+use std::sync::Arc;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 24;
+
+/// Longest body of a message, bytes.
+pub const LONGEST_BYTES: usize = 256 << 20;
+
+/// Longest body of a stranger who has not yet proved that it knows the token, bytes.
+pub const STRANGER_BYTES: usize = 4096;
+
+/// The body of a frame, shared between log and connections.
+pub type Bytes = Arc<Vec<u8>>;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Program to relay: here I am; number: checkpoint from which I resume, or 0.
+    Open = 1,
+    /// Relay to program: who you are, and the counters of that checkpoint.
+    Opened,
+    /// Program to relay: how far I am on every channel.
+    Join,
+    /// Relay to program: what I have logged on every channel.
+    Welcome,
+    /// A message; group: the other side, number: its number on the channel.
+    Message,
+    /// Program to relay: I sent this message again; body: its fingerprint.
+    Again,
+    /// Relay to program: so many of your frames are logged, on this connection.
+    Logged,
+    /// Program to relay: checkpoint `number` will contain these counters; answered by the same kind.
+    Mark,
+    /// Program to relay: checkpoint `number` is safe; answered by the same kind.
+    Commit,
+    /// Program to relay: I have finished; answered by the same kind.
+    Bye,
+    /// Relay to program, or to a command: this went wrong; tag: the code of the error, body: text.
+    Trouble,
+    /// Command to relay: what do you count? Answered by the same kind with JSON.
+    Status,
+    /// Command to relay: write the log to the folder in the body, and end; answered by the same kind.
+    Handover,
+    /// Command to relay: end; answered by the same kind.
+    Stop,
+    /// Relay to relay: I am `group`; body: a nonce.
+    Greet,
+    /// Relay to relay: a nonce and the proof that I know the token.
+    Challenge,
+    /// Relay to relay: my proof.
+    Proof,
+    /// Relay to relay: send me messages from `number` on; 0: none.
+    Want,
+    /// Relay to relay: I shall never want messages up to `number` again.
+    Collect,
+    /// Relay to relay: message `number`, which you want, is no longer in my log.
+    Lost,
+    /// In a log only: the channel goes on after `number`; body: the number collected.
+    Head,
+    /// In a log only: the channel was emptied and goes on after `number`; body as of a head.
+    Reset,
+}
+
+const KINDS: [Kind; 22] = [
+    Kind::Open,
+    Kind::Opened,
+    Kind::Join,
+    Kind::Welcome,
+    Kind::Message,
+    Kind::Again,
+    Kind::Logged,
+    Kind::Mark,
+    Kind::Commit,
+    Kind::Bye,
+    Kind::Trouble,
+    Kind::Status,
+    Kind::Handover,
+    Kind::Stop,
+    Kind::Greet,
+    Kind::Challenge,
+    Kind::Proof,
+    Kind::Want,
+    Kind::Collect,
+    Kind::Lost,
+    Kind::Head,
+    Kind::Reset,
+];
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// A group, as the kind says.
+    pub group: u16,
+    /// The program's tag of a message.
+    pub tag: i32,
+    /// A number, as the kind says.
+    pub number: u64,
+    /// Length of the body, bytes.
+    pub length: u32,
+}
+
+impl Header {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[0..4].copy_from_slice(&self.length.to_le_bytes());
+        out[4] = self.kind as u8;
+        out[6..8].copy_from_slice(&self.group.to_le_bytes());
+        out[8..12].copy_from_slice(&self.tag.to_le_bytes());
+        out[16..24].copy_from_slice(&self.number.to_le_bytes());
+        out
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// [`Error::Garbage`] if the kind is unknown or the body is longer than `limit` bytes.
+    pub fn decode(bytes: &[u8; HEADER_BYTES], limit: usize) -> Result<Header, Error> {
+        let [l0, l1, l2, l3, kind, _, g0, g1, t0, t1, t2, t3, _, _, _, _, number @ ..] = *bytes;
+        let known = KINDS.iter().find(|k| **k as u8 == kind);
+        let kind = *known.ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}")))?;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        if length as usize > limit {
+            return Err(Error::Garbage(format!("a frame of {length} bytes where at most {limit} may come")));
+        }
+        let tag = i32::from_le_bytes([t0, t1, t2, t3]);
+        Ok(Header { kind, group: u16::from_le_bytes([g0, g1]), tag, number: u64::from_le_bytes(number), length })
+    }
+}
+
+/// A header with its body.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The head.
+    pub header: Header,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Frame {
+    /// A frame that is only a number.
+    pub fn number(kind: Kind, number: u64) -> Frame {
+        Frame::new(kind, 0, 0, number, Vec::new())
+    }
+
+    /// A frame of these parts.
+    pub fn new(kind: Kind, group: usize, tag: i32, number: u64, body: Vec<u8>) -> Frame {
+        Frame::shared(kind, group, tag, number, Arc::new(body))
+    }
+
+    /// A frame whose body is also held elsewhere.
+    pub fn shared(kind: Kind, group: usize, tag: i32, number: u64, body: Bytes) -> Frame {
+        // Callers keep groups under 65536 and bodies under LONGEST_BYTES.
+        Frame { header: Header { kind, group: group as u16, tag, number, length: body.len() as u32 }, body }
+    }
+
+    /// A frame whose body is JSON.
+    ///
+    /// # Errors
+    /// What serde says.
+    pub fn json(kind: Kind, number: u64, body: &impl serde::Serialize) -> Result<Frame, Error> {
+        Ok(Frame::new(kind, 0, 0, number, serde_json::to_vec(body)?))
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// What serde says.
+    pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T, Error> {
+        Ok(serde_json::from_slice(&self.body)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_as_it_was_written() {
+        for kind in KINDS {
+            let header = Header { kind, group: 513, tag: -7, number: u64::MAX - 3, length: 4096 };
+            assert_eq!(Header::decode(&header.encode(), STRANGER_BYTES).expect("decoded"), header);
+        }
+    }
+
+    #[test]
+    fn a_long_body_and_an_unknown_kind_are_refused() {
+        let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097 };
+        assert!(Header::decode(&header.encode(), STRANGER_BYTES).is_err());
+        let mut bytes = header.encode();
+        for kind in [0, 23, 255] {
+            bytes[4] = kind;
+            assert!(Header::decode(&bytes, LONGEST_BYTES).is_err());
+        }
+    }
+}

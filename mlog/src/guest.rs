@@ -1,0 +1,88 @@
+//! Strangers at the relay's doors: programs, commands and relays that have not yet said, or proved, who they are.
+
+use crate::frame::{Frame, STRANGER_BYTES};
+use crate::link::{Link, Stream};
+use crate::peer::Greeted;
+use crate::relay::Relay;
+use crate::{Error, system};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Strangers at a time; more are turned away.
+const MOST_GUESTS: usize = 64;
+
+/// A stranger must say within this time who it is.
+const GUEST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection that has not said, or not proved, who it is.
+pub(crate) struct Guest {
+    /// The connection.
+    pub(crate) link: Link,
+    since: Instant,
+    greeted: Option<Greeted>,
+}
+
+impl Guest {
+    /// True while it may still say who it is.
+    pub(crate) fn has_time(&self) -> bool {
+        self.since.elapsed() < GUEST_PATIENCE
+    }
+}
+
+impl Relay {
+    pub(crate) fn refuse(&mut self, why: &str) {
+        self.counts.refused += 1;
+        tracing::warn!(group = self.group, "refused: {why}");
+    }
+
+    pub(crate) fn admit(&mut self, stream: Stream) {
+        if self.guests.len() >= MOST_GUESTS {
+            return self.refuse("too many strangers at a time");
+        }
+        match Link::new(stream, STRANGER_BYTES) {
+            Ok(link) => self.guests.push(Guest { link, since: Instant::now(), greeted: None }),
+            Err(e) => self.refuse(&e.to_string()),
+        }
+    }
+
+    /// Hears what a stranger says: a program opens, a command asks, a relay greets and proves.
+    pub(crate) fn read_guest(&mut self, index: usize) {
+        let mut guest = self.guests.remove(index);
+        let heard = guest.link.receive().map_err(system("a stranger"));
+        let frame = match heard.and_then(|open| Ok((open, guest.link.next_frame()?))) {
+            Ok((true, None)) => return self.guests.push(guest),
+            Ok((_, Some(frame))) => frame,
+            Ok((false, None)) => return,
+            Err(e) => return self.refuse(&e.to_string()),
+        };
+        let outcome = match guest.link.stream() {
+            Stream::Unix(_) => self.welcome_local(guest.link, &frame),
+            Stream::Tcp(_) => self.welcome_relay(guest, &frame),
+        };
+        if let Err(e) = outcome {
+            self.refuse(&e.to_string());
+        }
+    }
+
+    fn welcome_relay(&mut self, mut guest: Guest, frame: &Frame) -> Result<(), Error> {
+        match guest.greeted.take() {
+            None => {
+                let (greeted, challenge) = Greeted::answer(frame, &self.token, self.group, self.groups)?;
+                guest.greeted = Some(greeted);
+                guest.link.push(challenge);
+                guest.link.flush().map_err(system("a stranger"))?;
+                self.guests.push(guest);
+            }
+            Some(greeted) if greeted.is_proved(frame, &self.token) => self.connected(greeted.group, guest.link),
+            Some(greeted) => return Err(Error::Garbage(format!("a wrong proof, as group {}", greeted.group))),
+        }
+        Ok(())
+    }
+}
+
+/// Only the relay's own user, and root, may speak as its program.
+pub(crate) fn is_ours(stream: &UnixStream) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    getsockopt(stream, PeerCredentials).is_ok_and(|c| c.uid() == own || c.uid() == 0)
+}

@@ -1,0 +1,216 @@
+//! A non-blocking connection that carries frames: reads in large pieces, writes many frames in one call.
+
+use crate::Error;
+use crate::frame::{Frame, HEADER_BYTES, Header};
+use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Read at once, bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Frames written in one call.
+const FRAMES_AT_ONCE: usize = 64;
+
+/// Either kind of socket.
+#[derive(Debug)]
+pub enum Stream {
+    /// To the program or a command.
+    Unix(UnixStream),
+    /// To another relay.
+    Tcp(TcpStream),
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+        }
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).read(into),
+            Stream::Tcp(s) => (&mut &*s).read(into),
+        }
+    }
+}
+
+/// A connection with its buffers.
+#[derive(Debug)]
+pub struct Link {
+    stream: Stream,
+    limit_bytes: usize,
+    piece: Vec<u8>,
+    /// Bytes of `piece` that were read from the socket, and of those that went into frames.
+    filled: usize,
+    taken: usize,
+    /// A frame whose body is still coming.
+    open: Option<(Header, Vec<u8>)>,
+    out: VecDeque<([u8; HEADER_BYTES], Frame)>,
+    /// Bytes of the first frame in `out` that are already written.
+    written: usize,
+    out_bytes: usize,
+}
+
+impl Link {
+    /// A link over a connected socket; bodies longer than `limit_bytes` are refused.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn new(stream: Stream, limit_bytes: usize) -> io::Result<Link> {
+        match &stream {
+            Stream::Unix(s) => s.set_nonblocking(true)?,
+            Stream::Tcp(s) => {
+                s.set_nonblocking(true)?;
+                s.set_nodelay(true)?;
+                notice_death(s)?;
+            }
+        }
+        let (piece, out) = (vec![0; PIECE_BYTES], VecDeque::new());
+        Ok(Link { stream, limit_bytes, piece, filled: 0, taken: 0, open: None, out, written: 0, out_bytes: 0 })
+    }
+
+    /// The other side has proved who it is: longer bodies may come.
+    pub fn trust(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
+    /// The socket, to poll.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Bytes not yet written.
+    pub fn out_bytes(&self) -> usize {
+        self.out_bytes
+    }
+
+    /// Reads what is there, once. False: the other side has closed.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        let outcome = match &mut self.open {
+            Some((header, body)) if self.taken == self.filled => {
+                let room = header.length as usize - body.len();
+                read_body(&self.stream, body, room)
+            }
+            _ => {
+                self.piece.copy_within(self.taken..self.filled, 0);
+                (self.taken, self.filled) = (0, self.filled - self.taken);
+                let count = (&self.stream).read(&mut self.piece[self.filled..]);
+                count.inspect(|count| self.filled += count).map(|count| count > 0)
+            }
+        };
+        match outcome {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
+            other => other,
+        }
+    }
+
+    /// The next whole frame that was read.
+    ///
+    /// # Errors
+    /// [`Error::Garbage`] if the other side does not keep to the format.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
+        if self.open.is_none() {
+            let Some(head) = self.piece[self.taken..self.filled].first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+            let header = Header::decode(head, self.limit_bytes)?;
+            self.taken += HEADER_BYTES;
+            // Room for what is announced; a stranger's limit is small, and pages that are not filled cost nothing.
+            self.open = Some((header, Vec::with_capacity(header.length as usize)));
+        }
+        let Some((header, mut body)) = self.open.take() else { return Ok(None) };
+        let rest = &self.piece[self.taken..self.filled];
+        let more = rest.len().min(header.length as usize - body.len());
+        body.extend_from_slice(&rest[..more]);
+        self.taken += more;
+        if body.len() < header.length as usize {
+            self.open = Some((header, body));
+            return Ok(None);
+        }
+        Ok(Some(Frame { header, body: Arc::new(body) }))
+    }
+
+    /// Puts a frame into the queue.
+    pub fn push(&mut self, frame: Frame) {
+        self.out_bytes += HEADER_BYTES + frame.body.len();
+        self.out.push_back((frame.header.encode(), frame));
+    }
+
+    /// Writes as much of the queue as the socket takes.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while !self.out.is_empty() {
+            match self.write_once() {
+                Ok(count) => self.forget(count),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_once(&self) -> io::Result<usize> {
+        let mut slices = Vec::with_capacity(2 * FRAMES_AT_ONCE);
+        let mut skip = self.written;
+        for (head, frame) in self.out.iter().take(FRAMES_AT_ONCE) {
+            for part in [&head[..], &frame.body[..]] {
+                let from = skip.min(part.len());
+                skip -= from;
+                if from < part.len() {
+                    slices.push(IoSlice::new(&part[from..]));
+                }
+            }
+        }
+        let fd: RawFd = self.stream.as_fd().as_raw_fd();
+        Ok(sendmsg::<()>(fd, &slices, &[], MsgFlags::MSG_NOSIGNAL, None)?)
+    }
+
+    fn forget(&mut self, count: usize) {
+        self.out_bytes -= count;
+        self.written += count;
+        while let Some((_, frame)) = self.out.front() {
+            let length = HEADER_BYTES + frame.body.len();
+            if self.written < length {
+                break;
+            }
+            self.written -= length;
+            self.out.pop_front();
+        }
+    }
+}
+
+/// A host that dies says nothing: ask it every few seconds.
+fn notice_death(stream: &TcpStream) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &4)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &2)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &3)?;
+    Ok(setsockopt(stream, sockopt::TcpUserTimeout, &10_000)?)
+}
+
+/// Reads what is there of a long body, straight into its place. False: the other side has closed.
+fn read_body(stream: &Stream, body: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+    match stream.take(room as u64).read_to_end(body) {
+        Ok(count) => Ok(count > 0 || room == 0),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(true),
+        Err(e) => Err(e),
+    }
+}

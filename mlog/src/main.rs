@@ -1,0 +1,146 @@
+//! `joulepoint-relay`: serves the message log of one group, and answers questions about it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use mlog::book::Book;
+use mlog::frame::{Frame, Kind, LONGEST_BYTES};
+use mlog::relay::{Config, Relay};
+use mlog::{Error, Link, Stream, exchange};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Carries and logs the messages of one group of a run.
+///
+/// Start one relay for each group, outside the group's sandbox, before its program:
+///
+///   joulepoint-relay serve --run DIR --group 0 --groups 4 &
+///   FT_ENERGY_RELAY=DIR/relays/0.sock ./program
+///
+/// The log outlives the program: when the program is started again from its checkpoint, it gets its messages again.
+#[derive(Parser)]
+#[command(name = "joulepoint-relay", version, verbatim_doc_comment)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Serve a group until told to stop.
+    Serve(Serve),
+    /// Print what the relay on this host counts, as JSON.
+    Status(Whose),
+    /// Write the log into a folder from which another relay can serve it (--log-dir), and stop.
+    Handover {
+        #[command(flatten)]
+        whose: Whose,
+        /// The folder, on storage that the next host sees.
+        #[arg(long, value_name = "FOLDER")]
+        to: PathBuf,
+    },
+    /// Stop the relay. A log in memory is lost.
+    Stop(Whose),
+}
+
+#[derive(Args)]
+struct Whose {
+    /// The run's folder.
+    #[arg(long, value_name = "DIR")]
+    run: PathBuf,
+    /// The group.
+    #[arg(long, value_name = "N")]
+    group: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq)]
+enum Medium {
+    Memory,
+    Disk,
+}
+
+#[derive(Args)]
+struct Serve {
+    #[command(flatten)]
+    whose: Whose,
+    /// Groups of the run.
+    #[arg(long, value_name = "N")]
+    groups: usize,
+    /// Where the log is kept. In memory it is lost with the relay; the loss is reported when it matters.
+    #[arg(long, value_enum, env = "FT_ENERGY_LOG", default_value = "memory")]
+    log: Medium,
+    /// Folder of the log and of the checkpoints' counters [default: DIR/relays/N.log].
+    #[arg(long, value_name = "FOLDER")]
+    log_dir: Option<PathBuf>,
+    /// The most the log may take, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
+    log_bytes: u64,
+    /// Committed checkpoints to which the group must be able to go back.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    keep: usize,
+    /// Address and port for other relays; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
+    listen: String,
+    /// Host name for other relays [default: this host's, or the address listened on].
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Unix socket for the program [default: DIR/relays/N.sock].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG");
+    let level = level.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).init();
+    match act(Cli::parse().what) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("joulepoint-relay: {e}");
+            ExitCode::from(if matches!(e, Error::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+fn act(what: What) -> Result<(), Error> {
+    match what {
+        What::Serve(serve) => Relay::open(&config(serve))?.run(),
+        What::Status(whose) => {
+            let answer = ask(&whose, Frame::number(Kind::Status, 0))?;
+            println!("{}", String::from_utf8_lossy(&answer.body));
+            Ok(())
+        }
+        What::Handover { whose, to } => {
+            let to = std::path::absolute(to).map_err(|e| Error::Usage(format!("--to: {e}")))?;
+            let question = Frame::new(Kind::Handover, 0, 0, 0, to.as_os_str().as_bytes().to_vec());
+            ask(&whose, question).map(drop)
+        }
+        What::Stop(whose) => ask(&whose, Frame::number(Kind::Stop, 0)).map(drop),
+    }
+}
+
+fn config(serve: Serve) -> Config {
+    let any = serve.listen.starts_with("0.0.0.0:") || serve.listen.starts_with("[::]:");
+    let name = || nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok());
+    Config {
+        run: serve.whose.run,
+        group: serve.whose.group,
+        groups: serve.groups,
+        on_disk: serve.log == Medium::Disk,
+        log_dir: serve.log_dir,
+        limit_bytes: serve.log_bytes,
+        keep: serve.keep,
+        advertise: serve.advertise.or_else(|| any.then(name).flatten()),
+        listen: serve.listen,
+        socket: serve.socket,
+    }
+}
+
+fn ask(whose: &Whose, question: Frame) -> Result<Frame, Error> {
+    let socket = Book::open(&whose.run)?.read(whose.group)?.socket;
+    let failed = |source| Error::System { what: socket.display().to_string(), source };
+    let stream = UnixStream::connect(&socket).map_err(failed)?;
+    let mut link = Link::new(Stream::Unix(stream), LONGEST_BYTES).map_err(failed)?;
+    let kind = question.header.kind;
+    exchange(&mut link, question, kind)
+}

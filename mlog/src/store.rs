@@ -1,0 +1,334 @@
+//! The log of one group: what it sent to each other group, in memory or on disk, bounded.
+
+use crate::channel::Outgoing;
+use crate::frame::{Bytes, Frame, Header, Kind};
+use crate::segment::{DiskLog, Place, hold};
+use crate::{Error, system};
+use nix::fcntl::Flock;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Size at which a new segment of a disk log begins, bytes.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// What an entry takes beside its body, bytes.
+const ENTRY_BYTES: u64 = 64;
+
+/// A logged message; the body is in memory, or on disk, or in both until it was transmitted.
+#[derive(Debug)]
+struct Entry {
+    header: Header,
+    body: Option<Bytes>,
+    place: Option<Place>,
+}
+
+impl Entry {
+    fn body(&self, disk: &Option<DiskLog>) -> Result<Bytes, Error> {
+        match (&self.body, self.place, disk) {
+            (Some(body), ..) => Ok(body.clone()),
+            (None, Some(place), Some(disk)) => disk.read(place, &self.header).map_err(system(disk.folder().display())),
+            _ => Err(Error::Lost(format!("message {} is in no log", self.header.number))),
+        }
+    }
+}
+
+fn head(kind: Kind, to: usize, base: u64, collected: u64) -> Frame {
+    Frame::new(kind, to, 0, base, collected.to_le_bytes().to_vec())
+}
+
+/// All channels from one group.
+#[derive(Debug)]
+pub struct Store {
+    channels: Vec<Outgoing<Entry>>,
+    disk: Option<DiskLog>,
+    _held: Flock<File>,
+    memory_bytes: u64,
+    limit_bytes: u64,
+    /// Time spent logging since the start.
+    pub logging: Duration,
+    /// The part of it that was spent syncing.
+    pub syncing: Duration,
+}
+
+impl Store {
+    /// Opens a log; one that another relay left in `folder` is taken over. The second part says what was damaged.
+    ///
+    /// # Errors
+    /// What the file system says, or another relay holds the folder.
+    pub fn open(
+        folder: &Path,
+        groups: usize,
+        on_disk: bool,
+        limit_bytes: u64,
+    ) -> Result<(Store, Option<String>), Error> {
+        let channels = (0..groups).map(|_| Outgoing::default()).collect();
+        let (logging, syncing) = Default::default();
+        let held = hold(folder)?;
+        let mut store = Store { channels, disk: None, _held: held, memory_bytes: 0, limit_bytes, logging, syncing };
+        let (disk, found, damage) = DiskLog::open(folder, groups, SEGMENT_BYTES)?;
+        for (header, body, place) in found {
+            store.restore(header, &body, place);
+        }
+        store.disk = Some(disk);
+        if !on_disk {
+            store.move_to_memory().map_err(system(folder.display()))?;
+        }
+        Ok((store, damage))
+    }
+
+    fn restore(&mut self, header: Header, body: &[u8], place: Place) {
+        let Some(channel) = self.channels.get_mut(usize::from(header.group)) else { return };
+        match header.kind {
+            Kind::Message => {
+                channel.offer(header.number, Entry { header, body: None, place: Some(place) });
+            }
+            Kind::Head if channel.logged() == header.number => {}
+            Kind::Head | Kind::Reset => {
+                let collected = body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+                // Segments go only when all that is in them is collected.
+                let collected = if place.follows_others() { collected.max(header.number) } else { collected };
+                *channel = Outgoing::new(header.number, collected);
+            }
+            _ => {}
+        }
+    }
+
+    fn move_to_memory(&mut self) -> std::io::Result<()> {
+        let Some(disk) = self.disk.take() else { return Ok(()) };
+        for (_, entry) in self.channels.iter_mut().flat_map(Outgoing::iter_mut) {
+            if let Some(place) = entry.place.take() {
+                entry.body = Some(disk.read(place, &entry.header)?);
+                self.memory_bytes += ENTRY_BYTES + u64::from(entry.header.length);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the log takes, in memory or on disk.
+    pub fn bytes(&self) -> u64 {
+        self.disk.as_ref().map_or(self.memory_bytes, DiskLog::bytes)
+    }
+
+    /// The most it may take, bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// The channel to a group.
+    pub fn channel(&self, to: usize) -> Option<Numbers> {
+        self.channels.get(to).map(|c| Numbers {
+            logged: c.logged(),
+            collected: c.collected(),
+            lost: c.lost(),
+            due: c.due(),
+        })
+    }
+
+    /// The highest number logged to each group.
+    pub fn logged(&self) -> Vec<u64> {
+        self.channels.iter().map(Outgoing::logged).collect()
+    }
+
+    /// Logs messages of the program; those known already are left out. On disk they are written in one go.
+    ///
+    /// # Errors
+    /// [`Error::Full`] at the bound; [`Error::Garbage`] for a group or number that cannot be; what the disk says.
+    pub fn log(&mut self, messages: Vec<Frame>) -> Result<Logged, Error> {
+        let start = Instant::now();
+        let outcome = self.log_new(messages);
+        self.logging += start.elapsed();
+        outcome
+    }
+
+    fn log_new(&mut self, messages: Vec<Frame>) -> Result<Logged, Error> {
+        let mut count = Logged::default();
+        let mut ends = self.logged();
+        let mut new = Vec::with_capacity(messages.len());
+        for frame in messages {
+            let (to, number) = (usize::from(frame.header.group), frame.header.number);
+            let Some(end) = ends.get_mut(to) else {
+                return Err(Error::Garbage(format!("a message to group {to} of {}", self.channels.len())));
+            };
+            if number > *end + 1 {
+                return Err(Error::Garbage(format!("message {number} to group {to} after {end}")));
+            }
+            if number <= *end {
+                count.known += 1;
+                continue;
+            }
+            *end = number;
+            count.messages += 1;
+            count.bytes += u64::from(frame.header.length);
+            new.push(frame);
+        }
+        self.keep(new)?;
+        self.memory_bytes += count.bytes + ENTRY_BYTES * count.messages;
+        if self.bytes() > self.limit_bytes {
+            let (bytes, limit) = (self.bytes(), self.limit_bytes);
+            return Err(Error::Full(format!("{bytes} of {limit} bytes; checkpoint more often, or raise --log-bytes")));
+        }
+        Ok(count)
+    }
+
+    /// Writes new messages, if there is a disk, and only then counts them as logged.
+    fn keep(&mut self, new: Vec<Frame>) -> Result<(), Error> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.begin_segment_if_full()?;
+        let places = match &mut self.disk {
+            Some(disk) => disk.append(&new).map_err(system(disk.folder().display()))?,
+            None => Vec::new(),
+        };
+        let places = places.into_iter().map(Some).chain(std::iter::repeat(None));
+        for (Frame { header, body }, place) in new.into_iter().zip(places) {
+            let channel = &mut self.channels[usize::from(header.group)];
+            channel.offer(header.number, Entry { header, body: Some(body), place });
+        }
+        Ok(())
+    }
+
+    fn begin_segment_if_full(&mut self) -> Result<(), Error> {
+        let Some(disk) = self.disk.as_mut().filter(|d| d.is_full()) else { return Ok(()) };
+        let heads = (0..).zip(&self.channels).map(|(to, c)| head(Kind::Head, to, c.logged(), c.collected()));
+        disk.begin(&heads.collect::<Vec<_>>()).map_err(system(disk.folder().display()))
+    }
+
+    /// The program (re)joins a channel and can send again what follows `held`.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn join(&mut self, to: usize, held: u64) -> Result<(), Error> {
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
+        let bytes: u64 = channel.iter_mut().map(|(_, e)| ENTRY_BYTES + u64::from(e.header.length)).sum();
+        if !channel.join(held) {
+            return Ok(());
+        }
+        self.memory_bytes -= bytes.min(self.memory_bytes);
+        let reset = head(Kind::Reset, to, channel.base(), channel.collected());
+        self.begin_segment_if_full()?;
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        disk.append(&[reset]).map(drop).map_err(system(disk.folder().display()))
+    }
+
+    /// The receiver wants messages from a number on; 0: none for now.
+    pub fn want(&mut self, to: usize, from: u64) {
+        match self.channels.get_mut(to) {
+            Some(channel) if from == 0 => channel.pause(),
+            Some(channel) => channel.want(from),
+            None => {}
+        }
+    }
+
+    /// Takes the next message that is due to a group, as `from` sends it.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn next_due(&mut self, to: usize, from: usize) -> Result<Option<Frame>, Error> {
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(None) };
+        let Some(number) = channel.due() else { return Ok(None) };
+        let Some(entry) = channel.get_mut(number) else { return Ok(None) };
+        let (body, tag) = (entry.body(&self.disk)?, entry.header.tag);
+        if entry.place.is_some() {
+            entry.body = None;
+        }
+        channel.transmitted();
+        Ok(Some(Frame::shared(Kind::Message, from, tag, number, body)))
+    }
+
+    /// The receiver will never want messages up to this number again.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn collect(&mut self, to: usize, upto: u64) -> Result<(), Error> {
+        let start = Instant::now();
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
+        let freed: u64 = channel.collect(upto).map(|e| ENTRY_BYTES + u64::from(e.header.length)).sum();
+        self.memory_bytes -= freed.min(self.memory_bytes);
+        let channels = &self.channels;
+        if let Some(disk) = &mut self.disk {
+            let collected = |group: usize| channels.get(group).map_or(0, Outgoing::base);
+            disk.collect(collected).map_err(system("the log"))?;
+        }
+        self.logging += start.elapsed();
+        Ok(())
+    }
+
+    /// Compares a message that the program sent again with the logged one.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] if they differ; what the disk says.
+    pub fn compare(&mut self, header: &Header, fingerprint: &[u8]) -> Result<(), Error> {
+        let to = usize::from(header.group);
+        let Some(entry) = self.channels.get_mut(to).and_then(|c| c.get_mut(header.number)) else { return Ok(()) };
+        if entry.header.tag == header.tag && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
+            return Ok(());
+        }
+        Err(Error::Diverged(format!("message {} to group {to} differs from the one logged before", header.number)))
+    }
+
+    /// Makes the log durable, if it is on disk.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let start = Instant::now();
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        let outcome = disk.sync().map_err(system(disk.folder().display()));
+        self.syncing += start.elapsed();
+        self.logging += start.elapsed();
+        outcome
+    }
+
+    /// Writes the whole log into a folder from which another relay can serve it. Into its own folder: syncs it.
+    ///
+    /// # Errors
+    /// What the disk says; the folder holds a log already.
+    pub fn save(&mut self, folder: &Path, from: usize) -> Result<(), Error> {
+        if self.disk.as_ref().is_some_and(|d| d.folder() == folder) {
+            return self.sync();
+        }
+        let _held = hold(folder)?;
+        let (mut copy, found, _) = DiskLog::open(folder, self.channels.len(), SEGMENT_BYTES)?;
+        if !found.is_empty() {
+            return Err(Error::Usage(format!("{}: holds a log already; name another folder", folder.display())));
+        }
+        let heads = (0..).zip(&self.channels).map(|(to, c)| head(Kind::Head, to, c.base(), c.collected()));
+        copy.begin(&heads.collect::<Vec<_>>()).map_err(system(folder.display()))?;
+        for to in 0..self.channels.len() {
+            let first = self.channels[to].base() + 1;
+            self.channels[to].want(first);
+            while let Some(mut frame) = self.next_due(to, from)? {
+                frame.header.group = to as u16;
+                copy.append(&[frame]).map_err(system(folder.display()))?;
+            }
+        }
+        copy.sync().map_err(system(folder.display()))
+    }
+}
+
+/// The numbers of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Highest number logged.
+    pub logged: u64,
+    /// Up to here it was collected.
+    pub collected: u64,
+    /// The number that is wanted and gone.
+    pub lost: Option<u64>,
+    /// The next number to transmit.
+    pub due: Option<u64>,
+}
+
+/// What became of messages offered to the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Logged {
+    /// New ones.
+    pub messages: u64,
+    /// Bytes of the new ones.
+    pub bytes: u64,
+    /// Those that were known.
+    pub known: u64,
+}
