@@ -12,7 +12,7 @@ floor() {
     name=$1; shift
     printf '\n== %s\n' "$name"
     status=0
-    cargo test "$@" > "$log" 2>&1 || status=$?
+    cargo test --no-fail-fast "$@" > "$log" 2>&1 || status=$?
     grep -E '^test |^skipped|^error|panicked|FAILED|failures:|SEED=' "$log" || true
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     broken=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")

@@ -150,15 +150,16 @@ impl Lists {
     }
 }
 
-/// All phases in the order in which reports show them; those that did not occur are zero and have no source.
+/// All phases in the order in which reports show them; those that did not occur are zero (not the -0.0 of an empty sum)
+/// and have no source.
 fn phases(sums: Vec<PhaseSum>) -> Vec<PhaseAccount> {
     let of = |phase: Phase| {
         let of_phase = || sums.iter().filter(|s| s.phase == phase.as_str());
         let sources: BTreeSet<&str> = of_phase().map(|s| s.source.as_str()).filter(|s| !s.is_empty()).collect();
         PhaseAccount {
             phase,
-            joules: of_phase().map(|s| s.joules).sum(),
-            node_seconds: of_phase().map(|s| s.node_seconds).sum(),
+            joules: of_phase().fold(0.0, |sum, s| sum + s.joules),
+            node_seconds: of_phase().fold(0.0, |sum, s| sum + s.node_seconds),
             source: sources.into_iter().collect::<Vec<_>>().join(","),
         }
     };
