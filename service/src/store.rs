@@ -364,7 +364,7 @@ impl Store {
             restart_s: None,
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
-            checkpoint_bytes: mean("avg(bytes)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,
+            checkpoint_bytes: mean("avg(bytes * 1e0)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,
             work_s: self.usual_work_s(user, job_name)?,
             ..History::default()
         })
