@@ -137,7 +137,7 @@ impl Daemons {
             let mut times = times.concat();
             Ok((quantile(&mut times, 0.5), quantile(&mut times, 0.99)))
         };
-        let bare = time(&|c| c.get::<Vec<protocol::NodeHealth>>("/v1/runs/c/none/health").map(drop))?;
+        let bare = time(&|c| c.get::<Vec<protocol::RunAccount>>("/v1/report?job=1&brief=true").map(drop))?;
         let plan = time(&|c| c.post::<PlanRequest, Plan>("/v1/plan", &question).map(drop))?;
         let row_of = |what: &str, ms: f64, ratio: f64| row(what, &format!("{ms:.1} ms"), &format!("{ratio:.2}"), "");
         row_of("no plan, 64 clients, over the wire, median", bare.0, 1.0);
