@@ -1,9 +1,10 @@
 //! Tells Slurm's accounting the energy of jobs that Slurm did not measure itself (25.11 and later).
 
+use crate::lock;
 use protocol::RunAccount;
 use slurm::{Error, Slurm};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// The first series whose sacctmgr sets a job's TRES.
 const SINCE: (u32, u32) = (25, 11);
@@ -31,7 +32,7 @@ impl EnergyTres {
     /// Notes the energy of a run's last record.
     pub fn later(&self, run: &RunAccount) {
         let joules = last_record_j(run);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         if run.job > 0 && joules > 0.0 && waiting.len() < MOST_WAITING {
             waiting.insert(run.job, Waiting { joules, looks: 0 });
         }
@@ -42,7 +43,7 @@ impl EnergyTres {
     /// # Errors
     /// What Slurm says.
     pub fn tell(&self, slurm: &Slurm) -> Result<(), Error> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let waiting = lock(&self.waiting).clone();
         if waiting.is_empty() {
             return Ok(());
         }
@@ -58,7 +59,7 @@ impl EnergyTres {
             {
                 slurm.set_energy(job, joules)?;
             }
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = lock(&self.waiting);
             if !able || last.is_some() || looks >= MOST_LOOKS {
                 waiting.remove(&job);
             } else if let Some(waits) = waiting.get_mut(&job) {

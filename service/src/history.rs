@@ -24,7 +24,7 @@ pub struct Before {
 /// # Errors
 /// What Slurm or the store says; a site without slurmdbd has no events.
 pub fn take_over(slurm: &slurm::Slurm, store: &std::sync::Mutex<Store>, now_s: f64) -> Result<bool> {
-    let lock = || store.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = || crate::lock(store);
     if lock().has_watched()? {
         return Ok(false);
     }

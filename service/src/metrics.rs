@@ -1,10 +1,11 @@
 //! `/metrics` of both roles, in OpenMetrics: base units, and labels with few values.
 
+use crate::lock;
 use axum::response::{IntoResponse, Response};
 use protocol::{FailureKind, Phase, RunAccount, RunKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// How many ended runs are remembered, so that one that is told twice counts once.
 const REMEMBERED: usize = 10_000;
@@ -116,7 +117,7 @@ impl Ended {
     /// Adds a run, if it has ended and was not told before.
     pub fn add(&self, run: &RunAccount) {
         let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
-        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = lock(&self.0);
         if run.end_s.is_none() || sums.told.contains(&key) {
             return;
         }
@@ -144,7 +145,7 @@ impl Ended {
 
     /// The sums as metrics.
     pub fn families(&self) -> Vec<Family> {
-        let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = lock(&self.0);
         let labelled = |family: Family, label: &str, values: Vec<(&str, f64)>| {
             values.into_iter().fold(family, |family, (name, value)| family.sample(&[(label, name)], value))
         };

@@ -3,6 +3,7 @@
 //! One file for each run and user, named by its number in order of arrival; a line is a checksum and a batch. A batch
 //! is synced before it counts, and its file goes when the controller has stored all of it.
 
+use crate::lock;
 use anyhow::{Context, Result};
 use protocol::{Batch, Delivered, Event, RunKey};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use wire::{Client, Error};
 
@@ -205,7 +206,7 @@ impl Spool {
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Refusals;
 use super::refusals::Refused;
+use crate::lock;
 use crate::now_s;
 use axum::Router;
 use axum::http::Request;
@@ -16,7 +17,7 @@ use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -117,7 +118,7 @@ struct Share {
 
 impl Shares {
     fn take(self: &Arc<Self>, whose: Whose, limits: &Limits) -> Option<Share> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         let mine = open.get(&whose).copied().unwrap_or(0);
         if mine >= limits.of_one || open.values().sum::<usize>() >= limits.connections {
             return None;
@@ -129,7 +130,7 @@ impl Shares {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut open = self.shares.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.shares.0);
         if let Some(mine) = open.get_mut(&self.whose) {
             *mine -= 1;
             if *mine == 0 {
