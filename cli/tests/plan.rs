@@ -70,7 +70,7 @@ fn the_table_names_alternatives_shares_break_even_and_what_stands_against_them()
 fn a_file_that_is_no_calibration_is_refused_by_name() {
     let dir = tempfile::tempdir().expect("folder");
     let file = dir.path().join("old.json");
-    let mut calibration = published::calibration(100.0).stored.calibration;
+    let mut calibration = published::calibration(100.0).stored.calibration.clone();
     calibration.version = 99;
     std::fs::write(&file, serde_json::to_string(&calibration).expect("JSON")).expect("written");
     for (path, word) in [(file.to_str().expect("UTF-8"), "version 99"), ("/nonexistent/c.json", "/nonexistent/c.json")]

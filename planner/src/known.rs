@@ -15,7 +15,7 @@ const MOST_SHAPES: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The calibration, with what runs have corrected.
-    pub stored: StoredCalibration,
+    pub stored: Arc<StoredCalibration>,
     /// What has changed since on the nodes; empty if it still holds ([`crate::calibrated::stale`]).
     pub stale: Vec<String>,
     seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
@@ -35,7 +35,7 @@ struct Shape {
 impl Known {
     /// A calibration of the store, and what has changed since.
     pub fn new(stored: StoredCalibration, stale: Vec<String>) -> Known {
-        Known { stored, stale, seen: Arc::default() }
+        Known { stored: Arc::new(stored), stale, seen: Arc::default() }
     }
 
     /// The costs of a run, fitted at the first time.

@@ -121,7 +121,7 @@ fn without_a_calibration_that_holds_the_site_s_estimates_serve_and_the_plan_says
     let mut stale = published::calibration(100.0);
     stale.stale = vec!["kernel changed: 'a' is now 'b'".into()];
     let mut other = published::calibration(100.0);
-    other.stored.calibration.node_type = "other".into();
+    std::sync::Arc::make_mut(&mut other.stored).calibration.node_type = "other".into();
     let two = vec![published::calibration(100.0), other];
     for (calibrations, node_type, word) in [
         (vec![], None, "nothing is calibrated"),
@@ -164,12 +164,13 @@ fn earlier_runs_win_over_the_calibration_and_the_user_s_word_over_their_work() {
 #[test]
 fn the_newest_calibration_of_the_nodes_is_taken() {
     let mut old = published::calibration(50.0);
-    old.stored.id = 1;
+    std::sync::Arc::make_mut(&mut old.stored).id = 1;
     let mut new = published::calibration(70.0);
-    new.stored.id = 2;
+    std::sync::Arc::make_mut(&mut new.stored).id = 2;
     let mut other = published::calibration(90.0);
-    (other.stored.id, other.stored.calibration.node_type) = (3, "other".into());
-    other.stored.calibration.power.idle_w = [("n9".to_string(), 90.0)].into();
+    let changed = std::sync::Arc::make_mut(&mut other.stored);
+    (changed.id, changed.calibration.node_type) = (3, "other".into());
+    std::sync::Arc::make_mut(&mut other.stored).calibration.power.idle_w = [("n9".to_string(), 90.0)].into();
     let history = History { calibrations: vec![new, old, other], ..History::default() };
     let idle = |names: &[&str]| {
         let node_names = names.iter().map(|n| n.to_string()).collect();
@@ -218,12 +219,12 @@ fn any_calibration() -> impl Strategy<Value = Known> {
     };
     let all: Vec<_> = Operation::ALL.into_iter().map(measured).collect();
     (all, any_number(), any_number(), any_number()).prop_map(|(measured, idle_w, switch_w, factor)| {
-        let mut known = published::calibration(idle_w);
-        let power = protocol::BasePower { switches_idle_w: vec![switch_w], ..known.stored.calibration.power };
-        known.stored.calibration = Calibration { measured, power, ..known.stored.calibration };
+        let mut stored = (*published::calibration(idle_w).stored).clone();
+        let power = protocol::BasePower { switches_idle_w: vec![switch_w], ..stored.calibration.power };
+        stored.calibration = Calibration { measured, power, ..stored.calibration };
         let correction = |operation| Correction { operation, storage: None, factor, spread: 0.1, count: 2 };
-        known.stored.corrections = Operation::ALL.into_iter().map(correction).collect();
-        known
+        stored.corrections = Operation::ALL.into_iter().map(correction).collect();
+        Known::new(stored, Vec::new())
     })
 }
 

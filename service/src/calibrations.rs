@@ -68,7 +68,7 @@ impl Controller {
     pub(crate) fn refresh_calibrations(&self) -> Result<()> {
         let stored = lock(&self.reader).calibrations(None, false)?;
         let mut known = lock(&self.known);
-        if known.iter().map(|k| &k.stored).ne(&stored) {
+        if known.iter().map(|k| &*k.stored).ne(&stored) {
             *known = stored.into_iter().map(|stored| Known::new(stored, Vec::new())).collect();
         }
         Ok(())

@@ -132,7 +132,8 @@ fn calibration() -> planner::Known {
             nodes.into_iter().filter(|n| !logged || *n == 1).flat_map(over).map(|(n, p, b)| point(n, p, b)).collect();
         Measured { operation, storage: stored.then_some(Storage::Shared), points, fits: Vec::new() }
     };
-    known.stored.calibration.measured = Operation::ALL.into_iter().map(measured).collect();
+    std::sync::Arc::make_mut(&mut known.stored).calibration.measured =
+        Operation::ALL.into_iter().map(measured).collect();
     known
 }
 
