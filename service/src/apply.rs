@@ -3,7 +3,7 @@
 use crate::calibrations;
 use crate::store::{Connection, params};
 use anyhow::Result;
-use protocol::{Event, FailureKind, JobReading, Phase, Record, RunKey};
+use protocol::{Event, FailureKind, JobReading, LoanAccount, Phase, Record, RunKey};
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;
@@ -79,11 +79,8 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
         }
         Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s)?,
         Event::Lent { node, borrower, start_s, end_s, joules } => {
-            c.prepare_cached(
-                "INSERT INTO loans (cluster, run, node, borrower, start_s, end_s, joules)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![cluster, run, node, borrower, start_s, end_s, joules])?;
+            let (node, end_s) = (node.clone(), Some(*end_s));
+            lent(c, key, &LoanAccount { node, borrower: *borrower, start_s: *start_s, end_s, joules: *joules })?;
         }
         Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
         Event::Ordered { verb, by, text, .. } => {
@@ -197,6 +194,17 @@ pub fn failure(
         kind.is_true_failure(),
         reason
     ])?;
+    Ok(())
+}
+
+/// Notes a loan, or what has become of it: it is known by its run, node and beginning.
+pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<()> {
+    c.prepare_cached(
+        "INSERT INTO loans (cluster, run, node, borrower, start_s, end_s, joules)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (cluster, run, node, start_s) DO UPDATE SET
+         borrower = excluded.borrower, end_s = excluded.end_s, joules = excluded.joules",
+    )?
+    .execute(params![key.cluster, key.run, loan.node, loan.borrower, loan.start_s, loan.end_s, loan.joules])?;
     Ok(())
 }
 

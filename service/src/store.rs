@@ -3,12 +3,10 @@
 mod database;
 mod keeping;
 mod mysql;
-mod notes;
 mod sqlite;
 
 pub(crate) use database::params;
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
-pub use notes::{Decision, Loan};
 
 use crate::apply;
 use anyhow::{Context, Result, bail};
@@ -368,6 +366,14 @@ impl Store {
             work_s: self.usual_work_s(user, job_name)?,
             ..History::default()
         })
+    }
+
+    /// Notes a loan that has begun, or what has become of it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn note_loan(&mut self, key: &RunKey, loan: &protocol::LoanAccount) -> Result<()> {
+        apply::lent(&self.connection, key, loan)
     }
 
     /// Every death of a node, oldest first.

@@ -3,12 +3,14 @@
 #[path = "store/calibrations.rs"]
 mod calibrations;
 
-use protocol::{Batch, Event, FailureKind, JobReading, Phase, Record, RunAccount, RunKey};
+use protocol::{
+    Batch, DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Record, RunAccount, RunKey,
+};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rusqlite::Connection;
 use service::account::{Wanted, account, accounts, summary};
-use service::store::{Decision, Loan, Store, Value, Write};
+use service::store::{Store, Value, Write};
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -444,19 +446,26 @@ fn decisions_and_loans_read_back() {
             |action: &str, interval_s| Event::Decided { action: action.into(), reason: "why".into(), interval_s };
         let events = vec![started(7, 0, &["n1"]), decided("interval", 9.5), decided("requeue", 0.1 + 0.2)];
         store.append(&batch("7.1", records(1, events)), UID).expect("stored");
-        let of =
-            |at_s, action: &str, interval_s| Decision { at_s, action: action.into(), reason: "why".into(), interval_s };
-        let decisions = store.decisions(&key("7.1")).expect("decisions");
+        let of = |at_s, action: &str, interval_s| DecisionAccount {
+            at_s,
+            action: action.into(),
+            reason: "why".into(),
+            interval_s,
+        };
+        let decisions = told(store, "7.1").decisions;
         assert_eq!(decisions, [of(102.0, "interval", 9.5), of(103.0, "requeue", 0.1 + 0.2)]);
 
-        let away = Loan { node: "n1".into(), borrower: None, start_s: 5.0, end_s: None, joules: None };
-        let back = Loan { borrower: Some(9), end_s: Some(8.0), joules: Some(12.5), ..away.clone() };
-        let other = Loan { node: "n2".into(), ..away.clone() };
+        let away = LoanAccount { node: "n1".into(), borrower: None, start_s: 5.0, end_s: None, joules: None };
+        let back = LoanAccount { borrower: Some(9), end_s: Some(8.0), joules: Some(12.5), ..away.clone() };
+        let other = LoanAccount { node: "n2".into(), ..away.clone() };
         for loan in [&away, &other, &back] {
             store.note_loan(&key("7.1"), loan).expect("noted");
         }
-        assert_eq!(store.loans(&key("7.1")).expect("loans"), [back, other]);
-        assert_eq!(store.loans(&key("8.1")).expect("loans"), []);
+        let again = Event::Lent { node: "n1".into(), borrower: Some(9), start_s: 5.0, end_s: 8.0, joules: Some(12.5) };
+        store.append(&batch("7.1", records(4, vec![again])), UID).expect("stored");
+        assert_eq!(told(store, "7.1").loans, [back, other]);
+        store.append(&batch("8.1", records(1, vec![started(8, 0, &["n1"])])), UID).expect("stored");
+        assert_eq!(told(store, "8.1").loans, []);
     });
 }
 

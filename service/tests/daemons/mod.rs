@@ -144,7 +144,8 @@ impl Site {
         let stored = self.stored(run);
         assert_eq!(stored.len(), sent.len(), "events of run {run}");
         assert!(stored == sent, "run {run} reads back otherwise than it was sent");
-        let decisions = Store::open_again(&self.store).expect("opens").decisions(&key(run)).expect("decisions");
+        let store = Store::open_again(&self.store).expect("opens");
+        let decisions = service::account::account(store.connection(), &key(run)).expect("account").decisions;
         assert_eq!(decisions.len(), sent.len() - 1, "each decision of run {run} took effect once");
     }
 }
