@@ -170,10 +170,12 @@ fn a_log_in_memory_that_is_lost_is_reported_and_never_silent() {
     assert_eq!((reported.lost[0].from, reported.lost[0].to, reported.lost[0].number), (0, 1, 1));
     assert!(run.errors(0).contains("the recovery line must go back"));
 
-    // The line goes back: the sender begins again too, and its new log has all that is wanted.
+    // The line goes back: the sender begins again first, and its new log has all that is wanted.
     programs[0].kill();
     let short = ["--steps", "400", "--every", "0"];
-    let mut programs: Vec<Process> = (0..2).map(|g| run.stencil(g, &short)).collect();
+    let sender = run.stencil(0, &short);
+    wait_for("the sender's return", || run.status(0).filter(|s| s.lost.is_empty()));
+    let mut programs = [sender, run.stencil(1, &short)];
     programs.iter_mut().for_each(|p| assert_eq!(p.code(), Some(0)));
     assert!(run.status(0).expect("a status").lost.is_empty());
 }
