@@ -1,4 +1,4 @@
-//! `joulepoint checkpoint`, `vacate`, `enable` and `disable`: orders for a running job.
+//! `joulepoint checkpoint`, `vacate`, `restart`, `enable` and `disable`: orders for a running job.
 
 use crate::Failure;
 use protocol::{OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};

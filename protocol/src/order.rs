@@ -11,6 +11,8 @@ pub enum Verb {
     Checkpoint,
     /// Make a checkpoint now, then put the job back into the queue so that its nodes are free.
     Vacate,
+    /// Go back to the newest checkpoint and start again from there, on the same nodes.
+    Restart,
     /// Make checkpoints again.
     Enable,
     /// Make no further checkpoints until enabled.
@@ -23,6 +25,7 @@ impl Verb {
         match self {
             Verb::Checkpoint => "checkpoint",
             Verb::Vacate => "vacate",
+            Verb::Restart => "restart",
             Verb::Enable => "enable",
             Verb::Disable => "disable",
         }

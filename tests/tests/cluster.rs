@@ -633,8 +633,12 @@ fn a_checkpoint_is_made_on_order_and_only_for_who_may() -> Result<()> {
     // The second one is an operator's: root.
     assert_eq!(order(&site, "root", &["enable", &id])?.0, Some(0));
     assert_eq!(order(&site, "root", &["checkpoint", &id])?.0, Some(0));
+    let (code, restarted, _) = order(&site, USER, &["restart", "--json", &id])?;
+    assert_eq!(code, Some(0), "{restarted}");
+    assert_eq!(restarted["text"], "it starts again from checkpoint 2", "{restarted}");
     let run = finished_well(&site, job, &folder)?;
     assert_eq!(checkpoints(&run), 2, "{run:#}");
+    assert_eq!((run["total"]["failures"].clone(), run["records"].as_array().map(Vec::len)), (0.into(), Some(1)));
     let (code, _, text) = order(&site, USER, &["checkpoint", &id])?;
     assert_eq!(code, Some(1), "the job is over: {text}");
     Ok(())

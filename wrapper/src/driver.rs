@@ -96,6 +96,7 @@ enum End {
     Again,
     Requeue(FailureKind),
     Vacate { by: String },
+    Restart,
     Terminated(FailureKind),
 }
 
@@ -154,6 +155,7 @@ impl Driver<'_> {
                 }
                 End::Again => from = self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
+                End::Restart => from = self.restart(),
                 End::Vacate { by } => return self.vacate(&by),
                 End::Terminated(kind) => return self.terminated(kind),
             }
@@ -189,8 +191,17 @@ impl Driver<'_> {
         let (from, damaged) = self.ports.store.newest();
         let mut events: Vec<Event> = damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
         events.push(rolled_back(from.as_ref()));
+        events.append(&mut self.desk.restarted(from.as_ref().map(|m| m.number)));
         self.note(events);
         from
+    }
+
+    /// Goes back because a person wants it.
+    fn restart(&mut self) -> Option<Manifest> {
+        self.give_up();
+        self.ports.child.stop();
+        self.cut(Phase::Restart);
+        self.roll_back()
     }
 
     /// Starts the script once and follows it until it ends or has to be ended.
@@ -223,7 +234,12 @@ impl Driver<'_> {
                 }
                 Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
                 Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
-                Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(Happening::Ordered(order)) => {
+                    self.ordered(order);
+                    if self.desk.wants_restart() {
+                        return End::Restart;
+                    }
+                }
                 Some(Happening::NodeLost { node, at_s }) => {
                     if let Some(end) = self.lost(&node, at_s) {
                         return end;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Desk {
     waiting: Vec<Order>,
+    restarts: Vec<Order>,
     /// Orders that were heard; with their answer as soon as there is one.
     known: BTreeMap<String, Option<Event>>,
     disabled_by: Option<String>,
@@ -37,6 +38,21 @@ impl Desk {
         !self.waiting.is_empty()
     }
 
+    /// Whether somebody wants the program started again.
+    pub fn wants_restart(&self) -> bool {
+        !self.restarts.is_empty()
+    }
+
+    /// Answers those who wanted the program started again, now that it will be.
+    pub fn restarted(&mut self, from: Option<u64>) -> Vec<Event> {
+        let text = from.map_or_else(
+            || "it starts again from its beginning: there is no checkpoint".to_string(),
+            |number| format!("it starts again from checkpoint {number}"),
+        );
+        let restarts = std::mem::take(&mut self.restarts);
+        restarts.iter().map(|order| self.answer(order, OrderState::Done, &text, None)).collect()
+    }
+
     /// Takes an order in; what can be answered at once is, and an order heard before is answered as before.
     pub fn hear(&mut self, order: Order, on_demand: bool) -> Option<Event> {
         if let Some(before) = self.known.get(&order.id) {
@@ -48,6 +64,10 @@ impl Desk {
                 self.set(order.verb, &order.by);
                 let text = if order.verb == Verb::Enable { "checkpoints are made" } else { "no further checkpoints" };
                 Some(self.answer(&order, OrderState::Done, text, None))
+            }
+            Verb::Restart => {
+                self.restarts.push(order);
+                None
             }
             Verb::Checkpoint | Verb::Vacate => match self.hindrance(on_demand) {
                 Some(text) => Some(self.answer(&order, OrderState::Failed, &text, None)),
@@ -63,7 +83,7 @@ impl Desk {
         match verb {
             Verb::Enable => self.disabled_by = None,
             Verb::Disable => self.disabled_by = Some(by.to_string()),
-            Verb::Checkpoint | Verb::Vacate => {}
+            Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
         }
     }
 
@@ -113,7 +133,8 @@ impl Desk {
 
     /// The same for all that still wait.
     pub fn fail_waiting(&mut self, text: &str) -> Vec<Event> {
-        let waiting = self.take();
+        let mut waiting = self.take();
+        waiting.append(&mut self.restarts);
         self.fail(&waiting, text)
     }
 }
@@ -156,6 +177,16 @@ mod tests {
         let answer = desk.answer(&orders[0], OrderState::Done, "made", None);
         assert_eq!(desk.hear(order("a", Verb::Checkpoint), true), Some(answer));
         assert!(!desk.is_waiting());
+    }
+
+    #[test]
+    fn a_restart_is_answered_when_it_happens_and_not_before() {
+        let mut desk = Desk::default();
+        assert_eq!(desk.hear(order("a", Verb::Restart), false), None);
+        assert!(desk.wants_restart());
+        let answers = desk.restarted(Some(3));
+        assert_eq!((answers.len(), state(answers.into_iter().next())), (1, Some(OrderState::Done)));
+        assert!(!desk.wants_restart());
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl World {
         if !self.told.is_empty() && self.chance(0.3) {
             return self.told[self.rng.random_range(0..self.told.len())].clone();
         }
-        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Disable, Verb::Enable, Verb::Enable];
+        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Restart, Verb::Disable, Verb::Enable, Verb::Enable];
         let verb = verbs[self.rng.random_range(0..verbs.len())];
         self.orders += 1;
         let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
@@ -530,7 +530,7 @@ fn check_orders(world: &World, from: usize, outcome: Option<&Outcome>) {
                     Verb::Disable => disabled = true,
                     Verb::Enable => disabled = false,
                     Verb::Vacate => vacated |= is_done && i >= from,
-                    Verb::Checkpoint => {}
+                    Verb::Checkpoint | Verb::Restart => {}
                 }
             }
             Event::Decided { action, .. } => assert!(!disabled || action != "checkpoint", "begun while disabled"),
