@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Largest checkpoint and message in a hurry, MiB.
-const FAST_MIB: (u32, u32) = (16, 4);
+const FAST_MIB: (u32, u32) = (32, 4);
 
 /// What is wanted.
 #[derive(Clone, Debug)]

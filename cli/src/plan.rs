@@ -27,6 +27,9 @@ pub struct PlanArgs {
     /// CPUs on each node.
     #[arg(short, long, default_value_t = 1)]
     cpus_per_node: u32,
+    /// Tasks of the job, one on each CPU if absent.
+    #[arg(short = 'n', long, value_name = "TASKS")]
+    ntasks: Option<u32>,
     /// Names of the nodes, by which their calibration is found; with commas.
     #[arg(short = 'w', long, value_name = "NODES", value_delimiter = ',')]
     nodelist: Vec<String>,
@@ -85,6 +88,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         request,
         nodes: args.nodes,
         cpus_per_node: args.cpus_per_node,
+        tasks: args.ntasks,
         user: std::env::var("USER").unwrap_or_default(),
         job_name: args.job_name.clone(),
         node_names: args.nodelist.clone(),

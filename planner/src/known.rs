@@ -2,6 +2,7 @@
 
 use crate::Wanted;
 use crate::calibrated::{cost, logging_cost};
+use options::Engine;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
 use std::collections::BTreeMap;
@@ -162,7 +163,12 @@ impl Costs {
                 .iter()
                 .any(|m| m.operation == Operation::CheckpointWrite && m.storage == Some(*s))
         });
-        let moved = |operation| bytes.and_then(|b| cost(stored, operation, storage, at(nodes, b), None).ok());
+        let moved = |operation| {
+            let (gathering, bytes) =
+                if gathers(wanted.settings.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
+            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), None).ok()?;
+            Some(Cost { delta_w: cost.delta_w.through(|w| w / gathering), ..cost })
+        };
         let write = moved(Operation::CheckpointWrite);
         match (bytes, storage) {
             (None, _) => notes.push("the volume of a checkpoint is not known: say --ft-energy-memory=SIZE".to_string()),
@@ -207,6 +213,11 @@ impl Costs {
             notes,
         }
     }
+}
+
+/// Whether one node copies the files of all: the wrapper's own, for what a program or a command has written.
+fn gathers(engine: Option<Engine>) -> bool {
+    matches!(engine, None | Some(Engine::App | Engine::Hook))
 }
 
 const NONE: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };

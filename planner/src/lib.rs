@@ -74,7 +74,7 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
     let wanted = Wanted {
         settings: &settings,
         nodes: request.nodes.max(1),
-        processes: request.cpus_per_node,
+        processes: request.tasks.map_or(request.cpus_per_node, |tasks| tasks.div_ceil(request.nodes.max(1))),
         node_names: &request.node_names,
         node_type: request.node_type.as_deref(),
         work_s: request.work_s,

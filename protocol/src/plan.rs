@@ -100,6 +100,9 @@ pub struct PlanRequest {
     pub nodes: u32,
     /// CPUs of the allocation on each node.
     pub cpus_per_node: u32,
+    /// Tasks of the job; one on each CPU if not known.
+    #[serde(default)]
+    pub tasks: Option<u32>,
     /// User name, for the history of earlier runs.
     pub user: String,
     /// Job name, for the history of earlier runs.

@@ -346,9 +346,9 @@ impl Driver<'_> {
 
     /// Makes a checkpoint complete and learns from what it cost.
     fn commit(&mut self, running: &Checkpointing, files: Vec<ManifestFile>) -> bool {
-        let step = self.ports.child.step();
         let cut = self.cut(Phase::Compute);
         let ended_s = self.ports.clock.now_s();
+        let step = self.ports.child.step();
         let manifest = Manifest {
             version: protocol::VERSION,
             number: running.number,

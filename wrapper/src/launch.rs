@@ -196,6 +196,7 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
         request: request.clone(),
         nodes: me.nodes.len() as u32,
         cpus_per_node: me.cpus_per_node,
+        tasks: me.tasks(),
         user: me.user.clone(),
         job_name: me.job_name.clone(),
         node_names: me.nodes.clone(),
