@@ -2,12 +2,12 @@
 
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
-use crate::facts::Facts;
 use crate::orders::{Scope, orders};
 use crate::state::{Assignment, Rules, State};
 use crate::{mpi, node_types};
 use anyhow::{Context, Result, bail};
 use config::Site;
+use hardware::facts::Facts;
 use protocol::{Calibration, Operation, Skipped, Storage};
 use slurm::Slurm;
 use std::collections::BTreeMap;

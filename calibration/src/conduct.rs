@@ -1,6 +1,5 @@
 //! Runs inside a calibration job: starts the steps in which nodes measure, and is such a step itself.
 
-use crate::facts::{self, Facts};
 use crate::meter::Counter;
 use crate::mpi;
 use crate::operations::Signal;
@@ -9,6 +8,7 @@ use crate::state::{Outcome, State};
 use crate::worker::Worker;
 use anyhow::{Context, Result, bail};
 use config::Site;
+use hardware::facts::{self, Facts};
 use protocol::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

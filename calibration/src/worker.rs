@@ -1,12 +1,12 @@
 //! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
 
-use crate::cpufreq;
 use crate::meter::{Counter, power_w};
 use crate::operations::{self, Repeatable, Signal};
 use crate::orders::Order;
 use crate::state::{Outcome, Rules, State};
 use crate::stop;
 use anyhow::{Context, Result, bail};
+use hardware::cpufreq;
 use policy::repeated::summarize;
 use protocol::Storage;
 use std::collections::BTreeMap;

@@ -143,8 +143,8 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
             calibration.version
         );
     }
-    let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new() };
-    Ok(Some(Known::new(stored, Vec::new())))
+    let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new(), stale: Vec::new() };
+    Ok(Some(Known::new(stored)))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

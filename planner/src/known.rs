@@ -17,8 +17,6 @@ const MOST_SHAPES: usize = 1000;
 pub struct Known {
     /// The calibration, with what runs have corrected.
     pub stored: Arc<StoredCalibration>,
-    /// What has changed since on the nodes; empty if it still holds ([`crate::calibrated::stale`]).
-    pub stale: Vec<String>,
     seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
 }
 
@@ -34,9 +32,9 @@ struct Shape {
 }
 
 impl Known {
-    /// A calibration of the store, and what has changed since.
-    pub fn new(stored: StoredCalibration, stale: Vec<String>) -> Known {
-        Known { stored: Arc::new(stored), stale, seen: Arc::default() }
+    /// A calibration of the store.
+    pub fn new(stored: StoredCalibration) -> Known {
+        Known { stored: Arc::new(stored), seen: Arc::default() }
     }
 
     /// The costs of a run, fitted at the first time.
@@ -63,7 +61,7 @@ impl Known {
 
 impl PartialEq for Known {
     fn eq(&self, other: &Known) -> bool {
-        (&self.stored, &self.stale) == (&other.stored, &other.stale)
+        self.stored == other.stored
     }
 }
 
@@ -115,10 +113,10 @@ pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Kn
             types.join(", ")
         ),
     })?;
-    if found.stale.is_empty() {
+    if found.stored.stale.is_empty() {
         Ok(found)
     } else {
-        let changes = found.stale.join("; ");
+        let changes = found.stored.stale.join("; ");
         Err(format!(
             "the calibration of '{}' is stale ({changes}): the figures are the site's estimates; {CURE}",
             name(found)

@@ -1,6 +1,6 @@
 //! What a node service says to the controller, and to a wrapper that asks.
 
-use crate::Order;
+use crate::{Fingerprint, Order};
 use serde::{Deserialize, Serialize};
 
 /// One job's counters on one node, cumulative since the node service first saw the job there.
@@ -60,6 +60,9 @@ pub struct Beat {
     pub source: String,
     /// Counters of every job with processes on the node.
     pub jobs: Vec<JobReading>,
+    /// What the node is made of; absent until it has looked.
+    #[serde(default)]
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// A job that holds a node, whether or not it has processes there at the moment.

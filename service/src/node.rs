@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
-use protocol::{Batch, Beat, BeatReply, Delivered, Health, Held, JobReading, NodeReading, Part};
+use protocol::{Batch, Beat, BeatReply, Delivered, Fingerprint, Health, Held, JobReading, NodeReading, Part, Storage};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -28,6 +28,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest wait for the controller to store what the spool holds.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at what the node is made of.
+const LOOK_AT_HARDWARE: Duration = Duration::from_secs(600);
 
 /// How a node service is to run.
 pub struct Params {
@@ -47,6 +50,7 @@ pub(crate) struct Node {
     health: Mutex<Health>,
     spool: Spool,
     started_s: f64,
+    fingerprint: Mutex<Option<Fingerprint>>,
 }
 
 /// The meter, the accounts, and the last look at the processes.
@@ -94,9 +98,19 @@ pub async fn serve(params: Params) -> Result<()> {
     let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
-    let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, spool, started_s: now_s() });
+    let node = Arc::new(Node {
+        params,
+        munge,
+        books: Mutex::new(books),
+        health,
+        spool,
+        started_s: now_s(),
+        fingerprint: Mutex::default(),
+    });
     let delivering = node.clone();
     std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
+    let looking = node.clone();
+    std::thread::spawn(move || looking.look_at_hardware_for_ever());
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);
@@ -218,6 +232,19 @@ impl Node {
         }
     }
 
+    /// What calibrations depend on changes with a boot, a mount or a new MPI.
+    fn look_at_hardware_for_ever(&self) {
+        let of = &self.params.site.calibration;
+        let storage = [(Storage::Memory, of.memory_dir.clone()), (Storage::Local, of.local_dir.clone())].into();
+        loop {
+            match hardware::facts::look(&self.params.node, &storage, &of.mpicc) {
+                Ok(facts) => *lock(&self.fingerprint) = Some(facts.fingerprint),
+                Err(e) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
+            }
+            std::thread::sleep(LOOK_AT_HARDWARE);
+        }
+    }
+
     fn look_at_self(&self, controller: Part) {
         let source = lock(&self.books).meter.source().as_str().to_string();
         let parts = BTreeMap::from([
@@ -239,6 +266,7 @@ impl Node {
             node_joules: books.accounts.node_joules(),
             source: books.meter.source().as_str().to_string(),
             jobs: books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).map(reading).collect(),
+            fingerprint: lock(&self.fingerprint).clone(),
         }
     }
 

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// This node's tree.
@@ -78,8 +79,7 @@ impl Cpufreq {
         }
         let before: Result<Vec<Before>> = self.policies.iter().map(|p| read(p)).collect();
         let before = before?;
-        wrapper::checkpoints::write_durably(file, &serde_json::to_vec(&before)?)
-            .with_context(|| file.display().to_string())?;
+        write_durably(file, &serde_json::to_vec(&before)?).with_context(|| file.display().to_string())?;
         let held = Held { before, file: file.to_path_buf() };
         let khz = format!("{:.0}", frequency_hz / 1e3);
         for b in &held.before {
@@ -163,6 +163,16 @@ fn read(folder: &Path) -> Result<Before> {
         min_khz: value("scaling_min_freq")?,
         max_khz: value("scaling_max_freq")?,
     })
+}
+
+/// Under another name first, synced, so that it is there wholly or not at all.
+fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("partial");
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
 fn put(path: &Path, value: &str) -> Result<()> {
