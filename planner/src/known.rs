@@ -1,7 +1,7 @@
 //! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
 
 use crate::Wanted;
-use crate::calibrated::{cost, logging_cost};
+use crate::calibrated::{cost, frequencies, logging_cost};
 use options::Engine;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
@@ -29,6 +29,9 @@ struct Shape {
     messages: Option<(u64, u64)>,
     /// Bits of the volume of a checkpoint on each node.
     bytes: Option<u64>,
+    gathers: bool,
+    /// Bits of how much longer a checkpoint may take for its CPU frequency, if one may be set.
+    slowdown: Option<u64>,
 }
 
 impl Known {
@@ -45,6 +48,8 @@ impl Known {
             groups: wanted.groups(),
             messages: wanted.settings.messages,
             bytes: bytes.map(f64::to_bits),
+            gathers: gathers(wanted.settings.engine),
+            slowdown: wanted.cpufreq.then(|| wanted.slowdown().to_bits()),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(costs) = seen.get(&shape) {
@@ -84,6 +89,8 @@ pub(crate) struct Costs {
     pub compute_w: Option<Estimate>,
     /// A checkpoint, where its volume is known.
     pub write: Option<Cost>,
+    /// CPU frequency to set for it, Hz.
+    pub checkpoint_hz: Option<f64>,
     pub read: Option<Cost>,
     pub coordination: Cost,
     pub group_coordination: Cost,
@@ -161,13 +168,17 @@ impl Costs {
                 .iter()
                 .any(|m| m.operation == Operation::CheckpointWrite && m.storage == Some(*s))
         });
-        let moved = |operation| {
+        let (checkpoint_hz, why) = match (bytes, storage) {
+            (Some(bytes), Some(storage)) => frequency(stored, wanted, storage, bytes),
+            _ => (None, None),
+        };
+        let moved = |operation, hz| {
             let (gathering, bytes) =
                 if gathers(wanted.settings.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
-            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), None).ok()?;
+            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), hz).ok()?;
             Some(Cost { delta_w: cost.delta_w.through(|w| w / gathering), ..cost })
         };
-        let write = moved(Operation::CheckpointWrite);
+        let write = moved(Operation::CheckpointWrite, checkpoint_hz);
         match (bytes, storage) {
             (None, _) => notes.push("the volume of a checkpoint is not known: say --ft-energy-memory=SIZE".to_string()),
             (Some(_), Some(storage)) if write.is_some() => {
@@ -175,6 +186,7 @@ impl Costs {
             }
             _ => notes.push("checkpoint_write was not calibrated".to_string()),
         }
+        notes.extend(why);
         let mean_message = wanted.settings.messages.filter(|(count, _)| *count > 0).map(|(n, v)| v as f64 / n as f64);
         let mut coordinate = |nodes: f64, processes: f64| {
             let at = |bytes: f64| At { nodes, processes, bytes };
@@ -203,13 +215,39 @@ impl Costs {
         Costs {
             compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None).ok().map(|c| c.delta_w),
             write,
-            read: moved(Operation::CheckpointRead),
+            checkpoint_hz,
+            read: moved(Operation::CheckpointRead, None),
             coordination,
             group_coordination,
             disk_log: log(Operation::LogDisk),
             memory_log: log(Operation::LogMemory),
             notes,
         }
+    }
+}
+
+/// The CPU frequency of the checkpoint phase, where one is to be set, and why.
+fn frequency(
+    stored: &StoredCalibration,
+    wanted: &Wanted<'_>,
+    storage: Storage,
+    bytes: f64,
+) -> (Option<f64>, Option<String>) {
+    let own = |why: &str| (None, Some(format!("checkpoints are made at the nodes' own CPU frequency: {why}")));
+    let Ok((models, settable_hz)) = frequencies(&stored.calibration, storage) else {
+        return own("no other was calibrated");
+    };
+    if !wanted.cpufreq {
+        return own("node.cpufreq is off on this site");
+    }
+    let bytes = if gathers(wanted.settings.engine) { bytes * f64::from(wanted.nodes) } else { bytes };
+    match models.choose(bytes, &settable_hz, wanted.slowdown()) {
+        Some(choice) if Some(choice.frequency_hz) != settable_hz.last().copied() => {
+            let reason = format!("checkpoints are made at a CPU frequency that is set: {}", choice.reason);
+            (Some(choice.frequency_hz), Some(reason))
+        }
+        Some(choice) => own(&choice.reason),
+        None => own("the calibration does not tell them apart"),
     }
 }
 

@@ -114,3 +114,22 @@ pub struct RunHealth {
     /// Orders that have not been answered.
     pub orders: Vec<Order>,
 }
+
+/// What a run's wrapper asks of a node for the checkpoint phase: `POST /v1/jobs/{job}/frequency`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrequencyRequest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// CPU frequency to hold, Hz; absent to give the node its own again.
+    pub hz: Option<f64>,
+    /// After which the node has its own again unless it is asked anew, s.
+    pub lease_s: f64,
+}
+
+/// The CPU frequency that is held on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrequencyState {
+    /// Hz; absent where the node has its own.
+    pub hz: Option<f64>,
+}

@@ -615,6 +615,7 @@ impl Driver<'_> {
     fn cut(&mut self, next: Phase) -> Cut {
         let counters = self.ports.meter.read();
         let mut cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
+        self.ports.meter.enter(next);
         self.note(std::mem::take(&mut cut.events));
         cut
     }
