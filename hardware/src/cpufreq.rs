@@ -134,18 +134,22 @@ impl Drop for Held {
     }
 }
 
+/// All CPUs that can be put back are, whatever the others say; the file goes when all are.
 fn give_back(before: &[Before], file: &Path) -> Result<()> {
-    for b in before {
-        // The wider end first, so that the minimum is never above the maximum.
-        let now_khz = fs::read_to_string(b.folder.join("scaling_max_freq")).unwrap_or_default();
-        let ends = [("scaling_max_freq", &b.max_khz), ("scaling_min_freq", &b.min_khz)];
-        let falls = number(&b.max_khz) < number(&now_khz);
-        for (name, khz) in if falls { [ends[1], ends[0]] } else { ends } {
-            put(&b.folder.join(name), khz)?;
-        }
-        put(&b.folder.join("scaling_governor"), &b.governor)?;
-    }
+    let all: Vec<Result<()>> = before.iter().map(put_back).collect();
+    all.into_iter().collect::<Result<()>>()?;
     fs::remove_file(file).with_context(|| file.display().to_string())
+}
+
+fn put_back(before: &Before) -> Result<()> {
+    // The wider end first, so that the minimum is never above the maximum.
+    let now_khz = fs::read_to_string(before.folder.join("scaling_max_freq")).unwrap_or_default();
+    let ends = [("scaling_max_freq", &before.max_khz), ("scaling_min_freq", &before.min_khz)];
+    let falls = number(&before.max_khz) < number(&now_khz);
+    for (name, khz) in if falls { [ends[1], ends[0]] } else { ends } {
+        put(&before.folder.join(name), khz)?;
+    }
+    put(&before.folder.join("scaling_governor"), &before.governor)
 }
 
 fn number(text: &str) -> u64 {
