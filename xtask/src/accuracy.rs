@@ -116,7 +116,7 @@ fn job(site: &Site, shape: &Shape) -> Result<Row> {
     let options = [
         format!("ft-energy-memory={}K", share * tasks),
         format!("ft-energy-messages={messages}"),
-        "ft-energy-interval=0:00:03".to_string(),
+        "ft-energy-interval=3s".to_string(),
         "ft-energy-signal=USR1".to_string(),
         format!("ft-energy-done={}", done.join(",")),
     ];
