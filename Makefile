@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench bench-simulator fuzz deb install clean
+.PHONY: all packages build demo test accuracy bench bench-simulator fuzz deb install clean
 
 all: build
 
@@ -19,6 +19,10 @@ demo: packages build
 # All tests: fast ones first, the cluster suite once, other Slurm series last.
 test: packages
 	sh packaging/test.sh
+
+# Ten jobs, planned before and measured after: make accuracy (ten minutes).
+accuracy: packages build
+	./target/release/xtask accuracy
 
 # Costs side by side, beside their targets.
 bench: packages build

@@ -2,12 +2,12 @@
 
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
-use crate::facts::Facts;
 use crate::orders::{Scope, orders};
 use crate::state::{Assignment, Rules, State};
 use crate::{mpi, node_types};
 use anyhow::{Context, Result, bail};
 use config::Site;
+use hardware::facts::Facts;
 use protocol::{Calibration, Operation, Skipped, Storage};
 use slurm::Slurm;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Largest checkpoint and message in a hurry, MiB.
-const FAST_MIB: (u32, u32) = (16, 4);
+const FAST_MIB: (u32, u32) = (32, 4);
 
 /// What is wanted.
 #[derive(Clone, Debug)]

@@ -1,18 +1,23 @@
 //! Runs inside a calibration job: starts the steps in which nodes measure, and is such a step itself.
 
-use crate::facts::{self, Facts};
 use crate::meter::Counter;
 use crate::mpi;
+use crate::operations::Signal;
 use crate::orders::Order;
 use crate::state::{Outcome, State};
 use crate::worker::Worker;
 use anyhow::{Context, Result, bail};
 use config::Site;
+use hardware::facts::{self, Facts};
 use protocol::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+
+/// A signal that changes nothing in a process that runs.
+const HARMLESS: &str = "CONT";
 
 /// Starts the steps of a job: all that is not finished yet, or only idle power.
 ///
@@ -125,7 +130,9 @@ pub fn work(site: &Site, folder: &Path, orders: &Path) -> Result<()> {
     let step = format!("{job}.{}", variable("SLURM_STEP_ID")?);
     let counter = Counter::new(site, &node, job.parse()?);
     let storage = targets(site, folder);
-    let worker = Worker { node, counter, state, rules: assignment.rules, storage, step };
+    let (slurm, id) = (slurm::Slurm::new(site.slurm_bin.clone()), job.parse()?);
+    let signal: Signal = Arc::new(move || slurm.signal_steps(id, HARMLESS).map_err(|e| e.to_string()));
+    let worker = Worker { node, counter, state, rules: assignment.rules, storage, step, signal };
     worker.work(&read_orders(orders)?)
 }
 

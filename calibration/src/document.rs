@@ -1,8 +1,8 @@
 //! Makes a calibration of finished measurements: means, intervals, fits, and what could not be measured.
 
-use crate::facts::Facts;
 use crate::orders::Order;
 use crate::state::Outcome;
+use hardware::facts::Facts;
 use policy::calibration::{Method, best_of};
 use policy::repeated::{Summary, median, summarize};
 use protocol::{

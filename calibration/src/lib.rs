@@ -6,10 +6,8 @@
 
 pub mod campaign;
 pub mod conduct;
-pub mod cpufreq;
 pub mod differences;
 pub mod document;
-pub mod facts;
 mod meter;
 mod mpi;
 mod node_types;

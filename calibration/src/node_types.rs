@@ -1,7 +1,7 @@
 //! Sorts nodes into types: by the site's classes, else by Slurm's features and the CPU model.
 
-use crate::facts::Facts;
 use anyhow::{Context, Result};
+use hardware::facts::Facts;
 use std::collections::BTreeMap;
 
 /// The types by name, with the facts of their nodes.

@@ -3,15 +3,18 @@
 use crate::orders::Order;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use protocol::{Manifest, Operation};
+use protocol::{Manifest, ManifestFile, Operation};
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use wrapper::app::{Announced, App, Ask, Files};
 use wrapper::checkpoints::{Checkpoints, bring_back, take};
+use wrapper::mail::{now_s, queue};
+use wrapper::ports::{Clock, Engine, Happening};
 
 /// Steps of arithmetic in one slice of compute.
 const SLICE: u32 = 2_000_000;
@@ -23,19 +26,25 @@ const SLICES: u32 = 4;
 const LOGGED_BYTES: f64 = (8 << 20) as f64;
 const MOST_MESSAGES: f64 = 4096.0;
 
+/// Longest wait for one checkpoint, s.
+const CHECKPOINT_LIMIT_S: f64 = 600.0;
+
+/// Sends a signal to the job's steps, as a wrapper asks programs for a checkpoint.
+pub type Signal = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
 /// Something that can be done again and again; each time tells its duration, s.
 pub type Repeatable = Box<dyn FnMut() -> Result<f64>>;
 
-/// Makes an order's operation ready in `folder`, which is on its storage target.
+/// Makes an order's operation ready in `folder`, which is on its storage target; `signal` is sent with each checkpoint.
 ///
 /// # Errors
 /// What the file system says; an operation of MPI is refused.
-pub fn prepare(order: &Order, folder: &Path) -> Result<Repeatable> {
+pub fn prepare(order: &Order, folder: &Path, signal: &Signal) -> Result<Repeatable> {
     let p = order.processes.max(1);
     let share = (order.bytes / f64::from(p)).ceil() as usize;
     match order.operation {
         Some(Operation::Compute) => Ok(compute(p, order.intensity)),
-        Some(Operation::CheckpointWrite) => write(folder, p, share),
+        Some(Operation::CheckpointWrite) => write(folder, p, share, signal),
         Some(Operation::CheckpointRead) => read(folder, p, share),
         Some(Operation::LogMemory) => Ok(log_memory(p, share)),
         Some(Operation::LogDisk) => Ok(log_disk(folder, p, share)),
@@ -103,9 +112,7 @@ fn originals(folder: &Path, p: u32, share: usize) -> Result<Vec<PathBuf>> {
     (0..p).map(one).collect()
 }
 
-fn checkpoint(checkpoints: &Checkpoints, originals: &[PathBuf]) -> Result<Manifest> {
-    let (number, folder) = checkpoints.room()?;
-    let files = take(originals, &folder).map_err(anyhow::Error::msg)?;
+fn commit(checkpoints: &Checkpoints, number: u64, files: Vec<ManifestFile>) -> Result<Manifest> {
     let manifest = Manifest {
         version: protocol::VERSION,
         number,
@@ -121,21 +128,51 @@ fn checkpoint(checkpoints: &Checkpoints, originals: &[PathBuf]) -> Result<Manife
     Ok(manifest)
 }
 
-fn write(folder: &Path, p: u32, share: usize) -> Result<Repeatable> {
+/// As a run does it: p processes are asked and write their files, and the engine takes them when they are at rest.
+fn write(folder: &Path, p: u32, share: usize, signal: &Signal) -> Result<Repeatable> {
     let originals = originals(&folder.join("originals"), p, share)?;
     let checkpoints = Checkpoints::open(folder.join("checkpoints"), 1)?;
+    let (post, mut clock) = queue();
+    let patterns = originals.iter().map(|path| path.display().to_string()).collect();
+    let files = Files { folder: folder.to_path_buf(), patterns };
+    let ask = program(originals, share, signal.clone());
+    let mut app = App::new(post, checkpoints.clone(), files, Some((0, ask)), Announced::default());
     Ok(Box::new(move || {
+        let (number, into) = checkpoints.room()?;
         let begun = Instant::now();
-        checkpoint(&checkpoints, &originals)?;
-        Ok(begun.elapsed().as_secs_f64())
+        app.begin(into);
+        let files = match clock.wait(now_s() + CHECKPOINT_LIMIT_S) {
+            Some(Happening::Checkpointed(files)) => files.map_err(anyhow::Error::msg)?,
+            _ => bail!("no checkpoint within {CHECKPOINT_LIMIT_S} s"),
+        };
+        let time_s = begun.elapsed().as_secs_f64();
+        commit(&checkpoints, number, files)?;
+        Ok(time_s)
     }))
+}
+
+/// A program that writes a file in each of its processes when it is asked, each under another name first.
+fn program(originals: Vec<PathBuf>, share: usize, signal: Signal) -> Ask {
+    let content = Arc::new(noise(share));
+    Arc::new(move |_| {
+        signal()?;
+        for original in originals.clone() {
+            let content = content.clone();
+            thread::spawn(move || {
+                let beside = PathBuf::from(format!("{}.new", original.display()));
+                fs::write(&beside, &*content).and_then(|()| fs::rename(&beside, &original))
+            });
+        }
+        Ok(())
+    })
 }
 
 /// From the disk: what the kernel keeps of the checkpoint is dropped before each time.
 fn read(folder: &Path, p: u32, share: usize) -> Result<Repeatable> {
     let originals = originals(&folder.join("originals"), p, share)?;
     let checkpoints = Checkpoints::open(folder.join("checkpoints"), 1)?;
-    let manifest = checkpoint(&checkpoints, &originals)?;
+    let (number, into) = checkpoints.room()?;
+    let manifest = commit(&checkpoints, number, take(&originals, &into).map_err(anyhow::Error::msg)?)?;
     let at = checkpoints.path(manifest.number);
     Ok(Box::new(move || {
         originals.iter().try_for_each(fs::remove_file)?;
@@ -200,6 +237,10 @@ mod tests {
     use super::*;
     use protocol::Storage;
 
+    fn silent() -> Signal {
+        Arc::new(|| Ok(()))
+    }
+
     #[test]
     fn every_operation_can_be_repeated_and_takes_time() {
         for operation in Operation::ALL {
@@ -214,7 +255,7 @@ mod tests {
                 intensity: 0.5,
                 frequency_hz: None,
             };
-            let prepared = prepare(&order, dir.path());
+            let prepared = prepare(&order, dir.path(), &silent());
             if order.is_mpi() {
                 assert!(prepared.is_err());
                 continue;
@@ -229,7 +270,7 @@ mod tests {
     #[test]
     fn a_calibrated_write_is_a_checkpoint_that_the_wrapper_accepts() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), 3, 1000).unwrap()().unwrap();
+        write(dir.path(), 3, 1000, &silent()).unwrap()().unwrap();
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 1).unwrap();
         let (newest, damaged) = checkpoints.newest();
         assert_eq!((newest.map(|m| (m.files.len(), m.bytes)), damaged.len()), (Some((3, 3000)), 0));

@@ -1,12 +1,12 @@
 //! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
 
-use crate::cpufreq;
 use crate::meter::{Counter, power_w};
-use crate::operations::{self, Repeatable};
+use crate::operations::{self, Repeatable, Signal};
 use crate::orders::Order;
 use crate::state::{Outcome, Rules, State};
 use crate::stop;
 use anyhow::{Context, Result, bail};
+use hardware::cpufreq;
 use policy::repeated::summarize;
 use protocol::Storage;
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ pub struct Worker {
     pub storage: BTreeMap<Storage, PathBuf>,
     /// Name of this step, so that nodes of an earlier one are not met.
     pub step: String,
+    /// Sent with each checkpoint.
+    pub signal: Signal,
 }
 
 impl Worker {
@@ -78,7 +80,7 @@ impl Worker {
         let _held = order.frequency_hz.map(hold).transpose()?;
         let (times_s, powers_w, source) = match order.operation {
             None => self.idle()?,
-            Some(_) => self.repeat(operations::prepare(order, &own.0)?)?,
+            Some(_) => self.repeat(operations::prepare(order, &own.0, &self.signal)?)?,
         };
         Ok(Outcome { order: order.clone(), node: self.node.clone(), times_s, powers_w, source, error: None })
     }

@@ -147,7 +147,7 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
             let all = match &args.file {
                 Some(file) => {
                     let calibration = read(file).map_err(bad)?;
-                    vec![StoredCalibration { id: 0, calibration, corrections: Vec::new() }]
+                    vec![StoredCalibration { id: 0, calibration, corrections: Vec::new(), stale: Vec::new() }]
                 }
                 None => stored(&client, args.node_type.as_deref(), args.history)?,
             };
@@ -275,14 +275,16 @@ fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) ->
                 c.count
             );
         }
-        match now.get(&s.calibration.node_type) {
-            None => println!("holds       not asked"),
-            Some(facts) => {
-                let changes = stale(&s.calibration.fingerprint, &facts.fingerprint);
-                println!("holds       {}", if changes.is_empty() { "yes" } else { "no, it is stale" });
-                changes.iter().for_each(|c| println!("            {c}"));
-            }
-        }
+        let asked = now.get(&s.calibration.node_type);
+        let told = asked.map(|facts| stale(&s.calibration.fingerprint, &facts.fingerprint));
+        let changes = told.unwrap_or_else(|| s.stale.clone());
+        let holds = match (changes.is_empty(), asked) {
+            (false, _) => "no, it is stale",
+            (true, Some(_)) => "yes",
+            (true, None) => "not asked",
+        };
+        println!("holds       {holds}");
+        changes.iter().for_each(|c| println!("            {c}"));
         println!();
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `joulepoint plan`: what would be done for a job and why, without a job.
 
+mod submission;
 mod table;
 
 use anyhow::Context;
@@ -8,6 +9,7 @@ use planner::Known;
 use protocol::{CALIBRATION_VERSION, Calibration, Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
 use std::path::PathBuf;
 use std::time::Duration;
+use submission::Submission;
 
 /// Longest wait for the controller; after it the plan is made from the site file.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -27,6 +29,9 @@ pub struct PlanArgs {
     /// CPUs on each node.
     #[arg(short, long, default_value_t = 1)]
     cpus_per_node: u32,
+    /// Tasks of the job, one on each CPU if absent.
+    #[arg(short = 'n', long, value_name = "TASKS")]
+    ntasks: Option<u32>,
     /// Names of the nodes, by which their calibration is found; with commas.
     #[arg(short = 'w', long, value_name = "NODES", value_delimiter = ',')]
     nodelist: Vec<String>,
@@ -51,6 +56,9 @@ pub struct PlanArgs {
     /// Print the plan as JSON.
     #[arg(long)]
     json: bool,
+    /// A submission, from which nodes, tasks and name are taken: `joulepoint plan -- sbatch -N4 job.sh`.
+    #[arg(last = true, value_name = "SUBMISSION")]
+    submission: Vec<String>,
 }
 
 /// Reads options written as `name`, `name=value`, with or without dashes in front.
@@ -81,12 +89,19 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     let on = || Setting { value: "energy".to_string(), source: Source::Default };
     request.settings.entry("ft-energy".to_string()).or_insert_with(on);
     options::resolve(&request, &site.defaults)?;
+    let size = if args.submission.is_empty() {
+        let (nodes, tasks, job_name) = (args.nodes, args.ntasks, args.job_name.clone());
+        Submission { nodes, tasks, cpus_per_node: args.cpus_per_node, job_name }
+    } else {
+        Submission::read(&args.submission)
+    };
     let question = PlanRequest {
         request,
-        nodes: args.nodes,
-        cpus_per_node: args.cpus_per_node,
+        nodes: size.nodes,
+        cpus_per_node: size.cpus_per_node,
+        tasks: size.tasks,
         user: std::env::var("USER").unwrap_or_default(),
-        job_name: args.job_name.clone(),
+        job_name: size.job_name,
         node_names: args.nodelist.clone(),
         node_type: args.node_type.clone(),
         work_s: args.work,
@@ -99,7 +114,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&plan)?);
     } else {
-        print!("{}", describe(&plan, args.nodes));
+        print!("{}", describe(&plan, size.nodes));
     }
     Ok(())
 }
@@ -139,8 +154,8 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
             calibration.version
         );
     }
-    let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new() };
-    Ok(Some(Known::new(stored, Vec::new())))
+    let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new(), stale: Vec::new() };
+    Ok(Some(Known::new(stored)))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

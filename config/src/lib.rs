@@ -93,12 +93,23 @@ pub struct Node {
     pub spool: PathBuf,
     /// Most bytes that may wait there.
     pub spool_bytes: u64,
+    /// Whether a job that has the node for itself may have its CPU frequency set for the checkpoint phase.
+    pub cpufreq: bool,
+    /// Folder of the kernel's CPUs.
+    pub cpufreq_root: PathBuf,
+    /// File that keeps the node's own frequency meanwhile, `{node}` standing for its name.
+    pub cpufreq_state: String,
 }
 
 impl Node {
     /// The socket of one node's service.
     pub fn socket_of(&self, node: &str) -> Option<PathBuf> {
         (!self.socket.is_empty()).then(|| PathBuf::from(self.socket.replace("{node}", node)))
+    }
+
+    /// The file that keeps one node's own CPU frequency.
+    pub fn cpufreq_state_of(&self, node: &str) -> PathBuf {
+        PathBuf::from(self.cpufreq_state.replace("{node}", node))
     }
 }
 
@@ -110,6 +121,9 @@ impl Default for Node {
             beat_s: 1.0,
             spool: PathBuf::from("/var/lib/joulepoint/spool"),
             spool_bytes: 64 << 20,
+            cpufreq: false,
+            cpufreq_root: PathBuf::from("/sys/devices/system/cpu"),
+            cpufreq_state: "/run/joulepoint/{node}.cpufreq".to_string(),
         }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
     }
     clock(date.map(SystemTime::from), findings);
     access(site, findings);
+    calibrations(site, findings);
 }
 
 fn clock(there: Option<SystemTime>, findings: &mut Findings) {
@@ -66,6 +67,38 @@ fn access(site: &config::Site, findings: &mut Findings) {
         }
         Err(e @ wire::Error::Invalid { .. }) => {
             findings.fault("access", e.to_string(), "command and service must have the same version");
+        }
+    }
+}
+
+/// A calibration as far as it matters here.
+#[derive(serde::Deserialize)]
+struct Calibrated {
+    calibration: OfType,
+    stale: Vec<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct OfType {
+    node_type: String,
+}
+
+/// Whether the calibrations still hold, as far as the nodes tell.
+fn calibrations(site: &config::Site, findings: &mut Findings) {
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), LIMIT);
+    // That it does not answer was found above.
+    let Ok(all) = client.get::<Vec<Calibrated>>("/v1/calibrations") else { return };
+    const CURE: &str = "measure with `joulepoint calibrate run`";
+    if all.is_empty() {
+        return findings.warning("calibration", "no node type is calibrated: plans rest on the site's estimates", CURE);
+    }
+    for one in &all {
+        let of = &one.calibration.node_type;
+        match one.stale.is_empty() {
+            true => findings.ok("calibration", format!("that of '{of}' holds")),
+            false => {
+                findings.warning("calibration", format!("that of '{of}' is stale: {}", one.stale.join("; ")), CURE)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use policy::calibration::VolumeModel;
 use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
 use policy::frequency::Models;
 use protocol::{Calibration, Fingerprint, Measured, Operation, Storage, StoredCalibration};
+use std::collections::BTreeMap;
 
 /// The points of one operation, for estimates; of compute only those at full intensity.
 pub fn samples(calibration: &Calibration, operation: Operation, storage: Option<Storage>) -> Vec<Sample> {
@@ -35,12 +36,27 @@ pub fn cost(
     at: At,
     frequency_hz: Option<f64>,
 ) -> Result<Cost, Invalid> {
-    let points = of_frequency(&samples(&stored.calibration, operation, storage), frequency_hz);
+    let measured = measured_cost(&stored.calibration, operation, storage, at, frequency_hz)?;
+    Ok(corrected(stored, operation, storage, measured))
+}
+
+/// What an operation costs as it was measured.
+///
+/// # Errors
+/// As [`cost`].
+pub fn measured_cost(
+    calibration: &Calibration,
+    operation: Operation,
+    storage: Option<Storage>,
+    at: At,
+    frequency_hz: Option<f64>,
+) -> Result<Cost, Invalid> {
+    let points = of_frequency(&samples(calibration, operation, storage), frequency_hz);
     let model = match operation {
         Operation::Synchro | Operation::Compute => VolumeModel::BestOf,
         _ => VolumeModel::Linear,
     };
-    Ok(corrected(stored, operation, storage, estimate(&points, at, model)?))
+    estimate(&points, at, model)
 }
 
 /// What logging a run's messages to memory or disk costs on one node: `at.bytes` is their whole volume there.
@@ -73,6 +89,20 @@ fn corrected(stored: &StoredCalibration, operation: Operation, storage: Option<S
     let of = |c: &&protocol::Correction| c.operation == operation && c.storage == storage;
     let factor = stored.corrections.iter().find(of).map_or(1.0, |c| c.factor);
     Cost { time_s: cost.time_s.through(|t| t * factor), ..cost }
+}
+
+/// Why a calibration no longer holds on the nodes that tell what they are; empty if it does. A node service does not
+/// know the folder that is shared, nor how many CPUs Slurm gives out: these are left to `calibrate show`.
+pub fn stale_on(calibration: &Calibration, nodes: &BTreeMap<String, Fingerprint>) -> Vec<String> {
+    let mut changes = Vec::new();
+    for node in calibration.power.idle_w.keys() {
+        let Some(now) = nodes.get(node) else { continue };
+        let mut then = calibration.fingerprint.clone();
+        then.storage.retain(|target, _| now.storage.contains_key(target));
+        let of_node = stale(&then, &Fingerprint { cores: then.cores, ..now.clone() });
+        changes.extend(of_node.into_iter().map(|change| format!("{node}: {change}")));
+    }
+    changes
 }
 
 /// Why a calibration no longer holds on a node; empty if it does.
@@ -155,6 +185,7 @@ mod tests {
                 skipped: Vec::new(),
             },
             corrections: vec![Correction { operation, storage, factor, spread: 0.1, count: 3 }],
+            stale: Vec::new(),
         }
     }
 

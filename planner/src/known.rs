@@ -1,7 +1,8 @@
 //! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
 
 use crate::Wanted;
-use crate::calibrated::{cost, logging_cost};
+use crate::calibrated::{cost, frequencies, logging_cost};
+use options::Engine;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
 use std::collections::BTreeMap;
@@ -16,8 +17,6 @@ const MOST_SHAPES: usize = 1000;
 pub struct Known {
     /// The calibration, with what runs have corrected.
     pub stored: Arc<StoredCalibration>,
-    /// What has changed since on the nodes; empty if it still holds ([`crate::calibrated::stale`]).
-    pub stale: Vec<String>,
     seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
 }
 
@@ -30,12 +29,15 @@ struct Shape {
     messages: Option<(u64, u64)>,
     /// Bits of the volume of a checkpoint on each node.
     bytes: Option<u64>,
+    gathers: bool,
+    /// Bits of how much longer a checkpoint may take for its CPU frequency, if one may be set.
+    slowdown: Option<u64>,
 }
 
 impl Known {
-    /// A calibration of the store, and what has changed since.
-    pub fn new(stored: StoredCalibration, stale: Vec<String>) -> Known {
-        Known { stored: Arc::new(stored), stale, seen: Arc::default() }
+    /// A calibration of the store.
+    pub fn new(stored: StoredCalibration) -> Known {
+        Known { stored: Arc::new(stored), seen: Arc::default() }
     }
 
     /// The costs of a run, fitted at the first time.
@@ -46,6 +48,8 @@ impl Known {
             groups: wanted.groups(),
             messages: wanted.settings.messages,
             bytes: bytes.map(f64::to_bits),
+            gathers: gathers(wanted.settings.engine),
+            slowdown: wanted.cpufreq.then(|| wanted.slowdown().to_bits()),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(costs) = seen.get(&shape) {
@@ -62,7 +66,7 @@ impl Known {
 
 impl PartialEq for Known {
     fn eq(&self, other: &Known) -> bool {
-        (&self.stored, &self.stale) == (&other.stored, &other.stale)
+        self.stored == other.stored
     }
 }
 
@@ -85,6 +89,8 @@ pub(crate) struct Costs {
     pub compute_w: Option<Estimate>,
     /// A checkpoint, where its volume is known.
     pub write: Option<Cost>,
+    /// CPU frequency to set for it, Hz.
+    pub checkpoint_hz: Option<f64>,
     pub read: Option<Cost>,
     pub coordination: Cost,
     pub group_coordination: Cost,
@@ -114,10 +120,10 @@ pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Kn
             types.join(", ")
         ),
     })?;
-    if found.stale.is_empty() {
+    if found.stored.stale.is_empty() {
         Ok(found)
     } else {
-        let changes = found.stale.join("; ");
+        let changes = found.stored.stale.join("; ");
         Err(format!(
             "the calibration of '{}' is stale ({changes}): the figures are the site's estimates; {CURE}",
             name(found)
@@ -162,8 +168,17 @@ impl Costs {
                 .iter()
                 .any(|m| m.operation == Operation::CheckpointWrite && m.storage == Some(*s))
         });
-        let moved = |operation| bytes.and_then(|b| cost(stored, operation, storage, at(nodes, b), None).ok());
-        let write = moved(Operation::CheckpointWrite);
+        let (checkpoint_hz, why) = match (bytes, storage) {
+            (Some(bytes), Some(storage)) => frequency(stored, wanted, storage, bytes),
+            _ => (None, None),
+        };
+        let moved = |operation, hz| {
+            let (gathering, bytes) =
+                if gathers(wanted.settings.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
+            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), hz).ok()?;
+            Some(Cost { delta_w: cost.delta_w.through(|w| w / gathering), ..cost })
+        };
+        let write = moved(Operation::CheckpointWrite, checkpoint_hz);
         match (bytes, storage) {
             (None, _) => notes.push("the volume of a checkpoint is not known: say --ft-energy-memory=SIZE".to_string()),
             (Some(_), Some(storage)) if write.is_some() => {
@@ -171,6 +186,7 @@ impl Costs {
             }
             _ => notes.push("checkpoint_write was not calibrated".to_string()),
         }
+        notes.extend(why);
         let mean_message = wanted.settings.messages.filter(|(count, _)| *count > 0).map(|(n, v)| v as f64 / n as f64);
         let mut coordinate = |nodes: f64, processes: f64| {
             let at = |bytes: f64| At { nodes, processes, bytes };
@@ -199,7 +215,8 @@ impl Costs {
         Costs {
             compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None).ok().map(|c| c.delta_w),
             write,
-            read: moved(Operation::CheckpointRead),
+            checkpoint_hz,
+            read: moved(Operation::CheckpointRead, None),
             coordination,
             group_coordination,
             disk_log: log(Operation::LogDisk),
@@ -207,6 +224,36 @@ impl Costs {
             notes,
         }
     }
+}
+
+/// The CPU frequency of the checkpoint phase, where one is to be set, and why.
+fn frequency(
+    stored: &StoredCalibration,
+    wanted: &Wanted<'_>,
+    storage: Storage,
+    bytes: f64,
+) -> (Option<f64>, Option<String>) {
+    let own = |why: &str| (None, Some(format!("checkpoints are made at the nodes' own CPU frequency: {why}")));
+    let Ok((models, settable_hz)) = frequencies(&stored.calibration, storage) else {
+        return own("no other was calibrated");
+    };
+    if !wanted.cpufreq {
+        return own("node.cpufreq is off on this site");
+    }
+    let bytes = if gathers(wanted.settings.engine) { bytes * f64::from(wanted.nodes) } else { bytes };
+    match models.choose(bytes, &settable_hz, wanted.slowdown()) {
+        Some(choice) if Some(choice.frequency_hz) != settable_hz.last().copied() => {
+            let reason = format!("checkpoints are made at a CPU frequency that is set: {}", choice.reason);
+            (Some(choice.frequency_hz), Some(reason))
+        }
+        Some(choice) => own(&choice.reason),
+        None => own("the calibration does not tell them apart"),
+    }
+}
+
+/// Whether one node copies the files of all: the wrapper's own, for what a program or a command has written.
+fn gathers(engine: Option<Engine>) -> bool {
+    matches!(engine, None | Some(Engine::App | Engine::Hook))
 }
 
 const NONE: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };

@@ -56,9 +56,19 @@ pub(crate) struct Wanted<'a> {
     node_type: Option<&'a str>,
     work_s: Option<f64>,
     groups: Option<u32>,
+    /// Whether nodes may have their CPU frequency set for the checkpoint phase.
+    cpufreq: bool,
 }
 
 impl Wanted<'_> {
+    /// How much longer a checkpoint may take at a lower CPU frequency, as a fraction.
+    fn slowdown(&self) -> f64 {
+        match self.settings.objective {
+            Some(Objective::Time) => 0.0,
+            _ => self.settings.bounds.runtime.unwrap_or(f64::INFINITY),
+        }
+    }
+
     /// Groups of the uncoordinated alternatives: one for each node unless told, at most one for each process.
     fn groups(&self) -> u32 {
         self.groups.unwrap_or(self.nodes).clamp(1, self.nodes.saturating_mul(self.processes.max(1)))
@@ -74,11 +84,12 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
     let wanted = Wanted {
         settings: &settings,
         nodes: request.nodes.max(1),
-        processes: request.cpus_per_node,
+        processes: request.tasks.map_or(request.cpus_per_node, |tasks| tasks.div_ceil(request.nodes.max(1))),
         node_names: &request.node_names,
         node_type: request.node_type.as_deref(),
         work_s: request.work_s,
         groups: request.groups,
+        cpufreq: site.node.cpufreq,
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
@@ -86,7 +97,17 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
 /// The plan that a wrapper makes while the controller is away.
 pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Plan {
     let nodes = nodes.max(1);
-    let wanted = Wanted { settings, nodes, processes: 1, node_names: &[], node_type: None, work_s: None, groups: None };
+    let (node_names, node_type, work_s) = (&[], None, None);
+    let wanted = Wanted {
+        settings,
+        nodes,
+        processes: 1,
+        node_names,
+        node_type,
+        work_s,
+        groups: None,
+        cpufreq: site.node.cpufreq,
+    };
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
 
@@ -171,6 +192,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         idle_w: figures.idle_w,
         busy_w: figures.busy_w,
         checkpoint_w: figures.checkpoint_w,
+        checkpoint_hz: calibrated.and_then(|c| c.costs.checkpoint_hz),
         expected_time_overhead: expected.map_or(0.0, |e| e.time_overhead),
         expected_energy_overhead: expected.map_or(0.0, |e| e.energy_overhead),
         expected_io_share: expected.map_or(0.0, |e| e.io_share),
@@ -245,6 +267,7 @@ mod tests {
             node_type: None,
             work_s: None,
             groups: Some(32),
+            cpufreq: false,
         };
         let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
         let with = |table| plan(&wanted, &history, &Site::default(), table, "test");

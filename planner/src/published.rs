@@ -47,28 +47,26 @@ pub fn calibration(idle_w: f64) -> Known {
     let write = BYTES.into_iter().map(|v| point(1, v, v / CHECKPOINT_BYTES_PER_S));
     let skipped = [Operation::Compute, Operation::CheckpointRead, Operation::LogMemory, Operation::Polling]
         .map(|operation| Skipped { operation, storage: None, why: "not printed in Aupy15".to_string() });
-    Known::new(
-        StoredCalibration {
-            id: 0,
-            calibration: Calibration {
-                version: CALIBRATION_VERSION,
-                cluster: "published".to_string(),
-                node_type: NODE_TYPE.to_string(),
-                at_s: 0.0,
-                fast: false,
-                fingerprint: Fingerprint::default(),
-                energy_source: "none".to_string(),
-                power: BasePower { idle_w: [(NODE_TYPE.to_string(), idle_w)].into(), ..BasePower::default() },
-                noise: Noise::default(),
-                measured: vec![
-                    measured(Operation::CheckpointWrite, Some(Storage::Local), write.collect()),
-                    measured(Operation::LogDisk, None, log.collect()),
-                    measured(Operation::Synchro, None, synchro.collect()),
-                ],
-                skipped: skipped.to_vec(),
-            },
-            corrections: Vec::new(),
+    Known::new(StoredCalibration {
+        id: 0,
+        calibration: Calibration {
+            version: CALIBRATION_VERSION,
+            cluster: "published".to_string(),
+            node_type: NODE_TYPE.to_string(),
+            at_s: 0.0,
+            fast: false,
+            fingerprint: Fingerprint::default(),
+            energy_source: "none".to_string(),
+            power: BasePower { idle_w: [(NODE_TYPE.to_string(), idle_w)].into(), ..BasePower::default() },
+            noise: Noise::default(),
+            measured: vec![
+                measured(Operation::CheckpointWrite, Some(Storage::Local), write.collect()),
+                measured(Operation::LogDisk, None, log.collect()),
+                measured(Operation::Synchro, None, synchro.collect()),
+            ],
+            skipped: skipped.to_vec(),
         },
-        Vec::new(),
-    )
+        corrections: Vec::new(),
+        stale: Vec::new(),
+    })
 }

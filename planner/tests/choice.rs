@@ -119,7 +119,7 @@ fn the_coordinated_row_is_the_plan_itself() {
 #[test]
 fn without_a_calibration_that_holds_the_site_s_estimates_serve_and_the_plan_says_so() {
     let mut stale = published::calibration(100.0);
-    stale.stale = vec!["kernel changed: 'a' is now 'b'".into()];
+    std::sync::Arc::make_mut(&mut stale.stored).stale = vec!["kernel changed: 'a' is now 'b'".into()];
     let mut other = published::calibration(100.0);
     std::sync::Arc::make_mut(&mut other.stored).calibration.node_type = "other".into();
     let two = vec![published::calibration(100.0), other];

@@ -209,11 +209,14 @@ fn over_nodes(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Value, 
     if bytes.len() == 1 {
         return plane(samples, &nodes, &processes, (at.nodes, at.processes), volume, |s| (s.nodes, s.processes));
     }
-    let mut through = Vec::with_capacity(nodes.len());
-    for n in &nodes {
-        let of_n: Vec<Sample> = samples.iter().filter(|s| s.nodes == *n).copied().collect();
-        through.push(over_nodes(&of_n, at, volume)?);
+    let at_n = |n: f64| {
+        let of_n: Vec<Sample> = samples.iter().filter(|s| s.nodes == n).copied().collect();
+        over_nodes(&of_n, at, volume)
+    };
+    if nodes.contains(&at.nodes) {
+        return at_n(at.nodes);
     }
+    let through: Vec<Value> = nodes.iter().map(|n| at_n(*n)).collect::<Result<_, _>>()?;
     curve(&nodes, &through, at.nodes, VolumeModel::BestOf)
 }
 

@@ -41,6 +41,9 @@ pub fn time_work_s(mtbf_s: f64, checkpoint_s: f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     for _ in 0..200 {
         let x = 0.5 * (low + high);
+        if x == low || x == high {
+            break;
+        }
         if (x - 1.0) * x.exp() + floor < 0.0 {
             low = x;
         } else {
@@ -64,6 +67,9 @@ pub fn golden_section(f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     let (mut x, mut y) = (b - ratio * (b - a), a + ratio * (b - a));
     let (mut fx, mut fy) = (f(x), f(y));
     for _ in 0..200 {
+        if x >= y || b - a <= f64::EPSILON * a.abs().max(b.abs()) {
+            break;
+        }
         if fx <= fy {
             b = y;
             y = x;

@@ -259,6 +259,9 @@ pub struct StoredCalibration {
     pub calibration: Calibration,
     /// What real runs have shown since.
     pub corrections: Vec<Correction>,
+    /// What has changed since on the nodes, as their services tell; empty if it still holds.
+    #[serde(default)]
+    pub stale: Vec<String>,
 }
 
 /// A factor by which an estimate is multiplied, learnt from the wrapper's own measurements.

@@ -22,7 +22,10 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};
+pub use node::{
+    Beat, BeatReply, FrequencyRequest, FrequencyState, Held, JobReading, NodeFailure, NodeHealth, NodeReading,
+    RunHealth,
+};
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use request::{Request, Setting, Source};

@@ -1,6 +1,6 @@
 //! What a node service says to the controller, and to a wrapper that asks.
 
-use crate::Order;
+use crate::{Fingerprint, Order};
 use serde::{Deserialize, Serialize};
 
 /// One job's counters on one node, cumulative since the node service first saw the job there.
@@ -60,6 +60,9 @@ pub struct Beat {
     pub source: String,
     /// Counters of every job with processes on the node.
     pub jobs: Vec<JobReading>,
+    /// What the node is made of; absent until it has looked.
+    #[serde(default)]
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// A job that holds a node, whether or not it has processes there at the moment.
@@ -110,4 +113,23 @@ pub struct RunHealth {
     pub nodes: Vec<NodeHealth>,
     /// Orders that have not been answered.
     pub orders: Vec<Order>,
+}
+
+/// What a run's wrapper asks of a node for the checkpoint phase: `POST /v1/jobs/{job}/frequency`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrequencyRequest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// CPU frequency to hold, Hz; absent to give the node its own again.
+    pub hz: Option<f64>,
+    /// After which the node has its own again unless it is asked anew, s.
+    pub lease_s: f64,
+}
+
+/// The CPU frequency that is held on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrequencyState {
+    /// Hz; absent where the node has its own.
+    pub hz: Option<f64>,
 }

@@ -100,6 +100,9 @@ pub struct PlanRequest {
     pub nodes: u32,
     /// CPUs of the allocation on each node.
     pub cpus_per_node: u32,
+    /// Tasks of the job; one on each CPU if not known.
+    #[serde(default)]
+    pub tasks: Option<u32>,
     /// User name, for the history of earlier runs.
     pub user: String,
     /// Job name, for the history of earlier runs.
@@ -147,6 +150,9 @@ pub struct Plan {
     pub busy_w: Figure,
     /// Power of a node while it writes a checkpoint, W.
     pub checkpoint_w: Figure,
+    /// CPU frequency to set while a checkpoint is made, Hz; absent for the nodes' own.
+    #[serde(default)]
+    pub checkpoint_hz: Option<f64>,
     /// Expected time beyond a failure-free run, as a fraction.
     pub expected_time_overhead: f64,
     /// Expected energy beyond a failure-free run, as a fraction.

@@ -35,7 +35,11 @@ pub(crate) async fn tell(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Vec<StoredCalibration>>, Refusal> {
     let Query(wanted) = wanted?;
-    let all = blocking(move || lock(&c.reader).calibrations(wanted.node_type.as_deref(), wanted.history));
+    let all = blocking(move || -> Result<_> {
+        let mut all = lock(&c.reader).calibrations(wanted.node_type.as_deref(), wanted.history)?;
+        c.mark_stale(&mut all);
+        Ok(all)
+    });
     Ok(Json(all.await??))
 }
 
@@ -60,18 +64,25 @@ pub(crate) async fn keep(
             anyhow::Ok(id)
         }
     });
-    Ok(Json(StoredCalibration { id: id.await??, calibration: new, corrections: Vec::new() }))
+    Ok(Json(StoredCalibration { id: id.await??, calibration: new, corrections: Vec::new(), stale: Vec::new() }))
 }
 
 impl Controller {
     /// Takes what the store has to the plans; a calibration that has not changed keeps what was fitted to it.
     pub(crate) fn refresh_calibrations(&self) -> Result<()> {
-        let stored = lock(&self.reader).calibrations(None, false)?;
+        let mut stored = lock(&self.reader).calibrations(None, false)?;
+        self.mark_stale(&mut stored);
         let mut known = lock(&self.known);
         if known.iter().map(|k| &*k.stored).ne(&stored) {
-            *known = stored.into_iter().map(|stored| Known::new(stored, Vec::new())).collect();
+            *known = stored.into_iter().map(Known::new).collect();
         }
         Ok(())
+    }
+
+    /// Says what has changed on the nodes since they were measured.
+    fn mark_stale(&self, all: &mut [StoredCalibration]) {
+        let fingerprints = lock(&self.fingerprints);
+        all.iter_mut().for_each(|s| s.stale = calibrated::stale_on(&s.calibration, &fingerprints));
     }
 }
 
@@ -100,25 +111,38 @@ impl Store {
 }
 
 fn calibrations(c: &Connection, node_type: Option<&str>, history: bool) -> Result<Vec<StoredCalibration>> {
+    let mut found: Vec<StoredCalibration> = Vec::new();
+    for (id, calibration) in measured(c, node_type, history)? {
+        // What runs have shown since belongs to the newest.
+        let of = &calibration.node_type;
+        let first = !found.iter().any(|f| f.calibration.node_type == *of);
+        let corrections = if first { corrections(c, of)? } else { Vec::new() };
+        let calibration = Calibration::clone(&calibration);
+        found.push(StoredCalibration { id, calibration, corrections, stale: Vec::new() });
+    }
+    Ok(found)
+}
+
+/// The documents with their ids, newest first; each is read from the database once.
+fn measured(c: &Connection, node_type: Option<&str>, history: bool) -> Result<Vec<(u64, Arc<Calibration>)>> {
     let mut statement = c.prepare_cached(
-        "SELECT id, node_type, json FROM calibrations c WHERE target = ?1 AND (?2 IS NULL OR node_type = ?2) AND (?3
+        "SELECT id FROM calibrations c WHERE target = ?1 AND (?2 IS NULL OR node_type = ?2) AND (?3
          OR NOT EXISTS (SELECT 1 FROM calibrations n WHERE n.target = c.target AND n.node_type = c.node_type
                         AND (n.at_s > c.at_s OR (n.at_s = c.at_s AND n.id > c.id))))
          ORDER BY at_s DESC, id DESC",
     )?;
-    let rows = statement.query_map(params![MEASURED, node_type, history], |r| {
-        let row: (u64, String, String) = (r.get(0)?, r.get(1)?, r.get(2)?);
-        Ok(row)
-    })?;
-    let mut found: Vec<StoredCalibration> = Vec::new();
-    for row in rows {
-        let (id, of, json) = row?;
-        // What runs have shown since belongs to the newest.
-        let first = !found.iter().any(|f| f.calibration.node_type == of);
-        let corrections = if first { corrections(c, &of)? } else { Vec::new() };
-        found.push(StoredCalibration { id, calibration: serde_json::from_str(&json)?, corrections });
-    }
-    Ok(found)
+    let ids = statement.query_map(params![MEASURED, node_type, history], |r| r.get(0))?;
+    let one = |id: u64| {
+        if let Some(kept) = c.calibrations().borrow().get(&id) {
+            return Ok((id, kept.clone()));
+        }
+        let mut statement = c.prepare_cached("SELECT json FROM calibrations WHERE id = ?1")?;
+        let json: String = statement.query_row(params![id], |r| r.get(0))?;
+        let read = Arc::new(serde_json::from_str::<Calibration>(&json)?);
+        c.calibrations().borrow_mut().insert(id, read.clone());
+        Ok((id, read))
+    };
+    ids.map(|id| one(id?)).collect()
 }
 
 fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
@@ -133,15 +157,12 @@ fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
 /// # Errors
 /// What the database says.
 pub(crate) fn learn(c: &Connection, node: &str, at_s: f64, bytes: f64, measured_s: f64) -> Result<()> {
-    let all = calibrations(c, None, false)?;
-    let Some(of_node) = all.into_iter().find(|s| s.calibration.power.idle_w.contains_key(node)) else {
-        return Ok(());
-    };
+    let has_node = |(_, known): &(u64, Arc<Calibration>)| known.power.idle_w.contains_key(node);
+    let Some((_, of_node)) = measured(c, None, false)?.into_iter().find(has_node) else { return Ok(()) };
     let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
-    let measured_only = StoredCalibration { corrections: Vec::new(), ..of_node.clone() };
     let at = At { nodes: 1.0, processes: 1.0, bytes };
-    let Ok(cost) = calibrated::cost(&measured_only, operation, storage, at, None) else { return Ok(()) };
-    let mut corrections = of_node.corrections;
+    let Ok(cost) = calibrated::measured_cost(&of_node, operation, storage, at, None) else { return Ok(()) };
+    let mut corrections = corrections(c, &of_node.node_type)?;
     let is_ours = |k: &Correction| k.operation == operation && k.storage == storage;
     let before = corrections.iter().find(|k| is_ours(k)).map_or_else(refine::Correction::default, |k| {
         refine::Correction { factor: k.factor, spread: k.spread, count: k.count }
@@ -150,7 +171,7 @@ pub(crate) fn learn(c: &Connection, node: &str, at_s: f64, bytes: f64, measured_
     corrections.retain(|k| !is_ours(k));
     let refine::Correction { factor, spread, count } = after;
     corrections.push(Correction { operation, storage, factor, spread, count });
-    let (node_type, json) = (&of_node.calibration.node_type, serde_json::to_string(&corrections)?);
+    let (node_type, json) = (&of_node.node_type, serde_json::to_string(&corrections)?);
     let changed = c
         .prepare_cached("UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2")?
         .execute(params![node_type, CORRECTIONS, at_s, json])?;

@@ -79,6 +79,8 @@ pub struct Controller {
     pub(crate) planning: Latency,
     /// The newest calibrations, with what plans have fitted to them.
     pub(crate) known: Mutex<Vec<planner::Known>>,
+    /// What nodes are made of, as their services told last.
+    pub(crate) fingerprints: Mutex<BTreeMap<String, protocol::Fingerprint>>,
     ended: Ended,
     energy_tres: EnergyTres,
 }
@@ -108,6 +110,7 @@ pub async fn serve(site: Site) -> Result<()> {
         records: AtomicU64::new(0),
         planning: Latency::default(),
         known: Mutex::default(),
+        fingerprints: Mutex::default(),
         ended: Ended::default(),
         energy_tres: EnergyTres::default(),
         site,

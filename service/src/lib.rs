@@ -7,6 +7,7 @@ mod calibrations;
 mod comment;
 pub mod controller;
 mod energy_tres;
+pub mod frequency;
 mod history;
 mod http;
 mod latency;

@@ -1,6 +1,7 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
 use crate::controller::part;
+use crate::frequency::{self, Frequency};
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::metrics::{self, Family};
 use crate::spool::Spool;
@@ -14,13 +15,13 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
-use protocol::{Batch, Beat, BeatReply, Delivered, Health, Held, JobReading, NodeReading, Part};
+use protocol::{Batch, Beat, BeatReply, Delivered, Fingerprint, Health, Held, JobReading, NodeReading, Part, Storage};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use wire::Peer;
 
 /// Longest wait for the controller.
@@ -28,6 +29,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest wait for the controller to store what the spool holds.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at what the node is made of.
+const LOOK_AT_HARDWARE: Duration = Duration::from_secs(600);
 
 /// How a node service is to run.
 pub struct Params {
@@ -47,6 +51,12 @@ pub(crate) struct Node {
     health: Mutex<Health>,
     spool: Spool,
     started_s: f64,
+    fingerprint: Mutex<Option<Fingerprint>>,
+    pub(crate) frequency: Frequency,
+    /// The jobs that hold this node, as the controller said last.
+    held: Mutex<Vec<Held>>,
+    /// CPUs of this node that Slurm gives out.
+    cpus: OnceLock<u32>,
 }
 
 /// The meter, the accounts, and the last look at the processes.
@@ -94,9 +104,24 @@ pub async fn serve(params: Params) -> Result<()> {
     let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
-    let node = Arc::new(Node { params, munge, books: Mutex::new(books), health, spool, started_s: now_s() });
+    let own = &params.site.node;
+    let frequency = Frequency::open(own.cpufreq_root.clone(), own.cpufreq_state_of(&params.node));
+    let node = Arc::new(Node {
+        params,
+        munge,
+        books: Mutex::new(books),
+        health,
+        spool,
+        started_s: now_s(),
+        fingerprint: Mutex::default(),
+        frequency,
+        held: Mutex::default(),
+        cpus: OnceLock::new(),
+    });
     let delivering = node.clone();
     std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
+    let looking = node.clone();
+    std::thread::spawn(move || looking.look_at_hardware_for_ever());
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);
@@ -114,6 +139,7 @@ pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
         Route::new("GET", "/healthz", Access::Open, get(healthz)),
         Route::new("GET", "/metrics", Access::Open, get(metrics)),
         Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
+        Route::new("POST", "/v1/jobs/{job}/frequency", Access::Known, post(frequency::set)),
         Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
 }
@@ -192,8 +218,8 @@ impl Node {
         let site = &self.params.site;
         let client = self.controller(ANSWER_LIMIT);
         let period = Duration::from_secs_f64(site.node.beat_s);
-        let mut held: Vec<Held> = Vec::new();
         loop {
+            let held = lock(&self.held).clone();
             let beat = {
                 let mut books = lock(&self.books);
                 books.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
@@ -203,11 +229,13 @@ impl Node {
                 books.look(&self.params.proc_root);
                 self.beat(&books, url)
             };
+            let here: Vec<u32> = beat.jobs.iter().map(|job| job.job).collect();
+            self.frequency.expire(Instant::now(), |job| here.contains(&job));
             let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
             self.look_at_self(part(heard.as_ref().map(|_| "hears".to_string())));
             match heard {
                 Ok(reply) => {
-                    held = reply.held;
+                    *lock(&self.held) = reply.held;
                     for job in reply.fence {
                         self.fence(job);
                     }
@@ -215,6 +243,19 @@ impl Node {
                 Err(e) => tracing::debug!(%e, "the controller did not hear"),
             }
             std::thread::sleep(period);
+        }
+    }
+
+    /// What calibrations depend on changes with a boot, a mount or a new MPI.
+    fn look_at_hardware_for_ever(&self) {
+        let of = &self.params.site.calibration;
+        let storage = [(Storage::Memory, of.memory_dir.clone()), (Storage::Local, of.local_dir.clone())].into();
+        loop {
+            match hardware::facts::look(&self.params.node, &storage, &of.mpicc) {
+                Ok(facts) => *lock(&self.fingerprint) = Some(facts.fingerprint),
+                Err(e) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
+            }
+            std::thread::sleep(LOOK_AT_HARDWARE);
         }
     }
 
@@ -239,7 +280,44 @@ impl Node {
             node_joules: books.accounts.node_joules(),
             source: books.meter.source().as_str().to_string(),
             jobs: books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).map(reading).collect(),
+            fingerprint: lock(&self.fingerprint).clone(),
         }
+    }
+
+    /// Whether a job that has processes here is this user's.
+    pub(crate) fn is_owner(&self, uid: u32, job: u32) -> bool {
+        let mut books = lock(&self.books);
+        books.look(&self.params.proc_root);
+        let here = books.processes.jobs.iter().any(|j| j.job_id == job);
+        here && (uid == 0 || books.owners.get(&job) == Some(&uid))
+    }
+
+    /// Whether the CPU frequency is a job's to set: the site allows it, and all CPUs that Slurm gives out are the job's.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_set_frequency(&self, job: u32) -> Result<(), String> {
+        if !self.params.site.node.cpufreq {
+            return Err("node.cpufreq is off on this site".to_string());
+        }
+        let own = lock(&self.held).iter().find(|h| h.job == job).map_or(0, |h| h.cpus);
+        let others = lock(&self.books).processes.jobs.iter().any(|j| j.job_id != job);
+        match self.cpus()? {
+            all if others || own < all => {
+                Err(format!("the job has {own} of {all} CPUs here: only one that has the whole node may set them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cpus(&self) -> Result<u32, String> {
+        if let Some(cpus) = self.cpus.get() {
+            return Ok(*cpus);
+        }
+        let nodes = slurm::Slurm::new(self.params.site.slurm_bin.clone()).nodes().map_err(|e| e.to_string())?;
+        let here = nodes.iter().find(|n| n.name == self.params.node);
+        let cpus = here.ok_or_else(|| format!("Slurm does not know node {}", self.params.node))?.cpus;
+        Ok(*self.cpus.get_or_init(|| cpus))
     }
 
     /// Whether a slurmd runs here: one process of that name, or of another node's services on a shared host.

@@ -92,6 +92,9 @@ async fn beats(
             });
         }
     }
+    if let Some(fingerprint) = &beat.fingerprint {
+        lock(&c.fingerprints).insert(beat.node.clone(), fingerprint.clone());
+    }
     let (held, fence) = lock(&c.watch).heard(now_s(), beat);
     Ok(Json(BeatReply { held, fence }))
 }

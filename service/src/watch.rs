@@ -323,6 +323,7 @@ mod tests {
             node_joules: 0.0,
             source: "model".into(),
             jobs: vec![protocol::JobReading { job: 7, joules: 1.0, cpu_s: 0.0, source: "model".into(), since_s: 0.0 }],
+            fingerprint: None,
         }
     }
 

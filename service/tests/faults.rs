@@ -185,6 +185,7 @@ fn sees_a_step(site: &Site, ahead_s: &Path) {
         node_joules: 0.0,
         source: "model".into(),
         jobs: Vec::new(),
+        fingerprint: None,
     };
     site.client().post::<Beat, BeatReply>("/v1/beats", &beat).expect("heard");
     send(&site.client(), "step", &records(1)).expect("stored");

@@ -37,6 +37,7 @@ fn beat(n: usize, now_s: f64, slurmd_up: bool) -> Beat {
         node_joules: now_s,
         source: "model".into(),
         jobs: vec![reading],
+        fingerprint: None,
     }
 }
 

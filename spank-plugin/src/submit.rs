@@ -4,6 +4,8 @@ use crate::option_values;
 use crate::site::{self, Site};
 use crate::wanted::Said;
 use protocol::{Request, Source};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -44,12 +46,18 @@ fn explain(site: &Site, request: &Request) -> String {
         Err(reason) => return reason,
     };
     let mut command = Command::new(&site.wrapper);
-    command.args(["plan", "--request", &json]);
+    command.args(["plan", "--request", &json, "--"]).args(command_line());
     if let Some(conf) = &site.conf {
         command.env("JOULEPOINT_CONF", conf);
     }
     let error = command.exec();
     format!("--ft-energy-explain: cannot run {}: {error}; nothing was submitted", site.wrapper.display())
+}
+
+/// What this process was started as: Slurm tells a plugin no size of the job here.
+fn command_line() -> Vec<OsString> {
+    let words = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    words.split(|b| *b == 0).filter(|word| !word.is_empty()).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
 /// Whether the user, and not the site, asked for protection.

@@ -29,6 +29,8 @@ pub struct Wanted {
     pub nodes: u32,
     /// Lines for the sections `[estimates]` and after in the site file.
     pub toml: String,
+    /// Lines for the section `[node]` of the site file.
+    pub node_toml: String,
     /// Lines for slurm.conf.
     pub slurm_conf: String,
     /// Arguments of the plugin beside `wrapper=` and `conf=`.
@@ -40,6 +42,7 @@ impl Default for Wanted {
         Wanted {
             nodes: 8,
             toml: "[estimates]\nnode_mtbf_s = 3600.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string(),
+            node_toml: String::new(),
             slurm_conf: String::new(),
             plugin_args: Vec::new(),
         }
@@ -100,11 +103,12 @@ impl Site {
         let munge = slurm.join("munge/munge.socket.2");
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://127.0.0.1:{port}\"\nlisten = \"127.0.0.1:{port}\"\n\
-             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
+             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n{}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
             dir.join("spool"),
+            wanted.node_toml,
             shared.display(),
             wanted.toml
         );

@@ -10,10 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks at the files of a checkpoint that was asked for.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long they have to be unchanged to be taken as finished.
+const REST: Duration = Duration::from_millis(100);
 
 /// Time between two looks at files that the program may write at any time.
 const WATCH: Duration = Duration::from_millis(1000);
@@ -187,7 +190,7 @@ impl Drop for App {
 
 /// Waits until the program has written its checkpoint: announced, or all patterns have a new file at rest.
 fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u64)) -> Result<Vec<PathBuf>, String> {
-    let mut last = States::new();
+    let (mut last, mut since) = (States::new(), Instant::now());
     loop {
         if !one.is_current() {
             return Err("given up".to_string());
@@ -198,14 +201,15 @@ fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u6
         }
         let now = files.now();
         let fresh = |p: &PathBuf, s: &State| before.0.get(p) != Some(s);
-        if !now.is_empty()
-            && now == last
+        if now != last {
+            (last, since) = (now, Instant::now());
+        } else if !now.is_empty()
+            && since.elapsed() >= REST
             && now.iter().any(|(p, s)| fresh(p, s))
             && every_pattern_is_fresh(files, &before.0)
         {
             return Ok(now.into_keys().collect());
         }
-        last = now;
         thread::sleep(LOOK);
     }
 }

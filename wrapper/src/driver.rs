@@ -362,9 +362,9 @@ impl Driver<'_> {
 
     /// Makes a checkpoint complete and learns from what it cost.
     fn commit(&mut self, running: &Checkpointing, files: Vec<ManifestFile>) -> bool {
-        let step = self.ports.child.step();
         let cut = self.cut(Phase::Compute);
         let ended_s = self.ports.clock.now_s();
+        let step = self.ports.child.step();
         let manifest = Manifest {
             version: protocol::VERSION,
             number: running.number,
@@ -631,6 +631,7 @@ impl Driver<'_> {
     fn cut(&mut self, next: Phase) -> Cut {
         let counters = self.ports.meter.read();
         let mut cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
+        self.ports.meter.enter(next);
         self.note(std::mem::take(&mut cut.events));
         cut
     }

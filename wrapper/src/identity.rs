@@ -79,6 +79,13 @@ impl Identity {
         }
     }
 
+    /// Tasks of the job, where it says how many.
+    pub fn tasks(&self) -> Option<u32> {
+        let layout = self.layout(0);
+        let tasks = layout.tasks.or_else(|| Some(layout.tasks_per_node? * layout.nodes.len()))?;
+        u32::try_from(tasks).ok()
+    }
+
     /// The folder under which this user's runs are kept.
     pub fn runs_folder(&self, settings: &Settings, site: &Site) -> PathBuf {
         settings.dir.clone().unwrap_or_else(|| expand(&site.runs.dir, &self.home, &self.user))

@@ -3,6 +3,7 @@
 use crate::app::{Announced, App, Ask, Files};
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
+use crate::frequency::Frequency;
 use crate::hook::{Commands, Hook};
 use crate::job::{Controller, Job};
 use crate::mail::{self, Post};
@@ -132,7 +133,10 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         here: me.node.clone().and_then(|node| site.node.socket_of(&node).map(|socket| (node, socket))),
         controller,
         local: Some(Local::open(&site.energy.sources(), supervisor)),
+        frequency: None,
     };
+    nodes.frequency =
+        plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let setup = Setup {
         started: Started {
@@ -196,6 +200,7 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
         request: request.clone(),
         nodes: me.nodes.len() as u32,
         cpus_per_node: me.cpus_per_node,
+        tasks: me.tasks(),
         user: me.user.clone(),
         job_name: me.job_name.clone(),
         node_names: me.nodes.clone(),

@@ -1,8 +1,9 @@
 //! Energy counters of the run's nodes, from their services; from this node's own files where there is none.
 
+use crate::frequency::{Frequency, Services};
 use crate::job::Controller;
 use crate::ports::{Meter, NodeCounter};
-use protocol::{JobReading, NodeHealth, NodeReading};
+use protocol::{JobReading, NodeHealth, NodeReading, Phase};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -33,6 +34,8 @@ pub struct Nodes {
     pub controller: Arc<Controller>,
     /// What is read in place of a node service that this run has never reached.
     pub local: Option<Local>,
+    /// The CPU frequency of the checkpoint phase, where the plan has one.
+    pub frequency: Option<Frequency>,
 }
 
 impl Meter for Nodes {
@@ -62,20 +65,46 @@ impl Meter for Nodes {
         self.local = None;
         counters
     }
+
+    fn enter(&mut self, phase: Phase) {
+        if let Some(frequency) = &self.frequency {
+            frequency.enter(phase);
+        }
+    }
 }
 
 impl Nodes {
-    /// The ways to a node's service, the best first; none to a node that is dead.
-    fn clients(&self, node: &str, known: &[NodeHealth]) -> Vec<Client> {
-        let url = match known.iter().find(|h| h.node == node) {
-            Some(h) if h.dead => return Vec::new(),
-            Some(h) if !h.url.is_empty() => h.url.clone(),
-            _ => format!("http://{node}:{}", self.port),
-        };
-        let here = self.here.iter().filter(|(name, socket)| name == node && socket.exists());
-        let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
-        here.chain([Client::of_node(&url, node, self.munge_socket.clone(), LIMIT)]).collect()
+    /// The ways to the services of all nodes, as they are when it is asked.
+    pub fn services(&self) -> Services {
+        let (nodes, port, munge_socket) = (self.nodes.clone(), self.port, self.munge_socket.clone());
+        let (here, controller) = (self.here.clone(), self.controller.clone());
+        Box::new(move || {
+            let known = controller.last();
+            nodes.iter().map(|n| clients(n, &known, port, munge_socket.as_ref(), here.as_ref())).collect()
+        })
     }
+
+    fn clients(&self, node: &str, known: &[NodeHealth]) -> Vec<Client> {
+        clients(node, known, self.port, self.munge_socket.as_ref(), self.here.as_ref())
+    }
+}
+
+/// The ways to a node's service, the best first; none to a node that is dead.
+pub(crate) fn clients(
+    node: &str,
+    known: &[NodeHealth],
+    port: u16,
+    munge_socket: Option<&PathBuf>,
+    here: Option<&(String, PathBuf)>,
+) -> Vec<Client> {
+    let url = match known.iter().find(|h| h.node == node) {
+        Some(h) if h.dead => return Vec::new(),
+        Some(h) if !h.url.is_empty() => h.url.clone(),
+        _ => format!("http://{node}:{port}"),
+    };
+    let here = here.iter().filter(|(name, socket)| name == node && socket.exists());
+    let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
+    here.chain([Client::of_node(&url, node, munge_socket.cloned(), LIMIT)]).collect()
 }
 
 /// What the first service that answers says.

@@ -1,6 +1,6 @@
 //! What the driver needs of the world, at most five calls each, with a real and a scripted form of every one.
 
-use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order};
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, Phase};
 use std::path::PathBuf;
 
 /// What the world tells the driver.
@@ -53,6 +53,8 @@ pub struct NodeCounter {
 pub trait Meter {
     /// Reads all nodes now; bounded in time.
     fn read(&mut self) -> Vec<NodeCounter>;
+    /// A phase begins, after its cut; does not wait.
+    fn enter(&mut self, _phase: Phase) {}
 }
 
 /// What makes and brings back checkpoints.

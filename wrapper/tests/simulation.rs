@@ -361,6 +361,7 @@ fn plan(interval_s: f64) -> Plan {
         idle_w: figure(100.0),
         busy_w: figure(300.0),
         checkpoint_w: figure(150.0),
+        checkpoint_hz: None,
         expected_time_overhead: 0.0,
         expected_energy_overhead: 0.0,
         expected_io_share: 0.0,

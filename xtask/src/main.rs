@@ -1,5 +1,6 @@
 //! Chores of the repository: the demo, the benchmarks.
 
+mod accuracy;
 mod bench;
 mod bench_simulator;
 mod demo;
@@ -21,6 +22,12 @@ enum Chore {
         #[arg(long, default_value = "gromacs")]
         app: String,
     },
+    /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
+    Accuracy {
+        /// The whole method instead of three minutes.
+        #[arg(long)]
+        full: bool,
+    },
     /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
     Bench {
         /// Only the service and its store, which need no cluster.
@@ -34,6 +41,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
+        Chore::Accuracy { full } => accuracy::run(full),
         Chore::Bench { service } => bench::run(service),
         Chore::BenchSimulator => bench_simulator::run(),
     }

@@ -193,18 +193,20 @@ fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option
     if method == Method::Linearized {
         return None;
     }
-    let scale = |a: f64| {
+    let powers = |a: f64| lx.iter().map(|l| (a * l).exp()).collect::<Vec<f64>>();
+    let of_powers = |powers: &[f64]| {
         let (mut xy, mut xx) = (0.0, 0.0);
-        for (l, v) in lx.iter().zip(y) {
-            let u = (a * l).exp();
+        for (u, v) in powers.iter().zip(y) {
             xy += u * v;
             xx += u * u;
         }
         xy / xx
     };
+    let scale = |a: f64| of_powers(&powers(a));
     let sse = |a: f64| {
-        let b = scale(a);
-        lx.iter().zip(y).map(|(l, v)| (v - b * (a * l).exp()).powi(2)).sum::<f64>()
+        let u = powers(a);
+        let b = of_powers(&u);
+        u.iter().zip(y).map(|(u, v)| (v - b * u).powi(2)).sum::<f64>()
     };
     // A constant is met exactly by exponent zero; otherwise the search spans what stays within e^-40 to e^40.
     if is_constant(y) && y[0] != 0.0 {
@@ -213,8 +215,9 @@ fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option
     let widest = lx.iter().fold(0.0_f64, |m, l| m.max(l.abs()));
     let limit = 40.0 / widest;
     let slope = |a: f64| {
-        let b = scale(a);
-        -b * lx.iter().zip(y).map(|(l, v)| (v - b * (a * l).exp()) * l * (a * l).exp()).sum::<f64>()
+        let u = powers(a);
+        let b = of_powers(&u);
+        -b * lx.iter().zip(&u).zip(y).map(|((l, u), v)| (v - b * u) * l * u).sum::<f64>()
     };
     let a = search(&sse, &slope, -limit, limit);
     Some((a, scale(a)))
@@ -222,15 +225,19 @@ fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option
 
 /// a^p + b. For each a, b is the mean residual, so that ln a is searched.
 fn exponential(x: &[f64], y: &[f64]) -> (f64, f64) {
-    let offset = |l: f64| x.iter().zip(y).map(|(u, v)| v - (l * u).exp()).sum::<f64>() / x.len() as f64;
+    let powers = |l: f64| x.iter().map(|u| (l * u).exp()).collect::<Vec<f64>>();
+    let of_powers = |powers: &[f64]| y.iter().zip(powers).map(|(v, u)| v - u).sum::<f64>() / x.len() as f64;
+    let offset = |l: f64| of_powers(&powers(l));
     let sse = |l: f64| {
-        let b = offset(l);
-        x.iter().zip(y).map(|(u, v)| (v - (l * u).exp() - b).powi(2)).sum::<f64>()
+        let u = powers(l);
+        let b = of_powers(&u);
+        u.iter().zip(y).map(|(u, v)| (v - u - b).powi(2)).sum::<f64>()
     };
     let (low, high) = exponent_range(x, y);
     let slope = |l: f64| {
-        let b = offset(l);
-        -x.iter().zip(y).map(|(u, v)| (v - (l * u).exp() - b) * u * (l * u).exp()).sum::<f64>()
+        let u = powers(l);
+        let b = of_powers(&u);
+        -x.iter().zip(&u).zip(y).map(|((x, u), v)| (v - u - b) * x * u).sum::<f64>()
     };
     let l = search(&sse, &slope, low, high);
     (l.exp(), offset(l))
@@ -294,6 +301,9 @@ pub(crate) fn falling_to_rising(slope: &impl Fn(f64) -> f64, mut low: f64, mut h
     }
     for _ in 0..200 {
         let x = 0.5 * (low + high);
+        if x == low || x == high {
+            break;
+        }
         if slope(x) < 0.0 {
             low = x;
         } else {

@@ -2,8 +2,10 @@
 
 use super::{mysql, sqlite};
 use anyhow::{Context, Result, bail};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A value of a column or a parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,8 +156,11 @@ impl Row<'_> {
     }
 }
 
-/// A connection to the store's database, and how many answers it has read.
-pub struct Connection(Backend, Cell<u64>);
+/// Calibrations that were read once, by their ids: they are long, and never change.
+pub(crate) type Kept = RefCell<BTreeMap<u64, Arc<protocol::Calibration>>>;
+
+/// A connection to the store's database, how many answers it has read, and the calibrations among them.
+pub struct Connection(Backend, Cell<u64>, Kept);
 
 enum Backend {
     Sqlite(rusqlite::Connection),
@@ -178,7 +183,7 @@ impl Connection {
             Some(url) => Backend::Mysql(mysql::Session::open(url)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
-        Ok(Connection(backend, Cell::new(0)))
+        Ok(Connection(backend, Cell::new(0), Kept::default()))
     }
 
     /// The version of the tables; 0 where there are none.
@@ -227,6 +232,11 @@ impl Connection {
     /// None today; what is wrong with it is told when it is run.
     pub fn prepare_cached<'a>(&'a self, sql: &'a str) -> Result<Statement<'a>> {
         Ok(Statement { connection: self, sql })
+    }
+
+    /// Calibrations that were read so far.
+    pub(crate) fn calibrations(&self) -> &Kept {
+        &self.2
     }
 
     /// How many answers were read so far.

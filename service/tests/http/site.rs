@@ -235,6 +235,7 @@ pub fn beat(node: &str) -> Beat {
         node_joules: 5.0,
         source: "model".into(),
         jobs: vec![reading],
+        fingerprint: None,
     }
 }
 

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// This node's tree.
@@ -78,8 +79,7 @@ impl Cpufreq {
         }
         let before: Result<Vec<Before>> = self.policies.iter().map(|p| read(p)).collect();
         let before = before?;
-        wrapper::checkpoints::write_durably(file, &serde_json::to_vec(&before)?)
-            .with_context(|| file.display().to_string())?;
+        write_durably(file, &serde_json::to_vec(&before)?).with_context(|| file.display().to_string())?;
         let held = Held { before, file: file.to_path_buf() };
         let khz = format!("{:.0}", frequency_hz / 1e3);
         for b in &held.before {
@@ -134,18 +134,22 @@ impl Drop for Held {
     }
 }
 
+/// All CPUs that can be put back are, whatever the others say; the file goes when all are.
 fn give_back(before: &[Before], file: &Path) -> Result<()> {
-    for b in before {
-        // The wider end first, so that the minimum is never above the maximum.
-        let now_khz = fs::read_to_string(b.folder.join("scaling_max_freq")).unwrap_or_default();
-        let ends = [("scaling_max_freq", &b.max_khz), ("scaling_min_freq", &b.min_khz)];
-        let falls = number(&b.max_khz) < number(&now_khz);
-        for (name, khz) in if falls { [ends[1], ends[0]] } else { ends } {
-            put(&b.folder.join(name), khz)?;
-        }
-        put(&b.folder.join("scaling_governor"), &b.governor)?;
-    }
+    let all: Vec<Result<()>> = before.iter().map(put_back).collect();
+    all.into_iter().collect::<Result<()>>()?;
     fs::remove_file(file).with_context(|| file.display().to_string())
+}
+
+fn put_back(before: &Before) -> Result<()> {
+    // The wider end first, so that the minimum is never above the maximum.
+    let now_khz = fs::read_to_string(before.folder.join("scaling_max_freq")).unwrap_or_default();
+    let ends = [("scaling_max_freq", &before.max_khz), ("scaling_min_freq", &before.min_khz)];
+    let falls = number(&before.max_khz) < number(&now_khz);
+    for (name, khz) in if falls { [ends[1], ends[0]] } else { ends } {
+        put(&before.folder.join(name), khz)?;
+    }
+    put(&before.folder.join("scaling_governor"), &before.governor)
 }
 
 fn number(text: &str) -> u64 {
@@ -163,6 +167,16 @@ fn read(folder: &Path) -> Result<Before> {
         min_khz: value("scaling_min_freq")?,
         max_khz: value("scaling_max_freq")?,
     })
+}
+
+/// Under another name first, synced, so that it is there wholly or not at all.
+fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("partial");
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
 fn put(path: &Path, value: &str) -> Result<()> {

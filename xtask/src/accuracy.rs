@@ -1,0 +1,190 @@
+//! `make accuracy`: calibrates a private cluster, then sets ten jobs' plans beside what the jobs measured.
+
+use anyhow::{Context, Result, ensure};
+use protocol::{Calibration, Plan};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use suite::{Site, Wanted};
+
+const USER: &str = "jpalice";
+const NODES: u32 = 4;
+
+/// Mean and worst error of Aupy15, Fig. 1.15.
+const TARGETS: [f64; 2] = [0.049, 0.076];
+
+/// Longest time that one job may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// One job: nodes, tasks on each, MiB of all tasks, messages, seconds.
+#[derive(Clone, Copy)]
+struct Shape {
+    nodes: u32,
+    tasks_per_node: u32,
+    mib: u32,
+    messages: &'static str,
+    length_s: u32,
+}
+
+const fn shape(nodes: u32, tasks_per_node: u32, mib: u32, messages: &'static str, length_s: u32) -> Shape {
+    Shape { nodes, tasks_per_node, mib, messages, length_s }
+}
+
+const SHAPES: [Shape; 10] = [
+    shape(1, 1, 2, "100:1M", 20),
+    shape(1, 1, 24, "100:1M", 25),
+    shape(1, 2, 8, "1000:4M", 20),
+    shape(1, 2, 32, "10:64M", 30),
+    shape(2, 1, 4, "1000:4M", 25),
+    shape(2, 1, 20, "100000:1G", 30),
+    shape(2, 2, 16, "100:1M", 20),
+    shape(3, 1, 12, "10:64M", 25),
+    shape(4, 1, 28, "1000:4M", 30),
+    shape(4, 2, 32, "100000:1G", 25),
+];
+
+/// What each task does: waits, and writes its share when it is asked.
+const PROGRAM: &str = r#"
+write() { cp "$1/source" "$1/state.$SLURM_PROCID.new" && mv "$1/state.$SLURM_PROCID.new" "$1/state.$SLURM_PROCID"; }
+trap 'write "$1"' USR1
+end=$((SECONDS + $2))
+while [ $SECONDS -lt $end ]; do sleep 1 & wait $!; done
+"#;
+
+/// What was planned and measured of one job's checkpoints: time in s, energy in J.
+struct Row {
+    planned: [f64; 2],
+    /// Of each checkpoint.
+    measured: [Vec<f64>; 2],
+}
+
+/// Calibrates, runs the jobs and prints the table.
+pub fn run(full: bool) -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-accuracy-{}", std::process::id()));
+    let toml = format!("[calibration]\ndir = {:?}\n", dir.join("slurm/shared/calibration"));
+    let site = Site::start(&dir, &Wanted { nodes: NODES, toml, ..Wanted::default() }, &mut |_| {})?;
+    let begun = Instant::now();
+    let how: &[&str] = if full { &[] } else { &["--fast"] };
+    let said = said(&site, "root", &[&["calibrate", "run", "--json"], how].concat())?;
+    let [calibration] = &serde_json::from_str::<Vec<Calibration>>(&said)?[..] else {
+        anyhow::bail!("one node type was expected: {said}")
+    };
+    println!("calibrated {NODES} nodes in {:.0} s", begun.elapsed().as_secs_f64());
+    fits(calibration);
+    heading();
+    let rows: Vec<Row> = SHAPES.iter().map(|s| job(&site, s)).collect::<Result<_>>()?;
+    summary(&rows);
+    drop(site);
+    Ok(std::fs::remove_dir_all(&dir)?)
+}
+
+fn said(site: &Site, user: &str, args: &[&str]) -> Result<String> {
+    let output = site.joulepoint(user, args)?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(output.status.success(), "{args:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    Ok(said)
+}
+
+/// How well the curves meet the points of each operation.
+fn fits(calibration: &Calibration) {
+    println!("noise of one repetition: {:.1} % of a duration", 100.0 * calibration.noise.time_fraction);
+    println!("{:<26} {:>6} {:>22} {:>18}", "operation", "points", "R2 least, median", "worst residual");
+    for m in &calibration.measured {
+        let mut r2: Vec<f64> = m.fits.iter().map(|f| f.r2).collect();
+        r2.sort_by(f64::total_cmp);
+        let (Some(least), Some(median)) = (r2.first(), r2.get(r2.len() / 2)) else { continue };
+        let mean = |at: usize| m.points.get(at).map_or(f64::NAN, |p| p.time_s);
+        let of_time = m.fits.iter().filter(|f| f.of == protocol::Quantity::TimeS);
+        let worst = of_time.map(|f| f.residual / mean(f.at)).fold(0.0, f64::max);
+        let storage = m.storage.map_or("", |s| s.as_str());
+        let name = format!("{} {storage}", m.operation.as_str());
+        println!("{name:<26} {:>6} {least:>12.4}, {median:>8.4} {:>16.1} %", m.points.len(), 100.0 * worst);
+    }
+}
+
+/// Plans a job, runs it, and prints its row.
+fn job(site: &Site, shape: &Shape) -> Result<Row> {
+    let Shape { nodes, tasks_per_node, mib, messages, length_s } = *shape;
+    let tasks = nodes * tasks_per_node;
+    let name = format!("n{nodes}p{tasks_per_node}m{mib}");
+    let folder = site.folder(USER, &name)?;
+    let share = 1024 * mib / tasks;
+    let mut source = site.user_command(USER, "sh", &folder);
+    source.args(["-c", &format!("head -c {share}K /dev/urandom > source")]);
+    ensure!(source.status()?.success(), "{} cannot be filled", folder.display());
+    std::fs::write(folder.join("task.sh"), PROGRAM)?;
+    let done: Vec<String> = (0..tasks).map(|i| format!("state.{i}")).collect();
+    let options = [
+        format!("ft-energy-memory={}K", share * tasks),
+        format!("ft-energy-messages={messages}"),
+        "ft-energy-interval=3s".to_string(),
+        "ft-energy-signal=USR1".to_string(),
+        format!("ft-energy-done={}", done.join(",")),
+    ];
+    let (n, all) = (nodes.to_string(), tasks.to_string());
+    let mut plan = vec!["plan", "--json", "-N", &n, "-n", &all, "-c", "2", "-J", &name];
+    options.iter().for_each(|o| plan.extend(["-o", o]));
+    let plan: Plan = serde_json::from_str(&said(site, USER, &plan)?)?;
+    let (checkpoint_s, checkpoint_w) = (plan.checkpoint_s.value, plan.checkpoint_w.value);
+    let planned = [checkpoint_s, checkpoint_s * checkpoint_w * f64::from(nodes)];
+
+    let mut args: Vec<String> = options.iter().map(|o| format!("--{o}")).collect();
+    args.extend([format!("-N{n}"), format!("-n{all}"), format!("-J{name}")]);
+    args.extend(["--exclusive", "--ft-energy"].map(str::to_string));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let script = format!("srun --ntasks-per-node={tasks_per_node} bash task.sh \"$PWD\" {length_s}");
+    let id = site.submit(USER, &folder, &args, &script)?;
+    let list = site.wait_report(id, "its end", LIMIT, |run| {
+        (run["state"] == "completed").then(|| run["checkpoints"].as_array().cloned().unwrap_or_default())
+    })?;
+    let figures = |name: &str| list.iter().filter_map(|c| c[name].as_f64()).collect::<Vec<_>>();
+    let row = Row { planned, measured: [figures("seconds"), figures("joules")] };
+    row.print(shape).with_context(|| format!("job {id} made no checkpoint"))?;
+    Ok(row)
+}
+
+fn heading() {
+    println!(
+        "\nnodes tasks  MiB   length  ckpts | time planned measured   error  spread | energy planned measured   error  spread"
+    );
+}
+
+impl Row {
+    fn mean(&self, of: usize) -> f64 {
+        self.measured[of].iter().sum::<f64>() / self.measured[of].len() as f64
+    }
+
+    fn error(&self, of: usize) -> f64 {
+        self.planned[of] / self.mean(of) - 1.0
+    }
+
+    /// Standard deviation of one checkpoint, as a share of the mean: nothing can be foretold better.
+    fn spread(&self, of: usize) -> f64 {
+        let (mean, all) = (self.mean(of), &self.measured[of]);
+        (all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (all.len() as f64 - 1.0)).sqrt() / mean
+    }
+
+    fn print(&self, s: &Shape) -> Option<()> {
+        let tasks = s.nodes * s.tasks_per_node;
+        let side = |of: usize, unit: &str| {
+            let (error, spread) = (100.0 * self.error(of), 100.0 * self.spread(of));
+            format!("{:>10.3} {unit} {:>8.3} {unit} {error:>+6.1} % {spread:>5.1} %", self.planned[of], self.mean(of))
+        };
+        let checkpoints = Some(self.measured[0].len()).filter(|n| *n > 0)?;
+        let of_job = format!("{:>5} {tasks:>5} {:>4} {:>6} s {checkpoints:>6}", s.nodes, s.mib, s.length_s);
+        println!("{of_job} | {} | {}", side(0, "s"), side(1, "J"));
+        Some(())
+    }
+}
+
+fn summary(rows: &[Row]) {
+    let [mean_target, worst_target] = TARGETS.map(|t| 100.0 * t);
+    println!("\n          mean error  worst error  noise floor (mean spread of one checkpoint)");
+    for (of, name) in ["time", "energy"].into_iter().enumerate() {
+        let errors: Vec<f64> = rows.iter().map(|r| 100.0 * r.error(of).abs()).collect();
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        let worst = errors.into_iter().fold(0.0, f64::max);
+        let floor = rows.iter().map(|r| 100.0 * r.spread(of)).sum::<f64>() / rows.len() as f64;
+        println!("{name:<8} {mean:>9.1} % {worst:>10.1} % {floor:>11.1} %");
+    }
+    println!("target   {mean_target:>9.1} % {worst_target:>10.1} %");
+}
