@@ -16,7 +16,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -39,8 +39,37 @@ struct Init<'a> {
     relays: Vec<Relay>,
     tmp: Option<PathBuf>,
     program: i32,
-    ended: Option<i32>,
+    ended: Option<Ended>,
     dumping: Option<Dumping>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ended {
+    Code(i32),
+    Signal(Signal),
+}
+
+impl Ended {
+    fn exit_code(self) -> i32 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => 128 + signal as i32,
+        }
+    }
+}
+
+/// Both ends of a pipe, so that it is never closed while its other user comes and goes.
+struct Pipe {
+    read: File,
+    write: File,
+}
+
+impl Pipe {
+    fn new() -> Result<Pipe, String> {
+        let ends = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())?;
+        Ok(Pipe { read: File::from(ends.0), write: File::from(ends.1) })
+    }
 }
 
 /// A dump on its way.
@@ -49,8 +78,8 @@ struct Dumping {
     folder: PathBuf,
     stream: UnixStream,
     until: Instant,
-    frozen: File,
-    thaw: File,
+    frozen: Pipe,
+    thaw: Pipe,
     saved: Result<(), String>,
     killed: Option<String>,
 }
@@ -153,16 +182,16 @@ impl Init<'_> {
         self.program = program;
         self.ended = None;
         let until = Instant::now() + seconds(self.task.limit_s);
-        let code = loop {
-            if let Some(code) = self.reap(criu) {
-                break code;
+        let status = loop {
+            if let Some(status) = self.reap(criu) {
+                break status;
             }
             if Instant::now() > until {
                 return Err(format!("criu took longer than {} s", self.task.limit_s));
             }
             self.wait().map_err(|e| e.to_string())?;
         };
-        if code != 0 {
+        if status != Ended::Code(0) {
             return Err(tool::reason(folder, "restore.log"));
         }
         // New processes must not take numbers that belong to images to come.
@@ -179,10 +208,10 @@ impl Init<'_> {
     fn follow(&mut self) -> io::Result<i32> {
         loop {
             let criu = self.dumping.as_ref().map_or(0, |d| d.criu);
-            if let Some(code) = self.reap(criu) {
-                self.dumped(code);
+            if let Some(status) = self.reap(criu) {
+                self.dumped(status);
             }
-            if let Some(code) = self.ended {
+            if let Some(code) = self.ended.map(Ended::exit_code) {
                 self.relays.iter_mut().try_for_each(Relay::drain)?;
                 return Ok(code);
             }
@@ -196,7 +225,7 @@ impl Init<'_> {
         let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd(), self.listener.as_fd()];
         fds.extend(self.relays.iter().map(Relay::read_end));
         if let Some(dumping) = &self.dumping {
-            fds.push(dumping.frozen.as_fd());
+            fds.push(dumping.frozen.read.as_fd());
         }
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::from(ROUND_MS)) {
@@ -230,20 +259,20 @@ impl Init<'_> {
         }
     }
 
-    /// Takes in all ended processes; the exit code of `criu` if it is among them.
-    fn reap(&mut self, criu: i32) -> Option<i32> {
+    /// Takes in all ended processes; how `criu` ended if it is among them.
+    fn reap(&mut self, criu: i32) -> Option<Ended> {
         let mut of_criu = None;
         loop {
-            let (pid, code) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid.as_raw(), code),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid.as_raw(), 128 + signal as i32),
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid.as_raw(), Ended::Code(code)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid.as_raw(), Ended::Signal(signal)),
                 Err(nix::Error::EINTR) => continue,
                 _ => return of_criu,
             };
             if pid == criu {
-                of_criu = Some(code);
+                of_criu = Some(status);
             } else if pid == self.program {
-                self.ended = Some(code);
+                self.ended = Some(status);
             }
         }
     }
@@ -264,19 +293,18 @@ impl Init<'_> {
     fn begin(&self, ask: &Ask, stream: &UnixStream) -> Result<Dumping, String> {
         let own = |e: io::Error| e.to_string();
         DirBuilder::new().mode(0o700).create(ask.folder.join(tool::IMAGES)).map_err(own)?;
-        let (frozen, say_frozen) = pipe()?;
-        let (wait_thaw, thaw) = pipe()?;
-        let inherited = [&say_frozen, &wait_thaw].map(|fd| relay::inheritable(fd.as_fd()).map_err(own));
-        let [say_frozen, wait_thaw] = inherited;
-        let command = tool::dump(&self.task.criu, self.program, &ask.folder, &say_frozen?, &wait_thaw?).spawn();
-        let criu = command.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        let (frozen, thaw) = (Pipe::new()?, Pipe::new()?);
+        let (told, asked) = (frozen.write.as_raw_fd(), thaw.read.as_raw_fd());
+        let command = tool::dump(&self.task.criu, self.program, &ask.folder, told, asked);
+        let child = command.and_then(|mut command| command.spawn());
+        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
         Ok(Dumping {
             criu,
             folder: ask.folder.clone(),
             stream: stream.try_clone().map_err(own)?,
             until: Instant::now() + seconds(ask.limit_s),
-            frozen: File::from(frozen),
-            thaw: File::from(thaw),
+            frozen,
+            thaw,
             saved: Err("criu never stopped the program".to_string()),
             killed: None,
         })
@@ -285,13 +313,12 @@ impl Init<'_> {
     /// CRIU has written its images, and the program stands still: save the rest, then let it go on.
     fn standing_still(&mut self) {
         let Some(dumping) = &mut self.dumping else { return };
-        // A closed pipe is no word.
-        if !matches!(dumping.frozen.read(&mut [0; 16]), Ok(1..)) {
+        if dumping.frozen.read.read(&mut [0; 16]).is_err() {
             return;
         }
         dumping.saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
         let word: &[u8] = if dumping.saved.is_ok() { b"go\n" } else { b"no\n" };
-        let _ = dumping.thaw.write_all(word);
+        let _ = dumping.thaw.write.write_all(word);
     }
 
     /// Ends a CRIU that takes too long, or whose dump is no longer wanted.
@@ -308,14 +335,14 @@ impl Init<'_> {
     }
 
     /// CRIU has ended.
-    fn dumped(&mut self, code: i32) {
+    fn dumped(&mut self, status: Ended) {
         let Some(mut dumping) = self.dumping.take() else { return };
-        let result = match (dumping.killed.take(), dumping.saved) {
+        let _ = fs::remove_file(tool::hook(&dumping.folder));
+        let result = match (dumping.killed.take(), status) {
             (Some(reason), _) => Err(reason),
-            (None, Ok(())) if code == 0 => Ok(()),
-            (None, Err(reason)) if code == 0 => Err(reason),
-            (None, _) if code > 128 => Err(format!("criu was ended by signal {}", code - 128)),
-            (None, _) => Err(tool::reason(&dumping.folder, "dump.log")),
+            (None, Ended::Code(0)) => dumping.saved,
+            (None, Ended::Code(_)) => Err(tool::reason(&dumping.folder, "dump.log")),
+            (None, Ended::Signal(signal)) => Err(format!("criu was ended by {signal}")),
         };
         let said = match result {
             Ok(()) => Answer::Dumped { frozen_s: tool::frozen_s(&dumping.folder) },
@@ -336,10 +363,6 @@ fn standard_input() -> io::Result<File> {
         }
         _ => OpenOptions::new().read(true).open("/dev/null"),
     }
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
-    nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())
 }
 
 fn read(stream: &UnixStream) -> Result<Ask, String> {

@@ -1,8 +1,10 @@
 //! The command lines of CRIU, and why one of them failed.
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,23 +28,36 @@ const CURES: [(&str, &str); 7] = [
     ("bad size", "a file that the program holds open has changed since the checkpoint"),
 ];
 
-/// Makes a dump of the tree of `pid` into `folder`, while the program stays; `frozen` is told, and `thaw` asked.
-pub fn dump(criu: &Path, pid: i32, folder: &Path, frozen: &OwnedFd, thaw: &OwnedFd) -> Command {
-    // CRIU runs this by a shell at each of its stages.
-    let hook = format!(
-        "[ \"$CRTOOLS_SCRIPT_ACTION\" != post-dump ] || {{ echo >/proc/self/fd/{}; read go </proc/self/fd/{}; \
-         [ \"$go\" = go ]; }}",
-        frozen.as_raw_fd(),
-        thaw.as_raw_fd()
-    );
+/// What CRIU runs at each of its stages: a file, since it takes no arguments; CRIU has closed all other descriptors, so
+/// that the pipes are reached by way of the sandbox's first process.
+const HOOK: &str = "#!/bin/sh
+[ \"$CRTOOLS_SCRIPT_ACTION\" = post-dump ] || exit 0
+echo >/proc/1/fd/$JOULEPOINT_FROZEN
+read -r word </proc/1/fd/$JOULEPOINT_THAW
+[ \"$word\" = go ]
+";
+
+/// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are
+/// written to and read from meanwhile.
+///
+/// # Errors
+/// What the file system says.
+pub fn dump(criu: &Path, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) -> io::Result<Command> {
+    let hook = hook(folder);
+    OpenOptions::new().write(true).create_new(true).mode(0o700).open(&hook)?.write_all(HOOK.as_bytes())?;
     let mut command = base(criu, "dump", folder, "dump.log");
-    command.args(["--tree", &pid.to_string(), "--leave-running", "--action-script", &hook]).args([
-        "--timeout",
-        &FREEZE_LIMIT_S.to_string(),
-        "--ghost-limit",
-        &GHOST_BYTES.to_string(),
-    ]);
     command
+        .args(["--tree", &pid.to_string(), "--leave-running", "--ghost-limit", &GHOST_BYTES.to_string()])
+        .args(["--timeout", &FREEZE_LIMIT_S.to_string(), "--action-script"])
+        .arg(hook)
+        .env("JOULEPOINT_FROZEN", frozen.to_string())
+        .env("JOULEPOINT_THAW", thaw.to_string());
+    Ok(command)
+}
+
+/// The file that CRIU runs; of no use after the dump.
+pub fn hook(folder: &Path) -> PathBuf {
+    folder.join("hook")
 }
 
 /// Restores what is in `folder`; each pipe of the program's output is replaced by another one.
