@@ -60,7 +60,12 @@ root=$folder/root
 libraries=$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
 loader=$(find "$root/usr/lib64" "$root/lib" "$libraries" -maxdepth 1 -name 'ld-linux*' 2>/dev/null | head -n 1)
 [ -n "$loader" ] || skip "libc6 came without a loader"
-printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "$loader" "$libraries" "$root/usr/sbin/criu" >"$folder/criu"
+cat >"$folder/criu" <<END
+#!/bin/sh
+# The folder may be moved or copied.
+root=\$(dirname "\$(readlink -f "\$0")")/root
+exec "\$root${loader#"$root"}" --library-path "\$root${libraries#"$root"}" "\$root/usr/sbin/criu" "\$@"
+END
 chmod 755 "$folder/criu"
 if ! said=$("$folder/criu" --version 2>&1); then
     rm -f "$folder/criu"

@@ -142,7 +142,7 @@ struct WardenArgs {
     #[arg(long, value_name = "FOLDER")]
     run: PathBuf,
     /// Checkpoint to go on from.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, env = wrapper::criu::RESTORE, value_name = "FOLDER")]
     restore: Option<PathBuf>,
     /// Longest time of a restore, s.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]

@@ -31,6 +31,8 @@ pub struct Task {
 /// Only for a process with one thread: it leaves its user namespace.
 pub fn run(task: &Task) -> i32 {
     let names = Names::of_user();
+    // The kernel would call it "exe", after the way it was started.
+    let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
     let prepared = signals.thread_block().map_err(|e| e.to_string()).and_then(|()| sandbox::leave());
     if let Err(reason) = prepared {
