@@ -29,6 +29,9 @@ const ROUND_MS: u16 = 200;
 /// Longest wait for the text of a request; who may connect is the user's own wrapper.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
+/// File in a run's folder that tells the sizes of its output files before it, bytes.
+const BEGAN: &str = "output-began.json";
+
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
@@ -128,6 +131,8 @@ impl Init<'_> {
     /// Starts the program; an error comes with the exit code that a shell would give.
     fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
+        sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
+        self.begin_output().map_err(own)?;
         let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
         let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
         let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {
@@ -150,6 +155,23 @@ impl Init<'_> {
         })?;
         self.program = child.id() as i32;
         Ok(())
+    }
+
+    /// Remembers how much was in the output before the run; a program that begins anew later on goes back to it.
+    fn begin_output(&mut self) -> io::Result<()> {
+        let record = self.task.run.join(BEGAN);
+        match fs::read(&record) {
+            Ok(text) => {
+                let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
+                let both = self.relays.iter_mut().zip(began);
+                both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let began: Vec<Option<u64>> = self.relays.iter().map(Relay::kept_bytes).collect();
+                fs::write(record, serde_json::to_vec(&began)?)
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// Brings the program back from a checkpoint.

@@ -1,7 +1,6 @@
 //! Tells whether CRIU works on this machine for this user: by a real dump and restore, never by its version.
 
 use crate::client::{self, Ask};
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -19,34 +18,22 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Exit code of the program that is dumped and restored.
 const EXIT: i32 = 7;
 
-/// What a probe found, and of what: another kernel or another CRIU is tried anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Command, its size and time, the kernel and the user.
-    of: String,
-    /// Why it cannot be used; absent if it can.
-    refused: Option<String>,
-}
-
-/// Tells why `criu` cannot be used here, by what an earlier probe left in `cache` or by trying it.
+/// Tells why `criu` cannot be used here, by trying it; what worked once, with this kernel and this very command, is
+/// kept in `cache` and not tried again.
 ///
 /// `warden` is a command that runs a [`crate::warden::Task`], as [`arguments`] writes it.
 ///
 /// # Errors
 /// A sentence: CRIU cannot be used, for this reason.
 pub fn usable(criu: &Path, warden: &dyn Fn() -> Command, cache: &Path) -> Result<(), String> {
-    let of = fingerprint(criu);
-    let known = fs::read(cache).ok().and_then(|text| serde_json::from_slice::<Finding>(&text).ok());
-    let finding = match known.filter(|k| k.of == of) {
-        Some(known) => known,
-        None => {
-            let finding = Finding { of, refused: attempt(criu, warden, &cache.with_extension("try")).err() };
-            // Without the cache the next job tries again.
-            let _ = serde_json::to_vec(&finding).map(|text| fs::write(cache, text));
-            finding
-        }
-    };
-    finding.refused.map_or(Ok(()), Err)
+    let worked = fingerprint(criu);
+    if fs::read_to_string(cache).is_ok_and(|known| known == worked) {
+        return Ok(());
+    }
+    attempt(criu, warden, &cache.with_extension("try"))?;
+    // Without the cache the next job tries again.
+    let _ = fs::write(cache, worked);
+    Ok(())
 }
 
 fn fingerprint(criu: &Path) -> String {

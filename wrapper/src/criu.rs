@@ -48,7 +48,7 @@ pub fn find(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> 
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|e| format!("{}: {e}", folder.display()))?;
         let host = nix::unistd::gethostname().map_err(|e| e.to_string())?;
-        let cache = folder.join(format!("criu-{}.json", host.to_string_lossy()));
+        let cache = folder.join(format!("criu-{}.works", host.to_string_lossy()));
         probe::usable(&criu, &warden, &cache).map(|()| criu)
     });
     found.map_err(|reason| format!("the engine criu does not work on this node ({reason}): {instead}"))
