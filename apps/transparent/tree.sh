@@ -1,5 +1,6 @@
 #!/bin/bash
 # A tree of processes joined by pipes; an orphan of it writes a file of its own: tree.sh STEPS.
+: >orphan.log
 (
     for i in $(seq "$1"); do
         echo "orphan $i" >>orphan.log

@@ -103,6 +103,8 @@ pub fn confine(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
+            // CRIU dumps what is below the program: its orphans stay there.
+            nix::sys::prctl::set_child_subreaper(true)?;
             // Number 0 gets no capability by exec, and cannot change that.
             let bits = libc::SECBIT_NOROOT | libc::SECBIT_NOROOT_LOCKED;
             if libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) != 0 {
