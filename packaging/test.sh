@@ -31,6 +31,7 @@ floor "rooms: unit, property, golden" --workspace --exclude suite
 floor "tidy: map, docs, names" -p suite --test tidy
 floor "plugin in a hostile host" -p suite --test spank_host
 floor "doctor: each fault provoked" -p suite --test doctor
+floor "any program, by CRIU" -p suite --test criu -- --test-threads=1 --nocapture
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
 floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture

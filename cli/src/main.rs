@@ -88,6 +88,9 @@ enum Command {
     /// Run a batch script under protection; the plugin calls this.
     #[command(hide = true)]
     Wrap(WrapArgs),
+    /// Run a program in a sandbox in which CRIU can dump and restore it; the engine criu calls this.
+    #[command(hide = true)]
+    Warden(WardenArgs),
     /// Print a completion script for a shell.
     Completion {
         /// Which shell.
@@ -135,6 +138,25 @@ struct WrapArgs {
     command: Vec<String>,
 }
 
+#[derive(clap::Args)]
+struct WardenArgs {
+    /// CRIU's command.
+    #[arg(long, value_name = "FILE")]
+    criu: PathBuf,
+    /// Folder of the run; the sandbox listens there.
+    #[arg(long, value_name = "FOLDER")]
+    run: PathBuf,
+    /// Checkpoint to go on from.
+    #[arg(long, env = wrapper::criu::RESTORE, value_name = "FOLDER")]
+    restore: Option<PathBuf>,
+    /// Longest time of a restore, s.
+    #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
+    limit_s: f64,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
 fn main() -> ExitCode {
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -173,6 +195,10 @@ impl From<anyhow::Error> for Failure {
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return Ok(run_model(&args)),
+        Command::Warden(args) => {
+            let WardenArgs { criu, run, restore, limit_s, command } = args;
+            return Ok(criu::warden::run(&criu::warden::Task { criu, run, restore, limit_s, command }));
+        }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Run(args) => return run_command(&cli.conf, &args),
         Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,

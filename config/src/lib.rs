@@ -36,6 +36,8 @@ pub struct Site {
     pub estimates: Estimates,
     /// Commands of the engine `hook`.
     pub hook: Hook,
+    /// The engine `criu`.
+    pub criu: Criu,
     /// Habits of the wrapper.
     pub wrapper: Wrapper,
     /// How the cluster is measured.
@@ -245,6 +247,14 @@ pub struct Hook {
     pub limit_s: f64,
 }
 
+/// `[criu]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Criu {
+    /// CRIU's command; the first `criu` on `PATH` or in a system folder if absent.
+    pub command: Option<PathBuf>,
+}
+
 /// `[wrapper]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -416,7 +426,14 @@ mod tests {
             .collect();
         let all = parse(&uncommented, "conf/joulepoint.toml, uncommented").unwrap();
         assert_eq!(
-            Site { defaults: BTreeMap::new(), hook: Hook::default(), munge_socket: None, slurm_bin: None, ..all },
+            Site {
+                defaults: BTreeMap::new(),
+                hook: Hook::default(),
+                criu: Criu::default(),
+                munge_socket: None,
+                slurm_bin: None,
+                ..all
+            },
             Site::default()
         );
     }

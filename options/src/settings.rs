@@ -29,6 +29,8 @@ pub enum Engine {
     App,
     /// Commands of the site or the user.
     Hook,
+    /// Images of all processes, by CRIU.
+    Criu,
 }
 
 /// Promises beside the objective, as fractions.
@@ -118,6 +120,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         engine: match merged.get("ft-energy-engine") {
             Some("app") => Some(Engine::App),
             Some("hook") => Some(Engine::Hook),
+            Some("criu") => Some(Engine::Criu),
             _ => None,
         },
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
@@ -215,8 +218,8 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
         }
         _ => {}
     }
-    if let Some("criu" | "dmtcp" | "scr") = merged.get("ft-energy-engine") {
-        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook"));
+    if let Some("dmtcp" | "scr") = merged.get("ft-energy-engine") {
+        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook, criu"));
     }
     if merged.get("ft-energy-groups").is_some_and(|n| n != "1") {
         return Err(later("ft-energy-groups", "several groups need uncoordinated recovery", "1"));
@@ -239,11 +242,13 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             "use it with --ft-energy=time",
         ));
     }
-    if settings.engine == Some(Engine::Hook) && settings.signal.is_some() {
+    if let Some(engine @ ("hook" | "criu")) = merged.get("ft-energy-engine")
+        && settings.signal.is_some()
+    {
         return Err(refusal(
             merged,
             "ft-energy-signal",
-            "is for the engine app, but the engine is hook",
+            &format!("is for the engine app, but the engine is {engine}"),
             "--ft-energy-engine=app",
         ));
     }
@@ -275,7 +280,7 @@ mod tests {
         for (name, value) in [
             ("ft-energy-protocol", "uncoordinated"),
             ("ft-energy-protocol", "shadow"),
-            ("ft-energy-engine", "criu"),
+            ("ft-energy-engine", "scr"),
             ("ft-energy-groups", "4"),
             ("ft-energy-lend", "yes"),
             ("ft-energy-laxity", "1.5"),

@@ -4,8 +4,11 @@ use options::{Engine, Settings};
 use policy::choice::{Hindrance, Protocol};
 
 /// What can be carried out. A protocol that no row allows is estimated only.
-pub const CAPABILITIES: &[(Engine, &[Protocol])] =
-    &[(Engine::App, &[Protocol::Coordinated]), (Engine::Hook, &[Protocol::Coordinated])];
+pub const CAPABILITIES: &[(Engine, &[Protocol])] = &[
+    (Engine::App, &[Protocol::Coordinated]),
+    (Engine::Hook, &[Protocol::Coordinated]),
+    (Engine::Criu, &[Protocol::Coordinated]),
+];
 
 /// A table such as [`CAPABILITIES`].
 pub type Capabilities = [(Engine, &'static [Protocol])];
@@ -24,6 +27,7 @@ pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protoc
         Some(match settings.engine {
             Some(Engine::App) => "estimated only: the engine app cannot enact it",
             Some(Engine::Hook) => "estimated only: the engine hook cannot enact it",
+            Some(Engine::Criu) => "estimated only: the engine criu cannot enact it",
             None => "estimated only: no engine can enact it yet",
         })
     };

@@ -180,6 +180,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         engine: match settings.engine {
             Some(Engine::App) => "app",
             Some(Engine::Hook) => "hook",
+            Some(Engine::Criu) => "criu",
             None => "auto",
         }
         .to_string(),

@@ -121,6 +121,9 @@ impl Checkpoints {
         if manifest.version != protocol::VERSION {
             return Err(format!("manifest has version {}", manifest.version));
         }
+        if let Ok(reason) = fs::read_to_string(self.path(number).join(::criu::NOT_RESTORED)) {
+            return Err(format!("it could not be restored: {reason}"));
+        }
         for file in &manifest.files {
             let path = self.path(number).join(&file.copy);
             let found = checksum(&path).map_err(|e| format!("{}: {e}", file.copy))?;

@@ -1,6 +1,7 @@
 //! Puts a wrapper together from the request, the site and the job's environment, and runs it.
 
 use crate::app::{Announced, App, Ask, Files};
+use crate::criu::{self, Criu};
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
 use crate::frequency::Frequency;
@@ -104,7 +105,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
-    let plan = plan(request, settings, site, &me, &controller);
+    let criu = (settings.engine == Some(options::Engine::Criu)).then(|| criu::find(site, &me, &runs));
+    let plan = plan(request, settings, site, &me, &controller, criu.as_ref());
     folder.write_plan(&plan)?;
 
     let (post, mut clock) = mail::queue();
@@ -113,8 +115,16 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
     let (announced, descriptor) = announcements(&me.folder)?;
-    let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
-    let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
+    let criu = criu.and_then(Result::ok);
+    let (mut engine, argv): (Box<dyn Engine>, _) = match &criu {
+        Some(criu) => {
+            let limit_s = site.wrapper.checkpoint_limit_s;
+            let argv = criu::within(criu, &path, argv, me.job.is_some(), limit_s)?;
+            (Box::new(Criu::new(post.clone(), folder.checkpoints(), path.clone(), limit_s)), argv)
+        }
+        None => (engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced), argv.to_vec()),
+    };
+    let mut script = Script::new(post.clone(), argv, steps, tree);
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {
@@ -195,7 +205,14 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
 }
 
 /// The controller's plan; the wrapper's own if the controller is away.
-fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, controller: &Controller) -> Plan {
+fn plan(
+    request: &Request,
+    settings: &Settings,
+    site: &Site,
+    me: &Identity,
+    controller: &Controller,
+    criu: Option<&Result<PathBuf, String>>,
+) -> Plan {
     let question = PlanRequest {
         request: request.clone(),
         nodes: me.nodes.len() as u32,
@@ -213,10 +230,14 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
             planner::plan_without_history(settings, question.nodes, site)
         }
     };
-    let (engine, why) = adapt::choose_engine(settings, hook_commands(site).is_some());
+    let (engine, why) = match criu {
+        Some(Err(reason)) => (None, reason.as_str()),
+        _ => adapt::choose_engine(settings, hook_commands(site).is_some()),
+    };
     plan.engine = match engine {
         Some(options::Engine::App) => "app",
         Some(options::Engine::Hook) => "hook",
+        Some(options::Engine::Criu) => "criu",
         None => "none",
     }
     .to_string();

@@ -6,6 +6,7 @@
 pub mod adapt;
 pub mod app;
 pub mod checkpoints;
+pub mod criu;
 pub mod deliver;
 pub mod driver;
 pub mod frequency;

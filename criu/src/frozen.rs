@@ -1,0 +1,265 @@
+//! What belongs to a checkpoint beside CRIU's images, saved while the program stands still and put back before it
+//! goes on: shared memory, temporary files, the sizes of the files it writes.
+
+use crate::relay::Relay;
+use crate::sandbox;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Folder of POSIX shared memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Folders that every program on a node shares and that do not outlive the node.
+const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+
+const RECORD: &str = "sandbox.json";
+
+/// The record of one dump.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frozen {
+    /// Process id of the program within its namespace.
+    pub program: i32,
+    /// Process id that was given last.
+    pub last_pid: i32,
+    /// Pipes that carry standard output and error, by their numbers.
+    pub pipes: Vec<Pipe>,
+    /// Files that were open for writing.
+    pub written: Vec<Written>,
+}
+
+/// A pipe of the program's output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pipe {
+    /// Number of the pipe.
+    pub inode: u64,
+    /// Size of the file that it led to, bytes; absent if it led to no file.
+    pub kept_bytes: Option<u64>,
+}
+
+/// A file that the program writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Written {
+    /// Where.
+    pub path: PathBuf,
+    /// Its size when the program stood still, bytes.
+    pub bytes: u64,
+}
+
+/// Saves all that is not in CRIU's images. `tmp` is the program's own temporary folder, if it has one.
+///
+/// # Errors
+/// A sentence naming the file.
+pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path) -> Result<(), String> {
+    let tree = tree(program);
+    let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
+    let written: BTreeSet<Written> =
+        open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
+    let tmp = tmp.filter(|t| is_own_folder(t));
+    let lost = |f: &&Open| COMMON.iter().any(|c| f.path.starts_with(c)) && !tmp.is_some_and(|t| f.path.starts_with(t));
+    let common: BTreeSet<&Path> = open.iter().filter(lost).map(|f| f.path.as_path()).collect();
+    let mut pipes = Vec::new();
+    for relay in relays {
+        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
+        pipes.push(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() });
+    }
+    let told = |what: &Path| {
+        let what = what.display().to_string();
+        move |e: io::Error| format!("{what}: {e}")
+    };
+    let shared_memory = Path::new(SHARED_MEMORY);
+    pack(&into.join("shm.tar"), |tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
+    if let Some(tmp) = tmp {
+        pack(&into.join("tmp.tar"), |tar| append_below(tar, tmp)).map_err(told(tmp))?;
+    }
+    pack(&into.join("open.tar"), |tar| common.iter().try_for_each(|path| append(tar, path)))
+        .map_err(told(Path::new("temporary files")))?;
+    let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
+    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect() };
+    let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
+    let record = into.join(RECORD);
+    fs::write(&record, text).map_err(told(&record))
+}
+
+/// Reads the record of a dump and puts back what it saved.
+///
+/// # Errors
+/// A sentence naming the file.
+pub fn put_back(from: &Path) -> Result<Frozen, String> {
+    let record = from.join(RECORD);
+    let text = fs::read(&record).map_err(|e| format!("{}: {e}", record.display()))?;
+    let frozen: Frozen = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", record.display()))?;
+    for name in ["shm.tar", "tmp.tar", "open.tar"] {
+        let path = from.join(name);
+        if path.exists() {
+            unpack(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+    }
+    frozen.written.iter().try_for_each(go_back)?;
+    Ok(frozen)
+}
+
+/// Forgets what was written to a file after the dump.
+fn go_back(file: &Written) -> Result<(), String> {
+    let path = file.path.display();
+    let bytes = fs::symlink_metadata(&file.path).map_err(|e| format!("{path}: {e}"))?.len();
+    if bytes < file.bytes {
+        return Err(format!("{path} had {} bytes at the checkpoint and has {bytes} now", file.bytes));
+    }
+    if bytes > file.bytes {
+        let open = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&file.path);
+        open.and_then(|f| f.set_len(file.bytes)).map_err(|e| format!("{path}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// A folder of the user alone, not one that a node's programs share.
+fn is_own_folder(path: &Path) -> bool {
+    let own = fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
+    own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
+}
+
+/// An open file of a process.
+struct Open {
+    path: PathBuf,
+    bytes: u64,
+    writes: bool,
+}
+
+/// The regular files that a process holds open, but for those without a name.
+fn open_files(pid: i32) -> Vec<Open> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let open = |link: PathBuf| {
+        let metadata = fs::metadata(&link).ok().filter(|m| m.is_file() && m.nlink() > 0)?;
+        let path = fs::read_link(&link).ok().filter(|p| p.is_absolute())?;
+        if path.starts_with(SHARED_MEMORY) || path.starts_with("/proc") || path.starts_with("/sys") {
+            return None;
+        }
+        let number = link.file_name()?.to_str()?;
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+        let flags = info.lines().find_map(|l| l.strip_prefix("flags:"))?;
+        let writes = i32::from_str_radix(flags.trim(), 8).is_ok_and(|f| f & libc::O_ACCMODE != libc::O_RDONLY);
+        Some(Open { path, bytes: metadata.len(), writes })
+    };
+    entries.flatten().filter_map(|e| open(e.path())).collect()
+}
+
+/// A process and all below it.
+pub fn tree(root: i32) -> Vec<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Fields after the name: state, parent.
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        children.entry(parent.unwrap_or(0)).or_default().push(pid);
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children.remove(&found[next]).unwrap_or_default());
+        next += 1;
+    }
+    found
+}
+
+type Archive = tar::Builder<BufWriter<File>>;
+
+fn pack(path: &Path, fill: impl FnOnce(&mut Archive) -> io::Result<()>) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, file));
+    tar.follow_symlinks(false);
+    fill(&mut tar)?;
+    tar.into_inner()?.flush()
+}
+
+/// Adds a folder and all below it; sockets and pipes are CRIU's.
+fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
+    append(tar, folder)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            append_below(tar, &entry.path())?;
+        } else if kind.is_file() || kind.is_symlink() {
+            append(tar, &entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds one file under its own absolute name.
+fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
+    let name = path.strip_prefix("/").unwrap_or(path);
+    if name.as_os_str().is_empty() { Ok(()) } else { tar.append_path_with_name(path, name) }
+}
+
+fn unpack(path: &Path) -> io::Result<()> {
+    let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 20, File::open(path)?));
+    archive.set_preserve_permissions(true);
+    archive.set_preserve_mtime(true);
+    archive.set_overwrite(true);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let target = Path::new("/").join(entry.path()?);
+        if !(entry.header().entry_type().is_dir() && target.is_dir()) {
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            entry.unpack(&target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_found_and_its_open_files_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        fs::write(&out, "12345").unwrap();
+        let held = OpenOptions::new().append(true).open(&out).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let us = std::process::id() as i32;
+        assert!(tree(us).contains(&(child.id() as i32)));
+        let found = open_files(us).into_iter().find(|f| f.path == out).unwrap();
+        assert_eq!((found.bytes, found.writes), (5, true));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(held);
+    }
+
+    #[test]
+    fn a_file_goes_back_to_its_size_but_never_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "kept and lost").unwrap();
+        go_back(&Written { path: path.clone(), bytes: 4 }).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        assert!(go_back(&Written { path: path.clone(), bytes: 9 }).unwrap_err().contains("has 4 now"));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(go_back(&Written { path: link, bytes: 1 }).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+    }
+
+    #[test]
+    fn packed_files_come_back_where_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, tar) = (dir.path().join("data/below"), dir.path().join("x.tar"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a"), "before").unwrap();
+        std::os::unix::fs::symlink("a", folder.join("l")).unwrap();
+        pack(&tar, |t| append_below(t, &dir.path().join("data"))).unwrap();
+        fs::remove_dir_all(dir.path().join("data")).unwrap();
+        unpack(&tar).unwrap();
+        unpack(&tar).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("l")).unwrap(), "before");
+    }
+}

@@ -1,0 +1,416 @@
+//! The first process of a sandbox: starts or restores the program, carries its output on, reaps, and has it dumped.
+//!
+//! One loop waits for everything: signals, output, requests, CRIU. CRIU has to run within the sandbox, since it
+//! refuses to dump the processes of another pid namespace.
+
+use crate::client::{self, Answer, Ask};
+use crate::frozen::{self, Frozen};
+use crate::relay::{self, Relay};
+use crate::sandbox::{self, Names};
+use crate::warden::Task;
+use crate::{EXIT_NOT_RESTORED, NOT_RESTORED, tool};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait in one round, so that limits are kept, ms.
+const ROUND_MS: u16 = 200;
+
+/// Longest wait for the text of a request; who may connect is the user's own wrapper.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+
+/// File in a run's folder that tells the sizes of its output files before it, bytes.
+const BEGAN: &str = "output-began.json";
+
+/// How often a restore is tried.
+const RESTORES: u32 = 2;
+
+struct Init<'a> {
+    task: &'a Task,
+    signals: SignalFd,
+    listener: UnixListener,
+    relays: Vec<Relay>,
+    tmp: Option<PathBuf>,
+    program: i32,
+    ended: Option<Ended>,
+    dumping: Option<Dumping>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ended {
+    Code(i32),
+    Signal(Signal),
+}
+
+impl Ended {
+    fn exit_code(self) -> i32 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => 128 + signal as i32,
+        }
+    }
+}
+
+/// Both ends of a pipe, so that it is never closed while its other user comes and goes.
+struct Pipe {
+    read: File,
+    write: File,
+}
+
+impl Pipe {
+    fn new() -> Result<Pipe, String> {
+        let ends = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())?;
+        Ok(Pipe { read: File::from(ends.0), write: File::from(ends.1) })
+    }
+}
+
+/// A dump on its way.
+struct Dumping {
+    criu: i32,
+    folder: PathBuf,
+    stream: UnixStream,
+    until: Instant,
+    frozen: Pipe,
+    thaw: Pipe,
+    saved: Result<(), String>,
+    killed: Option<String>,
+}
+
+/// Runs the sandbox to its end; the exit code of the program.
+pub fn run(task: &Task, names: &Names, signals: &SigSet) -> i32 {
+    let told = |reason: String, code: i32| {
+        eprintln!("joulepoint: {reason}");
+        code
+    };
+    let mut init = match Init::open(task, names, signals) {
+        Ok(init) => init,
+        Err(reason) => return told(reason, 126),
+    };
+    let begun = match &task.restore {
+        Some(folder) => init.restore(folder).map_err(|reason| {
+            let _ = fs::write(folder.join(NOT_RESTORED), &reason);
+            (format!("{} could not be restored: {reason}", folder.display()), EXIT_NOT_RESTORED)
+        }),
+        None => init.start(),
+    };
+    match begun.and_then(|()| init.follow().map_err(|e| (format!("the sandbox has failed: {e}"), 126))) {
+        Ok(code) => code,
+        Err((reason, code)) => told(reason, code),
+    }
+}
+
+impl Init<'_> {
+    fn open<'a>(task: &'a Task, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
+        // Nothing of the sandbox outlives its warden.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
+        sandbox::furnish(&task.run, names)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Init {
+            task,
+            signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
+            listener: client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?,
+            relays: relay::standard().map_err(|e| e.to_string())?,
+            tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
+            program: 0,
+            ended: None,
+            dumping: None,
+        })
+    }
+
+    /// Starts the program; an error comes with the exit code that a shell would give.
+    fn start(&mut self) -> Result<(), (String, i32)> {
+        let own = |e: io::Error| (e.to_string(), 126);
+        sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
+        self.begin_output().map_err(own)?;
+        let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
+        let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
+        let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {
+            return Err(("there is no output".to_string(), 126));
+        };
+        let mut command = Command::new(name);
+        command
+            .args(arguments)
+            .stdin(standard_input().map_err(own)?)
+            .stdout(Stdio::from(end(out)?))
+            .stderr(Stdio::from(end(err)?))
+            // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
+            .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+            .env("PMIX_MCA_psec", "native")
+            .env_remove("FT_ENERGY_DONE_FD");
+        sandbox::confine(&mut command);
+        let child = command.spawn().map_err(|e| {
+            let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            (format!("{}: {e}", name.display()), code)
+        })?;
+        self.program = child.id() as i32;
+        Ok(())
+    }
+
+    /// Remembers how much was in the output before the run; a program that begins anew later on goes back to it.
+    fn begin_output(&mut self) -> io::Result<()> {
+        let record = self.task.run.join(BEGAN);
+        match fs::read(&record) {
+            Ok(text) => {
+                let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
+                let both = self.relays.iter_mut().zip(began);
+                both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let began: Vec<Option<u64>> = self.relays.iter().map(Relay::kept_bytes).collect();
+                fs::write(record, serde_json::to_vec(&began)?)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Brings the program back from a checkpoint.
+    fn restore(&mut self, folder: &Path) -> Result<(), String> {
+        let mut reason = String::new();
+        for _ in 0..RESTORES {
+            match self.restore_once(folder) {
+                Ok(()) => return Ok(()),
+                Err(e) => reason = e,
+            }
+            self.end_all();
+        }
+        Err(reason)
+    }
+
+    fn restore_once(&mut self, folder: &Path) -> Result<(), String> {
+        let Frozen { program, last_pid, pipes, .. } = frozen::put_back(folder)?;
+        let mut ends = Vec::new();
+        for (i, pipe) in pipes.iter().enumerate() {
+            // A job that had one output and has two now goes on with the first.
+            let relay = self.relays.get_mut(i).ok_or("standard error has gone where standard output goes")?;
+            if let Some(bytes) = pipe.kept_bytes {
+                relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
+            }
+            ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
+        }
+        let child = tool::restore(&self.task.criu, folder, &ends).spawn();
+        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        drop(ends);
+        self.program = program;
+        self.ended = None;
+        let until = Instant::now() + seconds(self.task.limit_s);
+        let status = loop {
+            if let Some(status) = self.reap(criu) {
+                break status;
+            }
+            if Instant::now() > until {
+                return Err(format!("criu took longer than {} s", self.task.limit_s));
+            }
+            self.wait().map_err(|e| e.to_string())?;
+        };
+        if status != Ended::Code(0) {
+            return Err(tool::reason(folder, "restore.log"));
+        }
+        // New processes must not take numbers that belong to images to come.
+        sandbox::set_last_pid(last_pid)
+    }
+
+    /// Ends whatever a failed restore has left.
+    fn end_all(&mut self) {
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+        while waitpid(None, None).is_ok() {}
+    }
+
+    /// Goes on until the program has ended.
+    fn follow(&mut self) -> io::Result<i32> {
+        loop {
+            let criu = self.dumping.as_ref().map_or(0, |d| d.criu);
+            if let Some(status) = self.reap(criu) {
+                self.dumped(status);
+            }
+            if let Some(code) = self.ended.map(Ended::exit_code) {
+                self.relays.iter_mut().try_for_each(Relay::drain)?;
+                return Ok(code);
+            }
+            self.look_after_dump();
+            self.wait()?;
+        }
+    }
+
+    /// Waits for anything to happen, and deals with all of it but ended processes.
+    fn wait(&mut self) -> io::Result<()> {
+        let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        fds.extend(self.relays.iter().map(Relay::read_end));
+        if let Some(dumping) = &self.dumping {
+            fds.push(dumping.frozen.read.as_fd());
+        }
+        let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, PollTimeout::from(ROUND_MS)) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let ready: Vec<bool> = polled.iter().map(|p| p.any().unwrap_or(false)).collect();
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            self.signalled(info.ssi_signo as i32);
+        }
+        for (relay, _) in self.relays.iter_mut().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+            relay.drain()?;
+        }
+        if ready[1] {
+            self.asked();
+        }
+        if ready.get(2 + self.relays.len()).is_some_and(|r| *r) {
+            self.standing_still();
+        }
+        Ok(())
+    }
+
+    /// Passes a signal to the program.
+    fn signalled(&self, number: i32) {
+        if let Ok(signal) = Signal::try_from(number)
+            && signal != Signal::SIGCHLD
+            && self.program > 0
+            && self.ended.is_none()
+        {
+            let _ = kill(Pid::from_raw(self.program), signal);
+        }
+    }
+
+    /// Takes in all ended processes; how `criu` ended if it is among them.
+    fn reap(&mut self, criu: i32) -> Option<Ended> {
+        let mut of_criu = None;
+        loop {
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid.as_raw(), Ended::Code(code)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid.as_raw(), Ended::Signal(signal)),
+                Err(nix::Error::EINTR) => continue,
+                _ => return of_criu,
+            };
+            if pid == criu {
+                of_criu = Some(status);
+            } else if pid == self.program {
+                self.ended = Some(status);
+            }
+        }
+    }
+
+    /// Somebody asks for a dump.
+    fn asked(&mut self) {
+        let Ok((mut stream, _)) = self.listener.accept() else { return };
+        let begun = match &self.dumping {
+            Some(_) => Err("another dump is on its way".to_string()),
+            None => read(&stream).and_then(|ask| self.begin(&ask, &stream)),
+        };
+        match begun {
+            Ok(dumping) => self.dumping = Some(dumping),
+            Err(reason) => answer(&mut stream, &Answer::Failed(reason)),
+        }
+    }
+
+    fn begin(&self, ask: &Ask, stream: &UnixStream) -> Result<Dumping, String> {
+        let own = |e: io::Error| e.to_string();
+        DirBuilder::new().mode(0o700).create(ask.folder.join(tool::IMAGES)).map_err(own)?;
+        let (frozen, thaw) = (Pipe::new()?, Pipe::new()?);
+        let (told, asked) = (frozen.write.as_raw_fd(), thaw.read.as_raw_fd());
+        let command = tool::dump(&self.task.criu, self.program, &ask.folder, told, asked);
+        let child = command.and_then(|mut command| command.spawn());
+        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        Ok(Dumping {
+            criu,
+            folder: ask.folder.clone(),
+            stream: stream.try_clone().map_err(own)?,
+            until: Instant::now() + seconds(ask.limit_s),
+            frozen,
+            thaw,
+            saved: Err("criu never stopped the program".to_string()),
+            killed: None,
+        })
+    }
+
+    /// CRIU has written its images, and the program stands still: save the rest, then let it go on.
+    fn standing_still(&mut self) {
+        let Some(dumping) = &mut self.dumping else { return };
+        if dumping.frozen.read.read(&mut [0; 16]).is_err() {
+            return;
+        }
+        dumping.saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
+        let word: &[u8] = if dumping.saved.is_ok() { b"go\n" } else { b"no\n" };
+        let _ = dumping.thaw.write.write_all(word);
+    }
+
+    /// Ends a CRIU that takes too long, or whose dump is no longer wanted.
+    fn look_after_dump(&mut self) {
+        let Some(dumping) = self.dumping.as_mut().filter(|d| d.killed.is_none()) else { return };
+        if Instant::now() > dumping.until {
+            dumping.killed = Some("criu took too long and was ended".to_string());
+        } else if hung_up(&dumping.stream) {
+            dumping.killed = Some("given up".to_string());
+        }
+        if dumping.killed.is_some() {
+            let _ = kill(Pid::from_raw(dumping.criu), Signal::SIGKILL);
+        }
+    }
+
+    /// CRIU has ended.
+    fn dumped(&mut self, status: Ended) {
+        let Some(mut dumping) = self.dumping.take() else { return };
+        let _ = fs::remove_file(tool::hook(&dumping.folder));
+        let result = match (dumping.killed.take(), status) {
+            (Some(reason), _) => Err(reason),
+            (None, Ended::Code(0)) => dumping.saved,
+            (None, Ended::Code(_)) => Err(tool::reason(&dumping.folder, "dump.log")),
+            (None, Ended::Signal(signal)) => Err(format!("criu was ended by {signal}")),
+        };
+        let said = match result {
+            Ok(()) => Answer::Dumped { frozen_s: tool::frozen_s(&dumping.folder) },
+            Err(reason) => Answer::Failed(reason),
+        };
+        answer(&mut dumping.stream, &said);
+    }
+}
+
+/// Standard input as the program can keep it over a restore: a file, or nothing.
+fn standard_input() -> io::Result<File> {
+    let path = fs::read_link("/proc/self/fd/0").unwrap_or_default();
+    match fs::metadata("/proc/self/fd/0").map(|m| m.file_type()) {
+        Ok(kind) if kind.is_file() => File::open(path),
+        Ok(kind) if kind.is_fifo() || kind.is_char_device() && path != Path::new("/dev/null") => {
+            eprintln!("joulepoint: standard input is empty for a program under the engine criu; read a file instead");
+            File::open("/dev/null")
+        }
+        _ => OpenOptions::new().read(true).open("/dev/null"),
+    }
+}
+
+fn read(stream: &UnixStream) -> Result<Ask, String> {
+    let own = |e: io::Error| e.to_string();
+    stream.set_read_timeout(Some(ASK_LIMIT)).map_err(own)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(1 << 16)).read_line(&mut line).map_err(own)?;
+    stream.set_nonblocking(true).map_err(own)?;
+    serde_json::from_str(&line).map_err(|e| e.to_string())
+}
+
+fn hung_up(mut stream: &UnixStream) -> bool {
+    match stream.read(&mut [0; 16]) {
+        Ok(length) => length == 0,
+        Err(e) => e.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Who asked may have gone; the program goes on either way.
+fn answer(stream: &mut UnixStream, said: &Answer) {
+    if let Ok(text) = serde_json::to_string(said) {
+        let _ = stream.write_all(format!("{text}\n").as_bytes());
+    }
+}
+
+/// A limit that a clock can hold.
+fn seconds(limit_s: f64) -> Duration {
+    Duration::from_secs_f64(limit_s.clamp(0.0, 1e6))
+}

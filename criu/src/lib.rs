@@ -1,0 +1,22 @@
+//! Runs a task tree in namespaces of its own, and dumps and restores it with CRIU, all as an ordinary user.
+//!
+//! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
+//! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
+//! a [`client`] asks on its socket. What belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while
+//! the program stands still. [`probe`] tells whether all this works on a machine. This room knows no run, no policy
+//! and no Slurm.
+
+pub mod client;
+pub mod frozen;
+pub mod init;
+pub mod probe;
+pub mod relay;
+pub mod sandbox;
+pub mod tool;
+pub mod warden;
+
+/// Exit code of a warden that could not restore: as if the program had been killed, so that it is tried again.
+pub const EXIT_NOT_RESTORED: i32 = 137;
+
+/// File in a checkpoint's folder that tells why it could not be restored.
+pub const NOT_RESTORED: &str = "not-restored";

@@ -1,0 +1,127 @@
+//! Makes the namespaces of a task tree without privilege, and gives it the files that it expects there.
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Group, Uid, User};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Process ids of the program begin above this one, so that CRIU's own helpers never take one of them.
+pub const FIRST_PID: i32 = 10_000;
+
+/// File by which the kernel tells and takes the process id given last.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// Leaves the process's user and mount namespace; its next child is the first process of a new pid namespace.
+///
+/// The user becomes root *within*: CRIU restores nobody else's processes without privilege.
+///
+/// # Errors
+/// A sentence with the cure.
+pub fn leave() -> Result<(), String> {
+    let (uid, gid) = (Uid::current(), Gid::current());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID).map_err(|e| {
+        format!(
+            "no namespaces of an ordinary user here: {e}; the site allows them by user.max_user_namespaces (sysctl)"
+        )
+    })?;
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
+    write("/proc/self/gid_map", &format!("0 {gid} 1"))
+}
+
+/// Mounts what the program is to see: its own `/proc`, `/dev/shm`, terminals, and its user's name for its number.
+///
+/// # Errors
+/// A sentence naming the mount.
+pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
+    let none: Option<&str> = None;
+    let told = |what: &'static str| move |e: nix::Error| format!("{what} cannot be mounted: {e}");
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(told("/ as private"))?;
+    let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("proc"), "/proc", Some("proc"), safe | MsFlags::MS_NOEXEC, none).map_err(told("/proc"))?;
+    mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), safe, Some("mode=1777")).map_err(told("/dev/shm"))?;
+    // Terminals are only needed by launchers such as mpirun.
+    let terminals = Some("newinstance,ptmxmode=0666,mode=620");
+    let noexec = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    if mount(Some("devpts"), "/dev/pts", Some("devpts"), noexec, terminals).is_ok() {
+        let _ = mount(Some("/dev/pts/ptmx"), "/dev/ptmx", none, MsFlags::MS_BIND, none);
+    }
+    for (file, text) in [("passwd", &names.passwd), ("group", &names.group)] {
+        let (copy, target) = (scratch.join(file), Path::new("/etc").join(file));
+        fs::write(&copy, text).map_err(|e| format!("{}: {e}", copy.display()))?;
+        mount(Some(&copy), &target, none, MsFlags::MS_BIND, none).map_err(told("/etc/passwd or /etc/group"))?;
+    }
+    Ok(())
+}
+
+/// The accounts as the program sees them: number 0 has its user's name.
+#[derive(Clone, Debug)]
+pub struct Names {
+    passwd: String,
+    group: String,
+}
+
+impl Names {
+    /// Looks the user up; to be called outside the namespaces.
+    pub fn of_user() -> Names {
+        let (uid, gid) = (Uid::current(), Gid::current());
+        let mut passwd = String::new();
+        if let Ok(Some(user)) = User::from_uid(uid) {
+            let (home, shell) = (user.dir.display(), user.shell.display());
+            passwd = format!("{}:x:0:0:{}:{home}:{shell}\n", user.name, user.gecos.to_string_lossy());
+        }
+        let group = Group::from_gid(gid).ok().flatten().map_or_else(String::new, |g| format!("{}:x:0:\n", g.name));
+        let rest = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        Names { passwd: passwd + &rest("/etc/passwd"), group: group + &rest("/etc/group") }
+    }
+}
+
+/// The process id that was given last in this namespace.
+///
+/// # Errors
+/// What the kernel says.
+pub fn last_pid() -> io::Result<i32> {
+    fs::read_to_string(LAST_PID)?.trim().parse().map_err(io::Error::other)
+}
+
+/// Lets process ids go on after `pid`.
+///
+/// # Errors
+/// A sentence.
+pub fn set_last_pid(pid: i32) -> Result<(), String> {
+    write(LAST_PID, &pid.to_string())
+}
+
+/// Lets a command begin as the program does: a session of its own, nothing open but the standard descriptors, and no
+/// right that its user does not have outside.
+pub fn confine(command: &mut Command) {
+    // SAFETY: only system calls between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            nix::unistd::setsid()?;
+            // CRIU dumps what is below the program: its orphans stay there.
+            nix::sys::prctl::set_child_subreaper(true)?;
+            // Number 0 gets no capability by exec, and cannot change that.
+            let bits = libc::SECBIT_NOROOT | libc::SECBIT_NOROOT_LOCKED;
+            if libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            close_others()
+        });
+    }
+}
+
+/// Marks every descriptor but the standard ones to be closed by exec.
+fn close_others() -> io::Result<()> {
+    // SAFETY: close_range takes three numbers.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn write(path: &str, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("{path}: {e}"))
+}

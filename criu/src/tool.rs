@@ -1,0 +1,184 @@
+//! The command lines of CRIU, and why one of them failed.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Folder of the images within a checkpoint's folder.
+pub const IMAGES: &str = "images";
+
+/// Largest deleted file that goes into the images, bytes.
+const GHOST_BYTES: u64 = 1 << 30;
+
+/// Longest time to bring all threads to a stop, s.
+const FREEZE_LIMIT_S: u32 = 60;
+
+/// What users write, or their site, and what they should do instead.
+const CURES: [(&str, &str); 7] = [
+    ("Can't lookup mount", "a file was opened outside the sandbox; open it in the job"),
+    ("nvidia", "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app"),
+    ("infiniband", "RDMA devices cannot be dumped; use --ft-energy-engine=app"),
+    ("io_uring", "io_uring cannot be dumped; switch it off in the program"),
+    ("inet", "network connections cannot be dumped; srun and other clients of a server are such"),
+    ("sockets:", "a socket leads out of the job; srun and other clients of a server are such"),
+    ("bad size", "a file that the program holds open has changed since the checkpoint"),
+];
+
+/// What CRIU runs at each of its stages: a file, since it takes no arguments; CRIU has closed all other descriptors, so
+/// that the pipes are reached by way of the sandbox's first process.
+const HOOK: &str = "#!/bin/sh
+[ \"$CRTOOLS_SCRIPT_ACTION\" = post-dump ] || exit 0
+echo >/proc/1/fd/$JOULEPOINT_FROZEN
+read -r word </proc/1/fd/$JOULEPOINT_THAW
+[ \"$word\" = go ]
+";
+
+/// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are
+/// written to and read from meanwhile.
+///
+/// # Errors
+/// What the file system says.
+pub fn dump(criu: &Path, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) -> io::Result<Command> {
+    let hook = hook(folder);
+    OpenOptions::new().write(true).create_new(true).mode(0o700).open(&hook)?.write_all(HOOK.as_bytes())?;
+    let mut command = base(criu, "dump", folder, "dump.log");
+    command
+        .args(["--tree", &pid.to_string(), "--leave-running", "--ghost-limit", &GHOST_BYTES.to_string()])
+        .args(["--timeout", &FREEZE_LIMIT_S.to_string(), "--action-script"])
+        .arg(hook)
+        .env("JOULEPOINT_FROZEN", frozen.to_string())
+        .env("JOULEPOINT_THAW", thaw.to_string());
+    Ok(command)
+}
+
+/// The file that CRIU runs; of no use after the dump.
+pub fn hook(folder: &Path) -> PathBuf {
+    folder.join("hook")
+}
+
+/// Restores what is in `folder`; each pipe of the program's output is replaced by another one.
+pub fn restore(criu: &Path, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command {
+    let mut command = base(criu, "restore", folder, "restore.log");
+    command.arg("--restore-detached");
+    for (inode, write_end) in pipes {
+        command.args(["--inherit-fd", &format!("fd[{}]:pipe:[{inode}]", write_end.as_raw_fd())]);
+    }
+    command
+}
+
+fn base(criu: &Path, verb: &str, folder: &Path, log: &str) -> Command {
+    let mut command = Command::new(criu);
+    command
+        .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--link-remap", "--file-locks", "--ext-unix-sk"])
+        .args(["--network-lock", "skip", "-v1", "--images-dir"])
+        .arg(folder.join(IMAGES))
+        .args(["--log-file", log])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Why CRIU failed, by its log, with a cure where one is known.
+pub fn reason(folder: &Path, log: &str) -> String {
+    let text = fs::read(folder.join(IMAGES).join(log)).unwrap_or_default();
+    explain(&String::from_utf8_lossy(&text))
+}
+
+fn explain(log: &str) -> String {
+    // These two are said whenever CRIU has no privilege, and mean nothing.
+    let noise = |l: &str| l.contains("rlimit: Can't setup") || l.contains("net: Unexpected error");
+    let said: Vec<&str> = log.lines().filter(|l| l.contains("Error (") && !noise(l)).collect();
+    let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
+    let plain = |line: &str| line.split_once("): ").map_or(line, |(_, rest)| rest).trim().to_string();
+    let cure = CURES.iter().find(|(sign, _)| said.iter().any(|l| l.to_lowercase().contains(&sign.to_lowercase())));
+    match cure {
+        Some((_, cure)) => format!("criu: {}: {cure}", plain(first)),
+        None => format!("criu: {}", plain(first)),
+    }
+}
+
+/// Time for which a dump made the program stand still, s, as CRIU's own `stats-dump` tells it; 0 if it does not.
+pub fn frozen_s(folder: &Path) -> f64 {
+    let image = fs::read(folder.join(IMAGES).join("stats-dump")).unwrap_or_default();
+    frozen_us(&image).map_or(0.0, |us| us as f64 / 1e6)
+}
+
+/// Field 2, `frozen_time`, of the message `dump_stats_entry` in field 1 of `stats_entry` (CRIU's images/stats.proto),
+/// after two magic numbers and a length of four bytes each.
+fn frozen_us(image: &[u8]) -> Option<u64> {
+    let field = |bytes: &[u8], wanted: u64| -> Option<(u64, usize)> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let key = varint(bytes, &mut at)?;
+            let value = varint(bytes, &mut at)?;
+            if key >> 3 == wanted {
+                return Some((value, at));
+            }
+            // Kind 2 has a length, the others here are plain numbers.
+            at += if key & 7 == 2 { value as usize } else { 0 };
+        }
+        None
+    };
+    let message = image.get(12..)?;
+    let (length, at) = field(message, 1)?;
+    let (frozen_us, _) = field(message.get(at..at + length as usize)?, 2)?;
+    Some(frozen_us)
+}
+
+fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The CRIU to use: the site's, or the first one on `PATH` or in a system folder.
+///
+/// # Errors
+/// A sentence.
+pub fn find(named: Option<&Path>, path: Option<OsString>) -> Result<PathBuf, String> {
+    if let Some(named) = named {
+        let there = named.is_file().then(|| named.to_path_buf());
+        return there.ok_or_else(|| format!("{} is not there ([criu] command)", named.display()));
+    }
+    let folders = path.unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let found = std::env::split_paths(&folders).chain(system).map(|f| f.join("criu")).find(|c| c.is_file());
+    found.ok_or_else(|| "there is no criu on PATH; install it, or name it as [criu] command".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_that_means_something_is_told_with_its_cure() {
+        let log = "(00.01) Error (criu/net.c:1253): net: Unexpected error: -1(Operation not permitted)\n\
+                   (00.02) Error (criu/util.c:1533): rlimit: Can't setup RLIMIT_NOFILE for self\n\
+                   (00.02) Error (criu/files-reg.c:1790): Can't lookup mount=24 for fd=10 path=/dev/null\n\
+                   (00.03) Error (criu/cr-dump.c:2111): Dumping FAILED.\n";
+        let text = explain(log);
+        assert!(text.starts_with("criu: Can't lookup mount=24 for fd=10 path=/dev/null: a file was opened"), "{text}");
+        assert_eq!(explain("(00.1) Warn (x): y"), "criu left no reason in its log");
+    }
+
+    #[test]
+    fn a_command_that_the_site_names_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let criu = dir.path().join("criu");
+        assert!(find(Some(&criu), None).unwrap_err().contains("[criu] command"));
+        fs::write(&criu, "").unwrap();
+        assert_eq!(find(None, Some(dir.path().into())).unwrap(), criu);
+    }
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Puts a CRIU that runs on newer kernels into a folder, without installing it: packaging/criu.sh FOLDER
+#
+# Debian 12's own CRIU (3.17.1) cannot read the vDSO of newer kernels. This takes Debian 13's from the mirror that apt
+# knows already, with all its libraries, and writes FOLDER/criu, which runs it by its own loader. Needs no root.
+# Ends with 77 and a reason where there is no such mirror.
+set -eu
+[ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
+folder=$1
+[ ! -x "$folder/criu" ] || exit 0
+suite=trixie
+packages="criu libcompel1 libc6 libbsd0 libmd0 libgnutls30t64 libnet1 libnftables1 libnl-3-200 libprotobuf-c1 libuuid1
+    libnftnl11 libmnl0 libxtables12 libjansson4 libgmp10 libedit2 libtinfo6 libhogweed6t64 libnettle8t64 libidn2-0
+    libunistring5 libp11-kit0 libtasn1-6 libffi8 libzstd1 zlib1g libbrotli1 libcap2 libdrm2 libdrm-amdgpu1"
+
+skip() {
+    echo "criu.sh: $1" >&2
+    exit 77
+}
+
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || skip "this machine has no apt"
+mirror=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+    sed -n 's/^Debian|Debian|//p' | head -n 1)
+[ -n "$mirror" ] || skip "apt knows no Debian mirror here (apt-get update first)"
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keys" ] || skip "$keys is not there"
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+apt=$folder/apt
+mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/etc/preferences.d" "$apt/etc/trusted.gpg.d" "$apt/debs"
+touch "$apt/status"
+echo "deb [signed-by=$keys] $mirror $suite main" >"$apt/sources.list"
+# A frozen mirror, or a clock that is ahead of it, is no reason to stop; signatures are still checked.
+cat >"$apt/apt.conf" <<END
+Dir::Etc "$apt/etc";
+Dir::Etc::SourceList "$apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::State "$apt";
+Dir::State::Lists "$apt/lists";
+Dir::State::Status "$apt/status";
+Dir::Cache "$apt/cache";
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+Acquire::Retries "1";
+APT::Sandbox::User "";
+END
+APT_CONFIG=$apt/apt.conf
+export APT_CONFIG
+timeout -s KILL 120 apt-get update -qq >"$apt/log" 2>&1 || skip "$mirror has no $suite: $(tail -n 1 "$apt/log")"
+cd "$apt/debs"
+# shellcheck disable=SC2086  # a list of words
+timeout -s KILL 200 apt-get download -qq $packages >"$apt/log" 2>&1 || skip "apt-get download: $(grep -m 1 '^E:' "$apt/log")"
+for package in ./*.deb; do
+    dpkg -x "$package" "$folder/root"
+done
+rm -rf "$apt"
+
+root=$folder/root
+libraries=$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
+loader=$(find "$root/usr/lib64" "$root/lib" "$libraries" -maxdepth 1 -name 'ld-linux*' 2>/dev/null | head -n 1)
+[ -n "$loader" ] || skip "libc6 came without a loader"
+cat >"$folder/criu" <<END
+#!/bin/sh
+# The folder may be moved or copied.
+root=\$(dirname "\$(readlink -f "\$0")")/root
+exec "\$root${loader#"$root"}" --library-path "\$root${libraries#"$root"}" "\$root/usr/sbin/criu" "\$@"
+END
+chmod 755 "$folder/criu"
+if ! said=$("$folder/criu" --version 2>&1); then
+    rm -f "$folder/criu"
+    skip "it does not start: $said"
+fi

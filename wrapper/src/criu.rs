@@ -1,0 +1,183 @@
+//! Engine `criu`: the whole script of a job on one node in a sandbox, dumped and restored without its help.
+
+use crate::app::interval_variables;
+use crate::checkpoints::{Checkpoints, survey};
+use crate::identity::Identity;
+use crate::mail::{Post, Tries};
+use crate::ports::{Engine, Happening};
+use ::criu::client::{self, Ask};
+use ::criu::{probe, tool};
+use config::Site;
+use protocol::Manifest;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+/// Tells a warden from which checkpoint to go on.
+pub const RESTORE: &str = "JOULEPOINT_RESTORE";
+
+/// Our own program, whichever name it was started by.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// The engine.
+pub struct Criu {
+    post: Post,
+    checkpoints: Checkpoints,
+    run: PathBuf,
+    limit_s: f64,
+    tries: Tries,
+}
+
+/// The CRIU of this node: found, tried, and good.
+///
+/// # Errors
+/// A sentence: why this job cannot be checkpointed by it, and what can be used in its place.
+pub fn find(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> {
+    let instead = "use --ft-energy-engine=app or hook";
+    if me.nodes.len() > 1 {
+        return Err(format!(
+            "the engine criu checkpoints jobs on one node, and this one has {}: {instead}",
+            me.nodes.len()
+        ));
+    }
+    let found = tool::find(site.criu.command.as_deref(), std::env::var_os("PATH")).and_then(|criu| {
+        let folder = runs.join(&me.cluster);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|e| format!("{}: {e}", folder.display()))?;
+        let host = nix::unistd::gethostname().map_err(|e| e.to_string())?;
+        let cache = folder.join(format!("criu-{}.works", host.to_string_lossy()));
+        probe::usable(&criu, &warden, &cache).map(|()| criu)
+    });
+    found.map_err(|reason| format!("the engine criu does not work on this node ({reason}): {instead}"))
+}
+
+/// A warden without its arguments.
+fn warden() -> Command {
+    let mut command = Command::new(OURSELVES);
+    command.arg("warden");
+    command
+}
+
+/// The command that runs a script in a sandbox. Slurm's copy of a batch script is not there any more when the job
+/// starts on another node, so that the run keeps its own.
+///
+/// # Errors
+/// What the file system says.
+pub fn within(criu: &Path, run: &Path, argv: &[String], is_batch: bool, limit_s: f64) -> io::Result<Vec<String>> {
+    let arguments = probe::arguments(criu, run, None, limit_s);
+    let mut all = vec![OURSELVES.to_string(), "warden".to_string()];
+    all.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
+    match argv.split_first() {
+        Some((script, arguments)) if is_batch => {
+            let own = run.join("script");
+            if !own.exists() {
+                fs::copy(script, &own)?;
+                fs::set_permissions(&own, fs::Permissions::from_mode(0o700))?;
+            }
+            all.push(own.to_string_lossy().into_owned());
+            all.extend_from_slice(arguments);
+        }
+        _ => all.extend_from_slice(argv),
+    }
+    Ok(all)
+}
+
+impl Criu {
+    /// An engine for the run in a folder.
+    pub fn new(post: Post, checkpoints: Checkpoints, run: PathBuf, limit_s: f64) -> Criu {
+        Criu { post, checkpoints, run, limit_s, tries: Tries::default() }
+    }
+}
+
+impl Engine for Criu {
+    fn name(&self) -> &str {
+        "criu"
+    }
+
+    fn on_demand(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+        let mut environment = interval_variables(interval_s);
+        if let Some(manifest) = from {
+            is_own(&self.run)?;
+            let folder = self.checkpoints.path(manifest.number);
+            environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
+        }
+        Ok(environment)
+    }
+
+    fn begin(&mut self, into: PathBuf) {
+        let one = self.tries.begin();
+        let (post, run, limit_s) = (self.post.clone(), self.run.clone(), self.limit_s);
+        thread::spawn(move || {
+            let ask = Ask { folder: into.clone(), limit_s };
+            let dumped = client::dump(&run, &ask, || one.is_current());
+            let files = dumped.and_then(|frozen_s| {
+                tracing::info!(frozen_s, "the program stood still for a dump");
+                survey(&into)
+            });
+            post.tell_of(&one, Happening::Checkpointed(files));
+        });
+    }
+
+    fn give_up(&mut self) {
+        self.tries.void();
+    }
+}
+
+impl Drop for Criu {
+    fn drop(&mut self) {
+        self.tries.void();
+    }
+}
+
+/// Images are run: nobody else may have written them.
+fn is_own(run: &Path) -> Result<(), String> {
+    let m = fs::symlink_metadata(run).map_err(|e| format!("{}: {e}", run.display()))?;
+    if m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw() && m.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(format!("{} is open to others; its images are not trusted (chmod 700, and be its owner)", run.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_script_is_kept_with_its_run_and_never_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("slurm_script");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        let argv = [script.to_string_lossy().into_owned(), "a b".to_string()];
+        let command = || within(Path::new("/criu"), dir.path(), &argv, true, 9.0).unwrap();
+        let own = dir.path().join("script");
+        assert_eq!(command()[command().len() - 3..], ["--", &own.to_string_lossy(), "a b"]);
+        fs::write(&script, "changed").unwrap();
+        command();
+        assert_eq!(fs::read_to_string(&own).unwrap(), "#!/bin/sh\n");
+        let plain = within(Path::new("/criu"), dir.path(), &argv, false, 9.0).unwrap();
+        assert_eq!(plain[plain.len() - 2..], argv);
+    }
+
+    #[test]
+    fn images_in_a_folder_that_is_open_to_others_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        is_own(dir.path()).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(is_own(dir.path()).unwrap_err().contains("not trusted"));
+    }
+
+    #[test]
+    fn a_job_on_several_nodes_is_refused_and_told_what_can_do_it() {
+        let me = Identity { nodes: vec!["a".into(), "b".into()], ..Identity::default() };
+        let refused = find(&Site::default(), &me, Path::new("/nowhere")).unwrap_err();
+        assert!(refused.contains("this one has 2") && refused.contains("=app or hook"), "{refused}");
+    }
+}
