@@ -3,6 +3,7 @@
 use crate::app::{Announced, App, Ask, Files};
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
+use crate::groups::{self, launch::Launch};
 use crate::hook::{Commands, Hook};
 use crate::job::{Controller, Job};
 use crate::mail::{self, Post};
@@ -102,6 +103,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let accounted = accounted(&records, &me);
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
+    let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
     let plan = plan(request, settings, site, &me, &controller);
     folder.write_plan(&plan)?;
@@ -111,15 +113,14 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let tree = Tree::new(supervisor);
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
-    let (announced, descriptor) = announcements(&me.folder)?;
-    let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
-    let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
+    let places = groups::launch::places(settings, &me, &slurm);
+    let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {
         cluster.watch(&post);
     }
-    if me.nodes.len() > 1 {
+    if me.nodes.len() > 1 && places.is_none() {
         let (controller, layout) = (controller.clone(), me.layout(settings.spare));
         script.resized = Arc::new(move || layout.variables(&controller.last()));
     }
@@ -156,6 +157,12 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         accounted,
         answered,
     };
+    if let Some(places) = places {
+        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before };
+        return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
+    }
+    let (announced, descriptor) = announcements(&me.folder)?;
+    let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps, announced);
     let ports = Ports {
         clock: &mut clock,
         meter: &mut nodes,
@@ -222,6 +229,9 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
         );
     }
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
+    if settings.protocol == Some(options::Protocol::Uncoordinated) {
+        plan.protocol = "uncoordinated".to_string();
+    }
     plan
 }
 
@@ -252,7 +262,7 @@ fn engine(
 }
 
 /// Commands of the engine `hook`: the user's variables win over the site's.
-fn hook_commands(site: &Site) -> Option<Commands> {
+pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
     let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());

@@ -8,6 +8,7 @@ pub mod app;
 pub mod checkpoints;
 pub mod deliver;
 pub mod driver;
+pub mod groups;
 pub mod hook;
 pub mod identity;
 pub mod job;

@@ -62,6 +62,10 @@ impl Meter for Nodes {
         self.local = None;
         counters
     }
+
+    fn add(&mut self, node: &str) {
+        self.nodes.push(node.to_string());
+    }
 }
 
 impl Nodes {

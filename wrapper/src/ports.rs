@@ -26,6 +26,8 @@ pub enum Happening {
     Terminate,
     /// A person orders something; the same order may be told again.
     Ordered(Order),
+    /// One group of an uncoordinated run tells something.
+    Group(crate::groups::ports::News),
 }
 
 /// Time, and everything that happens in it.
@@ -53,6 +55,8 @@ pub struct NodeCounter {
 pub trait Meter {
     /// Reads all nodes now; bounded in time.
     fn read(&mut self) -> Vec<NodeCounter>;
+    /// Reads this node, too, from now on.
+    fn add(&mut self, _node: &str) {}
 }
 
 /// What makes and brings back checkpoints.
