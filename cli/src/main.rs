@@ -91,6 +91,13 @@ enum Command {
     /// Run a program in a sandbox in which CRIU can dump and restore it; the engine criu calls this.
     #[command(hide = true)]
     Warden(WardenArgs),
+    /// Stand in for srun in a job of several groups; the wrapper's srun calls this.
+    #[command(hide = true, disable_help_flag = true)]
+    Split {
+        /// Arguments of srun.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Print a completion script for a shell.
     Completion {
         /// Which shell.
@@ -200,6 +207,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             return Ok(criu::warden::run(&criu::warden::Task { criu, run, restore, limit_s, command }));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
+        Command::Split { args } => return Ok(wrapper::groups::shim::run(&args)),
         Command::Run(args) => return run_command(&cli.conf, &args),
         Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,
         Command::Completion { shell } => {

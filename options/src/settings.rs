@@ -20,6 +20,27 @@ pub enum Objective {
 pub enum Protocol {
     /// All of the run goes back to one recovery line.
     Coordinated,
+    /// Each group checkpoints alone, and goes back alone.
+    Uncoordinated,
+}
+
+/// Where messages between groups are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// In the memory of the sender's relay.
+    Memory,
+    /// In the run's folder.
+    Disk,
+}
+
+impl Log {
+    /// The word for it, as `joulepoint-relay` takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Log::Memory => "memory",
+            Log::Disk => "disk",
+        }
+    }
 }
 
 /// Checkpoint engine.
@@ -59,6 +80,10 @@ pub struct Settings {
     pub interval: Option<Duration>,
     /// Name of the estimator; `auto` if not chosen.
     pub policy: String,
+    /// Recovery groups; 1 unless the protocol is uncoordinated.
+    pub groups: u32,
+    /// Where messages between groups are logged; absent if the groups send none.
+    pub log: Option<Log>,
     /// Spare nodes within the allocation.
     pub spare: u32,
     /// Signal on which the program writes a checkpoint.
@@ -115,6 +140,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         },
         protocol: match merged.get("ft-energy-protocol") {
             Some("coordinated") => Some(Protocol::Coordinated),
+            Some("uncoordinated") => Some(Protocol::Uncoordinated),
             _ => None,
         },
         engine: match merged.get("ft-energy-engine") {
@@ -125,6 +151,12 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         },
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
+        groups: merged.parsed("ft-energy-groups", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(1),
+        log: match merged.get("ft-energy-log") {
+            Some("disk") => Some(Log::Disk),
+            Some(_) => Some(Log::Memory),
+            None => None,
+        },
         spare: merged.parsed("ft-energy-spare", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(0),
         signal: merged.parsed("ft-energy-signal", forms::parse_signal),
         done: merged
@@ -205,24 +237,12 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
     let later = |name: &str, what: &str, instead: &str| {
         refusal(merged, name, &format!("is not available in this version: {what}"), instead)
     };
-    match merged.get("ft-energy-protocol") {
-        Some("uncoordinated") => {
-            return Err(later("ft-energy-protocol", "uncoordinated recovery is not enacted yet", "auto, coordinated"));
-        }
-        Some("shadow") => {
-            return Err(later(
-                "ft-energy-protocol",
-                "shadow replicas are only estimated (joulepoint model shadow), not enacted",
-                "auto, coordinated",
-            ));
-        }
-        _ => {}
+    if merged.get("ft-energy-protocol") == Some("shadow") {
+        let why = "shadow replicas are only estimated (joulepoint model shadow), not enacted";
+        return Err(later("ft-energy-protocol", why, "auto, coordinated, uncoordinated"));
     }
     if let Some("dmtcp" | "scr") = merged.get("ft-energy-engine") {
         return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook, criu"));
-    }
-    if merged.get("ft-energy-groups").is_some_and(|n| n != "1") {
-        return Err(later("ft-energy-groups", "several groups need uncoordinated recovery", "1"));
     }
     if merged.get("ft-energy-lend") == Some("yes") {
         return Err(later("ft-energy-lend", "lending needs uncoordinated recovery", "no"));
@@ -242,6 +262,7 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             "use it with --ft-energy=time",
         ));
     }
+    refuse_half_of_groups(merged, settings)?;
     if let Some(engine @ ("hook" | "criu")) = merged.get("ft-energy-engine")
         && settings.signal.is_some()
     {
@@ -251,6 +272,29 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             &format!("is for the engine app, but the engine is {engine}"),
             "--ft-energy-engine=app",
         ));
+    }
+    Ok(())
+}
+
+/// Groups, their protocol, their files and their log make sense only together.
+fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Refusal> {
+    let several = settings.groups > 1;
+    if settings.protocol == Some(Protocol::Uncoordinated) {
+        if !several {
+            let cure = "--ft-energy-groups=N with N above 1";
+            return Err(refusal(merged, "ft-energy-protocol", "does not say how many groups recover alone", cure));
+        }
+        // Files that belong to all groups would be brought back for one and overwrite the others'.
+        if let Some(pattern) = settings.done.iter().find(|p| !p.contains("{group}")) {
+            let reason = format!("has the pattern '{pattern}', which does not tell the groups' files apart");
+            return Err(refusal(merged, "ft-energy-done", &reason, "patterns with {group}, such as 'run.{group}.cpt'"));
+        }
+        return Ok(());
+    }
+    for (name, set) in [("ft-energy-groups", several), ("ft-energy-log", settings.log.is_some())] {
+        if set {
+            return Err(refusal(merged, name, "needs groups that recover alone", "--ft-energy-protocol=uncoordinated"));
+        }
     }
     Ok(())
 }
@@ -278,10 +322,8 @@ mod tests {
     #[test]
     fn capabilities_of_later_versions_are_refused_by_name() {
         for (name, value) in [
-            ("ft-energy-protocol", "uncoordinated"),
             ("ft-energy-protocol", "shadow"),
             ("ft-energy-engine", "scr"),
-            ("ft-energy-groups", "4"),
             ("ft-energy-lend", "yes"),
             ("ft-energy-laxity", "1.5"),
         ] {
@@ -297,6 +339,26 @@ mod tests {
         assert!(alone.to_string().contains("no effect without --ft-energy"));
         let off = resolve(&request(&[("ft-energy", "off"), ("ft-energy-engine", "criu")]), &BTreeMap::new());
         assert_eq!(off.unwrap().objective, None);
+    }
+
+    #[test]
+    fn groups_are_accepted_whole_and_refused_by_half() {
+        let protocol = ("ft-energy-protocol", "uncoordinated");
+        let groups = ("ft-energy-groups", "3");
+        let ask = |pairs: &[(&str, &str)]| {
+            resolve(&request(&[&[("ft-energy", "")], pairs].concat()), &BTreeMap::new()).map_err(|r| r.to_string())
+        };
+        let whole = ask(&[protocol, groups, ("ft-energy-done", "a.{group}"), ("ft-energy-log", "disk")]).unwrap();
+        assert_eq!((whole.groups, whole.log), (3, Some(Log::Disk)));
+        for (half, word) in [
+            (vec![protocol], "how many groups"),
+            (vec![groups], "uncoordinated"),
+            (vec![("ft-energy-log", "memory")], "uncoordinated"),
+            (vec![protocol, groups, ("ft-energy-done", "a.{group},b")], "the pattern 'b'"),
+        ] {
+            let said = ask(&half).unwrap_err();
+            assert!(said.contains(word), "{said}");
+        }
     }
 
     #[test]

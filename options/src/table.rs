@@ -34,6 +34,8 @@ pub enum Form {
     CountFrom0,
     /// `yes` or `no`.
     YesNo,
+    /// `memory` or `disk`.
+    Log,
     /// A number from 1.
     Laxity,
     /// A signal, with a time perhaps.
@@ -94,6 +96,8 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-groups", "N", "recovery groups of an uncoordinated run", Takes::Required, Form::CountFrom1),
     spec("ft-energy-spare", "N", "nodes of the allocation kept as spares (submit with --no-kill)",
         Takes::Required, Form::CountFrom0),
+    spec("ft-energy-log", "memory|disk", "uncoordinated: log the messages between groups (mlog), and where",
+        Takes::Required, Form::Log),
     spec("ft-energy-lend", "yes|no", "lend nodes that would idle during a recovery", Takes::Required, Form::YesNo),
     spec("ft-energy-laxity", "X", "shadow: longest runtime as a multiple of the shortest",
         Takes::Required, Form::Laxity),
@@ -140,6 +144,7 @@ impl Form {
             Form::CountFrom1 => "a whole number from 1 to 10000",
             Form::CountFrom0 => "a whole number from 0 to 10000",
             Form::YesNo => "yes, no",
+            Form::Log => "memory, disk",
             Form::Laxity => "a number from 1 to 100, such as 1.5",
             Form::Signal => "a signal such as USR1 or TERM, or USR1@60 (seconds before the end)",
             Form::Pattern => "file names with * and ?, separated by commas, relative to the job's folder",
@@ -166,6 +171,7 @@ impl Form {
             Form::CountFrom1 => count(value, 1),
             Form::CountFrom0 => count(value, 0),
             Form::YesNo => one_of(value, &["yes", "no"]),
+            Form::Log => one_of(value, &["memory", "disk"]),
             Form::Laxity => match value.parse::<f64>() {
                 Ok(x) if (1.0..=100.0).contains(&x) => Ok(()),
                 _ => Err("is not a laxity".to_string()),

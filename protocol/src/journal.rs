@@ -228,6 +228,15 @@ pub enum Event {
         /// The checkpoint that was made for it.
         checkpoint: Option<OrderedCheckpoint>,
     },
+    /// Something happened to one group of an uncoordinated run, not to the whole.
+    InGroup {
+        /// Number of the group, from 0.
+        group: u32,
+        /// Nodes of the group then.
+        nodes: Vec<String>,
+        /// What happened.
+        of: Box<Event>,
+    },
     /// The wrapper left the run.
     Ended {
         /// `completed`, `failed`, `requeued`, `cancelled`, `timeout`.

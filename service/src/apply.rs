@@ -24,9 +24,12 @@ pub fn short(name: &str) -> &str {
 /// # Errors
 /// What the database says.
 pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<()> {
+    change(c, key, record.at_s, &record.event, uid)
+}
+
+fn change(c: &Connection, key: &RunKey, at_s: f64, event: &Event, uid: u32) -> Result<()> {
     let RunKey { cluster, run } = key;
-    let at_s = record.at_s;
-    match &record.event {
+    match event {
         Event::Started { job, restart_count, user, account, partition, job_name, nodes, .. } => {
             close_earlier(c, key, *restart_count, at_s)?;
             c.prepare_cached(
@@ -77,7 +80,15 @@ pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<
         Event::Failure { kind, node, failed_s, detected_s, reason } => {
             failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
         }
-        Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s)?,
+        Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s, None)?,
+        Event::InGroup { nodes, of, .. } => match &**of {
+            Event::RolledBack { kept_until_s, .. } => {
+                nodes.iter().try_for_each(|node| roll_back(c, key, *kept_until_s, Some(node)))?;
+            }
+            // What holds groups is no group.
+            Event::InGroup { .. } => {}
+            of => change(c, key, at_s, of, uid)?,
+        },
         Event::Lent { node, borrower, start_s, end_s, joules } => {
             let (node, end_s) = (node.clone(), Some(*end_s));
             lent(c, key, &LoanAccount { node, borrower: *borrower, start_s: *start_s, end_s, joules: *joules })?;
@@ -208,16 +219,18 @@ pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<(
     Ok(())
 }
 
-/// Computing after the line to which the run went back was lost; an interval that spans it is cut in proportion.
-fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64) -> Result<()> {
+/// Computing after the line to which the run went back was lost, on all nodes or on one; an interval that spans the
+/// line is cut in proportion.
+fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>) -> Result<()> {
     let compute = Phase::Compute.as_str();
     let mut statement = c.prepare_cached(
         "SELECT id, restart_count, node, start_s, end_s, joules, source FROM phases
-         WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4",
+         WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4
+         AND (?5 IS NULL OR node = ?5)",
     )?;
     type Row = (i64, u32, String, f64, f64, Option<f64>, String);
     let spanning: Vec<Row> = statement
-        .query_map(params![key.cluster, key.run, compute, kept_until_s], |r| {
+        .query_map(params![key.cluster, key.run, compute, kept_until_s, node], |r| {
             Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?))
         })?
         .collect::<Result<_, _>>()?;
@@ -232,8 +245,11 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64) -> Result<()> {
         ])?;
         insert_phase(c, key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source)?;
     }
-    c.prepare_cached("UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5")?
-        .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s])?;
+    c.prepare_cached(
+        "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5
+         AND (?6 IS NULL OR node = ?6)",
+    )?
+    .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s, node])?;
     Ok(())
 }
 

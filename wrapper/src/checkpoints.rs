@@ -42,7 +42,23 @@ impl Checkpoints {
     /// # Errors
     /// What the file system says.
     pub fn room(&self) -> io::Result<(u64, PathBuf)> {
-        let number = self.numbers()?.into_iter().max().unwrap_or(0) + 1;
+        self.room_after(self.last()?)
+    }
+
+    /// The highest number of a checkpoint, complete or not; 0 if there is none.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn last(&self) -> io::Result<u64> {
+        Ok(self.numbers()?.into_iter().max().unwrap_or(0))
+    }
+
+    /// Like [`Checkpoints::room`], with the number that follows `last`.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn room_after(&self, last: u64) -> io::Result<(u64, PathBuf)> {
+        let number = last + 1;
         for left in self.numbers()?.into_iter().filter(|n| !self.manifest_path(*n).exists()) {
             if !self.path(left).join("manifest.damaged").exists() {
                 fs::remove_dir_all(self.path(left))?;

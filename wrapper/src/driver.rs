@@ -13,25 +13,25 @@ use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, Or
 use std::path::PathBuf;
 
 /// Longest time between two cuts of the energy account, s: what a dying batch host can leave unassigned.
-const LONGEST_CUT_S: f64 = 60.0;
+pub(crate) const LONGEST_CUT_S: f64 = 60.0;
 
 /// Longest wait for a verdict on nodes that are suspected when the script ends, s.
-const VERDICT_LIMIT_S: f64 = 30.0;
+pub(crate) const VERDICT_LIMIT_S: f64 = 30.0;
 
 /// Longest wait for a checkpoint that the program leaves behind when it ends, s.
 const LAST_FILES_LIMIT_S: f64 = 60.0;
 
 /// Longest wait for the script after it was asked to end, s; Slurm's KillWait is shorter.
-const LEAVE_LIMIT_S: f64 = 300.0;
+pub(crate) const LEAVE_LIMIT_S: f64 = 300.0;
 
 /// Longest wait for the delivery of the last records, s.
-const FLUSH_LIMIT_S: f64 = 10.0;
+pub(crate) const FLUSH_LIMIT_S: f64 = 10.0;
 
 /// Pause after a checkpoint that failed, s, at least.
-const RETRY_PAUSE_S: f64 = 10.0;
+pub(crate) const RETRY_PAUSE_S: f64 = 10.0;
 
 /// Exit code of a run whose checkpoint could not be brought back.
-const EXIT_NOT_RESTORED: i32 = 125;
+pub(crate) const EXIT_NOT_RESTORED: i32 = 125;
 
 /// What a driver is given.
 #[derive(Clone, Debug)]
@@ -248,6 +248,8 @@ impl Driver<'_> {
                 Some(Happening::Terminate) => {
                     return self.ended_from_outside();
                 }
+                // A coordinated run has one group.
+                Some(Happening::Group(_)) => {}
             }
         }
     }
@@ -665,11 +667,11 @@ impl Driver<'_> {
     }
 }
 
-fn rolled_back(from: Option<&Manifest>) -> Event {
+pub(crate) fn rolled_back(from: Option<&Manifest>) -> Event {
     Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s) }
 }
 
-fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
+pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
     tracing::warn!(kind = kind.as_str(), reason, "failure");
     Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }
 }

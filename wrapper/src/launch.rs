@@ -5,6 +5,7 @@ use crate::criu::{self, Criu};
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
 use crate::frequency::Frequency;
+use crate::groups::{self, launch::Launch};
 use crate::hook::{Commands, Hook};
 use crate::job::{Controller, Job};
 use crate::mail::{self, Post};
@@ -104,6 +105,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let accounted = accounted(&records, &me);
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
+    let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
     let criu = (settings.engine == Some(options::Engine::Criu)).then(|| criu::find(site, &me, &runs));
     let plan = plan(request, settings, site, &me, &controller, criu.as_ref());
@@ -114,23 +116,20 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let tree = Tree::new(supervisor);
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
-    let (announced, descriptor) = announcements(&me.folder)?;
     let criu = criu.and_then(Result::ok);
-    let (mut engine, argv): (Box<dyn Engine>, _) = match &criu {
-        Some(criu) => {
-            let limit_s = site.wrapper.checkpoint_limit_s;
-            let argv = criu::within(criu, &path, argv, me.job.is_some(), limit_s)?;
-            (Box::new(Criu::new(post.clone(), folder.checkpoints(), path.clone(), limit_s)), argv)
-        }
-        None => (engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced), argv.to_vec()),
+    let limit_s = site.wrapper.checkpoint_limit_s;
+    let argv = match &criu {
+        Some(criu) => criu::within(criu, &path, argv, me.job.is_some(), limit_s)?,
+        None => argv.to_vec(),
     };
-    let mut script = Script::new(post.clone(), argv, steps, tree);
+    let places = groups::launch::places(settings, &me, &slurm);
+    let mut script = Script::new(post.clone(), argv, steps.clone(), tree.clone());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {
         cluster.watch(&post);
     }
-    if me.nodes.len() > 1 {
+    if me.nodes.len() > 1 && places.is_none() {
         let (controller, layout) = (controller.clone(), me.layout(settings.spare));
         script.resized = Arc::new(move || layout.variables(&controller.last()));
     }
@@ -169,6 +168,15 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         resumes,
         accounted,
         answered,
+    };
+    if let Some(places) = places {
+        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before };
+        return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
+    }
+    let (announced, descriptor) = announcements(&me.folder)?;
+    let mut engine: Box<dyn Engine> = match &criu {
+        Some(_) => Box::new(Criu::new(post.clone(), folder.checkpoints(), path.clone(), limit_s)),
+        None => engine(settings, site, &me, &folder, &post, &tree, steps, announced),
     };
     let ports = Ports {
         clock: &mut clock,
@@ -248,6 +256,9 @@ fn plan(
         );
     }
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
+    if settings.protocol == Some(options::Protocol::Uncoordinated) {
+        plan.protocol = "uncoordinated".to_string();
+    }
     plan
 }
 
@@ -278,7 +289,7 @@ fn engine(
 }
 
 /// Commands of the engine `hook`: the user's variables win over the site's.
-fn hook_commands(site: &Site) -> Option<Commands> {
+pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
     let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());

@@ -75,6 +75,18 @@ impl Ledger {
         cut
     }
 
+    /// A node joins; its account begins now.
+    pub fn add_node(&mut self, node: &str, now_s: f64) {
+        self.nodes.insert(node.to_string(), Open { start_s: now_s, reading: None });
+    }
+
+    /// A node goes over to another ledger with its open account.
+    pub fn hand_over(&mut self, node: &str, to: &mut Ledger) {
+        if let Some(open) = self.nodes.remove(node) {
+            to.nodes.insert(node.to_string(), open);
+        }
+    }
+
     /// A node is gone; its account ends with the interval that was cut last.
     pub fn drop_node(&mut self, node: &str) {
         self.nodes.remove(node);

@@ -10,6 +10,7 @@ pub mod criu;
 pub mod deliver;
 pub mod driver;
 pub mod frequency;
+pub mod groups;
 pub mod hook;
 pub mod identity;
 pub mod job;

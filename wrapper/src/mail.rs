@@ -1,5 +1,6 @@
 //! The one queue by which threads tell the driver what happened, and the clock that reads it.
 
+use crate::groups::ports::News;
 use crate::ports::{Clock, Happening};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,9 +43,17 @@ impl Try {
 
 /// The sending end, one for each thread.
 #[derive(Clone, Debug)]
-pub struct Post(Sender<(Option<Try>, Happening)>);
+pub struct Post {
+    to: Sender<(Option<Try>, Happening)>,
+    group: Option<usize>,
+}
 
 impl Post {
+    /// The post of an engine that serves one group.
+    pub fn of_group(&self, group: usize) -> Post {
+        Post { to: self.to.clone(), group: Some(group) }
+    }
+
     /// Tells the driver.
     pub fn tell(&self, happening: Happening) {
         self.send(None, happening);
@@ -56,8 +65,13 @@ impl Post {
     }
 
     fn send(&self, of: Option<Try>, happening: Happening) {
+        let happening = match (self.group, happening) {
+            (Some(group), Happening::Checkpointed(result)) => Happening::Group(News::Checkpointed { group, result }),
+            (Some(group), Happening::Appeared) => Happening::Group(News::Appeared { group }),
+            (_, happening) => happening,
+        };
         // The receiver is gone only when the driver has left; then nobody needs the news.
-        let _ = self.0.send((of, happening));
+        let _ = self.to.send((of, happening));
     }
 }
 
@@ -68,7 +82,7 @@ pub struct MailClock(Receiver<(Option<Try>, Happening)>);
 /// A new queue.
 pub fn queue() -> (Post, MailClock) {
     let (sender, receiver) = channel();
-    (Post(sender), MailClock(receiver))
+    (Post { to: sender, group: None }, MailClock(receiver))
 }
 
 /// Seconds since the Unix epoch.

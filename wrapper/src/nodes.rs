@@ -66,6 +66,10 @@ impl Meter for Nodes {
         counters
     }
 
+    fn add(&mut self, node: &str) {
+        self.nodes.push(node.to_string());
+    }
+
     fn enter(&mut self, phase: Phase) {
         if let Some(frequency) = &self.frequency {
             frequency.enter(phase);

@@ -26,6 +26,8 @@ pub enum Happening {
     Terminate,
     /// A person orders something; the same order may be told again.
     Ordered(Order),
+    /// One group of an uncoordinated run tells something.
+    Group(crate::groups::ports::News),
 }
 
 /// Time, and everything that happens in it.
@@ -55,6 +57,8 @@ pub trait Meter {
     fn read(&mut self) -> Vec<NodeCounter>;
     /// A phase begins, after its cut; does not wait.
     fn enter(&mut self, _phase: Phase) {}
+    /// Reads this node, too, from now on.
+    fn add(&mut self, _node: &str) {}
 }
 
 /// What makes and brings back checkpoints.

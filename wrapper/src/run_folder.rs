@@ -42,6 +42,11 @@ impl RunFolder {
         self.checkpoints.clone()
     }
 
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes the plan down.
     ///
     /// # Errors

@@ -96,7 +96,8 @@ impl Script {
         Script { post, argv, job, tries: Tries::default(), tree, resized: Arc::new(Vec::new) }
     }
 
-    fn cancel_steps(&self) {
+    /// Ends all steps of the job, and waits for that; bounded in time.
+    pub fn cancel_steps(&self) {
         let Some(Steps { slurm, job }) = &self.job else { return };
         let limit = Instant::now() + STEPS_LIMIT;
         let mut asked = false;

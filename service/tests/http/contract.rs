@@ -173,6 +173,11 @@ fn events(plan: Plan) -> Vec<Event> {
             reason: "dead".into(),
         },
         Event::RolledBack { to: Some(1), kept_until_s: 100.0 },
+        Event::InGroup {
+            group: 1,
+            nodes: vec!["n2".into()],
+            of: Box::new(Event::RolledBack { to: None, kept_until_s: 0.0 }),
+        },
         Event::Decided { action: "requeue".into(), reason: "too few nodes".into(), interval_s: 60.0 },
         Event::Ordered {
             id: "a1".into(),

@@ -1,0 +1,221 @@
+//! The driver's hand in the script's `srun` calls: a socket at which the programs that stand in for `srun` report.
+
+use super::ports::{News, Shares};
+use super::split::Call;
+use super::words::{SOCKET, SRUN, Said, Told};
+use crate::mail::Post;
+use crate::ports::Happening;
+use crate::script::Steps;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest wait for Slurm to report a step as ended.
+const STEP_LIMIT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at a step.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The folder that comes first in the script's `PATH`, with a socket and an `srun`.
+pub struct Board {
+    folder: PathBuf,
+    srun: PathBuf,
+    seats: Seats,
+}
+
+/// The open calls, as seen from any thread.
+#[derive(Clone)]
+pub struct Seats {
+    all: Arc<Mutex<BTreeMap<u64, Seat>>>,
+    post: Post,
+    steps: Option<Steps>,
+}
+
+/// One open call.
+struct Seat {
+    to: UnixStream,
+    call: Call,
+    /// Names of the steps that run, by group.
+    running: BTreeMap<usize, String>,
+}
+
+impl Board {
+    /// Puts a program in place of `srun`; `sizes` are the nodes of each group, `srun` is the real one.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(post: Post, steps: Option<Steps>, sizes: Vec<usize>, srun: PathBuf) -> io::Result<Board> {
+        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("joulepoint-XXXXXX"))?;
+        let shim = folder.join("srun");
+        let me = std::env::current_exe()?;
+        fs::write(&shim, format!("#!/bin/sh\nexec '{}' split -- \"$@\"\n", me.display()))?;
+        fs::set_permissions(&shim, fs::Permissions::from_mode(0o700))?;
+        let listener = UnixListener::bind(folder.join("socket"))?;
+        let seats = Seats { all: Arc::default(), post, steps };
+        let of_listener = seats.clone();
+        thread::spawn(move || {
+            for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
+                let (seats, sizes) = (of_listener.clone(), sizes.clone());
+                thread::spawn(move || seats.serve(number, stream, &sizes));
+            }
+        });
+        Ok(Board { folder, srun, seats })
+    }
+
+    /// What the script must see to find the program in place of `srun`.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        vec![
+            ("PATH".to_string(), format!("{}:{path}", self.folder.display())),
+            (SOCKET.to_string(), self.folder.join("socket").display().to_string()),
+            (SRUN.to_string(), self.srun.display().to_string()),
+        ]
+    }
+
+    /// The open calls.
+    pub fn seats(&self) -> Seats {
+        self.seats.clone()
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%e, folder = %self.folder.display(), "a folder could not be removed");
+        }
+    }
+}
+
+impl Seats {
+    /// Serves one program that stands in for `srun`.
+    fn serve(&self, number: u64, stream: UnixStream, sizes: &[usize]) {
+        let Ok(to) = stream.try_clone() else { return };
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(Said::Called { args, variables }) => {
+                    let call = Call::read(&args, |name| variables.get(name).cloned());
+                    if !self.open(number, &to, call, sizes) {
+                        return;
+                    }
+                }
+                Ok(Said::Ended { group, code }) => self.ended(number, group, code),
+                Err(e) => tracing::warn!(%e, "a call of srun is not understood"),
+            }
+        }
+        self.dropped(number);
+    }
+
+    fn open(&self, number: u64, to: &UnixStream, call: Result<Call, String>, sizes: &[usize]) -> bool {
+        let refuse = |why: String| {
+            tell(to, &Told::Pass { why });
+            false
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(why) => return refuse(why),
+        };
+        let groups = call.groups(sizes);
+        if groups.is_empty() {
+            return refuse("it has no tasks".to_string());
+        }
+        let Ok(own) = to.try_clone() else { return refuse("its socket is broken".to_string()) };
+        self.with(|all| all.insert(number, Seat { to: own, call, running: BTreeMap::new() }));
+        self.post.tell(Happening::Group(News::Called { call: number, groups }));
+        true
+    }
+
+    /// A share ended: the driver learns it as soon as its step is gone.
+    fn ended(&self, call: u64, group: usize, code: i32) {
+        let Some(step) = self.with(|all| all.get_mut(&call)?.running.remove(&group)) else { return };
+        let (post, steps) = (self.post.clone(), self.steps.clone());
+        thread::spawn(move || {
+            if code != 0 {
+                clear(steps.as_ref(), &step);
+            }
+            post.tell(Happening::Group(News::Ended { call, group, code }));
+        });
+    }
+
+    /// The program in place of `srun` is gone: what it started must not go on without it.
+    fn dropped(&self, call: u64) {
+        let Some(seat) = self.with(|all| all.remove(&call)) else { return };
+        seat.running.values().for_each(|step| clear(self.steps.as_ref(), step));
+        self.post.tell(Happening::Group(News::Dropped { call }));
+    }
+
+    /// Asks the programs of a group for a checkpoint.
+    ///
+    /// # Errors
+    /// None of its programs runs.
+    pub fn signal(&self, group: usize, signal: i32) -> Result<(), String> {
+        let asked = self.with(|all| {
+            let running = all.values().filter(|s| s.running.contains_key(&group));
+            running.map(|s| tell(&s.to, &Told::Signal { group, signal })).count()
+        });
+        if asked == 0 { Err(format!("group {group} has no step that could be asked")) } else { Ok(()) }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, Seat>) -> T) -> T {
+        f(&mut self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Shares for Seats {
+    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
+        self.with(|all| {
+            let Some(seat) = all.get_mut(&call) else { return };
+            let share = seat.call.share(call, group, places);
+            seat.running.insert(group, share.step);
+            tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
+        });
+    }
+
+    fn stop(&mut self, call: u64, group: usize) {
+        self.with(|all| all.get(&call).into_iter().for_each(|s| tell(&s.to, &Told::Stop { group })));
+    }
+
+    fn end(&mut self, call: u64, code: i32) {
+        if let Some(seat) = self.with(|all| all.remove(&call)) {
+            tell(&seat.to, &Told::End { code });
+        }
+    }
+}
+
+/// A program that does not listen any more is noticed by its end.
+fn tell(mut to: &UnixStream, word: &Told) {
+    let line = serde_json::to_vec(word).map(|mut line| {
+        line.push(b'\n');
+        line
+    });
+    if let Err(e) = line.map_err(io::Error::from).and_then(|line| to.write_all(&line)) {
+        tracing::debug!(%e, "a call of srun does not listen");
+    }
+}
+
+/// Ends the step of that name, if it is still there, and waits for that; bounded in time.
+fn clear(steps: Option<&Steps>, name: &str) {
+    let Some(Steps { slurm, job }) = steps else { return };
+    let limit = Instant::now() + STEP_LIMIT;
+    let mut asked = false;
+    while Instant::now() < limit {
+        let all = match slurm.steps(*job) {
+            Ok(all) => all,
+            Err(e) => {
+                tracing::warn!(%e, "the job's steps cannot be listed");
+                return;
+            }
+        };
+        let Some(step) = all.into_iter().find(|s| s.name == name) else { return };
+        if !asked && let Err(e) = slurm.cancel_step(&step.id) {
+            tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+        }
+        asked = true;
+        thread::sleep(LOOK);
+    }
+}

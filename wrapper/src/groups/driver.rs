@@ -1,0 +1,399 @@
+//! Owns the state of an uncoordinated run: its groups checkpoint alone, and a group that fails goes back alone.
+//!
+//! Like [`crate::driver`], one thread that knows the world only through ports; the seeded simulation in `tests/`
+//! drives it through thousands of failure histories.
+
+use super::group::{Group, Share, State, head_start_s};
+use super::place::Places;
+use super::ports::{GroupPorts, News};
+use super::sweep::{Sweep, Then};
+use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, failure, rolled_back};
+use crate::ledger::Ledger;
+use crate::orders::Desk;
+use crate::ports::Happening;
+use protocol::{Event, FailureKind, Phase};
+use std::collections::BTreeMap;
+
+/// The state of the run.
+pub struct Groups<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) ports: GroupPorts<'a>,
+    pub(super) all: Vec<Group>,
+    pub(super) spares: Vec<String>,
+    pub(super) spare_ledger: Ledger,
+    pub(super) desk: Desk,
+    pub(super) sweep: Option<Sweep>,
+    /// When each open call began.
+    pub(super) calls: BTreeMap<u64, f64>,
+    /// When this wrapper took the run up.
+    pub(super) started_s: f64,
+    next_cut_s: f64,
+}
+
+/// Runs a job script to its end, or hands the run back to the queue.
+///
+/// `before` are the nodes that the groups had when the wrapper before left them.
+pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports: GroupPorts<'a>) -> Outcome {
+    let now_s = ports.clock.now_s();
+    let local_s = ports.clock.local_s(now_s);
+    let numbered = places.groups.iter().enumerate();
+    let mut run = Groups {
+        all: numbered.map(|(g, nodes)| Group::new(g, nodes, now_s, local_s, setup)).collect(),
+        spares: places.spares.clone(),
+        spare_ledger: Ledger::open(now_s, Phase::Idle, &places.spares, &setup.accounted),
+        setup,
+        ports,
+        desk: Desk::resume(&setup.answered),
+        sweep: None,
+        calls: BTreeMap::new(),
+        started_s: now_s,
+        next_cut_s: now_s + LONGEST_CUT_S,
+    };
+    run.take_up(before);
+    if let Err(reason) = run.ports.child.start(&[]) {
+        run.decided("end", &format!("the job script could not be started: {reason}"));
+        return run.leave("failed", 126);
+    }
+    loop {
+        let until_s = run.act();
+        let happening = run.ports.clock.wait(until_s);
+        run.cut_in_time();
+        if let Some(outcome) = happening.and_then(|h| run.hear(h)).or_else(|| run.swept()) {
+            return outcome;
+        }
+    }
+}
+
+impl Groups<'_> {
+    /// Tells who takes the run up, and each group from which line.
+    fn take_up(&mut self, before: &[Vec<String>]) {
+        let s = &self.setup.started;
+        let started = Event::Started {
+            job: s.job,
+            restart_count: s.restart_count,
+            user: s.user.clone(),
+            account: s.account.clone(),
+            partition: s.partition.clone(),
+            job_name: s.job_name.clone(),
+            nodes: s.nodes.clone(),
+            resumed_from: None,
+            dir: s.dir.clone(),
+        };
+        self.note(vec![started, Event::Planned(Box::new(self.setup.plan.clone()))]);
+        for group in 0..self.all.len() {
+            let line = self.newest(group);
+            if let Some(nodes) = before.get(group) {
+                let of = Box::new(rolled_back(line.as_ref()));
+                self.note(vec![Event::InGroup { group: group as u32, nodes: nodes.clone(), of }]);
+            }
+            self.decided_in(group, "place group", "has its nodes");
+            self.all[group].resumed = line.as_ref().map(|m| m.number);
+            if let Err(reason) = self.prepare(group, line.as_ref()) {
+                self.failed_checkpoint(group, format!("could not be brought back: {reason}"));
+            }
+            self.phase(group);
+        }
+    }
+
+    fn hear(&mut self, happening: Happening) -> Option<Outcome> {
+        match happening {
+            Happening::Group(news) => self.hear_group(news),
+            Happening::Exited { code } => return Some(self.exited(code)),
+            Happening::NodeLost { node, at_s } => self.lost(&node, at_s),
+            Happening::Ordered(order) => {
+                let on_demand = self.on_demand();
+                if let Some(answer) = self.desk.hear(order, on_demand) {
+                    self.note(vec![answer]);
+                }
+            }
+            Happening::Terminate => {
+                let kind = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
+                return Some(self.terminated(kind));
+            }
+            Happening::Checkpointed(_) | Happening::Appeared => {}
+        }
+        None
+    }
+
+    fn hear_group(&mut self, news: News) {
+        match news {
+            News::Called { call, groups } => self.called(call, &groups),
+            News::Ended { call, group, code } => self.ended(call, group, code),
+            News::Dropped { call } => self.dropped(call),
+            News::Checkpointed { group, result } => self.checkpointed(group, result),
+            News::Appeared { group } => self.appeared(group),
+            News::Joined { node } => self.joined(&node),
+        }
+    }
+
+    /// The script called `srun`.
+    fn called(&mut self, call: u64, groups: &[usize]) {
+        self.calls.insert(call, self.ports.clock.now_s());
+        for &group in groups {
+            self.all[group].shares.insert(call, Share::Down(None));
+        }
+        for &group in groups {
+            if self.all[group].nodes.len() < self.all[group].size {
+                self.restart(group);
+            } else if self.all[group].state == State::Well {
+                self.launch(group);
+            }
+        }
+    }
+
+    /// Starts what is down of a group that is well.
+    pub(super) fn launch(&mut self, group: usize) {
+        let places: Vec<Vec<String>> = self.all.iter().map(|g| g.nodes.clone()).collect();
+        let count = self.all.len();
+        let now_s = self.ports.clock.now_s();
+        let g = &mut self.all[group];
+        if !g.runs() {
+            let is_first = g.shares.values().all(|s| *s == Share::Down(None));
+            let head_start_s = head_start_s(group, count, g.adaptation.interval_s());
+            g.paced_s = if is_first { now_s - head_start_s } else { now_s };
+        }
+        g.state = State::Well;
+        for call in g.down() {
+            self.ports.shares.start(call, group, &places, &g.environment);
+            g.shares.insert(call, Share::Runs);
+        }
+        self.phase(group);
+    }
+
+    /// A group's share of a call has ended.
+    fn ended(&mut self, call: u64, group: usize, code: i32) {
+        let now_s = self.ports.clock.now_s();
+        let g = &mut self.all[group];
+        if g.shares.get(&call) != Some(&Share::Runs) {
+            return;
+        }
+        match g.state {
+            State::Stopping | State::Short => {
+                g.shares.insert(call, Share::Down(Some(code)));
+                if !g.runs() {
+                    self.restart(group);
+                }
+            }
+            _ if code == 0 => {
+                g.shares.insert(call, Share::Ended(0));
+                self.settle(call);
+                self.phase(group);
+            }
+            State::Doubtful { .. } => {
+                g.shares.insert(call, Share::Down(Some(code)));
+            }
+            State::Well => {
+                g.shares.insert(call, Share::Down(Some(code)));
+                g.state = State::Doubtful { since_s: now_s };
+            }
+        }
+    }
+
+    /// Ends a call of which all shares have ended.
+    pub(super) fn settle(&mut self, call: u64) {
+        let shares: Vec<Share> = self.all.iter().filter_map(|g| g.shares.get(&call).copied()).collect();
+        let codes: Option<Vec<i32>> =
+            shares.iter().map(|s| if let Share::Ended(c) = s { Some(*c) } else { None }).collect();
+        let Some(codes) = codes.filter(|_| self.calls.contains_key(&call)) else { return };
+        self.ports.shares.end(call, codes.into_iter().max().unwrap_or(0));
+        self.forget(call);
+    }
+
+    fn forget(&mut self, call: u64) {
+        self.calls.remove(&call);
+        for group in 0..self.all.len() {
+            if self.all[group].shares.remove(&call).is_some() {
+                if self.all[group].shares.is_empty() {
+                    self.all[group].back = None;
+                    self.give_up(group, "the program has ended");
+                }
+                self.phase(group);
+            }
+        }
+    }
+
+    /// The script does not wait for a call any more; its shares are ended by whoever told it.
+    fn dropped(&mut self, call: u64) {
+        if self.calls.contains_key(&call) {
+            self.forget(call);
+        }
+    }
+
+    /// A node has come to the job: the next spare.
+    fn joined(&mut self, node: &str) {
+        if self.spares.iter().chain(self.all.iter().flat_map(|g| &g.nodes)).any(|n| n == node) {
+            return;
+        }
+        let now_s = self.ports.clock.now_s();
+        self.decided("spare", &format!("node {node} has joined the job"));
+        self.ports.meter.add(node);
+        self.spare_ledger.add_node(node, now_s);
+        self.spares.push(node.to_string());
+        let short = self.all.iter().position(|g| g.state == State::Short && !g.runs());
+        if let Some(group) = short {
+            self.restart(group);
+        }
+    }
+
+    /// The script has ended.
+    fn exited(&mut self, code: i32) -> Outcome {
+        for (node, at_s) in self.ports.cluster.dead_nodes() {
+            self.note_lost(&node, at_s);
+        }
+        if code != 0
+            && let Some(cause) = self.ports.cluster.cause()
+        {
+            return self.terminated(cause);
+        }
+        // What it left running would go on without anybody to protect it.
+        self.ports.child.stop();
+        self.leave(if code == 0 { "completed" } else { "failed" }, code)
+    }
+
+    /// Slurm or a person ends the job: write down why, let the script leave.
+    fn terminated(&mut self, kind: FailureKind) -> Outcome {
+        self.give_all_up("the job is ended from outside");
+        let now_s = self.ports.clock.now_s();
+        self.cut_all(Some(Phase::Idle));
+        let reason = format!("the job is ended from outside: {}", kind.as_str());
+        self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
+        self.ports.child.terminate();
+        let limit_s = now_s + LEAVE_LIMIT_S;
+        let code = loop {
+            match self.ports.clock.wait(limit_s) {
+                Some(Happening::Exited { code }) => break code,
+                Some(Happening::Ordered(order)) => {
+                    let answer = self.desk.hear(order, self.on_demand());
+                    self.note(answer.into_iter().collect());
+                }
+                Some(_) => {}
+                None => break 143,
+            }
+        };
+        let state = match kind {
+            FailureKind::Cancelled => "cancelled",
+            FailureKind::Timeout => "timeout",
+            _ => "interrupted",
+        };
+        self.leave(state, code)
+    }
+
+    /// Hands the run back to the queue.
+    pub(super) fn requeue(&mut self, then: &Then) -> Outcome {
+        self.ports.child.stop();
+        self.cut_all(Some(Phase::Idle));
+        let now_s = self.ports.clock.now_s();
+        let told = match then {
+            Then::Vacate { by } => Some((FailureKind::Requeued, format!("vacated on the order of {by}"))),
+            Then::BeforeEnd => {
+                let reason = "the walltime ends; the groups go on from their last checkpoints";
+                Some((FailureKind::Timeout, reason.to_string()))
+            }
+            Then::Stay | Then::Short => None,
+        };
+        self.note(told.into_iter().map(|(kind, reason)| failure(kind, None, now_s, now_s, &reason)).collect());
+        self.end("requeued", 0);
+        match self.ports.cluster.requeue() {
+            Ok(()) => Outcome::Requeued,
+            Err(reason) => {
+                self.decided("end", &format!("could not be requeued: {reason}"));
+                self.leave("failed", 1)
+            }
+        }
+    }
+
+    fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
+        self.cut_all(Some(Phase::Idle));
+        self.end(state, exit_code);
+        Outcome::Ended(exit_code)
+    }
+
+    /// Writes the last records: whoever still waits for a checkpoint learns that there will be none.
+    fn end(&mut self, state: &str, exit_code: i32) {
+        let reason = format!("the run ended before: {state}");
+        self.give_all_up(&reason);
+        let mut events = match self.sweep.take() {
+            Some(sweep) => self.desk.fail(&sweep.orders, &reason),
+            None => Vec::new(),
+        };
+        events.extend(self.desk.fail_waiting(&reason));
+        events.push(Event::Ended { state: state.to_string(), exit_code });
+        self.note(events);
+        self.ports.store.flush(FLUSH_LIMIT_S);
+    }
+
+    /// Gives the nodes of a group the phase that they are in.
+    pub(super) fn phase(&mut self, group: usize) -> crate::ledger::Cut {
+        let (before, next) = (self.all[group].ledger.phase(), self.all[group].phase());
+        if before == next {
+            return crate::ledger::Cut::default();
+        }
+        self.cut(group, next)
+    }
+
+    pub(super) fn cut(&mut self, group: usize, next: Phase) -> crate::ledger::Cut {
+        let counters = self.ports.meter.read();
+        let now_s = self.ports.clock.now_s();
+        let mut cut = self.all[group].ledger.cut(now_s, next, &counters);
+        self.note(std::mem::take(&mut cut.events));
+        cut
+    }
+
+    /// Cuts all accounts, into `next` or on in their phases.
+    fn cut_all(&mut self, next: Option<Phase>) {
+        let counters = self.ports.meter.read();
+        let now_s = self.ports.clock.now_s();
+        self.next_cut_s = now_s + LONGEST_CUT_S;
+        let mut events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
+        for g in &mut self.all {
+            let phase = g.ledger.phase();
+            let cut = g.ledger.cut(now_s, next.unwrap_or(phase), &counters);
+            if let (Phase::Compute, Some(joules)) = (phase, cut.joules.filter(|_| cut.node_s > 0.0)) {
+                g.adaptation.computed(joules / cut.node_s);
+            }
+            events.extend(cut.events);
+        }
+        self.note(events);
+    }
+
+    fn cut_in_time(&mut self) {
+        if self.ports.clock.now_s() >= self.next_cut_s {
+            self.cut_all(None);
+        }
+    }
+
+    /// The moment at which the accounts are cut again.
+    pub(super) fn next_cut_s(&self) -> f64 {
+        self.next_cut_s
+    }
+
+    pub(super) fn decided(&mut self, action: &str, reason: &str) {
+        tracing::info!(action, reason, "decided");
+        let interval_s = self.all.iter().map(|g| g.adaptation.interval_s()).fold(f64::INFINITY, f64::min);
+        self.note(vec![Event::Decided { action: action.to_string(), reason: reason.to_string(), interval_s }]);
+    }
+
+    /// A decision on one group: the journal knows by it which nodes the group has.
+    pub(super) fn decided_in(&mut self, group: usize, action: &str, reason: &str) {
+        let g = &self.all[group];
+        let reason = format!("group {group} on {}: {reason}", g.nodes.join(","));
+        tracing::info!(action, reason, "decided");
+        let interval_s = g.adaptation.interval_s();
+        self.note_in(group, Event::Decided { action: action.to_string(), reason, interval_s });
+    }
+
+    pub(super) fn note_in(&mut self, group: usize, of: Event) {
+        let nodes = self.all[group].nodes.clone();
+        self.note(vec![Event::InGroup { group: group as u32, nodes, of: Box::new(of) }]);
+    }
+
+    pub(super) fn note(&mut self, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let now_s = self.ports.clock.now_s();
+        if let Err(reason) = self.ports.store.append(now_s, events) {
+            tracing::error!(%reason, "the journal cannot be written; the job goes on");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One group: its nodes, its account, its checkpoints and its shares in the script's calls.
+
+use crate::adapt::Adaptation;
+use crate::driver::Setup;
+use crate::ledger::Ledger;
+use protocol::{Manifest, Phase, Plan};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How a group's share of a call is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// It runs.
+    Runs,
+    /// It does not run, and is to be started (again); the exit code, if it ran before.
+    Down(Option<i32>),
+    /// It has ended for good.
+    Ended(i32),
+}
+
+/// How a group is doing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// It works, or has nothing to do.
+    Well,
+    /// A share of it ended badly: a dead node, or the program itself?
+    Doubtful {
+        /// Since when.
+        since_s: f64,
+    },
+    /// It failed; what is left of it is being ended.
+    Stopping,
+    /// It failed, and lacks a node.
+    Short,
+}
+
+/// A checkpoint on its way.
+pub struct Making {
+    /// Its number.
+    pub number: u64,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// When the engine was asked.
+    pub begun_s: f64,
+}
+
+/// One group.
+pub struct Group {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Its nodes that live.
+    pub nodes: Vec<String>,
+    /// How many it is to have.
+    pub size: usize,
+    /// Energy and time of its nodes.
+    pub ledger: Ledger,
+    /// What it costs and how often it fails.
+    pub adaptation: Adaptation,
+    /// Its checkpoint on the way.
+    pub checkpointing: Option<Making>,
+    /// When its newest line was complete or its program started: earlier at first, so that the groups take turns.
+    pub paced_s: f64,
+    /// No checkpoint before this moment, after one that failed.
+    pub not_before_s: f64,
+    /// The checkpoint before the end of the walltime is taken.
+    pub final_line_taken: bool,
+    /// How it is doing.
+    pub state: State,
+    /// Its shares in the calls that are open.
+    pub shares: BTreeMap<u64, Share>,
+    /// Crashes since its newest line.
+    pub crashes: u32,
+    /// What its program is to see.
+    pub environment: Vec<(String, String)>,
+    /// Number of the line from which this wrapper took it up.
+    pub resumed: Option<u64>,
+    /// The line to which it goes back, or the beginning, from its failure until it starts again.
+    pub back: Option<Option<Manifest>>,
+}
+
+impl Group {
+    /// A group that this wrapper takes up.
+    pub fn new(number: usize, nodes: &[String], now_s: f64, local_s: f64, setup: &Setup) -> Group {
+        let plan = plan_of(&setup.plan, nodes.len(), setup.started.nodes.len());
+        let phase = if setup.resumes { Phase::Restart } else { Phase::Compute };
+        Group {
+            number,
+            nodes: nodes.to_vec(),
+            size: nodes.len(),
+            ledger: Ledger::open(now_s, phase, nodes, &setup.accounted),
+            adaptation: Adaptation::new(now_s, local_s, &setup.settings, &plan),
+            checkpointing: None,
+            paced_s: now_s,
+            not_before_s: f64::NEG_INFINITY,
+            final_line_taken: false,
+            state: State::Well,
+            shares: BTreeMap::new(),
+            crashes: 0,
+            environment: Vec::new(),
+            resumed: None,
+            back: None,
+        }
+    }
+
+    /// Whether its program is at work.
+    pub fn works(&self) -> bool {
+        self.state == State::Well && self.runs()
+    }
+
+    /// Whether a share of it runs.
+    pub fn runs(&self) -> bool {
+        self.shares.values().any(|s| *s == Share::Runs)
+    }
+
+    /// Calls whose share is to be started.
+    pub fn down(&self) -> Vec<u64> {
+        self.shares.iter().filter(|(_, s)| matches!(s, Share::Down(_))).map(|(c, _)| *c).collect()
+    }
+
+    /// What its nodes are doing now: without a share they compute between calls, and are idle while other groups work.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Stopping | State::Short => Phase::Restart,
+            _ if self.checkpointing.is_some() => Phase::Checkpoint,
+            _ if self.shares.values().all(|s| matches!(s, Share::Ended(_))) && !self.shares.is_empty() => Phase::Idle,
+            _ => Phase::Compute,
+        }
+    }
+}
+
+/// The plan of the run for one group of it: fewer nodes fail less often, and the interval grows with the root of that.
+fn plan_of(plan: &Plan, nodes: usize, of: usize) -> Plan {
+    let rarer = of.max(1) as f64 / nodes.max(1) as f64;
+    let mut plan = plan.clone();
+    plan.mtbf_s.value *= rarer;
+    if !plan.interval_fixed {
+        plan.interval_s *= rarer.sqrt();
+    }
+    plan
+}
+
+/// How much of its first interval a group has behind it when it starts, so that checkpoints come one by one.
+pub fn head_start_s(group: usize, groups: usize, interval_s: f64) -> f64 {
+    interval_s * (groups - 1 - group) as f64 / groups as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_checkpoints_are_spread_over_one_interval() {
+        let first_s: Vec<f64> = (0..4).map(|g| 100.0 - head_start_s(g, 4, 100.0)).collect();
+        assert_eq!(first_s, [25.0, 50.0, 75.0, 100.0]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Puts the driver of groups together: engines, folders, and the program in place of `srun`.
+
+use super::board::{Board, Seats};
+use super::driver;
+use super::lines::Folders;
+use super::place::Places;
+use super::ports::{GroupPorts, News};
+use crate::adapt::choose_engine;
+use crate::app::{Announced, App, Ask, Files};
+use crate::driver::{Outcome, Setup};
+use crate::hook::{Commands, Hook};
+use crate::identity::Identity;
+use crate::job::Job;
+use crate::launch::hook_commands;
+use crate::mail::{MailClock, Post};
+use crate::nodes::Nodes;
+use crate::ports::{Engine, Happening};
+use crate::resized::Layout;
+use crate::run_folder::RunFolder;
+use crate::script::{Script, Steps};
+use config::Site;
+use options::{Engine as EngineName, Settings};
+use slurm::Slurm;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Time between two looks at the nodes that Slurm gives the job.
+const NODES_EVERY: Duration = Duration::from_secs(10);
+
+/// What a driver of groups is made of.
+pub struct Launch<'a> {
+    /// What every driver is given.
+    pub setup: &'a Setup,
+    /// What the site says.
+    pub site: &'a Site,
+    /// Who this job is.
+    pub me: &'a Identity,
+    /// Where news go.
+    pub post: Post,
+    /// The job's steps.
+    pub steps: Option<Steps>,
+    /// Slurm's commands.
+    pub slurm: Arc<Slurm>,
+    /// Whose the nodes are.
+    pub places: Places,
+    /// Whose they were.
+    pub before: Vec<Vec<String>>,
+}
+
+/// The groups of the job, if it is to have some and can.
+pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Places> {
+    if settings.groups < 2 {
+        return None;
+    }
+    // A job that runs on without a node that died has fewer than its variables say.
+    let now = me.job.and_then(|job| slurm.job(job).ok().flatten()).map(|j| j.nodes).unwrap_or_default();
+    let has = |n: &&String| now.is_empty() || now.contains(n);
+    let (mut nodes, others): (Vec<String>, Vec<String>) =
+        me.nodes.iter().filter(has).cloned().partition(|n| Some(n) == me.node.as_ref());
+    nodes.extend(others);
+    match Places::deal(&nodes, settings.groups as usize, settings.spare as usize) {
+        Ok(places) => Some(places),
+        Err(reason) => {
+            eprintln!("joulepoint: {reason}; the run is coordinated");
+            None
+        }
+    }
+}
+
+impl Launch<'_> {
+    /// Runs the job script to its end, or hands the run back to the queue.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn run(
+        self,
+        clock: &mut MailClock,
+        nodes: &mut Nodes,
+        script: &mut Script,
+        cluster: &mut Job,
+        folder: &mut RunFolder,
+    ) -> io::Result<Outcome> {
+        let settings = &self.setup.settings;
+        let count = self.places.groups.len();
+        let mut lines = Folders::open(folder.path(), count, settings.keep)?;
+        let sizes = self.places.groups.iter().map(Vec::len).collect();
+        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, self.srun())?;
+        let mut shares = board.seats();
+        let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
+        script.resized = Arc::new(move || variables.clone());
+        if self.setup.resumes {
+            // Steps outlive the `srun` of a wrapper that was killed.
+            script.cancel_steps();
+        }
+        self.watch_nodes();
+        let mut engines: Vec<Box<dyn Engine>> = (0..count).map(|g| self.engine(g, &lines, &shares)).collect();
+        let ports = GroupPorts {
+            clock,
+            meter: nodes,
+            engines: engines.iter_mut().map(|e| e.as_mut() as &mut dyn Engine).collect(),
+            child: script,
+            cluster,
+            store: folder,
+            lines: &mut lines,
+            shares: &mut shares,
+        };
+        Ok(driver::run(self.setup, &self.places, &self.before, ports))
+    }
+
+    /// The engine of one group.
+    fn engine(&self, group: usize, lines: &Folders, seats: &Seats) -> Box<dyn Engine> {
+        let settings = &self.setup.settings;
+        let post = self.post.of_group(group);
+        let commands = hook_commands(self.site);
+        match (choose_engine(settings, commands.is_some()).0, commands) {
+            (Some(EngineName::Hook), Some(commands)) => {
+                let told = |command: &str| {
+                    format!("export FT_ENERGY_GROUP={group} FT_ENERGY_GROUPS={}; {command}", settings.groups)
+                };
+                let commands = Commands {
+                    checkpoint: told(&commands.checkpoint),
+                    restart: commands.restart.as_deref().map(told),
+                    limit: commands.limit,
+                };
+                Box::new(Hook::new(post, lines.of(group), commands))
+            }
+            _ => {
+                let seats = seats.clone();
+                let ask: Ask = Arc::new(move |signal| seats.signal(group, signal));
+                let signal = settings.signal.map(|s| (s.number, ask));
+                let patterns = settings.done.iter().map(|p| p.replace("{group}", &group.to_string())).collect();
+                let files = Files { folder: self.me.folder.clone(), patterns };
+                Box::new(App::new(post, lines.of(group), files, signal, Announced::default()))
+            }
+        }
+    }
+
+    /// Slurm's variables for the script: the nodes of all groups, without the spares.
+    fn whole(&self) -> Vec<(String, String)> {
+        let nodes: Vec<String> = self.places.groups.iter().flatten().chain(&self.places.spares).cloned().collect();
+        let spare = self.places.spares.len();
+        Layout { nodes, spare, ..self.me.layout(0) }.variables(&[])
+    }
+
+    /// The real `srun`.
+    fn srun(&self) -> PathBuf {
+        let known = self.site.slurm_bin.as_ref().map(|folder| folder.join("srun"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = || std::env::split_paths(&path).map(|folder| folder.join("srun")).find(|p| p.is_file());
+        known.or_else(found).unwrap_or_else(|| PathBuf::from("srun"))
+    }
+
+    /// Tells the driver of nodes that come to the job: one that is back, or its replacement.
+    fn watch_nodes(&self) {
+        let Some(job) = self.me.job else { return };
+        let (slurm, post) = (self.slurm.clone(), self.post.clone());
+        let mut had: BTreeSet<String> =
+            self.places.groups.iter().flatten().chain(&self.places.spares).cloned().collect();
+        thread::spawn(move || {
+            loop {
+                thread::sleep(NODES_EVERY);
+                let Some(now) = slurm.job(job).ok().flatten() else { continue };
+                let now: BTreeSet<String> = now.nodes.into_iter().collect();
+                for node in now.difference(&had) {
+                    post.tell(Happening::Group(News::Joined { node: node.clone() }));
+                }
+                had = now;
+            }
+        });
+    }
+}

@@ -1,0 +1,17 @@
+//! Uncoordinated recovery: groups of nodes that checkpoint and restart alone.
+//!
+//! [`driver`] owns the state of all groups. An `srun` of the script meets the program in [`shim`], which starts one
+//! real `srun` for each group as [`board`], the driver's hand, tells it; [`split`] says what these calls are.
+
+pub mod board;
+pub mod driver;
+pub mod group;
+pub mod launch;
+pub mod lines;
+pub mod place;
+pub mod ports;
+mod recover;
+pub mod shim;
+pub mod split;
+pub mod sweep;
+pub mod words;

@@ -1,0 +1,94 @@
+//! What the driver of groups needs of the world beside the ports of every driver.
+
+use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
+use protocol::{Manifest, ManifestFile};
+use std::path::PathBuf;
+
+/// What the world tells of groups.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// The script called `srun`; these groups have a share in the call.
+    Called {
+        /// Number of the call within this wrapper.
+        call: u64,
+        /// Groups with a share.
+        groups: Vec<usize>,
+    },
+    /// A group's share of a call ended, and its step is gone.
+    Ended {
+        /// Which call.
+        call: u64,
+        /// Whose share.
+        group: usize,
+        /// Exit code; 128 + signal if it was killed.
+        code: i32,
+    },
+    /// Nobody waits for the end of a call any more.
+    Dropped {
+        /// Which call.
+        call: u64,
+    },
+    /// A group's checkpoint is copied and synced, or not.
+    Checkpointed {
+        /// Whose.
+        group: usize,
+        /// Its files.
+        result: Result<Vec<ManifestFile>, String>,
+    },
+    /// A group's program wrote a checkpoint by itself.
+    Appeared {
+        /// Whose.
+        group: usize,
+    },
+    /// The job has a node that it did not have.
+    Joined {
+        /// Which.
+        node: String,
+    },
+}
+
+/// The groups' shares in the script's calls of `srun`.
+pub trait Shares {
+    /// Starts a group's share of a call; `places` are the nodes of all groups.
+    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]);
+    /// Ends a group's share; [`News::Ended`] follows.
+    fn stop(&mut self, call: u64, group: usize);
+    /// The call has ended with this exit code.
+    fn end(&mut self, call: u64, code: i32);
+}
+
+/// The recovery lines of the groups, numbered through the whole run.
+pub trait Lines {
+    /// The folder for a group's next checkpoint, and its number.
+    ///
+    /// # Errors
+    /// A sentence, such as a full disk.
+    fn room(&mut self, group: usize) -> Result<(u64, PathBuf), String>;
+    /// Makes a checkpoint complete, and forgets those beyond the number to keep.
+    ///
+    /// # Errors
+    /// A sentence; earlier checkpoints stay valid.
+    fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String>;
+    /// The newest checkpoint of a group whose files are all there and unchanged; damaged ones are named.
+    fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>);
+}
+
+/// All ports of a driver of groups.
+pub struct GroupPorts<'a> {
+    /// Time and happenings.
+    pub clock: &'a mut dyn Clock,
+    /// Energy.
+    pub meter: &'a mut dyn Meter,
+    /// Checkpoints, one engine for each group.
+    pub engines: Vec<&'a mut dyn Engine>,
+    /// The script.
+    pub child: &'a mut dyn Child,
+    /// The cluster.
+    pub cluster: &'a mut dyn Cluster,
+    /// The journal; its checkpoints are not used.
+    pub store: &'a mut dyn Store,
+    /// The groups' checkpoints.
+    pub lines: &'a mut dyn Lines,
+    /// The groups' programs.
+    pub shares: &'a mut dyn Shares,
+}

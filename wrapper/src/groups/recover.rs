@@ -1,0 +1,198 @@
+//! A group has failed: it alone is ended, goes back to its own line, and starts again with a spare for what it lost.
+
+use super::driver::Groups;
+use super::group::{Share, State};
+use super::sweep::Then;
+use crate::driver::{EXIT_NOT_RESTORED, VERDICT_LIMIT_S, failure};
+use protocol::{Event, FailureKind, Manifest, Phase};
+
+/// A program that ended badly is not believed to have crashed before a dead node would have been noticed, s.
+const DOUBT_S: f64 = 5.0;
+
+impl Groups<'_> {
+    /// The newest line of a group; damaged ones are noted.
+    pub(super) fn newest(&mut self, group: usize) -> Option<Manifest> {
+        let (line, damaged) = self.ports.lines.newest(group);
+        damaged.into_iter().for_each(|reason| self.note_in(group, Event::CheckpointFailed { reason }));
+        line
+    }
+
+    /// Brings a line of a group back, and keeps what its program is to see.
+    pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), String> {
+        let interval_s = self.all[group].adaptation.interval_s();
+        let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
+        environment.push(("FT_ENERGY_GROUP".to_string(), group.to_string()));
+        environment.push(("FT_ENERGY_GROUPS".to_string(), self.all.len().to_string()));
+        self.all[group].environment = environment;
+        Ok(())
+    }
+
+    /// A node is dead.
+    pub(super) fn lost(&mut self, node: &str, at_s: f64) {
+        let Some(group) = self.note_lost(node, at_s) else { return };
+        self.fail(group);
+    }
+
+    /// Writes down that a node is dead, and tells whose it was.
+    pub(super) fn note_lost(&mut self, node: &str, at_s: f64) -> Option<usize> {
+        let now_s = self.ports.clock.now_s();
+        let group = self.all.iter().position(|g| g.nodes.iter().any(|n| n == node));
+        let is_spare = self.spares.iter().any(|n| n == node);
+        if group.is_none() && !is_spare {
+            return None;
+        }
+        let reason = format!("node {node} is dead, last heard of {:.1} s ago", now_s - at_s);
+        let died = failure(FailureKind::Node, Some(node), at_s, now_s, &reason);
+        let Some(group) = group else {
+            let counters = self.ports.meter.read();
+            let cut = self.spare_ledger.cut(now_s, Phase::Idle, &counters);
+            self.spare_ledger.drop_node(node);
+            self.spares.retain(|n| n != node);
+            self.note(cut.events.into_iter().chain([died]).collect());
+            return None;
+        };
+        self.cut(group, Phase::Restart);
+        self.note_in(group, died);
+        let g = &mut self.all[group];
+        if let Some(reason) = g.adaptation.failed(at_s, now_s) {
+            self.decided("interval", &format!("group {group}: {reason}"));
+        }
+        // The line is noted while the dead node still counts as the group's: its work is lost, too.
+        self.go_back(group);
+        let g = &mut self.all[group];
+        g.ledger.drop_node(node);
+        g.nodes.retain(|n| n != node);
+        Some(group)
+    }
+
+    /// Work of the group after its line is lost.
+    fn go_back(&mut self, group: usize) {
+        if self.all[group].shares.values().all(|s| matches!(s, Share::Ended(_))) {
+            return;
+        }
+        let begun_s = self.begun_s(group);
+        let resumed = self.all[group].resumed;
+        // A line of an earlier call is none of this one.
+        let line = self.newest(group).filter(|m| m.begun_s >= begun_s || Some(m.number) == resumed);
+        let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
+        self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
+        self.all[group].back = Some(line);
+    }
+
+    /// When the oldest open call of a group began: what was computed before is not lost with it.
+    fn begun_s(&self, group: usize) -> f64 {
+        let begun = self.all[group].shares.keys().filter_map(|c| self.calls.get(c)).copied();
+        begun.fold(f64::INFINITY, f64::min).min(self.ports.clock.now_s())
+    }
+
+    /// Ends what is left of a group, to start it again.
+    fn fail(&mut self, group: usize) {
+        self.give_up(group, "the group failed");
+        let g = &mut self.all[group];
+        g.state = State::Stopping;
+        let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
+        running.iter().for_each(|call| self.ports.shares.stop(*call, group));
+        if running.is_empty() {
+            self.restart(group);
+        }
+    }
+
+    /// Fills a group up with spares and starts it again from its line; without spares the run goes back to the queue.
+    pub(super) fn restart(&mut self, group: usize) {
+        self.fill(group);
+        let g = &mut self.all[group];
+        let short = g.nodes.len() < g.size;
+        if g.down().is_empty() {
+            g.state = State::Well;
+            self.phase(group);
+            return;
+        }
+        if short {
+            g.state = State::Short;
+            self.phase(group);
+            let missing = self.all[group].size - self.all[group].nodes.len();
+            self.begin_sweep(Vec::new(), Then::Short, &format!("group {group} lacks {missing} nodes"));
+            return;
+        }
+        if let Some(line) = self.all[group].back.take() {
+            if let Err(reason) = self.prepare(group, line.as_ref()) {
+                self.failed_checkpoint(group, format!("could not be brought back: {reason}"));
+                self.finish(group, Some(EXIT_NOT_RESTORED));
+                return;
+            }
+            let from = line.map_or_else(|| "the beginning".to_string(), |m| format!("checkpoint {}", m.number));
+            self.decided_in(group, "restart group", &format!("starts again from {from}; the others go on"));
+        }
+        self.launch(group);
+    }
+
+    /// Spares take the places of lost nodes.
+    fn fill(&mut self, group: usize) {
+        let missing = self.all[group].size.saturating_sub(self.all[group].nodes.len());
+        if missing == 0 || self.spares.len() < missing {
+            return;
+        }
+        let (counters, now_s) = (self.ports.meter.read(), self.ports.clock.now_s());
+        let events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
+        self.note(events);
+        for node in self.spares.drain(..missing) {
+            let g = &mut self.all[group];
+            self.spare_ledger.hand_over(&node, &mut g.ledger);
+            g.nodes.push(node);
+        }
+    }
+
+    /// Programs that ended badly have crashed, unless a node of theirs turns out to be dead. Tells when to look again.
+    pub(super) fn judge(&mut self) -> f64 {
+        let now_s = self.ports.clock.now_s();
+        let mut next_s = f64::INFINITY;
+        for group in 0..self.all.len() {
+            let State::Doubtful { since_s } = self.all[group].state else { continue };
+            let waits =
+                now_s < since_s + DOUBT_S || (now_s < since_s + VERDICT_LIMIT_S && self.ports.cluster.suspects());
+            if waits {
+                next_s = next_s.min(now_s + 1.0);
+                continue;
+            }
+            let dead = self.ports.cluster.dead_nodes();
+            let mine = dead.into_iter().find(|(node, _)| self.all[group].nodes.contains(node));
+            match mine {
+                Some((node, at_s)) => self.lost(&node, at_s),
+                None => self.crashed(group),
+            }
+        }
+        next_s
+    }
+
+    /// A program ended with an error of its own; a crash by a signal is tried again.
+    fn crashed(&mut self, group: usize) {
+        let worst =
+            self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
+        let code = worst.unwrap_or(0);
+        if code < 128 || self.all[group].crashes >= self.setup.step_retries {
+            self.finish(group, None);
+            return;
+        }
+        self.all[group].crashes += 1;
+        let now_s = self.ports.clock.now_s();
+        let reason = format!("group {group} ended by signal {}", code - 128);
+        self.cut(group, Phase::Restart);
+        self.note_in(group, failure(FailureKind::Step, None, now_s, now_s, &reason));
+        self.go_back(group);
+        self.fail(group);
+    }
+
+    /// What is down of a group has ended for good.
+    fn finish(&mut self, group: usize, code: Option<i32>) {
+        let g = &mut self.all[group];
+        g.state = State::Well;
+        let down = g.down();
+        for call in &down {
+            if let Some(Share::Down(own)) = g.shares.get(call).copied() {
+                g.shares.insert(*call, Share::Ended(code.or(own).unwrap_or(1)));
+            }
+        }
+        down.into_iter().for_each(|call| self.settle(call));
+        self.phase(group);
+    }
+}

@@ -1,0 +1,162 @@
+//! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
+
+use super::words::{SOCKET, SRUN, Said, Told};
+use crate::processes;
+use crate::supervise::{PASSED_ON, block_signals};
+use nix::sys::signal::{SigSet, Signal};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between asking a group's `srun` to end and asking again; after as much again it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Exit code when the driver is gone or cannot be reached.
+const NO_DRIVER: i32 = 1;
+
+enum News {
+    Told(Told),
+    DriverGone,
+    Ended { group: usize, code: i32 },
+    Signal(Signal),
+}
+
+/// A group's real `srun`.
+struct Child {
+    pid: i32,
+    /// When it was asked to end, and how often.
+    stopped: Option<(Instant, u32)>,
+}
+
+/// Runs `srun` with these arguments, split by groups; the exit code is the highest of the groups.
+pub fn run(args: &[String]) -> i32 {
+    let srun = std::env::var(SRUN).unwrap_or_else(|_| "srun".to_string());
+    match serve(&srun, args) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("joulepoint: srun cannot be split by groups: {e}");
+            NO_DRIVER
+        }
+    }
+}
+
+fn serve(srun: &str, args: &[String]) -> io::Result<i32> {
+    let socket = std::env::var(SOCKET).map_err(|_| io::Error::other(format!("{SOCKET} is not set")))?;
+    let signals = block_signals()?;
+    let mut driver = UnixStream::connect(&socket)?;
+    let variables = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
+    say(&mut driver, &Said::Called { args: args.to_vec(), variables })?;
+    let (sender, news) = channel();
+    listen(driver.try_clone()?, sender.clone());
+    hear_signals(signals, sender.clone());
+    let path = path_without(Path::new(&socket).parent());
+    let mut children: BTreeMap<usize, Child> = BTreeMap::new();
+    loop {
+        match next(&news, &mut children) {
+            None => {}
+            Some(News::Told(Told::Pass { why })) => {
+                eprintln!("joulepoint: this srun runs as it is, without groups: {why}");
+                return Err(Command::new(srun).args(args).env("PATH", path).exec());
+            }
+            Some(News::Told(Told::Start { group, args, environment })) => {
+                let mut command = Command::new(srun);
+                command.args(&args).envs(environment).env("PATH", &path).env_remove(SOCKET).env_remove(SRUN);
+                match start(command, group, &sender) {
+                    Ok(pid) => drop(children.insert(group, Child { pid, stopped: None })),
+                    Err(e) => {
+                        eprintln!("joulepoint: {srun}: {e}");
+                        say(&mut driver, &Said::Ended { group, code: 126 })?;
+                    }
+                }
+            }
+            Some(News::Told(Told::Signal { group, signal })) => {
+                children.get(&group).into_iter().for_each(|c| processes::signal(c.pid, signal));
+            }
+            Some(News::Told(Told::Stop { group })) => {
+                children.get_mut(&group).into_iter().for_each(stop);
+            }
+            Some(News::Told(Told::End { code })) => return Ok(code),
+            Some(News::Ended { group, code }) => {
+                children.remove(&group);
+                say(&mut driver, &Said::Ended { group, code })?;
+            }
+            Some(News::Signal(signal)) => children.values().for_each(|c| processes::signal(c.pid, signal as i32)),
+            Some(News::DriverGone) => {
+                children.values_mut().for_each(stop);
+                return Ok(NO_DRIVER);
+            }
+        }
+    }
+}
+
+/// Waits for news; meanwhile those that were asked to end and do not are asked again, and then killed.
+fn next(news: &Receiver<News>, children: &mut BTreeMap<usize, Child>) -> Option<News> {
+    match news.recv_timeout(Duration::from_secs(1)) {
+        Ok(news) => return Some(news),
+        Err(RecvTimeoutError::Timeout) => {}
+        Err(RecvTimeoutError::Disconnected) => return Some(News::DriverGone),
+    }
+    let late = |c: &&mut Child| c.stopped.is_some_and(|(since, _)| since.elapsed() >= PATIENCE);
+    children.values_mut().filter(late).for_each(stop);
+    None
+}
+
+/// `srun` ends its step on SIGTERM.
+fn stop(child: &mut Child) {
+    let asked = child.stopped.map_or(0, |(_, asked)| asked);
+    child.stopped = Some((Instant::now(), asked + 1));
+    processes::signal(child.pid, if asked < 2 { libc::SIGTERM } else { libc::SIGKILL });
+}
+
+fn start(mut command: Command, group: usize, news: &Sender<News>) -> io::Result<i32> {
+    let mut child = command.spawn()?;
+    let (pid, news) = (child.id() as i32, news.clone());
+    thread::spawn(move || {
+        let code = child.wait().map_or(126, |s| s.code().unwrap_or_else(|| 128 + s.signal().unwrap_or(0)));
+        // Nobody listens any more when the call is over.
+        let _ = news.send(News::Ended { group, code });
+    });
+    Ok(pid)
+}
+
+fn listen(driver: UnixStream, news: Sender<News>) {
+    thread::spawn(move || {
+        for line in BufReader::new(driver).lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(told) => drop(news.send(News::Told(told))),
+                Err(e) => eprintln!("joulepoint: the wrapper is not understood: {e}"),
+            }
+        }
+        let _ = news.send(News::DriverGone);
+    });
+}
+
+/// Passes signals on to the groups, as `srun` would to its tasks.
+fn hear_signals(signals: SigSet, news: Sender<News>) {
+    thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if PASSED_ON.contains(&signal) && news.send(News::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn say(to: &mut UnixStream, word: &Said) -> io::Result<()> {
+    let mut line = serde_json::to_vec(word)?;
+    line.push(b'\n');
+    to.write_all(&line)
+}
+
+/// The search path without our own folder: what a program starts is none of ours.
+fn path_without(ours: Option<&Path>) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let others = std::env::split_paths(&path).filter(|p| Some(p.as_path()) != ours);
+    std::env::join_paths(others).unwrap_or_default()
+}

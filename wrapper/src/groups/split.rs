@@ -1,0 +1,336 @@
+//! Splits one `srun` call into one call for each group, whose tasks see the ranks and the environment of the whole.
+
+use std::path::Path;
+
+/// Long options of srun that take no value of their own word.
+const FLAGS: &[&str] = &[
+    "bcast",
+    "compress",
+    "contiguous",
+    "disable-status",
+    "exact",
+    "exclusive",
+    "external",
+    "ft-energy",
+    "ft-energy-explain",
+    "help",
+    "hold",
+    "immediate",
+    "interactive",
+    "kill-on-bad-exit",
+    "label",
+    "multi-prog",
+    "nice",
+    "no-allocate",
+    "no-kill",
+    "overcommit",
+    "overlap",
+    "oversubscribe",
+    "preserve-env",
+    "propagate",
+    "pty",
+    "quiet",
+    "quit-on-interrupt",
+    "reboot",
+    "resv-ports",
+    "send-libs",
+    "share",
+    "spread-job",
+    "stepmgr",
+    "test-only",
+    "unbuffered",
+    "usage",
+    "use-min-nodes",
+    "verbose",
+    "version",
+    "wait-all-nodes",
+    "x11",
+];
+
+/// Short options of srun that take a value.
+const SHORT: &str = "AbBcCdDeFgGiJLmMnNopPqrStTwWx";
+
+/// Options whose meaning does not survive a split.
+const WHOLE_ONLY: &[&str] =
+    &["exclude", "het-group", "jobid", "multi-prog", "nodefile", "nodelist", "pack-group", "pty", "relative"];
+
+/// Long names of the short options that are looked at.
+const LONG: [(char, &str); 10] = [
+    ('N', "nodes"),
+    ('n', "ntasks"),
+    ('J', "job-name"),
+    ('i', "input"),
+    ('o', "output"),
+    ('e', "error"),
+    ('w', "nodelist"),
+    ('x', "exclude"),
+    ('F', "nodefile"),
+    ('r', "relative"),
+];
+
+/// One `srun` call of the script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// Options that every group's call gets.
+    options: Vec<String>,
+    /// The program and its arguments.
+    command: Vec<String>,
+    nodes: Option<usize>,
+    tasks: Option<usize>,
+    per_node: Option<usize>,
+    reads_input: bool,
+    writes_files: bool,
+}
+
+/// The share of one group in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Arguments of srun.
+    pub args: Vec<String>,
+    /// Name of the step, by which it is found again.
+    pub step: String,
+}
+
+/// One option as it was written.
+struct Written {
+    name: String,
+    value: Option<String>,
+    words: usize,
+}
+
+impl Call {
+    /// Reads the arguments of an `srun`; `variable` is its environment.
+    ///
+    /// # Errors
+    /// A sentence: the call cannot be split.
+    pub fn read(args: &[String], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
+        let mut call = Call::default();
+        let mut at = 0;
+        while let Some(written) = option(&args[at..])? {
+            let words = &args[at..at + written.words];
+            at += written.words;
+            let count = || {
+                let text = written.value.as_deref().unwrap_or("");
+                text.split('-').next().and_then(|t| t.parse().ok()).ok_or(format!("{} is no number", words.join(" ")))
+            };
+            match written.name.as_str() {
+                "--" => break,
+                "nodes" => call.nodes = Some(count()?),
+                "ntasks" => call.tasks = Some(count()?),
+                "job-name" => {}
+                name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}")),
+                name => {
+                    if name == "ntasks-per-node" {
+                        call.per_node = Some(count()?);
+                    }
+                    call.reads_input |= name == "input";
+                    call.writes_files |= matches!(name, "output" | "error");
+                    call.options.extend_from_slice(words);
+                }
+            }
+        }
+        call.command = args[at..].to_vec();
+        if call.command.is_empty() {
+            return Err("it names no program".to_string());
+        }
+        let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
+        let alone = call.nodes.is_none() && call.tasks.is_none();
+        call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
+        if alone && call.per_node.is_none() {
+            call.tasks = number("SLURM_NTASKS");
+        }
+        Ok(call)
+    }
+
+    /// Tasks on each node, group by group, for groups of these sizes; a group without a task has no share.
+    fn tasks(&self, sizes: &[usize]) -> Vec<Vec<usize>> {
+        let all: usize = sizes.iter().sum();
+        let nodes = self.nodes.unwrap_or(all).min(all);
+        let tasks = self.tasks.unwrap_or_else(|| self.per_node.unwrap_or(1) * nodes);
+        let used = nodes.min(tasks).max(1);
+        let mut on_node = (0..all).map(|i| if i < used { tasks / used + usize::from(i < tasks % used) } else { 0 });
+        sizes.iter().map(|size| on_node.by_ref().take(*size).filter(|t| *t > 0).collect()).collect()
+    }
+
+    /// The groups that have a share.
+    pub fn groups(&self, sizes: &[usize]) -> Vec<usize> {
+        self.tasks(sizes).iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(g, _)| g).collect()
+    }
+
+    /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script.
+    pub fn share(&self, number: u64, group: usize, places: &[Vec<String>]) -> Share {
+        let sizes: Vec<usize> = places.iter().map(Vec::len).collect();
+        let tasks = self.tasks(&sizes);
+        let program = self.command.first().map(String::as_str).unwrap_or_default();
+        let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let step = format!("{program}.{number}.g{group}");
+        let mine = &places[group][..tasks[group].len()];
+        let mut args = self.options.clone();
+        if !self.reads_input {
+            args.push("--input=none".to_string());
+        }
+        if self.writes_files {
+            args.push("--open-mode=append".to_string());
+        }
+        args.extend([
+            format!("--job-name={step}"),
+            format!("--nodes={}", mine.len()),
+            format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
+            format!("--nodelist={}", mine.join(",")),
+        ]);
+        args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
+        args.extend(self.command.iter().cloned());
+        Share { args, step }
+    }
+}
+
+/// The next option of srun, or none where the program's name begins.
+fn option(args: &[String]) -> Result<Option<Written>, String> {
+    let Some(word) = args.first() else { return Ok(None) };
+    let next = || args.get(1).cloned().ok_or(format!("{word} has no value"));
+    if word == "--" {
+        return Ok(Some(Written { name: word.clone(), value: None, words: 1 }));
+    }
+    if let Some(long) = word.strip_prefix("--") {
+        if let Some((name, value)) = long.split_once('=') {
+            return Ok(Some(Written { name: name.to_string(), value: Some(value.to_string()), words: 1 }));
+        }
+        let name = long.to_string();
+        return Ok(Some(match FLAGS.contains(&long) {
+            true => Written { name, value: None, words: 1 },
+            false => Written { name, value: Some(next()?), words: 2 },
+        }));
+    }
+    let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else { return Ok(None) };
+    let Some((at, letter)) = letters.char_indices().find(|(_, c)| SHORT.contains(*c)) else {
+        return Ok(Some(Written { name: letters.to_string(), value: None, words: 1 }));
+    };
+    if at > 0 {
+        return Err(format!("{word} joins several options; write them apart"));
+    }
+    let name = LONG.iter().find(|(c, _)| *c == letter).map_or_else(|| letter.to_string(), |(_, n)| (*n).to_string());
+    Ok(Some(match &letters[1..] {
+        "" => Written { name, value: Some(next()?), words: 2 },
+        joined => Written { name, value: Some(joined.to_string()), words: 1 },
+    }))
+}
+
+/// A shell line that gives a task the ranks and the environment of the whole, and becomes the program.
+///
+/// What MPI reads (`PMI_*`, `PMIX_*`, `OMPI_*`) stays the group's: a program's own MPI ends at its group.
+fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
+    let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
+    let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
+    let used: Vec<&str> =
+        places.iter().zip(tasks).flat_map(|(nodes, tasks)| &nodes[..tasks.len()]).map(String::as_str).collect();
+    let (list, count) = (used.join(","), used.len());
+    let ntasks: usize = tasks.iter().flatten().sum();
+    let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
+    let each = each.join(",");
+    format!(
+        "export SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
+         SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
+         SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \
+         SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
+         SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\""
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_string).collect()
+    }
+
+    fn read(text: &str) -> Result<Call, String> {
+        Call::read(&words(text), |_| None)
+    }
+
+    fn places(sizes: &[usize]) -> Vec<Vec<String>> {
+        let mut name = (1..).map(|i| format!("n{i}"));
+        sizes.iter().map(|size| name.by_ref().take(*size).collect()).collect()
+    }
+
+    #[test]
+    fn the_program_is_found_behind_options_of_every_form() {
+        for line in [
+            "prog -n 7",
+            "-N3 -n 6 prog -n 7",
+            "--nodes=3 --ntasks 6 -l --exact --mpi=pmix prog -n 7",
+            "-c 2 --mem 100 -K1 -- prog -n 7",
+            "--ft-energy --cpu-bind none -o out.%t prog -n 7",
+        ] {
+            assert_eq!(read(line).unwrap().command, words("prog -n 7"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_only_makes_sense_as_a_whole_is_told_from_others() {
+        for (line, why) in [
+            ("--multi-prog a.conf", "--multi-prog"),
+            ("-w n3 prog", "--nodelist"),
+            ("--relative=1 prog", "--relative"),
+            ("-n3", "no program"),
+            ("-n x prog", "is no number"),
+            ("-ln3 prog", "write them apart"),
+        ] {
+            assert!(read(line).unwrap_err().contains(why), "{line}: {:?}", read(line));
+        }
+    }
+
+    #[test]
+    fn tasks_are_dealt_out_node_by_node() {
+        let table: [(&str, &[usize], &[&[usize]]); 7] = [
+            ("p", &[1, 1, 1], &[&[1], &[1], &[1]]),
+            ("-n6 p", &[1, 1, 1], &[&[2], &[2], &[2]]),
+            ("-n7 p", &[1, 1, 1], &[&[3], &[2], &[2]]),
+            ("--ntasks-per-node=2 p", &[2, 1], &[&[2, 2], &[2]]),
+            ("-N2 -n2 p", &[1, 1, 1], &[&[1], &[1], &[]]),
+            ("-n1 p", &[2, 2], &[&[1], &[]]),
+            ("-N9 p", &[1, 1], &[&[1], &[1]]),
+        ];
+        for (line, sizes, expected) in table {
+            assert_eq!(read(line).unwrap().tasks(sizes), expected, "{line}");
+        }
+        assert_eq!(read("-n1 p").unwrap().groups(&[2, 2]), [0]);
+    }
+
+    #[test]
+    fn the_number_of_tasks_comes_from_the_environment_if_the_call_does_not_say_it() {
+        let variable = |name: &str| (name == "SLURM_NTASKS").then(|| "4".to_string());
+        assert_eq!(Call::read(&words("p"), variable).unwrap().tasks(&[1, 1]), [[2], [2]]);
+        assert_eq!(Call::read(&words("-n 2 p"), variable).unwrap().tasks(&[1, 1]), [[1], [1]]);
+    }
+
+    #[test]
+    fn the_tasks_of_all_groups_see_one_whole() {
+        let call = read("-l -n4 -o out p x").unwrap();
+        let places = places(&[1, 2]);
+        let mut seen = Vec::new();
+        for group in 0..2 {
+            let share = call.share(3, group, &places);
+            assert_eq!(share.step, format!("p.3.g{group}"));
+            let at = share.args.iter().position(|a| a == "-c").unwrap();
+            let tasks: usize = share.args.iter().find_map(|a| a.strip_prefix("--ntasks=")).unwrap().parse().unwrap();
+            for rank in 0..tasks {
+                let output = std::process::Command::new("sh")
+                    .args(["-c", &share.args[at + 1], "sh", "sh", "-c"])
+                    .arg("echo $SLURM_PROCID/$SLURM_NTASKS on $SLURM_JOB_NODELIST")
+                    .env("SLURM_PROCID", rank.to_string())
+                    .env("SLURM_NODEID", "0")
+                    .output()
+                    .unwrap();
+                seen.push(String::from_utf8(output.stdout).unwrap());
+            }
+        }
+        let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 on n1,n2,n3\n")).collect();
+        assert_eq!(seen, expected);
+        let share = call.share(0, 1, &places).args.join(" ");
+        let begins =
+            "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
+        assert!(share.starts_with(begins), "{share}");
+        assert!(share.ends_with(" p x"), "{share}");
+    }
+}

@@ -1,0 +1,280 @@
+//! When groups checkpoint: each at its own interval and one at a time; all at once when the run is to leave or is asked.
+
+use super::driver::Groups;
+use super::group::Making;
+use crate::driver::{Outcome, RETRY_PAUSE_S};
+use policy::decide::{Action, Situation, Why, decide};
+use protocol::{Event, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Verb};
+use std::collections::BTreeSet;
+
+/// A checkpoint of all groups that work.
+pub struct Sweep {
+    /// Groups that are still to checkpoint.
+    pending: BTreeSet<usize>,
+    /// Orders that wait for it.
+    pub orders: Vec<Order>,
+    then: Then,
+    failed: Option<String>,
+    made: Option<OrderedCheckpoint>,
+}
+
+/// What follows a sweep; what is further down goes before what is above.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Then {
+    /// The run goes on.
+    Stay,
+    /// The run goes back to the queue because a person wants its nodes, if all groups have checkpointed.
+    Vacate {
+        /// Who.
+        by: String,
+    },
+    /// The walltime ends: the run goes back to the queue.
+    BeforeEnd,
+    /// A group lacks nodes: the same.
+    Short,
+}
+
+impl Groups<'_> {
+    /// Whether the programs can be asked for a checkpoint.
+    pub(super) fn on_demand(&self) -> bool {
+        self.ports.engines.iter().all(|e| e.on_demand())
+    }
+
+    /// Asks policy for each group, begins what it says, and tells until when to wait.
+    pub(super) fn act(&mut self) -> f64 {
+        let mut until_s = self.judge().min(self.next_cut_s());
+        self.overdue();
+        if let Some(by) = self.desk.disabled_by() {
+            let answers = self.desk.fail_waiting(&format!("checkpoints are disabled by {by}"));
+            self.note(answers);
+        } else if self.desk.is_waiting() && self.sweep.is_none() {
+            let orders = self.desk.take();
+            let then = orders
+                .iter()
+                .find(|o| o.verb == Verb::Vacate)
+                .map_or(Then::Stay, |o| Then::Vacate { by: o.by.clone() });
+            self.begin_sweep(orders, then, "a person asked");
+        }
+        if self.sweep.is_some() {
+            self.sweep_on();
+        } else if self.desk.disabled_by().is_none() && self.on_demand() {
+            for group in 0..self.all.len() {
+                until_s = until_s.min(self.consider(group));
+            }
+        }
+        let limit_s = self.setup.checkpoint_limit_s;
+        let running = self.all.iter().filter_map(|g| g.checkpointing.as_ref().map(|c| c.begun_s + limit_s));
+        // What is over by now is dealt with before the next wait.
+        if self.sweep.as_ref().is_some_and(|s| s.pending.is_empty()) {
+            return self.ports.clock.now_s();
+        }
+        running.fold(until_s, f64::min)
+    }
+
+    /// Asks policy about one group that works; only one group checkpoints at a time.
+    fn consider(&mut self, group: usize) -> f64 {
+        let now_s = self.ports.clock.now_s();
+        let g = &self.all[group];
+        if !g.works() || g.checkpointing.is_some() {
+            return f64::INFINITY;
+        }
+        let decision = decide(&Situation {
+            now_s,
+            last_line_s: g.paced_s,
+            interval_s: g.adaptation.interval_s(),
+            checkpoint_s: g.adaptation.checkpoint_s(),
+            end_s: self.setup.end_s,
+            margin_s: self.setup.margin_s,
+            remaining_work_s: None,
+            restart_s: g.adaptation.restart_s(),
+            mtbf_s: g.adaptation.mtbf_s(now_s),
+            final_line_taken: g.final_line_taken,
+        });
+        let not_before_s = g.not_before_s;
+        match decision.action {
+            Action::Checkpoint(Why::BeforeEnd) => {
+                self.all.iter_mut().for_each(|g| g.final_line_taken = true);
+                let then = if self.setup.requeue_at_end { Then::BeforeEnd } else { Then::Stay };
+                self.begin_sweep(Vec::new(), then, &decision.reason);
+                f64::INFINITY
+            }
+            Action::Checkpoint(_) if now_s < not_before_s => not_before_s,
+            // The end of the one that is on its way wakes this one.
+            Action::Checkpoint(_) if self.all.iter().any(|g| g.checkpointing.is_some()) => f64::INFINITY,
+            Action::Checkpoint(_) => {
+                self.begin(group, &decision.reason);
+                f64::INFINITY
+            }
+            Action::Wait { until_s } => until_s,
+            Action::Rest => f64::INFINITY,
+        }
+    }
+
+    /// Begins a checkpoint of all groups that work; one for a requeue takes the place of any other.
+    pub(super) fn begin_sweep(&mut self, orders: Vec<Order>, then: Then, reason: &str) {
+        if let Some(sweep) = &mut self.sweep {
+            if then > sweep.then {
+                sweep.then = then;
+            }
+            sweep.orders.extend(orders);
+            return;
+        }
+        let may = self.on_demand() && self.desk.disabled_by().is_none();
+        let pending = self.all.iter().filter(|g| may && g.works()).map(|g| g.number).collect();
+        let what = if then == Then::Stay { "checkpoint all groups" } else { "checkpoint all groups and requeue" };
+        self.decided(what, reason);
+        self.sweep = Some(Sweep { pending, orders, then, failed: None, made: None });
+    }
+
+    fn sweep_on(&mut self) {
+        let Some(sweep) = &self.sweep else { return };
+        let next: Vec<usize> = sweep.pending.iter().copied().filter(|g| self.all[*g].checkpointing.is_none()).collect();
+        for group in next {
+            if self.all[group].works() {
+                self.begin(group, "all groups checkpoint");
+            } else {
+                self.miss(group, "its program is not at work");
+            }
+        }
+    }
+
+    /// A group will not be part of the sweep.
+    fn miss(&mut self, group: usize, reason: &str) {
+        if let Some(sweep) = &mut self.sweep
+            && sweep.pending.remove(&group)
+        {
+            sweep.failed.get_or_insert(format!("group {group}: {reason}"));
+        }
+    }
+
+    /// Ends a sweep that is through.
+    pub(super) fn swept(&mut self) -> Option<Outcome> {
+        let sweep = self.sweep.take_if(|s| s.pending.is_empty())?;
+        let mut events = Vec::new();
+        // A vacated run is requeued only from checkpoints that all groups have.
+        let leaves = match (&sweep.then, &sweep.failed) {
+            (Then::Stay, _) | (Then::Vacate { .. }, Some(_)) => false,
+            (Then::Vacate { .. }, None) => sweep.made.is_some(),
+            (Then::BeforeEnd | Then::Short, _) => true,
+        };
+        for order in &sweep.orders {
+            events.push(match (&sweep.failed, &sweep.made) {
+                (None, Some(made)) => {
+                    let then = if order.verb == Verb::Vacate { "; the job is requeued" } else { "" };
+                    let text = format!("all groups have checkpointed{then}");
+                    self.desk.answer(order, OrderState::Done, &text, Some(made.clone()))
+                }
+                (Some(reason), _) => self.desk.answer(order, OrderState::Failed, reason, None),
+                (None, None) => self.desk.answer(order, OrderState::Failed, "no group is at work", None),
+            });
+        }
+        self.note(events);
+        leaves.then(|| self.requeue(&sweep.then))
+    }
+
+    /// Asks the engine of a group for a checkpoint.
+    fn begin(&mut self, group: usize, reason: &str) {
+        match self.ports.lines.room(group) {
+            Ok((number, folder)) => {
+                self.decided("checkpoint", &format!("group {group}: {reason}"));
+                self.cut(group, Phase::Checkpoint);
+                let begun_s = self.ports.clock.now_s();
+                self.all[group].checkpointing = Some(Making { number, folder: folder.clone(), begun_s });
+                self.ports.engines[group].begin(folder);
+            }
+            Err(reason) => self.failed_checkpoint(group, format!("no room for a checkpoint: {reason}")),
+        }
+    }
+
+    /// A program wrote a checkpoint by itself.
+    pub(super) fn appeared(&mut self, group: usize) {
+        if self.all[group].works() && self.all[group].checkpointing.is_none() && self.desk.disabled_by().is_none() {
+            self.begin(group, "the program wrote a checkpoint");
+        }
+    }
+
+    /// The engine of a group has answered.
+    pub(super) fn checkpointed(&mut self, group: usize, result: Result<Vec<ManifestFile>, String>) {
+        let Some(running) = self.all[group].checkpointing.take() else { return };
+        let outcome = result.and_then(|files| self.commit(group, &running, files));
+        self.phase(group);
+        match outcome {
+            Ok(made) => {
+                if let Some(sweep) = &mut self.sweep
+                    && sweep.pending.remove(&group)
+                {
+                    sweep.made = Some(made);
+                }
+            }
+            Err(reason) => self.failed_checkpoint(group, reason),
+        }
+    }
+
+    /// Makes a checkpoint complete and learns from what it cost.
+    fn commit(
+        &mut self,
+        group: usize,
+        running: &Making,
+        files: Vec<ManifestFile>,
+    ) -> Result<OrderedCheckpoint, String> {
+        let cut = self.phase(group);
+        let ended_s = self.ports.clock.now_s();
+        let manifest = Manifest {
+            version: protocol::VERSION,
+            number: running.number,
+            begun_s: running.begun_s,
+            ended_s,
+            joules: cut.joules,
+            bytes: files.iter().map(|f| f.bytes).sum(),
+            step: String::new(),
+            engine: self.ports.engines[group].name().to_string(),
+            files,
+        };
+        self.ports.lines.commit(group, &manifest)?;
+        let g = &mut self.all[group];
+        (g.paced_s, g.crashes) = (ended_s, 0);
+        let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
+        let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w);
+        let Manifest { number, begun_s, bytes, joules, .. } = manifest;
+        self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, joules });
+        if let Some(reason) = learned {
+            self.decided("interval", &format!("group {group}: {reason}"));
+        }
+        let path = running.folder.to_string_lossy().into_owned();
+        Ok(OrderedCheckpoint { number, path, seconds: ended_s - begun_s, bytes, joules })
+    }
+
+    pub(super) fn failed_checkpoint(&mut self, group: usize, reason: String) {
+        let now_s = self.ports.clock.now_s();
+        let g = &mut self.all[group];
+        g.not_before_s = now_s + RETRY_PAUSE_S.max(g.adaptation.checkpoint_s());
+        tracing::warn!(group, %reason, "checkpoint failed; earlier ones stay valid");
+        self.miss(group, &reason);
+        self.note_in(group, Event::CheckpointFailed { reason });
+    }
+
+    /// Gives a group's checkpoint on its way up.
+    pub(super) fn give_up(&mut self, group: usize, why: &str) {
+        if self.all[group].checkpointing.take().is_some() {
+            self.ports.engines[group].give_up();
+        }
+        self.miss(group, why);
+    }
+
+    pub(super) fn give_all_up(&mut self, why: &str) {
+        (0..self.all.len()).for_each(|group| self.give_up(group, why));
+    }
+
+    /// Checkpoints that take too long are given up.
+    fn overdue(&mut self) {
+        let (now_s, limit_s) = (self.ports.clock.now_s(), self.setup.checkpoint_limit_s);
+        for group in 0..self.all.len() {
+            let late = self.all[group].checkpointing.take_if(|c| now_s >= c.begun_s + limit_s);
+            if late.is_some() {
+                self.ports.engines[group].give_up();
+                self.phase(group);
+                self.failed_checkpoint(group, format!("took longer than {limit_s} s"));
+            }
+        }
+    }
+}

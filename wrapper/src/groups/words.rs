@@ -1,0 +1,67 @@
+//! What the driver and the program in place of `srun` say to each other, one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Names the socket of the driver, for the program in place of `srun`.
+pub const SOCKET: &str = "JOULEPOINT_GROUPS";
+
+/// Names the real `srun`.
+pub const SRUN: &str = "JOULEPOINT_SRUN";
+
+/// What the program in place of `srun` says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It was called; first of all.
+    Called {
+        /// Arguments.
+        args: Vec<String>,
+        /// `SLURM_*` variables.
+        variables: BTreeMap<String, String>,
+    },
+    /// A group's real `srun` has ended.
+    Ended {
+        /// Whose.
+        group: usize,
+        /// Exit code; 128 + signal if it was killed.
+        code: i32,
+    },
+}
+
+/// What it is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// The call cannot be split: become the real `srun`.
+    Pass {
+        /// Why.
+        why: String,
+    },
+    /// Start a group's real `srun`.
+    Start {
+        /// Whose.
+        group: usize,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables to add.
+        environment: Vec<(String, String)>,
+    },
+    /// Send a signal to a group's `srun`, which passes it on to the tasks.
+    Signal {
+        /// Whose.
+        group: usize,
+        /// Number of the signal.
+        signal: i32,
+    },
+    /// End a group's `srun` and its step.
+    Stop {
+        /// Whose.
+        group: usize,
+    },
+    /// The call has ended.
+    End {
+        /// Exit code.
+        code: i32,
+    },
+}

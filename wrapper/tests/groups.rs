@@ -1,0 +1,71 @@
+//! The driver of groups in a scripted world: thousands of random failure histories in virtual time.
+//!
+//! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test groups` repeats it.
+
+mod world;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use world::{Chances, Killed, check_energy, check_orders, play_record};
+use wrapper::driver::Outcome;
+
+const SEEDS: u64 = 3000;
+
+/// Plays one history to its end.
+fn play(seed: u64) -> u64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut some = |most: f64| if rng.random_bool(0.5) { rng.random_range(0.0..most) } else { 0.0 };
+    let chances = Chances {
+        wrapper_killed: some(0.003),
+        node_dies: some(0.003),
+        node_returns: some(0.003),
+        step_crashes: some(0.003),
+        preempted: some(0.0003),
+        checkpoint_fails: some(0.3),
+        checkpoint_hangs: some(0.1),
+        disk_full: some(0.3),
+        checkpoint_rots: some(0.3),
+        meter_fails: some(0.2),
+        ordered: some(0.02),
+    };
+    let world = world::World::shared(rng, chances);
+    let mut record = 0;
+    loop {
+        assert!(record < 9_999, "the run never ends");
+        let from = world.borrow_mut().new_record(record);
+        let outcome = catch_unwind(AssertUnwindSafe(|| play_record(&world, record)));
+        check_energy(&world.borrow().journal[from..]);
+        check_orders(&world.borrow(), outcome.is_ok());
+        match outcome {
+            Ok(Outcome::Ended(0)) => {
+                world.borrow().check_end();
+                return world.borrow().restarts;
+            }
+            Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
+            Err(cause) if cause.is::<Killed>() => {}
+            Err(cause) => resume_unwind(cause),
+        }
+        record += 1;
+    }
+}
+
+#[test]
+fn no_group_goes_back_that_did_not_fail() {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|s| s.parse().ok()) {
+        play(seed);
+        return;
+    }
+    let mut restarts = 0;
+    std::panic::set_hook(Box::new(|_| {}));
+    for seed in 0..SEEDS {
+        restarts += catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
+            let _ = std::panic::take_hook();
+            eprintln!("SEED={seed} fails");
+            resume_unwind(cause)
+        });
+    }
+    let _ = std::panic::take_hook();
+    println!("{SEEDS} histories, {restarts} groups started again alone");
+    assert!(restarts > SEEDS, "{restarts} restarts are too few to show anything");
+}

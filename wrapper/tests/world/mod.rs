@@ -1,0 +1,331 @@
+//! A world of groups in virtual time: nodes die and return, steps crash, checkpoints fail, and the wrapper is killed.
+
+mod ports;
+
+pub use ports::play_record;
+
+use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, Verb};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use wrapper::groups::ports::News;
+use wrapper::ports::Happening;
+
+/// Calls of ports after which a history is taken to have no end.
+const MOST_CALLS: u64 = 400_000;
+const KEEP: usize = 2;
+
+/// The wrapper is killed: unwinds through the driver and is caught by the history.
+pub struct Killed;
+
+/// What the world does to a run, each with a chance per port call, per second, or per checkpoint.
+pub struct Chances {
+    pub wrapper_killed: f64,
+    pub node_dies: f64,
+    pub node_returns: f64,
+    pub step_crashes: f64,
+    pub preempted: f64,
+    pub checkpoint_fails: f64,
+    pub checkpoint_hangs: f64,
+    pub disk_full: f64,
+    pub checkpoint_rots: f64,
+    pub meter_fails: f64,
+    pub ordered: f64,
+}
+
+/// A group's program.
+#[derive(Default)]
+pub struct Program {
+    /// Since when it runs, and with how much done.
+    pub running: Option<(f64, f64)>,
+    /// The call that it is part of; its step is there until it is told to have ended.
+    pub call: Option<u64>,
+    /// It failed since it was started: it may be stopped and started again.
+    pub failed: bool,
+    /// When a checkpoint was asked for, how long it takes, whether it fails, and the progress in it.
+    pub asked: Option<(f64, f64, bool, f64)>,
+    /// Complete checkpoints: with the progress in them, and whether they rot.
+    pub lines: Vec<(Manifest, f64, bool)>,
+    /// Progress of the line that was brought back last.
+    pub restored: f64,
+    pub done: bool,
+    /// It was started in this record.
+    pub started: bool,
+}
+
+pub struct World {
+    pub rng: ChaCha8Rng,
+    pub now_s: f64,
+    pub calls: u64,
+    pub chances: Chances,
+    pub work_s: Vec<f64>,
+    pub programs: Vec<Program>,
+    pub places: Vec<Vec<String>>,
+    pub pending: Vec<Happening>,
+    pub nodes: BTreeMap<String, Option<f64>>,
+    /// Nodes that have left the job since their death.
+    pub gone: BTreeSet<String>,
+    pub told: Vec<Order>,
+    pub orders: u64,
+    pub record_started_s: f64,
+    pub cause: Option<FailureKind>,
+    pub journal: Vec<Event>,
+    pub next_number: u64,
+    pub count: usize,
+    pub spare: u32,
+    pub interval_s: f64,
+    /// How often a group alone started again.
+    pub restarts: u64,
+}
+
+pub type Shared = Rc<RefCell<World>>;
+
+impl World {
+    pub fn shared(mut rng: ChaCha8Rng, chances: Chances) -> Shared {
+        let groups = rng.random_range(2..5);
+        let spare = rng.random_range(0..3);
+        let world = World {
+            work_s: (0..groups).map(|_| rng.random_range(10.0..2000.0)).collect(),
+            programs: (0..groups).map(|_| Program::default()).collect(),
+            count: groups * rng.random_range(1..3) + spare as usize,
+            spare,
+            interval_s: rng.random_range(5.0..500.0),
+            restarts: 0,
+            rng,
+            now_s: 1e9,
+            calls: 0,
+            chances,
+            places: Vec::new(),
+            pending: Vec::new(),
+            nodes: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            told: Vec::new(),
+            orders: 0,
+            record_started_s: 0.0,
+            cause: None,
+            journal: Vec::new(),
+            next_number: 0,
+        };
+        Rc::new(RefCell::new(world))
+    }
+
+    /// Slurm starts the job (again) on healthy nodes; tells where its part of the journal begins.
+    pub fn new_record(&mut self, record: u32) -> usize {
+        self.nodes = (0..self.count).map(|i| (format!("n{i}"), None)).collect();
+        self.gone.clear();
+        self.now_s += 60.0;
+        self.record_started_s = self.now_s;
+        self.cause = None;
+        self.pending.clear();
+        self.told.clear();
+        self.calls = 0;
+        for p in &mut self.programs {
+            *p = Program { lines: std::mem::take(&mut p.lines), ..Program::default() };
+        }
+        // Every so often the world is kind, so that every history has an end.
+        if record > 50 {
+            let c = &mut self.chances;
+            (c.wrapper_killed, c.node_dies, c.step_crashes, c.preempted, c.ordered) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        }
+        self.journal.len()
+    }
+
+    pub fn chance(&mut self, p: f64) -> bool {
+        self.rng.random_bool(p)
+    }
+
+    /// Every port call takes a moment, and may be the wrapper's last.
+    pub fn call(&mut self) {
+        self.calls += 1;
+        assert!(self.calls < MOST_CALLS, "the driver waits without end");
+        self.now_s += 0.001;
+        let p = self.chances.wrapper_killed;
+        if self.chance(p) {
+            resume_unwind(Box::new(Killed));
+        }
+    }
+
+    pub fn progress(&self, group: usize) -> f64 {
+        self.programs[group].running.map_or(0.0, |(t, from)| from + (self.now_s - t))
+    }
+
+    pub fn joules(&self, node: &str) -> f64 {
+        let until = self.nodes.get(node).copied().flatten().unwrap_or(self.now_s);
+        200.0 * (until - self.record_started_s).max(0.0)
+    }
+
+    /// A group's share ends by itself or by a failure.
+    pub fn ends(&mut self, group: usize, code: i32) -> Option<Happening> {
+        let p = &mut self.programs[group];
+        p.running = None;
+        p.asked = None;
+        let call = p.call.take()?;
+        p.failed |= code != 0;
+        p.done = code == 0;
+        Some(Happening::Group(News::Ended { call, group, code }))
+    }
+
+    /// The next thing that happens at or before `until`.
+    pub fn next(&mut self, until: f64) -> Option<Happening> {
+        if let Some(happening) = self.pending.pop() {
+            return Some(happening);
+        }
+        let span = (until - self.now_s).max(0.0);
+        let mut first: (f64, u8, usize) = (until, 0, 0);
+        let mut consider = |at: f64, what: u8, group: usize| {
+            if at < first.0 {
+                first = (at, what, group);
+            }
+        };
+        for (g, p) in self.programs.iter().enumerate() {
+            if let Some((t, from)) = p.running {
+                consider(t + (self.work_s[g] - from).max(0.0), 1, g);
+            }
+            if let Some((asked, takes, ..)) = p.asked {
+                consider((asked + takes).max(self.now_s), 2, g);
+            }
+        }
+        let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
+        let c = &self.chances;
+        let chances = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.ordered, 6), (c.node_returns, 7)];
+        for (p, what) in chances {
+            if self.rng.random_bool(rate(p)) {
+                let at = self.now_s + self.rng.random_range(0.0..=span);
+                consider(at, what, 0);
+            }
+        }
+        self.now_s = first.0.max(self.now_s);
+        match first.1 {
+            1 => self.ends(first.2, 0),
+            2 => Some(self.finish_checkpoint(first.2)),
+            3 => self.kill_node(),
+            4 => {
+                let group = self.rng.random_range(0..self.programs.len());
+                self.programs[group].running?;
+                self.ends(group, 139)
+            }
+            5 => {
+                self.cause = Some(FailureKind::Preempted);
+                Some(Happening::Terminate)
+            }
+            6 => Some(Happening::Ordered(self.order())),
+            7 => self.return_node(),
+            _ => None,
+        }
+    }
+
+    /// A new order, or one that is told again.
+    fn order(&mut self) -> Order {
+        if !self.told.is_empty() && self.chance(0.3) {
+            return self.told[self.rng.random_range(0..self.told.len())].clone();
+        }
+        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Disable, Verb::Enable, Verb::Enable];
+        let verb = verbs[self.rng.random_range(0..verbs.len())];
+        self.orders += 1;
+        let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
+        self.told.push(order.clone());
+        order
+    }
+
+    fn finish_checkpoint(&mut self, group: usize) -> Happening {
+        let (_, _, fails, progress) = self.programs[group].asked.take().expect("asked");
+        self.programs[group].restored = progress;
+        let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
+        let result = if fails { Err("disk quota exceeded".into()) } else { Ok(vec![file]) };
+        Happening::Group(News::Checkpointed { group, result })
+    }
+
+    /// A node other than the batch host dies; its group's step may notice before anybody says why.
+    fn kill_node(&mut self) -> Option<Happening> {
+        let live: Vec<String> =
+            self.nodes.iter().filter(|(n, dead)| dead.is_none() && *n != "n0").map(|(n, _)| n.clone()).collect();
+        if live.is_empty() {
+            return None;
+        }
+        let node = live[self.rng.random_range(0..live.len())].clone();
+        let at_s = self.now_s;
+        self.nodes.insert(node.clone(), Some(at_s));
+        self.gone.insert(node.clone());
+        let lost = Happening::NodeLost { node: node.clone(), at_s };
+        let group = self.places.iter().position(|nodes| nodes.contains(&node));
+        if let Some(group) = group.filter(|g| self.programs[*g].call.is_some()) {
+            self.programs[group].failed = true;
+            self.programs[group].running = None;
+            self.programs[group].asked = None;
+            if self.chance(0.3) {
+                self.pending.push(lost);
+                return self.ends(group, 1);
+            }
+        }
+        self.now_s += 3.0;
+        Some(lost)
+    }
+
+    /// A node that had died joins the job again.
+    fn return_node(&mut self) -> Option<Happening> {
+        let node = self.gone.pop_first()?;
+        self.nodes.insert(node.clone(), None);
+        // A node that reboots counts from zero again.
+        self.nodes.remove(&node);
+        let new = format!("{node}x");
+        self.nodes.insert(new.clone(), None);
+        Some(Happening::Group(News::Joined { node: new }))
+    }
+
+    /// A run that has ended well has done all its work.
+    pub fn check_end(&self) {
+        assert!(self.programs.iter().all(|p| p.done), "a group has not ended");
+    }
+}
+
+/// The phases of a node add up to its counter as it was last read, and no phase is negative.
+pub fn check_energy(journal: &[Event]) {
+    let mut phases: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut counters: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut ends: BTreeMap<&str, f64> = BTreeMap::new();
+    for event in journal {
+        match event {
+            Event::Phase { node, joules, start_s, end_s, .. } => {
+                assert!(joules.is_none_or(|j| j >= 0.0), "negative energy");
+                assert!(end_s >= start_s, "a phase that ends before it begins");
+                if let Some(before) = ends.insert(node, *end_s) {
+                    assert_eq!(before, *start_s, "a gap between phases of {node}");
+                }
+                *phases.entry(node).or_default() += joules.unwrap_or(0.0);
+            }
+            Event::Reading { node, reading } => {
+                counters.insert(node, reading.joules);
+            }
+            _ => {}
+        }
+    }
+    for (node, counter) in counters {
+        let sum = phases.get(node).copied().unwrap_or(0.0);
+        assert!((sum - counter).abs() <= 1e-6 * counter.max(1.0), "{node}: phases {sum} J, counter {counter} J");
+    }
+}
+
+/// A wrapper that was not killed has answered every order, and nothing is begun while checkpoints are disabled.
+pub fn check_orders(world: &World, ended: bool) {
+    let mut answers: BTreeMap<&str, &Event> = BTreeMap::new();
+    let mut disabled = false;
+    for event in &world.journal {
+        match event {
+            Event::Ordered { id, verb, state, .. } => {
+                if answers.insert(id, event).is_none() && *state == OrderState::Done {
+                    match verb {
+                        Verb::Disable => disabled = true,
+                        Verb::Enable => disabled = false,
+                        Verb::Checkpoint | Verb::Vacate => {}
+                    }
+                }
+            }
+            Event::Decided { action, .. } => assert!(!disabled || action != "checkpoint", "begun while disabled"),
+            _ => {}
+        }
+    }
+    assert!(!ended || world.told.iter().all(|o| answers.contains_key(o.id.as_str())), "an order without an answer");
+}

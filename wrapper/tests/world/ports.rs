@@ -1,0 +1,304 @@
+//! The world as the driver of groups sees it.
+
+use super::{KEEP, Program, Shared};
+use options::Settings;
+use protocol::{Event, FailureKind, Figure, JobReading, Manifest, Plan};
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use wrapper::driver::{Outcome, Setup, Started};
+use wrapper::groups::driver;
+use wrapper::groups::place::{Places, before};
+use wrapper::groups::ports::{GroupPorts, Lines, News, Shares};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Store};
+
+struct Port(Shared);
+
+struct GroupEngine(Shared, usize);
+
+impl Clock for Port {
+    fn now_s(&self) -> f64 {
+        self.0.borrow().now_s
+    }
+
+    fn wait(&mut self, until_s: f64) -> Option<Happening> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert!(until_s.is_finite() && until_s < w.now_s + 86_400.0, "a wait until {until_s}");
+        w.next(until_s)
+    }
+}
+
+impl Meter for Port {
+    fn read(&mut self) -> Vec<NodeCounter> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let p = w.chances.meter_fails;
+        let nodes: Vec<String> = w.nodes.keys().cloned().collect();
+        let since_s = w.record_started_s;
+        let counter = |node: String| {
+            let reading = JobReading { job: 1, joules: w.joules(&node), cpu_s: 0.0, source: "model".into(), since_s };
+            NodeCounter { reading: (!w.chance(p)).then_some(reading), node }
+        };
+        nodes.into_iter().map(counter).collect()
+    }
+}
+
+impl Engine for GroupEngine {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn on_demand(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let p = &mut w.programs[self.1];
+        let newest = p.lines.iter().rev().find(|(_, _, rotten)| !rotten);
+        assert_eq!(from.map(|m| m.number), newest.map(|(m, _, _)| m.number), "a complete checkpoint is not used");
+        p.restored = newest.map_or(0.0, |(_, progress, _)| *progress);
+        Ok(Vec::new())
+    }
+
+    fn begin(&mut self, _: PathBuf) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let (fails, hangs) = (w.chances.checkpoint_fails, w.chances.checkpoint_hangs);
+        let fails = w.chance(fails);
+        let takes = if w.chance(hangs) { 1e6 } else { w.rng.random_range(1.0..20.0) };
+        let (now_s, progress) = (w.now_s, w.progress(self.1));
+        w.programs[self.1].asked = Some((now_s, takes, fails, progress));
+    }
+
+    fn give_up(&mut self) {
+        self.0.borrow_mut().programs[self.1].asked = None;
+    }
+}
+
+impl Shares for Port {
+    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], _: &[(String, String)]) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let told_dead = |n: &String| {
+            w.gone.contains(n) && !w.pending.iter().any(|h| matches!(h, Happening::NodeLost { node, .. } if node == n))
+        };
+        assert!(!places[group].iter().any(told_dead), "started on a dead node");
+        let mut all: Vec<&String> = places.iter().flatten().collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count, "a node in two groups");
+        w.places = places.to_vec();
+        let now_s = w.now_s;
+        let p = &mut w.programs[group];
+        assert!(p.call.is_none(), "two instances of one program");
+        let from = p.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, progress, _)| *progress);
+        assert!(!p.started || p.failed, "a group started again that did not fail");
+        (p.call, p.running, p.failed) = (Some(call), Some((now_s, from)), false);
+        let again = std::mem::replace(&mut p.started, true);
+        w.restarts += u64::from(again);
+    }
+
+    fn stop(&mut self, _: u64, group: usize) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert!(w.programs[group].failed, "a group was stopped that did not fail");
+        if let Some(ended) = w.ends(group, 143) {
+            w.pending.insert(0, ended);
+        }
+    }
+
+    fn end(&mut self, _: u64, code: i32) {
+        self.0.borrow_mut().pending.push(Happening::Exited { code });
+    }
+}
+
+impl Lines for Port {
+    fn room(&mut self, _: usize) -> Result<(u64, PathBuf), String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.next_number += 1;
+        Ok((w.next_number, PathBuf::new()))
+    }
+
+    fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let full = w.chances.disk_full;
+        if w.chance(full) {
+            return Err("no space left on device".into());
+        }
+        let rots = w.chances.checkpoint_rots;
+        let rotten = w.chance(rots);
+        let Program { lines, restored, .. } = &mut w.programs[group];
+        lines.push((manifest.clone(), *restored, rotten));
+        let surplus = lines.len().saturating_sub(KEEP);
+        lines.drain(..surplus);
+        Ok(())
+    }
+
+    fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let lines = &mut w.programs[group].lines;
+        let damaged = lines.iter().filter(|(_, _, rotten)| *rotten).map(|(m, _, _)| format!("{}", m.number)).collect();
+        lines.retain(|(_, _, rotten)| !rotten);
+        (lines.last().map(|(m, _, _)| m.clone()), damaged)
+    }
+}
+
+impl Child for Port {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let groups = (0..w.programs.len()).collect();
+        w.pending.push(Happening::Group(News::Called { call: 0, groups }));
+        Ok(())
+    }
+
+    fn terminate(&mut self) {
+        let mut w = self.0.borrow_mut();
+        for p in &mut w.programs {
+            (p.running, p.call, p.asked) = (None, None, None);
+        }
+        w.pending.push(Happening::Exited { code: 143 });
+    }
+
+    fn stop(&mut self) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        for p in &mut w.programs {
+            (p.running, p.call, p.asked) = (None, None, None);
+        }
+    }
+
+    fn step(&mut self) -> String {
+        String::new()
+    }
+}
+
+impl Cluster for Port {
+    fn dead_nodes(&mut self) -> Vec<(String, f64)> {
+        let w = self.0.borrow();
+        w.nodes.iter().filter_map(|(n, dead)| dead.map(|t| (n.clone(), t))).collect()
+    }
+
+    fn suspects(&mut self) -> bool {
+        !self.0.borrow().pending.is_empty()
+    }
+
+    fn cause(&mut self) -> Option<FailureKind> {
+        self.0.borrow().cause
+    }
+
+    fn requeue(&mut self) -> Result<(), String> {
+        self.0.borrow_mut().call();
+        Ok(())
+    }
+}
+
+impl Store for Port {
+    fn append(&mut self, _: f64, events: Vec<Event>) -> Result<(), String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.journal.extend(events);
+        Ok(())
+    }
+
+    fn room(&mut self) -> Result<(u64, PathBuf), String> {
+        Err("the run has groups".into())
+    }
+
+    fn commit(&mut self, _: &Manifest) -> Result<(), String> {
+        Err("the run has groups".into())
+    }
+
+    fn newest(&mut self) -> (Option<Manifest>, Vec<String>) {
+        (None, Vec::new())
+    }
+
+    fn flush(&mut self, _: f64) {
+        self.0.borrow_mut().call();
+    }
+}
+
+fn figure(value: f64) -> Figure {
+    Figure { value, from: "test".into() }
+}
+
+fn plan(interval_s: f64) -> Plan {
+    Plan {
+        version: protocol::VERSION,
+        objective: "energy".into(),
+        protocol: "uncoordinated".into(),
+        engine: "scripted".into(),
+        policy: "ema".into(),
+        interval_s,
+        interval_fixed: false,
+        mtbf_s: figure(5000.0),
+        checkpoint_s: figure(10.0),
+        restart_s: figure(5.0),
+        idle_w: figure(100.0),
+        busy_w: figure(300.0),
+        checkpoint_w: figure(150.0),
+        expected_time_overhead: 0.0,
+        expected_energy_overhead: 0.0,
+        expected_io_share: 0.0,
+        alternatives: Vec::new(),
+        choice: None,
+        reasons: Vec::new(),
+        made_by: "test".into(),
+    }
+}
+
+fn settings(groups: usize, spare: u32) -> Settings {
+    let words = [("ft-energy", ""), ("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", &groups.to_string())];
+    let set = |(name, value): (&str, &str)| {
+        (name.to_string(), protocol::Setting { value: value.to_string(), source: protocol::Source::Option })
+    };
+    let request = protocol::Request { settings: words.map(set).into() };
+    Settings { spare, ..options::resolve(&request, &BTreeMap::new()).expect("valid") }
+}
+
+/// One record of the run, from its start until the wrapper leaves it.
+pub fn play_record(world: &Shared, record: u32) -> Outcome {
+    let groups = world.borrow().programs.len();
+    let (spare, interval_s) = (world.borrow().spare, world.borrow().interval_s);
+    let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
+    let answered = world.borrow().journal.iter().filter(is_order).cloned().collect();
+    let nodes: Vec<String> = world.borrow().nodes.keys().cloned().collect();
+    let places = Places::deal(&nodes, groups, spare as usize).expect("enough nodes");
+    let earlier = before(world.borrow().journal.iter());
+    world.borrow_mut().places.clone_from(&places.groups);
+    let setup = Setup {
+        started: Started { job: 1, restart_count: record, nodes, ..Started::default() },
+        plan: plan(interval_s),
+        settings: settings(groups, spare),
+        end_s: None,
+        margin_s: 20.0,
+        requeue_at_end: false,
+        step_retries: 1,
+        checkpoint_limit_s: 300.0,
+        resumes: record > 0,
+        accounted: Vec::new(),
+        answered,
+    };
+    let port = || Port(world.clone());
+    let [mut clock, mut meter, mut child, mut cluster, mut store, mut lines, mut shares] =
+        std::array::from_fn(|_| port());
+    let mut engines: Vec<GroupEngine> = (0..groups).map(|g| GroupEngine(world.clone(), g)).collect();
+    let ports = GroupPorts {
+        clock: &mut clock,
+        meter: &mut meter,
+        engines: engines.iter_mut().map(|e| e as &mut dyn Engine).collect(),
+        child: &mut child,
+        cluster: &mut cluster,
+        store: &mut store,
+        lines: &mut lines,
+        shares: &mut shares,
+    };
+    driver::run(&setup, &places, &earlier, ports)
+}
