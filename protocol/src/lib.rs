@@ -7,6 +7,7 @@ mod account;
 mod calibration;
 mod health;
 mod journal;
+mod loan;
 mod node;
 mod order;
 mod plan;
@@ -22,6 +23,7 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
+pub use loan::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
 pub use node::{Beat, BeatReply, Held, JobReading, NodeFailure, NodeHealth, NodeReading, RunHealth};
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};

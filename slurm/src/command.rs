@@ -123,7 +123,7 @@ impl Slurm {
         self.update_job(job, &format!("AdminComment={text}"))
     }
 
-    fn update_job(&self, job: u32, what: &str) -> Result<(), Error> {
+    pub(crate) fn update_job(&self, job: u32, what: &str) -> Result<(), Error> {
         self.output("scontrol", &["update", &format!("JobId={job}"), what]).map(drop)
     }
 
@@ -247,7 +247,7 @@ impl Slurm {
     }
 
     /// Runs a command and gives its standard output.
-    fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
+    pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
         let path = match &self.bin_dir {
             Some(dir) => dir.join(program),
             None => PathBuf::from(program),
