@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod doctor;
+mod loans;
 mod man;
 mod model;
 mod plan;
@@ -70,6 +71,12 @@ enum Command {
     /// The job resumes from this checkpoint when Slurm starts it again. If the checkpoint fails, the job goes on as
     /// it was. A job that was submitted with --no-requeue is refused. Exit status as for `checkpoint`.
     Vacate(steer::SteerArgs),
+    /// Tell which idle nodes of recovering runs were lent, to whom, and what they would have drawn idle.
+    ///
+    ///   joulepoint loans                      those of today, live and past
+    ///   joulepoint loans -S now-7days -A physics --json
+    #[command(verbatim_doc_comment)]
+    Loans(loans::LoansArgs),
     /// Let a running job make checkpoints again, after `disable`.
     Enable(steer::SteerArgs),
     /// Let a running job make no further checkpoints, not even before its time limit, until `enable`.
@@ -183,6 +190,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
+        Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
         Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),
         Command::Enable(args) => return steer::run(Verb::Enable, &args, &client(&cli.conf)?),

@@ -115,6 +115,8 @@ pub struct Stay {
 pub struct Loan {
     /// Its id.
     pub id: String,
+    /// Name of its reservation, and of the helper job that brings the nodes back.
+    pub name: String,
     /// The lender's run.
     pub key: RunKey,
     /// The lender's job.
@@ -143,11 +145,13 @@ pub struct Loan {
     pub asked_s: f64,
     /// When the nodes are expected to be needed again.
     pub return_s: f64,
+    /// The latest return that was ever expected: borrowers were let in for so long.
+    pub promised_s: f64,
     /// When the lender had given the nodes up.
     pub lent_s: Option<f64>,
     /// When the lender had them again, or was known to get them no more.
     pub back_s: Option<f64>,
-    /// The nodes that came back.
+    /// The nodes that came back; while they return, those that can.
     pub back: Vec<String>,
     /// The lender's time limit before the loan, s; absent for none.
     pub time_limit_s: Option<u64>,

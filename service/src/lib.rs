@@ -10,6 +10,7 @@ mod energy_tres;
 mod history;
 mod http;
 mod latency;
+mod loans;
 mod metrics;
 pub mod node;
 mod orders;

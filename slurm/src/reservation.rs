@@ -3,6 +3,7 @@
 use crate::fields::Fields;
 use crate::nodelist::{compress_nodelist, expand_nodelist};
 use crate::{Error, Slurm};
+use std::process::{Child, Stdio};
 
 /// The keys that `scontrol show reservation -o` prints from 22.05 to 26.05.
 const KEYS: &[&str] = &[
@@ -48,8 +49,9 @@ pub struct Reservation {
 /// When a reservation holds, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// Its beginning, s since the epoch; what has passed means now.
-    pub start_s: f64,
+    /// Its beginning, s since the epoch; what has passed means now. Absent to leave it where it is: Slurm does not
+    /// move a reservation that has begun.
+    pub start_s: Option<f64>,
     /// How long it lasts, min.
     pub minutes: u32,
     /// Who may use it.
@@ -57,11 +59,30 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn words(&self) -> [String; 3] {
-        let duration = format!("Duration={}", self.minutes.max(1));
-        [start_time(self.start_s), duration, format!("Users={}", self.users.join(","))]
+    fn words(&self) -> Vec<String> {
+        let start = self.start_s.map(start_time);
+        let rest = [format!("Duration={}", self.minutes.max(1)), format!("Users={}", self.users.join(","))];
+        start.into_iter().chain(rest).collect()
     }
 }
+
+/// Nodes for a running job, by a helper job that is merged into it.
+#[derive(Clone, Copy, Debug)]
+pub struct Expansion<'a> {
+    /// The job that gets them.
+    pub job: u32,
+    /// Name of the helper job, and of the reservation that has the nodes.
+    pub name: &'a str,
+    /// The nodes.
+    pub nodes: &'a [String],
+    /// The job's account; the user's own if empty.
+    pub account: &'a str,
+    /// The job's partition.
+    pub partition: &'a str,
+}
+
+/// Time limit of a helper job, min: the job's own counts as soon as they are merged.
+const HELPER_MIN: &str = "5";
 
 /// The reservations in the output of `scontrol show reservation -o`.
 pub fn parse_reservations(text: &str) -> Result<Vec<Reservation>, Error> {
@@ -90,15 +111,17 @@ impl Slurm {
     /// then.
     pub fn reserve(&self, name: &str, nodes: &[String], window: Window<'_>) -> Result<(), Error> {
         let (name, nodes) = (format!("ReservationName={name}"), format!("Nodes={}", compress_nodelist(nodes)));
-        let [start, duration, users] = window.words();
-        let args = ["create", "reservation", &name, &start, &duration, &nodes, &users, "Flags=IGNORE_JOBS,OVERLAP"];
+        let words = window.words();
+        let mut args = vec!["create", "reservation", &name, &nodes, "Flags=IGNORE_JOBS,OVERLAP"];
+        args.extend(words.iter().map(String::as_str));
         self.output("scontrol", &args).map(drop)
     }
 
     /// Moves a reservation, and says who may use it.
     pub fn move_reservation(&self, name: &str, window: Window<'_>) -> Result<(), Error> {
-        let (name, [start, duration, users]) = (format!("ReservationName={name}"), window.words());
-        self.output("scontrol", &["update", &name, &start, &duration, &users]).map(drop)
+        let (name, words) = (format!("ReservationName={name}"), window.words());
+        let args: Vec<&str> = ["update", &name].into_iter().chain(words.iter().map(String::as_str)).collect();
+        self.output("scontrol", &args).map(drop)
     }
 
     /// Removes a reservation.
@@ -124,9 +147,28 @@ impl Slurm {
         self.update_job(job, &format!("TimeLimit={minutes}"))
     }
 
-    /// Lets a waiting job run in a reservation; with an empty name it needs none.
-    pub fn put_into_reservation(&self, job: u32, name: &str) -> Result<(), Error> {
-        self.update_job(job, &format!("ReservationName={name}"))
+    /// Starts `salloc` for nodes that will be merged into a job ([`Slurm::merge`]); it ends when they are granted, or
+    /// cannot be. It must come from the job's own user.
+    pub fn ask_for_expansion(&self, wanted: &Expansion<'_>) -> Result<Child, Error> {
+        let mut command = self.command("salloc");
+        let unwanted = |name: &str| {
+            let prefixes = ["SLURM", "SALLOC", "SBATCH", "_SLURM", "FT_ENERGY"];
+            name != "SLURM_CONF" && prefixes.iter().any(|p| name.starts_with(p))
+        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names.filter(|n| unwanted(n)).for_each(|n| {
+            command.env_remove(n);
+        });
+        command.args(["--no-shell", "--exclusive", "--quiet", "-t", HELPER_MIN]);
+        command.arg(format!("--nodes={}", wanted.nodes.len()));
+        command.arg(format!("--nodelist={}", compress_nodelist(wanted.nodes)));
+        command.arg(format!("--reservation={0}", wanted.name)).arg(format!("--job-name={}", wanted.name));
+        command.arg(format!("--dependency=expand:{}", wanted.job)).arg(format!("--partition={}", wanted.partition));
+        if !wanted.account.is_empty() {
+            command.arg(format!("--account={}", wanted.account));
+        }
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        started.map_err(|source| Error::Start { command: "salloc".into(), source })
     }
 
     /// Cancels a job.
