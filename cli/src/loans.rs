@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::report::moment;
-use protocol::{Loan, LoanState, Stay};
+use protocol::{Loan, LoanProgress, LoanState, Stay};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -42,6 +42,16 @@ enum Inner {
     /// on the nodes.
     #[command(hide = true)]
     Ask(AskArgs),
+    /// Call lent nodes back now; for the lender and operators.
+    ///
+    /// Jobs that were let in for the window end by their time limit; nobody new begins.
+    Recall(RecallArgs),
+}
+
+#[derive(clap::Args)]
+struct RecallArgs {
+    /// The loan's id, as `joulepoint loans` shows it.
+    loan: String,
 }
 
 #[derive(clap::Args)]
@@ -59,8 +69,10 @@ struct AskArgs {
 
 /// Prints the loans, or makes one; the exit code.
 pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
-    if let Some(Inner::Ask(ask)) = &args.inner {
-        return lend(ask, conf);
+    match &args.inner {
+        Some(Inner::Ask(ask)) => return lend(ask, conf),
+        Some(Inner::Recall(recall)) => return call_back(&recall.loan, conf),
+        None => {}
     }
     let now = jiff::Zoned::now();
     let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
@@ -84,6 +96,17 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     } else {
         print!("{}", sheet(&loans, now_s));
     }
+    Ok(0)
+}
+
+fn call_back(loan: &str, conf: &Path) -> Result<i32, Failure> {
+    if !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return Err(Failure::Usage(format!("'{loan}' is no loan: `joulepoint loans` shows their ids")));
+    }
+    let word = LoanProgress { version: protocol::VERSION, return_s: 0.0 };
+    let path = format!("/v1/loans/{loan}/return");
+    let loan: Loan = crate::client(conf)?.post(&path, &word).map_err(anyhow::Error::from)?;
+    println!("loan {}: {}", loan.id, loan.state.as_str());
     Ok(0)
 }
 
