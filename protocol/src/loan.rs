@@ -10,9 +10,6 @@ pub enum LoanMode {
     /// Only jobs whose time limit fits before the return get the nodes.
     #[default]
     Window,
-    /// The same, and a requeued job under protection may begin that does not fit: it is checkpointed and requeued at
-    /// the return.
-    Preempt,
     /// Never.
     Off,
 }

@@ -5,7 +5,7 @@
 //! it after.
 
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, VERSION};
-use slurm::{Expansion, Slurm};
+use slurm::{Expansion, Job, JobState, Slurm};
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -63,6 +63,13 @@ impl Lender {
     /// A lender that asks this controller and this Slurm.
     pub fn new(client: Client, slurm: Slurm) -> Lender {
         Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm }
+    }
+
+    /// Time limit of the shortest waiting job that so many CPUs of a partition are enough for, s: what policy asks
+    /// before anything is parked. None if none waits, or the queue cannot be seen.
+    pub fn shortest_queued_s(&self, partition: &str, cpus: u32) -> Option<f64> {
+        let jobs = self.slurm.jobs().map_err(|e| tracing::warn!(%e, "the queue cannot be seen")).ok()?;
+        shortest_queued_s(&jobs, partition, cpus)
     }
 
     /// Lends nodes until they are back. `expect` is asked every few seconds when they are needed, s since the epoch:
@@ -127,6 +134,19 @@ impl Lender {
     }
 }
 
+fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
+    let could = |j: &&Job| {
+        let waits_for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
+        j.state == JobState::Pending
+            && waits_for_nodes
+            && j.reservation.is_empty()
+            && j.num_cpus <= cpus
+            && j.partition.split(',').any(|p| p == partition)
+    };
+    let limits = jobs.iter().filter(could).filter_map(|j| j.time_limit_s);
+    limits.min().map(|s| s as f64)
+}
+
 fn outcome(loan: Loan) -> Outcome {
     match (loan.state, loan.lent_s, loan.back_s) {
         (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
@@ -180,5 +200,29 @@ impl Helper {
             unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
         }
         let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_jobs_that_wait_for_nodes_could_borrow() {
+        let job = |id: u32, more: &str| {
+            let line = format!("JobId={id} JobName=j UserId=u(1) GroupId=g(1) {more} Partition=all,gpu");
+            slurm::parse_job(&line, id).unwrap().unwrap()
+        };
+        let jobs = [
+            job(1, "JobState=PENDING Reason=Dependency TimeLimit=00:01:00 NumCPUs=1"),
+            job(2, "JobState=PENDING Reason=Priority TimeLimit=00:02:00 NumCPUs=16"),
+            job(3, "JobState=PENDING Reason=Resources TimeLimit=00:05:00 NumCPUs=2"),
+            job(4, "JobState=PENDING Reason=Priority TimeLimit=UNLIMITED NumCPUs=1"),
+            job(5, "JobState=RUNNING Reason=None TimeLimit=00:01:00 NumCPUs=1"),
+            job(6, "JobState=PENDING Reason=Resources TimeLimit=00:01:00 NumCPUs=1 Reservation=school"),
+        ];
+        assert_eq!(shortest_queued_s(&jobs, "all", 8), Some(300.0));
+        assert_eq!(shortest_queued_s(&jobs, "all", 1), None);
+        assert_eq!(shortest_queued_s(&jobs, "debug", 8), None);
     }
 }

@@ -3,7 +3,7 @@
 //! A state is on disk before anything of it is done, and everything done in a state is told from what Slurm shows:
 //! after a crash at any point the same look leads to the same act, or finds it done.
 
-use protocol::{Loan, LoanMode, LoanState};
+use protocol::{Loan, LoanState};
 use slurm::{Job, JobState, Reservation};
 use std::collections::BTreeSet;
 
@@ -36,11 +36,6 @@ pub enum Act {
     MoveWindow,
     /// Let the reservation begin now, open to the lender.
     Admit,
-    /// A borrower that does not fit must leave: checkpointed and requeued.
-    Evict {
-        /// Its job id.
-        job: u32,
-    },
     /// Give the helper's nodes to the lender.
     Merge {
         /// Its job id.
@@ -153,10 +148,7 @@ fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f
     if now_s > ends_s.fold(loan.state_s, f64::max) + patience_s {
         return become_(LoanState::Failing, &format!("{} did not come back in time", alive.join(",")));
     }
-    match world.borrowers.iter().find(|j| loan.mode == LoanMode::Preempt && !fits(j, loan)) {
-        Some(job) => Next::Do(Act::Evict { job: job.id }),
-        None => Next::Wait,
-    }
+    Next::Wait
 }
 
 /// Whether a borrower's time limit ends when the nodes were promised, to Slurm's minute.
@@ -217,7 +209,7 @@ fn longer_limit_min(loan: &Loan, lender: &Job) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::RunKey;
+    use protocol::{LoanMode, RunKey};
 
     const PATIENCE_S: f64 = 30.0;
 
@@ -352,22 +344,14 @@ mod tests {
         stuck.helper = helper("PENDING", "");
         let late = Loan { return_s: 1000.0, promised_s: 1000.0, ..loan(Returning) };
         assert!(becomes(&next(1031.0, &late, &stuck, PATIENCE_S), Failing), "nobody is there, and yet no nodes");
+        stuck.borrowers = vec![job(8, 1001, "RUNNING", "n3", "EndTime=9000")];
+        assert_eq!(next(1025.0, &late, &stuck, PATIENCE_S), Next::Wait);
+        assert!(becomes(&next(1031.0, &late, &stuck, PATIENCE_S), Failing), "its limit was raised");
         stuck.borrowers = vec![job(8, 1001, "RUNNING", "n3", "EndTime=1040")];
         assert_eq!(next(1045.0, &late, &stuck, PATIENCE_S), Next::Wait, "a borrower that fits ends by itself");
         assert!(becomes(&next(1071.0, &late, &stuck, PATIENCE_S), Failing), "a borrower that will not stop");
         (stuck.helper, stuck.reservation) = (None, None);
         assert_eq!(next(1.0, &loan(Failing), &stuck, PATIENCE_S), Next::Do(Act::Requeue));
-    }
-
-    #[test]
-    fn a_borrower_that_does_not_fit_is_told_to_leave() {
-        let mut w = world("n[1-2]");
-        w.reservation = reservation(1000.0, "root alice");
-        w.borrowers = vec![job(8, 1001, "RUNNING", "n3", "EndTime=9000")];
-        let window = loan(LoanState::Returning);
-        assert_eq!(next(1010.0, &window, &w, PATIENCE_S), Next::Wait, "nobody is driven out of a window");
-        let preempt = Loan { mode: LoanMode::Preempt, ..window };
-        assert_eq!(next(1010.0, &preempt, &w, PATIENCE_S), Next::Do(Act::Evict { job: 8 }));
     }
 
     #[test]

@@ -9,11 +9,10 @@ pub(crate) mod routes;
 mod rules;
 
 use crate::controller::Controller;
-use crate::orders::Orders;
 use crate::{lock, now_s};
 use anyhow::Result;
 use machine::{Act, Next, World};
-use protocol::{Loan, LoanState, Order, OrderState, OrderStatus, RunKey, Stay, Verb};
+use protocol::{Loan, LoanState, RunKey, Stay};
 use slurm::{Job, JobState, Node, Reservation, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -145,7 +144,7 @@ impl Controller {
             Next::Do(act) => {
                 tracing::info!(loan = id, job = loan.job, ?act, "acting");
                 self.do_act(&loan, &world, &act)?;
-                Ok(!matches!(act, Act::Evict { .. }))
+                Ok(true)
             }
         }
     }
@@ -248,7 +247,6 @@ impl Controller {
             Act::Lengthen { minutes } => slurm.set_time_limit(loan.job, *minutes)?,
             Act::EndHelper { helper } => slurm.cancel(*helper)?,
             Act::Unreserve => slurm.unreserve(name)?,
-            Act::Evict { job } => self.evict(loan, *job)?,
             Act::Requeue => {
                 let runs = lock(&self.reader).open_runs()?;
                 let hit: Vec<_> = runs.into_iter().filter(|r| r.key == loan.key).collect();
@@ -256,24 +254,6 @@ impl Controller {
                 slurm.requeue(loan.job)?;
             }
         }
-        Ok(())
-    }
-
-    /// Orders a borrower under protection to make a checkpoint and go back into the queue; the same order each time.
-    fn evict(&self, loan: &Loan, job: u32) -> Result<()> {
-        let runs = lock(&self.reader).open_runs()?;
-        let Some(run) = runs.into_iter().find(|r| r.job == job && r.record_state == "running") else { return Ok(()) };
-        let order = Order { id: format!("{}x{job}", loan.id), verb: Verb::Vacate, by: "the broker".into() };
-        let status = OrderStatus {
-            order,
-            key: run.key,
-            job,
-            at_s: now_s(),
-            state: OrderState::Waiting,
-            text: String::new(),
-            checkpoint: None,
-        };
-        post(&self.orders, status, run.uid, run.restart_count);
         Ok(())
     }
 
@@ -300,12 +280,6 @@ impl Controller {
         let Some(id) = name.strip_prefix(PREFIX) else { return Ok(None) };
         let known = lock(&self.reader).lending(id)?;
         Ok(known.filter(|l| l.state.is_over()))
-    }
-}
-
-fn post(orders: &Orders, status: OrderStatus, owner: u32, restart_count: u32) {
-    if orders.post(now_s(), status, owner, restart_count).is_err() {
-        tracing::debug!("the order to vacate waits already, or too many do");
     }
 }
 
