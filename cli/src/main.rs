@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod doctor;
+mod loans;
 mod man;
 mod model;
 mod plan;
@@ -75,6 +76,11 @@ enum Command {
     /// For a program that hangs or went wrong. What it did since that checkpoint is done again; without a checkpoint it
     /// begins anew. The job keeps its place and its time limit. Exit status as for `checkpoint`.
     Restart(steer::SteerArgs),
+    /// Tell which idle nodes of recovering runs were lent, to whom, and what they would have drawn idle.
+    ///   joulepoint loans                      those of today, live and past
+    ///   joulepoint loans -S now-7days -A physics --json
+    #[command(verbatim_doc_comment)]
+    Loans(loans::LoansArgs),
     /// Let a running job make checkpoints again, after `disable`.
     Enable(steer::SteerArgs),
     /// Let a running job make no further checkpoints, not even before its time limit, until `enable`.
@@ -222,6 +228,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
+        Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
         Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),
         Command::Restart(args) => return steer::run(Verb::Restart, &args, &client(&cli.conf)?),

@@ -3,8 +3,10 @@
 //! Unknown keys are refused with the line and the nearest key. A missing file is a site that says nothing.
 
 mod calibration;
+mod lend;
 
 pub use calibration::Calibration;
+pub use lend::Lend;
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -40,6 +42,8 @@ pub struct Site {
     pub criu: Criu,
     /// Habits of the wrapper.
     pub wrapper: Wrapper,
+    /// Which idle nodes are lent, and to whom.
+    pub lend: Lend,
     /// How the cluster is measured.
     pub calibration: Calibration,
 }
@@ -345,6 +349,9 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         ("estimates.write_bytes_per_s", site.estimates.write_bytes_per_s),
         ("estimates.restart_s", site.estimates.restart_s),
         ("wrapper.checkpoint_limit_s", site.wrapper.checkpoint_limit_s),
+        ("lend.shortest_s", site.lend.shortest_s),
+        ("lend.longest_s", site.lend.longest_s),
+        ("lend.patience_s", site.lend.patience_s),
         ("calibration.largest_checkpoint_mib", f64::from(site.calibration.largest_checkpoint_mib)),
         ("calibration.largest_message_mib", f64::from(site.calibration.largest_message_mib)),
     ];

@@ -9,6 +9,7 @@
 //! | [`interval`] | which interval to use, under which bounds, and why |
 //! | [`choice`] | which protocol to use: time and energy of the whole run under each, with their uncertainty |
 //! | [`decide`] | whether to checkpoint now, wait, or rest |
+//! | [`lending`] | whether survivors of a failure go to a queued job |
 //! | [`mtbf`] | estimators of the mean time between failures |
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
 //! | [`memoryless`] | the exact renewal model that is used where Aupy15's expansion has no solution |
@@ -31,6 +32,7 @@ pub mod estimate;
 pub mod frequency;
 pub mod interval;
 mod invalid;
+pub mod lending;
 pub mod memoryless;
 pub mod mtbf;
 pub mod periods;

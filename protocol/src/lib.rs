@@ -7,6 +7,7 @@ mod account;
 mod calibration;
 mod health;
 mod journal;
+mod loan;
 mod node;
 mod order;
 mod plan;
@@ -22,6 +23,7 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
+pub use loan::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
 pub use node::{
     Beat, BeatReply, FrequencyRequest, FrequencyState, Held, JobReading, NodeFailure, NodeHealth, NodeReading,
     RunHealth,

@@ -7,6 +7,7 @@ use crate::energy_tres::EnergyTres;
 use crate::history;
 use crate::http::{self, Gate, Limits, Listener, Refusal};
 use crate::latency::Latency;
+use crate::loans::Loans;
 use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
 use crate::store::{OpenRun, Store};
@@ -62,7 +63,7 @@ pub struct Controller {
     pub(crate) site: Site,
     munge: wire::Munge,
     pub(crate) slurm: Slurm,
-    store: Arc<Mutex<Store>>,
+    pub(crate) store: Arc<Mutex<Store>>,
     pub(crate) reader: Mutex<Store>,
     /// For reports, which may take long, so that plans do not wait for them.
     pub(crate) reporter: Mutex<Store>,
@@ -72,6 +73,7 @@ pub struct Controller {
     pub(crate) open: Mutex<Arc<Vec<OpenRun>>>,
     pub(crate) access: Access,
     pub(crate) orders: Orders,
+    pub(crate) loans: Loans,
     pub(crate) health: Mutex<Health>,
     commented_s: Mutex<BTreeMap<u32, f64>>,
     pub(crate) beats: AtomicU64,
@@ -104,6 +106,7 @@ pub async fn serve(site: Site) -> Result<()> {
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
         access: Access::new(&site.controller.operators),
         orders: Orders::new(now_s()),
+        loans: Loans::default(),
         health: Mutex::new(Health { ok: false, parts: BTreeMap::new() }),
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
@@ -118,9 +121,10 @@ pub async fn serve(site: Site) -> Result<()> {
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
         .await
         .with_context(|| format!("controller.listen = {}", controller.site.controller.listen))?;
-    let (watching, looking) = (controller.clone(), controller.clone());
+    let (watching, looking, lending) = (controller.clone(), controller.clone(), controller.clone());
     std::thread::spawn(move || watching.watch_for_ever());
     std::thread::spawn(move || looking.look_at_self_for_ever());
+    std::thread::spawn(move || lending.lend_for_ever());
     let gate = Arc::new(Gate::new(controller.munge.clone(), wire::CONTROLLER.to_string(), Limits::default()));
     let app = http::router(routes::controller(), gate.clone(), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
@@ -346,7 +350,9 @@ impl Controller {
         let reason = format!("{OURS} {seen} for {:.1} s", now_s - at_s);
         tracing::warn!(node = name, reason, "a node is dead");
         // The store first, as long as the runs are still open there: Slurm ends them.
-        let hit = lock(&self.store).node_died(name, at_s, now_s, &format!("node {name} died: {reason}"))?;
+        let lenders = self.loans.lenders_of(name);
+        let text = format!("node {name} died: {reason}");
+        let hit = lock(&self.store).node_died(name, at_s, now_s, &text, &lenders)?;
         lock(&self.watch).hit(now_s, &hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(self.slurm.node_down(name, &reason)?)

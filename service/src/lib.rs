@@ -11,6 +11,7 @@ pub mod frequency;
 mod history;
 mod http;
 mod latency;
+mod loans;
 mod metrics;
 pub mod node;
 mod orders;

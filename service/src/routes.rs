@@ -5,7 +5,7 @@ use crate::controller::{Controller, metrics};
 use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Write};
-use crate::{calibrations, lock, now_s};
+use crate::{calibrations, loans, lock, now_s};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -23,16 +23,16 @@ use std::time::{Duration, Instant};
 use wire::Peer;
 
 /// Longest time for which an answer is held back.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Longest part of a run's name, bytes.
 const LONGEST_NAME: usize = 128;
 
-/// Longest id of an order, bytes.
+/// Longest id of an order or a loan, bytes.
 const LONGEST_ID: usize = 64;
 
-type Shared = State<Arc<Controller>>;
-type Answer<T> = Result<Json<T>, Refusal>;
+pub(crate) type Shared = State<Arc<Controller>>;
+pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 
 /// The controller's route table.
 pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
@@ -48,6 +48,10 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
         Route::new("GET", "/v1/orders/{id}", Known, get(order)),
+        Route::new("POST", "/v1/loans", Known, post(loans::routes::ask)),
+        Route::new("GET", "/v1/loans", Known, get(loans::routes::list)),
+        Route::new("GET", "/v1/loans/{id}", Known, get(loans::routes::follow)),
+        Route::new("POST", "/v1/loans/{id}/return", Known, post(loans::routes::progress)),
         Route::new("GET", "/v1/calibrations", Known, get(calibrations::tell)),
         Route::new("POST", "/v1/calibrations", Known, post(calibrations::keep)),
     ]
@@ -198,6 +202,8 @@ async fn health(
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
+        let lent = c.loans.lent_by(&key);
+        nodes.iter_mut().filter(|h| lent.contains(&h.node)).for_each(|h| h.dead = false);
         Ok(RunHealth { news, nodes, orders })
     });
     Ok(Json(health.await??))
@@ -225,9 +231,7 @@ async fn give_order(
     Document(wish): Document<OrderRequest>,
 ) -> Answer<OrderStatus> {
     version(wish.version)?;
-    if wish.id.is_empty() || wish.id.len() > LONGEST_ID || !wish.id.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        return Err(bad(format!("an order's id has 1 to {LONGEST_ID} letters and digits")));
-    }
+    check_id("order", &wish.id)?;
     let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
     let ordering = c.clone();
     let given = blocking(move || -> Result<_, Refusal> {
@@ -276,7 +280,7 @@ async fn order(
 
 impl Controller {
     /// The running run of a job, `123` or `123_4`, that this user may steer.
-    fn run_of(&self, peer: Peer, job: &str) -> Result<OpenRun, Refusal> {
+    pub(crate) fn run_of(&self, peer: Peer, job: &str) -> Result<OpenRun, Refusal> {
         let id = match job.split_once('_') {
             None => Some(number(job)?),
             Some((array, task)) => self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?,
@@ -304,7 +308,13 @@ impl Controller {
     }
 }
 
-fn no_slurm(e: slurm::Error) -> Refusal {
+/// Ids that clients make up become names in Slurm.
+pub(crate) fn check_id(of: &str, id: &str) -> Result<(), Refusal> {
+    let plain = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric());
+    if plain { Ok(()) } else { Err(bad(format!("the id of a {of} has 1 to {LONGEST_ID} letters and digits"))) }
+}
+
+pub(crate) fn no_slurm(e: slurm::Error) -> Refusal {
     Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string())
 }
 

@@ -2,6 +2,7 @@
 
 mod database;
 mod keeping;
+mod lending;
 mod mysql;
 mod sqlite;
 
@@ -15,7 +16,8 @@ use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 2] = [include_str!("store/schema1.sql"), include_str!("store/schema2.sql")];
+const STEPS: [&str; 3] =
+    [include_str!("store/schema1.sql"), include_str!("store/schema2.sql"), include_str!("store/schema3.sql")];
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
@@ -275,14 +277,21 @@ impl Store {
         })
     }
 
-    /// Notes the death of a node, and a failure for every open run on it.
+    /// Notes the death of a node, and a failure for every open run on it but those that have lent it.
     ///
     /// # Errors
     /// What the database says.
-    pub fn node_died(&mut self, node: &str, at_s: f64, detected_s: f64, reason: &str) -> Result<Vec<OpenRun>> {
+    pub fn node_died(
+        &mut self,
+        node: &str,
+        at_s: f64,
+        detected_s: f64,
+        reason: &str,
+        lenders: &[RunKey],
+    ) -> Result<Vec<OpenRun>> {
         let open = self.open_runs()?;
-        let hit: Vec<OpenRun> =
-            open.into_iter().filter(|r| r.record_state == "running" && r.nodes.iter().any(|n| n == node)).collect();
+        let on_it = |r: &OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
+        let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && !lenders.contains(&r.key)).collect();
         let c = &self.connection;
         c.transaction(|| {
             c.prepare_cached("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)")?

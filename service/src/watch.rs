@@ -162,6 +162,12 @@ impl Watch {
         nodes.iter().map(of).collect()
     }
 
+    /// Energy that a job has used on a node, as its last heartbeat told, J.
+    pub fn joules(&self, node: &str, job: u32) -> Option<f64> {
+        let readings = &self.nodes.get(node)?.beat.jobs;
+        readings.iter().find(|r| r.job == job).map(|r| r.joules)
+    }
+
     /// A look at a node said that its slurmd does not answer: it is dead. The moment of its last heartbeat.
     pub fn dead(&mut self, node: &str) -> Option<f64> {
         let node = self.nodes.get_mut(node)?;

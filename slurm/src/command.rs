@@ -123,7 +123,7 @@ impl Slurm {
         self.update_job(job, &format!("AdminComment={text}"))
     }
 
-    fn update_job(&self, job: u32, what: &str) -> Result<(), Error> {
+    pub(crate) fn update_job(&self, job: u32, what: &str) -> Result<(), Error> {
         self.output("scontrol", &["update", &format!("JobId={job}"), what]).map(drop)
     }
 
@@ -246,20 +246,27 @@ impl Slurm {
         parts.next().zip(parts.next()).ok_or_else(|| Error::unreadable("version", &version))
     }
 
-    /// Runs a command and gives its standard output.
-    fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
+    /// One of Slurm's commands, with one locale and one form of time.
+    pub(crate) fn command(&self, program: &str) -> Command {
         let path = match &self.bin_dir {
             Some(dir) => dir.join(program),
             None => PathBuf::from(program),
         };
         let mut command = Command::new(path);
-        command.args(args).env("LC_ALL", "C").env("SLURM_TIME_FORMAT", "%s");
+        command.env("LC_ALL", "C").env("SLURM_TIME_FORMAT", "%s");
         UNWANTED.iter().for_each(|name| {
             command.env_remove(name);
         });
         if let Some(conf) = &self.conf {
             command.env("SLURM_CONF", conf);
         }
+        command
+    }
+
+    /// Runs a command and gives its standard output.
+    pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
+        let mut command = self.command(program);
+        command.args(args);
         run(command, &format!("{program} {}", args.join(" ")), LIMIT)
     }
 }

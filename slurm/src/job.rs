@@ -273,6 +273,10 @@ pub struct Job {
     pub end_s: Option<f64>,
     /// Time limit, s; absent for none.
     pub time_limit_s: Option<u64>,
+    /// The reservation that it runs in or waits for; empty if none.
+    pub reservation: String,
+    /// Whether nobody else may be on its nodes.
+    pub exclusive: bool,
     /// CPUs.
     pub num_cpus: u32,
     /// The script and its arguments.
@@ -373,12 +377,19 @@ fn parse_record(record: &str) -> Result<Job, Error> {
         start_s: f.time("StartTime")?,
         end_s: f.time("EndTime")?,
         time_limit_s: duration("TimeLimit", f.get("TimeLimit")?.unwrap_or_default())?,
+        reservation: f.text("Reservation")?,
+        exclusive: [f.text("OverSubscribe")?, f.text("Exclusive")?].iter().any(|v| is_exclusive(v)),
         num_cpus: cpus(f.get("NumCPUs")?.unwrap_or("0"))?,
         command: f.text("Command")?,
         work_dir: f.text("WorkDir")?,
         comment: f.text("Comment")?,
         admin_comment: f.text("AdminComment")?,
     })
+}
+
+/// Whether `OverSubscribe=` (or 26.05's `Exclusive=`) keeps the nodes for one job.
+fn is_exclusive(value: &str) -> bool {
+    matches!(value, "NO" | "EXCLUSIVE" | "NODE")
 }
 
 /// Reads `name(uid)`.

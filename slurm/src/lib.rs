@@ -11,6 +11,7 @@ mod fields;
 mod job;
 mod node;
 mod nodelist;
+mod reservation;
 mod step;
 
 pub use accounting::{Accounted, NodeEvent, NodeHistory, parse_accounting, parse_events, parse_operators};
@@ -19,4 +20,5 @@ pub use error::Error;
 pub use job::{Exit, Job, JobState, parse_job, parse_jobs};
 pub use node::{Node, parse_node, parse_nodes};
 pub use nodelist::{compress_nodelist, expand_nodelist};
+pub use reservation::{Expansion, Reservation, Window, parse_reservations};
 pub use step::{Step, parse_steps};

@@ -36,7 +36,7 @@ pub struct Identity {
     pub cpus_per_node: u32,
     /// The job's folder.
     pub folder: PathBuf,
-    home: String,
+    pub(crate) home: String,
 }
 
 impl Identity {

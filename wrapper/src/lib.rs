@@ -17,6 +17,7 @@ pub mod job;
 pub mod journal;
 pub mod launch;
 pub mod ledger;
+pub mod lend;
 pub mod mail;
 pub mod nodes;
 pub mod orders;

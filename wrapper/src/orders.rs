@@ -95,6 +95,12 @@ impl Desk {
         (!on_demand).then(|| cure.to_string())
     }
 
+    /// Answers that nothing is started again, for a reason.
+    pub fn refuse_restarts(&mut self, why: &str) -> Vec<Event> {
+        let restarts = std::mem::take(&mut self.restarts);
+        self.fail(&restarts, why)
+    }
+
     /// The orders that the checkpoint now beginning is for.
     pub fn take(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.waiting)

@@ -4,7 +4,7 @@ mod accounted;
 mod accuracy;
 mod columns;
 mod describe;
-mod moment;
+pub(crate) mod moment;
 mod page;
 mod sums;
 

@@ -254,6 +254,58 @@ fn real_requests_and_answers_are_as_described() {
 }
 
 #[test]
+fn a_loan_is_as_described() {
+    use protocol::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
+    let loan = Loan {
+        id: "a1".into(),
+        name: "joulepoint_a1".into(),
+        key: RunKey { cluster: "c".into(), run: "7.1".into() },
+        job: 7,
+        restart_count: 0,
+        uid: 1000,
+        user: "alice".into(),
+        account: "physics".into(),
+        mode: LoanMode::Window,
+        state: LoanState::Lent,
+        state_s: 2.0,
+        reason: "it pays".into(),
+        nodes: vec!["n3".into()],
+        kept: vec!["n1".into()],
+        asked_s: 1.0,
+        return_s: 100.0,
+        promised_s: 100.0,
+        lent_s: Some(2.0),
+        back_s: None,
+        back: Vec::new(),
+        time_limit_s: None,
+        idle_w: 100.0,
+        stays: vec![Stay {
+            node: "n3".into(),
+            job: 8,
+            user: "bob".into(),
+            account: String::new(),
+            start_s: 3.0,
+            end_s: None,
+            joules: Some(5.0),
+        }],
+    };
+    fits(&answer("post", "/v1/loans"), &value(&loan));
+    fits(&answer("get", "/v1/loans/{id}"), &value(&loan));
+    fits(&answer("get", "/v1/loans"), &json!([loan]));
+    let (version, return_s) = (protocol::VERSION, 100.0);
+    let wish = LoanRequest {
+        version,
+        id: "a1".into(),
+        job: "7".into(),
+        nodes: loan.nodes,
+        return_s,
+        reason: "it pays".into(),
+    };
+    fits(&body("/v1/loans"), &value(&wish));
+    fits(&body("/v1/loans/{id}/return"), &value(&LoanProgress { version, return_s }));
+}
+
+#[test]
 fn a_node_answers_as_described_and_every_route_is_answered() {
     if !is_root() {
         return;

@@ -14,6 +14,9 @@ use crate::ports::Happening;
 use protocol::{Event, FailureKind, Phase};
 use std::collections::BTreeMap;
 
+/// Why `joulepoint restart` is refused here.
+const NO_RESTART: &str = "a group goes back alone, when it fails; joulepoint vacate JOB takes the whole run back";
+
 /// The state of the run.
 pub struct Groups<'a> {
     pub(super) setup: &'a Setup,
@@ -102,9 +105,9 @@ impl Groups<'_> {
             Happening::NodeLost { node, at_s } => self.lost(&node, at_s),
             Happening::Ordered(order) => {
                 let on_demand = self.on_demand();
-                if let Some(answer) = self.desk.hear(order, on_demand) {
-                    self.note(vec![answer]);
-                }
+                let mut answers: Vec<_> = self.desk.hear(order, on_demand).into_iter().collect();
+                answers.append(&mut self.desk.refuse_restarts(NO_RESTART));
+                self.note(answers);
             }
             Happening::Terminate => {
                 let kind = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);

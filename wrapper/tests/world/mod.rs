@@ -319,7 +319,7 @@ pub fn check_orders(world: &World, ended: bool) {
                     match verb {
                         Verb::Disable => disabled = true,
                         Verb::Enable => disabled = false,
-                        Verb::Checkpoint | Verb::Vacate => {}
+                        Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
                     }
                 }
             }

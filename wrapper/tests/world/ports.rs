@@ -238,6 +238,7 @@ fn plan(interval_s: f64) -> Plan {
         policy: "ema".into(),
         interval_s,
         interval_fixed: false,
+        checkpoint_hz: None,
         mtbf_s: figure(5000.0),
         checkpoint_s: figure(10.0),
         restart_s: figure(5.0),

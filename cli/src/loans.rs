@@ -1,0 +1,213 @@
+//! `joulepoint loans`: which nodes were lent, by whom and to whom, and what it was worth.
+
+use crate::Failure;
+use crate::report::moment;
+use protocol::{Loan, LoanProgress, LoanState, Stay};
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use wrapper::lend::{Lender, Offer, Outcome};
+
+/// Arguments of `joulepoint loans`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct LoansArgs {
+    #[command(subcommand)]
+    inner: Option<Inner>,
+    /// Job ids of lenders or borrowers, separated by commas.
+    #[arg(short = 'j', long = "jobs", value_name = "JOBID")]
+    jobs: Option<String>,
+    /// User names of lenders or borrowers; operators see all loans, others those of their own runs.
+    #[arg(short = 'u', long, value_name = "NAMES")]
+    user: Option<String>,
+    /// Slurm accounts of lenders or borrowers.
+    #[arg(short = 'A', long, visible_alias = "accounts", value_name = "NAMES")]
+    account: Option<String>,
+    /// Loans that had not ended by then; midnight without -S and -j.
+    #[arg(short = 'S', long = "starttime", value_name = "TIME")]
+    start: Option<String>,
+    /// Loans that were asked for by then.
+    #[arg(short = 'E', long = "endtime", value_name = "TIME")]
+    end: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Inner {
+    /// Lend idle nodes of a running job, wait, and take them back; for the job's own user.
+    ///
+    /// What a run under protection does by itself while one of its groups recovers. Nothing of the job may be running
+    /// on the nodes.
+    #[command(hide = true)]
+    Ask(AskArgs),
+    /// Call lent nodes back now; for the lender and operators.
+    ///
+    /// Jobs that were let in for the window end by their time limit; nobody new begins.
+    Recall(RecallArgs),
+}
+
+#[derive(clap::Args)]
+struct RecallArgs {
+    /// The loan's id, as `joulepoint loans` shows it.
+    loan: String,
+}
+
+#[derive(clap::Args)]
+struct AskArgs {
+    /// Job id, or ARRAY_TASK.
+    #[arg(short = 'j', long, value_name = "JOB")]
+    job: String,
+    /// The nodes, as Slurm writes them: n[2-3].
+    #[arg(long, value_name = "NODELIST")]
+    nodes: String,
+    /// Seconds until they are needed again.
+    #[arg(long = "for", value_name = "SECONDS")]
+    seconds: f64,
+}
+
+/// Prints the loans, or makes one; the exit code.
+pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
+    match &args.inner {
+        Some(Inner::Ask(ask)) => return lend(ask, conf),
+        Some(Inner::Recall(recall)) => return call_back(&recall.loan, conf),
+        None => {}
+    }
+    let now = jiff::Zoned::now();
+    let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
+    let (mut start_s, end_s) =
+        (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
+    if start_s.is_none() && args.jobs.is_none() {
+        start_s = moment::today(&now).map(|t| t.timestamp().as_second() as f64);
+    }
+    let text = |number: f64| number.to_string();
+    let query = wire::query(&[
+        ("job", args.jobs.as_deref()),
+        ("user", args.user.as_deref()),
+        ("account", args.account.as_deref()),
+        ("start", start_s.map(text).as_deref()),
+        ("end", end_s.map(text).as_deref()),
+    ]);
+    let loans: Vec<Loan> = crate::client(conf)?.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
+    let now_s = now.timestamp().as_millisecond() as f64 / 1e3;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&loans).map_err(anyhow::Error::from)?);
+    } else {
+        print!("{}", sheet(&loans, now_s));
+    }
+    Ok(0)
+}
+
+fn call_back(loan: &str, conf: &Path) -> Result<i32, Failure> {
+    if !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return Err(Failure::Usage(format!("'{loan}' is no loan: `joulepoint loans` shows their ids")));
+    }
+    let word = LoanProgress { version: protocol::VERSION, return_s: 0.0 };
+    let path = format!("/v1/loans/{loan}/return");
+    let loan: Loan = crate::client(conf)?.post(&path, &word).map_err(anyhow::Error::from)?;
+    println!("loan {}: {}", loan.id, loan.state.as_str());
+    Ok(0)
+}
+
+fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
+    let nodes = slurm::expand_nodelist(&ask.nodes).map_err(|e| Failure::Usage(e.to_string()))?;
+    let site = crate::site(conf)?;
+    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin));
+    let return_s = jiff::Timestamp::now().as_millisecond() as f64 / 1e3 + ask.seconds;
+    let offer = Offer { job: ask.job.clone(), nodes, return_s, reason: "asked for by hand".into() };
+    let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+    // Somebody else may move the end of a loan that was asked for by hand.
+    match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
+        Outcome::Back { nodes, away_s } => {
+            println!("{} back after {away_s:.0} s (loan {id})", slurm::compress_nodelist(&nodes));
+            Ok(0)
+        }
+        Outcome::Kept(why) => Err(anyhow::anyhow!("nothing was lent: {why}").into()),
+        Outcome::Lost(why) => Err(anyhow::anyhow!("the nodes did not come back: {why} (loan {id})").into()),
+    }
+}
+
+/// What a loan came to.
+struct Worth {
+    away_node_s: f64,
+    borrowed_node_s: f64,
+    borrowed_j: Option<f64>,
+    idle_j: f64,
+}
+
+/// Node-seconds away and in use, the borrowers' energy, and what the nodes would have drawn idle.
+fn worth(loan: &Loan, now_s: f64) -> Worth {
+    let away_s = loan.lent_s.map_or(0.0, |lent_s| (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0));
+    let away_node_s = away_s * loan.nodes.len() as f64;
+    let stayed = |s: &Stay| (s.end_s.unwrap_or(now_s) - s.start_s).max(0.0);
+    let joules: Vec<f64> = loan.stays.iter().filter_map(|s| s.joules).collect();
+    Worth {
+        away_node_s,
+        borrowed_node_s: loan.stays.iter().map(stayed).sum(),
+        borrowed_j: (!joules.is_empty()).then(|| joules.iter().sum()),
+        idle_j: away_node_s * loan.idle_w,
+    }
+}
+
+fn sheet(loans: &[Loan], now_s: f64) -> String {
+    let mut text = format!(
+        "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
+        "Loan",
+        "Lender",
+        "User",
+        "State",
+        "Nodes",
+        "Lent",
+        "AwayNodeS",
+        "UsedNodeS",
+        "UsedJ",
+        "WouldIdleJ",
+        "Borrowers"
+    );
+    for loan in loans {
+        let worth = worth(loan, now_s);
+        let borrowers: BTreeSet<String> = loan.stays.iter().map(|s| format!("{}({})", s.job, s.user)).collect();
+        text += &format!(
+            "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
+            loan.id.chars().take(16).collect::<String>(),
+            loan.job,
+            loan.user,
+            loan.state.as_str(),
+            slurm::compress_nodelist(&loan.nodes),
+            loan.lent_s.map_or_else(|| "-".into(), moment::shown),
+            worth.away_node_s,
+            worth.borrowed_node_s,
+            worth.borrowed_j.map_or_else(|| "-".into(), |j| format!("{j:.0}")),
+            worth.idle_j,
+            if borrowers.is_empty() { "-".into() } else { borrowers.into_iter().collect::<Vec<_>>().join(",") },
+        );
+        if loan.state == LoanState::Failed || loan.lent_s.is_none() {
+            text += &format!("  {}\n", loan.reason);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loan_is_worth_what_was_used_beside_what_would_have_idled() {
+        let json = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": {"cluster": "c", "run": "7.1"}, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "lent", "state_s": 1000.0,
+            "reason": "it pays", "nodes": ["n3", "n4"], "kept": ["n1"], "asked_s": 990.0, "return_s": 1100.0,
+            "promised_s": 1100.0, "lent_s": 1000.0, "back_s": null, "back": [], "time_limit_s": 600, "idle_w": 100.0,
+            "stays": [{"node": "n3", "job": 8, "user": "bob", "account": "chemistry", "start_s": 1010.0,
+                       "end_s": 1030.0, "joules": 4000.0}]
+        });
+        let loan: Loan = serde_json::from_value(json).unwrap();
+        let worth = worth(&loan, 1050.0);
+        assert_eq!((worth.away_node_s, worth.borrowed_node_s), (100.0, 20.0));
+        assert_eq!((worth.borrowed_j, worth.idle_j), (Some(4000.0), 10_000.0));
+        let text = sheet(&[loan], 1050.0);
+        assert!(text.contains("8(bob)") && text.contains("n[3-4]"), "{text}");
+    }
+}

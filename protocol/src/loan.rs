@@ -1,0 +1,159 @@
+//! What a run's idle nodes go through while another job has them, and what is said about it.
+
+use crate::RunKey;
+use serde::{Deserialize, Serialize};
+
+/// How a site lends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoanMode {
+    /// Only jobs whose time limit fits before the return get the nodes.
+    #[default]
+    Window,
+    /// Never.
+    Off,
+}
+
+/// Where a loan stands. Each state is on disk before anything of it is done; docs/loans.md has the diagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoanState {
+    /// Allowed; the reservation of the return is made.
+    Asked,
+    /// The lender's job gives the nodes up.
+    Shrinking,
+    /// Other jobs may run on the nodes.
+    Lent,
+    /// Nobody may begin on the nodes any more; the lender's helper job takes them as they fall free.
+    Returning,
+    /// The helper job is merged into the lender's.
+    Growing,
+    /// What was made for the loan is removed.
+    Closing,
+    /// The nodes do not come back: the lender's job is put back into the queue.
+    Failing,
+    /// Over: nothing is left of it.
+    Closed,
+    /// Over, and the run was requeued.
+    Failed,
+}
+
+impl LoanState {
+    /// Whether nothing more will happen.
+    pub fn is_over(self) -> bool {
+        matches!(self, LoanState::Closed | LoanState::Failed)
+    }
+
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoanState::Asked => "asked",
+            LoanState::Shrinking => "shrinking",
+            LoanState::Lent => "lent",
+            LoanState::Returning => "returning",
+            LoanState::Growing => "growing",
+            LoanState::Closing => "closing",
+            LoanState::Failing => "failing",
+            LoanState::Closed => "closed",
+            LoanState::Failed => "failed",
+        }
+    }
+}
+
+/// What a run asks for: `POST /v1/loans`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoanRequest {
+    /// Protocol version of the sender.
+    pub version: u32,
+    /// Made up by the sender; the same id again is the same loan. 1 to 64 letters and digits.
+    pub id: String,
+    /// The lender's job as people write it: `123`, or `123_4` of an array.
+    pub job: String,
+    /// Nodes to lend, without the batch host; nothing of the run may be running on them.
+    pub nodes: Vec<String>,
+    /// When the run expects to need them again, s since the epoch.
+    pub return_s: f64,
+    /// Why lending pays, in the words of policy.
+    pub reason: String,
+}
+
+/// How the recovery goes on: `POST /v1/loans/{id}/return`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoanProgress {
+    /// Protocol version of the sender.
+    pub version: u32,
+    /// When the nodes are needed again, s since the epoch; what lies in the past means now.
+    pub return_s: f64,
+}
+
+/// One job's time on one lent node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stay {
+    /// Node name.
+    pub node: String,
+    /// Slurm job id of the borrower.
+    pub job: u32,
+    /// Its user.
+    pub user: String,
+    /// Its account.
+    pub account: String,
+    /// When it began there.
+    pub start_s: f64,
+    /// When it was gone; absent while it is there.
+    pub end_s: Option<f64>,
+    /// Energy it used there, J: not the lender's. Absent if nothing could be read.
+    pub joules: Option<f64>,
+}
+
+/// A loan, live or past: what the controller keeps on disk, and tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loan {
+    /// Its id.
+    pub id: String,
+    /// Name of its reservation, and of the helper job that brings the nodes back.
+    pub name: String,
+    /// The lender's run.
+    pub key: RunKey,
+    /// The lender's job.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT of the lender's job.
+    pub restart_count: u32,
+    /// User id of the lender.
+    pub uid: u32,
+    /// User name of the lender.
+    pub user: String,
+    /// Account of the lender.
+    pub account: String,
+    /// How it is lent.
+    pub mode: LoanMode,
+    /// Where it stands.
+    pub state: LoanState,
+    /// Since when.
+    pub state_s: f64,
+    /// Why it was asked for, then why it is where it is.
+    pub reason: String,
+    /// The lent nodes.
+    pub nodes: Vec<String>,
+    /// The nodes that the lender keeps.
+    pub kept: Vec<String>,
+    /// When it was asked for.
+    pub asked_s: f64,
+    /// When the nodes are expected to be needed again.
+    pub return_s: f64,
+    /// The latest return that was ever expected: borrowers were let in for so long.
+    pub promised_s: f64,
+    /// When the lender had given the nodes up.
+    pub lent_s: Option<f64>,
+    /// When the lender had them again, or was known to get them no more.
+    pub back_s: Option<f64>,
+    /// The nodes that came back; while they return, those that can.
+    pub back: Vec<String>,
+    /// The lender's time limit before the loan, s; absent for none.
+    pub time_limit_s: Option<u64>,
+    /// Power that an idle node would have drawn, W: the site's figure, for the counterfactual.
+    pub idle_w: f64,
+    /// Who was on the nodes.
+    pub stays: Vec<Stay>,
+}

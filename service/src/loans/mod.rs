@@ -1,0 +1,316 @@
+//! The broker: lends a run's idle nodes to queued jobs and takes them back, one durable state after the other.
+//!
+//! `machine.rs` says what comes next, `rules.rs` what the site allows; this file looks at Slurm, carries out acts and
+//! removes what a crash left. Reservations and helper jobs bear a loan's name, and only those of loans that the store
+//! knows are ever touched.
+
+mod machine;
+pub(crate) mod routes;
+mod rules;
+
+use crate::controller::Controller;
+use crate::{lock, now_s};
+use anyhow::Result;
+use machine::{Act, Next, World};
+use protocol::{Loan, LoanState, RunKey, Stay};
+use slurm::{Job, JobState, Node, Reservation, Window};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What names of our reservations and helper jobs begin with; the loan's id follows.
+const PREFIX: &str = "joulepoint_";
+
+/// Time between two looks at open loans.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Looks from one sweep for leftovers to the next.
+const LOOKS_TO_SWEEP: u32 = 60;
+
+/// Most acts of one loan in one look.
+const MOST_STEPS: u32 = 8;
+
+/// Open loans, as they are on disk.
+#[derive(Default)]
+pub struct Loans {
+    open: Mutex<BTreeMap<String, Loan>>,
+    asking: Mutex<()>,
+    bell: tokio::sync::watch::Sender<u64>,
+}
+
+/// What Slurm shows of everything, at one moment.
+struct Seen {
+    jobs: Vec<Job>,
+    nodes: Vec<Node>,
+    reservations: Vec<Reservation>,
+}
+
+/// Node-seconds for which a loan's nodes were away.
+pub(crate) fn node_seconds(loan: &Loan, now_s: f64) -> f64 {
+    loan.lent_s.map_or(0.0, |lent_s| (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0) * loan.nodes.len() as f64)
+}
+
+impl Loans {
+    /// The open loan of an id.
+    fn get(&self, id: &str) -> Option<Loan> {
+        lock(&self.open).get(id).cloned()
+    }
+
+    /// Nodes that a run has lent at the moment: what happens there is no failure of the run.
+    pub(crate) fn lent_by(&self, key: &RunKey) -> Vec<String> {
+        let open = lock(&self.open);
+        open.values().filter(|l| l.key == *key && l.lent_s.is_some()).flat_map(|l| l.nodes.clone()).collect()
+    }
+
+    /// Runs that have lent a node.
+    pub(crate) fn lenders_of(&self, node: &str) -> Vec<RunKey> {
+        let open = lock(&self.open);
+        let lent = |l: &&Loan| l.lent_s.is_some() && l.nodes.iter().any(|n| n == node);
+        open.values().filter(lent).map(|l| l.key.clone()).collect()
+    }
+
+    fn ring(&self) {
+        self.bell.send_modify(|n| *n += 1);
+    }
+}
+
+impl Controller {
+    /// Drives open loans for ever, and sweeps at the start and now and then.
+    pub(crate) fn lend_for_ever(&self) {
+        while let Err(e) = self.take_up_loans() {
+            tracing::error!(error = format!("{e:#}"), "the loans cannot be read");
+            std::thread::sleep(LOOK);
+        }
+        for look in 0_u32.. {
+            if let Err(e) = self.look_at_loans() {
+                tracing::warn!(error = format!("{e:#}"), "a look at the loans failed; it will be tried again");
+            }
+            if look.is_multiple_of(LOOKS_TO_SWEEP)
+                && let Err(e) = self.sweep()
+            {
+                tracing::warn!(error = format!("{e:#}"), "leftovers of loans were not looked for");
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn take_up_loans(&self) -> Result<()> {
+        let open = lock(&self.reader).lendings(f64::INFINITY)?;
+        if !open.is_empty() {
+            tracing::info!(loans = open.len(), "open loans are taken up");
+        }
+        lock(&self.loans.open).extend(open.into_iter().map(|l| (l.id.clone(), l)));
+        Ok(())
+    }
+
+    fn look_at_loans(&self) -> Result<()> {
+        let ids: Vec<String> = lock(&self.loans.open).keys().cloned().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut seen = self.see()?;
+        for id in ids {
+            for _ in 0..MOST_STEPS {
+                match self.step(&id, &seen) {
+                    Ok(true) => seen = self.see()?,
+                    Ok(false) => break,
+                    Err(e) => {
+                        tracing::warn!(loan = id, error = format!("{e:#}"), "failed; it will be tried again");
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn see(&self) -> Result<Seen> {
+        let slurm = &self.slurm;
+        Ok(Seen { jobs: slurm.jobs()?, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
+    }
+
+    /// One step of a loan; whether the world has changed by it.
+    fn step(&self, id: &str, seen: &Seen) -> Result<bool> {
+        let Some(loan) = self.loans.get(id) else { return Ok(false) };
+        let world = world(&loan, seen);
+        let loan = self.note_stays(loan, &world, seen)?;
+        match machine::next(now_s(), &loan, &world, self.site.lend.patience_s) {
+            Next::Wait => Ok(false),
+            Next::Become(state, reason) => {
+                tracing::info!(loan = id, job = loan.job, state = state.as_str(), reason, "a loan goes on");
+                self.become_state(&loan, &world, state, reason)?;
+                Ok(!state.is_over())
+            }
+            Next::Do(act) => {
+                tracing::info!(loan = id, job = loan.job, ?act, "acting");
+                self.do_act(&loan, &world, &act)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Writes the new state; nothing of it is done before.
+    fn become_state(&self, loan: &Loan, world: &World, state: LoanState, reason: String) -> Result<()> {
+        let now_s = now_s();
+        self.change(&loan.id, |l| {
+            (l.state, l.state_s, l.reason) = (state, now_s, reason);
+            match state {
+                LoanState::Lent => l.lent_s = Some(now_s),
+                LoanState::Returning => l.back = machine::alive(l, world),
+                LoanState::Closing | LoanState::Failing => {
+                    let has = |n: &String| world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
+                    l.back = l.nodes.iter().filter(|n| has(n)).cloned().collect();
+                    l.back_s = l.lent_s.map(|_| now_s);
+                    l.stays.iter_mut().for_each(|s| s.end_s = s.end_s.or(Some(now_s)));
+                }
+                _ => {}
+            }
+        })
+    }
+
+    /// Changes an open loan, on disk first.
+    fn change(&self, id: &str, change: impl FnOnce(&mut Loan)) -> Result<()> {
+        let mut open = lock(&self.loans.open);
+        let Some(mut loan) = open.get(id).cloned() else { return Ok(()) };
+        change(&mut loan);
+        lock(&self.store).save_lending(&loan)?;
+        if loan.state.is_over() {
+            open.remove(id);
+        } else {
+            open.insert(id.to_string(), loan);
+        }
+        drop(open);
+        self.loans.ring();
+        Ok(())
+    }
+
+    /// Notes who is on the lent nodes, and how much energy they used there.
+    fn note_stays(&self, loan: Loan, world: &World, seen: &Seen) -> Result<Loan> {
+        let Some(lent_s) = loan.lent_s.filter(|_| loan.back_s.is_none()) else { return Ok(loan) };
+        let (mut stays, watch) = (loan.stays.clone(), lock(&self.watch));
+        for job in seen.jobs.iter().filter(|j| is_borrower(j, &loan, lent_s)) {
+            for node in job.nodes.iter().filter(|n| loan.nodes.contains(n)) {
+                let end_s = job.end_s.filter(|_| job.state.is_over());
+                let joules = watch.joules(node, job.id);
+                match stays.iter_mut().find(|s| s.node == *node && s.job == job.id) {
+                    Some(stay) => {
+                        stay.end_s = end_s;
+                        stay.joules = joules.or(stay.joules);
+                    }
+                    None => stays.push(Stay {
+                        node: node.clone(),
+                        job: job.id,
+                        user: job.user.clone(),
+                        account: job.account.clone(),
+                        start_s: job.start_s.unwrap_or(lent_s).max(lent_s),
+                        end_s,
+                        joules,
+                    }),
+                }
+            }
+        }
+        drop(watch);
+        let alive = machine::alive(&loan, world);
+        let shown = |stays: &[Stay]| stays.iter().map(|s| s.end_s).collect::<Vec<_>>();
+        let is_new = shown(&stays) != shown(&loan.stays);
+        let fewer = loan.state == LoanState::Returning && loan.back != alive;
+        if is_new || fewer {
+            self.change(&loan.id, |l| {
+                l.stays.clone_from(&stays);
+                if fewer {
+                    l.back = alive;
+                }
+            })?;
+        } else if let Some(l) = lock(&self.loans.open).get_mut(&loan.id) {
+            // Figures that grow with every look are written with the next change.
+            l.stays = stays;
+        }
+        Ok(self.loans.get(&loan.id).unwrap_or(loan))
+    }
+
+    fn do_act(&self, loan: &Loan, world: &World, act: &Act) -> Result<()> {
+        let (slurm, name) = (&self.slurm, &loan.name);
+        // Slurm removes it by itself if this service never comes back.
+        let minutes = (self.site.lend.patience_s / 60.0).ceil() as u32 * 2 + 5;
+        let users: &[&str] = if loan.state == LoanState::Returning { &["root", &loan.user] } else { &["root"] };
+        let start_s = if loan.state == LoanState::Returning { 0.0 } else { loan.return_s };
+        let has_begun = world.reservation.as_ref().is_some_and(|r| r.start_s <= now_s());
+        let window = Window { start_s: Some(start_s), minutes, users };
+        match act {
+            Act::Reserve => slurm.reserve(name, &loan.nodes, window)?,
+            // One that has begun cannot be moved: it is removed, and made again at the next look.
+            Act::MoveWindow if has_begun => slurm.unreserve(name)?,
+            Act::Admit if has_begun => slurm.move_reservation(name, Window { start_s: None, ..window })?,
+            Act::MoveWindow | Act::Admit => slurm.move_reservation(name, window)?,
+            Act::Shrink => slurm.shrink(loan.job, &loan.kept)?,
+            Act::Merge { helper } => slurm.merge(*helper)?,
+            Act::Lengthen { minutes } => slurm.set_time_limit(loan.job, *minutes)?,
+            Act::EndHelper { helper } => slurm.cancel(*helper)?,
+            Act::Unreserve => slurm.unreserve(name)?,
+            Act::Requeue => {
+                let runs = lock(&self.reader).open_runs()?;
+                let hit: Vec<_> = runs.into_iter().filter(|r| r.key == loan.key).collect();
+                lock(&self.watch).hit(now_s(), &hit);
+                slurm.requeue(loan.job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes reservations and helper jobs of loans that are over; what no loan of ours knows stays.
+    fn sweep(&self) -> Result<()> {
+        for reservation in self.slurm.reservations()? {
+            if let Some(loan) = self.over(&reservation.name)? {
+                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
+                self.slurm.unreserve(&reservation.name)?;
+            }
+        }
+        let waits = |j: &&Job| j.name.starts_with(PREFIX) && is_there(j);
+        for job in self.slurm.jobs()?.iter().filter(waits) {
+            if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
+                tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
+                self.slurm.cancel(job.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The loan of a name, if it is ours and over.
+    fn over(&self, name: &str) -> Result<Option<Loan>> {
+        let Some(id) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        let known = lock(&self.reader).lending(id)?;
+        Ok(known.filter(|l| l.state.is_over()))
+    }
+}
+
+fn is_there(job: &Job) -> bool {
+    matches!(job.state, JobState::Pending | JobState::Running | JobState::Suspended)
+}
+
+/// Whether a job began on lent nodes while they were lent.
+fn is_borrower(job: &Job, loan: &Loan, lent_s: f64) -> bool {
+    let ours = job.id == loan.job || job.name == loan.name && job.uid == loan.uid;
+    // Slurm's times are whole seconds.
+    let began = job.start_s.is_some_and(|s| s >= lent_s.floor() - 1.0);
+    !ours && began && job.state != JobState::Pending && job.nodes.iter().any(|n| loan.nodes.contains(n))
+}
+
+/// What Slurm shows of one loan.
+fn world(loan: &Loan, seen: &Seen) -> World {
+    let helper = |j: &&Job| j.name == loan.name && j.uid == loan.uid && is_there(j);
+    let on_nodes = |j: &&Job| {
+        let runs = matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
+        runs && is_borrower(j, loan, loan.lent_s.unwrap_or(f64::INFINITY))
+    };
+    let lost = |n: &&Node| {
+        loan.nodes.contains(&n.name)
+            && (matches!(n.state.as_str(), "DOWN" | "ERROR" | "FAIL") || n.has_flag("DRAIN") || n.has_flag("FAIL"))
+    };
+    World {
+        lender: seen.jobs.iter().find(|j| j.id == loan.job).cloned(),
+        helper: seen.jobs.iter().find(helper).cloned(),
+        reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
+        borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
+        down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
+    }
+}

@@ -1,0 +1,80 @@
+//! Keeps loans as the broker drives them, each with its state.
+
+use super::{Store, params};
+use anyhow::{Context, Result};
+use protocol::{Loan, LoanAccount};
+
+impl Store {
+    /// Writes a loan's state, and what of it belongs into the run's account, in one transaction.
+    ///
+    /// # Errors
+    /// What the database says; nothing is changed then.
+    pub fn save_lending(&mut self, loan: &Loan) -> Result<()> {
+        let c = self.connection();
+        let json = serde_json::to_string(loan)?;
+        c.transaction(|| {
+            c.prepare_cached(
+                "INSERT INTO lending (id, cluster, run, uid, state, asked_s, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET state = excluded.state, json = excluded.json",
+            )?
+            .execute(params![
+                loan.id,
+                loan.key.cluster,
+                loan.key.run,
+                loan.uid,
+                loan.state.as_str(),
+                loan.asked_s,
+                json
+            ])?;
+            accounts(loan).iter().try_for_each(|account| crate::apply::lent(c, &loan.key, account))
+        })
+    }
+
+    /// A loan.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn lending(&self, id: &str) -> Result<Option<Loan>> {
+        let mut statement = self.connection().prepare_cached("SELECT json FROM lending WHERE id = ?1")?;
+        let json: Option<String> = statement.query_optional(params![id], |r| r.get(0))?;
+        json.map(|j| read(&j)).transpose()
+    }
+
+    /// Loans asked for since a moment, and those of before that are not over; oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn lendings(&self, since_s: f64) -> Result<Vec<Loan>> {
+        let sql = "SELECT json FROM lending WHERE asked_s >= ?1 OR state NOT IN ('closed', 'failed') ORDER BY asked_s";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let rows = statement.query_map(params![since_s], |r| r.get::<String>(0))?;
+        rows.map(|json| read(&json?)).collect()
+    }
+}
+
+fn read(json: &str) -> Result<Loan> {
+    serde_json::from_str(json).with_context(|| format!("a loan in the store: {json}"))
+}
+
+/// Each borrower's time on each node; a node to which nobody came is lent to nobody, once it is back.
+fn accounts(loan: &Loan) -> Vec<LoanAccount> {
+    let stay = |s: &protocol::Stay| LoanAccount {
+        node: s.node.clone(),
+        borrower: Some(s.job),
+        start_s: s.start_s,
+        end_s: s.end_s,
+        joules: s.joules,
+    };
+    let mut accounts: Vec<LoanAccount> = loan.stays.iter().map(stay).collect();
+    if let (Some(start_s), Some(_)) = (loan.lent_s, loan.back_s) {
+        let empty = loan.nodes.iter().filter(|n| !loan.stays.iter().any(|s| s.node == **n));
+        accounts.extend(empty.map(|node| LoanAccount {
+            node: node.clone(),
+            borrower: None,
+            start_s,
+            end_s: loan.back_s,
+            joules: None,
+        }));
+    }
+    accounts
+}

@@ -1,0 +1,302 @@
+//! Loans on a real Slurm: idle nodes go to a queued job of another user and come back, whoever dies in between.
+//!
+//! One cluster of four nodes serves all tests, one after the other.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use suite::{Site, Wanted};
+
+const LENDER: &str = "jpalice";
+const BORROWER: &str = "jpbob";
+const MINUTES: Duration = Duration::from_secs(240);
+
+/// How late others may be here, s.
+const PATIENCE_S: u32 = 12;
+
+fn folder() -> PathBuf {
+    PathBuf::from(format!("/tmp/joulepoint-loans-{}", std::process::id()))
+}
+
+fn site() -> MutexGuard<'static, Site> {
+    static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
+    let start = || {
+        trap_commands();
+        let toml = format!(
+            "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[lend]\nshortest_s = 1.0\n\
+             patience_s = {PATIENCE_S}.0\nnot_partitions = [\"kept\"]\n"
+        );
+        let slurm_conf = "PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP\n\
+                          PartitionName=kept Nodes=n[1-4] MaxTime=INFINITE State=UP\n";
+        let wanted = Wanted { nodes: 4, toml, slurm_conf: slurm_conf.into(), ..Wanted::default() };
+        let dir = folder().join("site");
+        Mutex::new(Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts"))
+    };
+    SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts a `scontrol` before Slurm's that kills the service which calls it, before or after a command that is named in
+/// the file `trap`, once: the service dies at this very point of a loan.
+fn trap_commands() {
+    let bin = folder().join("trap-bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    fs::set_permissions(folder(), fs::Permissions::from_mode(0o755)).expect("open to users");
+    let real = std::env::split_paths(&std::env::var_os("PATH").expect("a PATH"))
+        .map(|dir| dir.join("scontrol"))
+        .find(|path| path.exists())
+        .expect("scontrol is installed");
+    let script = format!(
+        "#!/bin/bash\n\
+         trap={trap}\n\
+         [ \"$(cat /proc/$PPID/comm)\" = joulepointd ] && [ -e $trap ] && {{ read -r when words < $trap; }}\n\
+         if [ -n \"$words\" ] && [[ \"$*\" == *\"$words\"* ]]; then\n\
+         rm $trap\n\
+         [ $when = after ] && {real} \"$@\"\n\
+         kill -9 $PPID\n\
+         exit 1\n\
+         fi\n\
+         exec {real} \"$@\"\n",
+        trap = trap_file().display(),
+        real = real.display()
+    );
+    fs::write(bin.join("scontrol"), script).expect("written");
+    fs::set_permissions(bin.join("scontrol"), fs::Permissions::from_mode(0o755)).expect("executable");
+    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+    // SAFETY: the first test sets it before anything is started.
+    unsafe { std::env::set_var("PATH", path.expect("a PATH")) };
+}
+
+fn trap_file() -> PathBuf {
+    folder().join("trap")
+}
+
+fn scontrol(site: &Site, args: &[&str]) -> Result<String> {
+    let output = site.cluster.command("scontrol").args(args).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn field(site: &Site, job: u32, key: &str) -> Result<String> {
+    let text = scontrol(site, &["show", "job", "-o", &job.to_string()])?;
+    let value = text.split_whitespace().find_map(|w| w.strip_prefix(&format!("{key}=")).map(str::to_string));
+    value.with_context(|| format!("job {job} without {key}: {text}"))
+}
+
+/// A protected job on four nodes that uses only the first two.
+fn lender(site: &Site, name: &str, more: &[&str]) -> Result<u32> {
+    let folder = site.folder(LENDER, name)?;
+    let usual = ["-N4", "--exclusive", "--no-kill", "-t10", "--ft-energy=energy", "--ft-energy-interval=1h"];
+    let args: Vec<&str> = usual.iter().chain(more).copied().collect();
+    let job = site.submit(LENDER, &folder, &args, "sleep 900")?;
+    site.wait_report(job, "the lender's run", MINUTES, |run| (run["state"] == "running").then_some(()))?;
+    Ok(job)
+}
+
+fn borrower(site: &Site, name: &str, args: &[&str], seconds: u32) -> Result<u32> {
+    let folder = site.folder(BORROWER, name)?;
+    site.submit(BORROWER, &folder, args, &format!("sleep {seconds}"))
+}
+
+/// Asks as the lender does; the answer comes when the nodes are back.
+fn ask(site: &Site, job: u32, seconds: u32) -> Result<Child> {
+    let program = site.conf.with_file_name("bin").join("joulepoint").display().to_string();
+    let (job, seconds) = (job.to_string(), seconds.to_string());
+    let mut command = site.user_command(LENDER, &program, Path::new("/"));
+    command.args(["loans", "ask", "--job", &job, "--nodes", "n[3-4]", "--for", &seconds]);
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+}
+
+fn loan_of(site: &Site, job: u32) -> Result<Option<Value>> {
+    let output = site.joulepoint("root", &["loans", "-j", &job.to_string(), "--json"])?;
+    if !output.status.success() {
+        return Ok(None); // the service is away
+    }
+    let loans: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(loans.as_array().and_then(|l| l.last()).cloned())
+}
+
+fn wait_loan(site: &Site, job: u32, states: &[&str]) -> Result<Value> {
+    let in_state = |loan: Value| states.iter().any(|s| loan["state"] == *s).then_some(loan);
+    site.wait(&format!("a loan of job {job} in {states:?}"), MINUTES, |s| Ok(loan_of(s, job)?.and_then(in_state)))
+        .with_context(|| format!("{:?}", loan_of(site, job)))
+}
+
+fn recall(site: &Site, loan: &Value) -> Result<()> {
+    let id = loan["id"].as_str().context("an id")?;
+    assert!(site.joulepoint("root", &["loans", "recall", id])?.status.success());
+    Ok(())
+}
+
+/// No reservation, no helper job, no held node.
+fn nothing_is_left(site: &Site) -> Result<()> {
+    site.wait("no leftovers", MINUTES, |site| {
+        let reservations = scontrol(site, &["show", "reservation", "-o"])?;
+        let jobs = scontrol(site, &["show", "job", "-o"])?;
+        let is_helper = |j: &&str| {
+            j.contains("JobName=joulepoint_") && (j.contains("JobState=PENDING") || j.contains("JobState=RUNNING"))
+        };
+        let clean = !reservations.contains("joulepoint_") && !jobs.lines().any(|j| is_helper(&j));
+        Ok(clean.then_some(()))
+    })
+}
+
+/// Ends what a test began, and waits until all nodes are idle.
+fn tidy(site: &Site, jobs: &[u32]) -> Result<()> {
+    for job in jobs {
+        site.cluster.command("scancel").arg(job.to_string()).status()?;
+    }
+    nothing_is_left(site)?;
+    site.wait("idle nodes", MINUTES, |site| {
+        let text = scontrol(site, &["show", "node", "-o"])?;
+        Ok(text.lines().all(|l| l.contains("State=IDLE ")).then_some(()))
+    })
+}
+
+fn seconds(loan: &Value, key: &str) -> f64 {
+    loan[key].as_f64().unwrap_or_else(|| panic!("{key} in {loan:#}"))
+}
+
+#[test]
+fn idle_nodes_go_to_the_job_that_fits_and_come_back_with_the_walltime() -> Result<()> {
+    let site = &*site();
+    let job = lender(site, "fits", &[])?;
+    let too_long = borrower(site, "long", &["-N2", "-t5"], 1)?;
+    let fits = borrower(site, "short", &["-N1", "-t1"], 10)?;
+    let asked = ask(site, job, 90)?;
+    wait_loan(site, job, &["lent"])?;
+    assert_eq!(field(site, job, "NodeList")?, "n[1-2]");
+    site.wait_state(fits, &["COMPLETED"], MINUTES)?;
+    assert_eq!(site.state(too_long)?, "PENDING", "it would not end before the return");
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    let loan = wait_loan(site, job, &["closed"])?;
+    let output = asked.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("n[3-4] back after"), "{said}");
+    assert_eq!(field(site, job, "NodeList")?, "n[1-4]");
+    let away_s = seconds(&loan, "back_s") - seconds(&loan, "lent_s");
+    assert_eq!(field(site, job, "TimeLimit")?, format!("00:{:02}:00", 10 + (away_s / 60.0).ceil() as u32));
+    let stay = &loan["stays"][0];
+    assert_eq!((stay["job"].as_u64(), stay["user"].as_str()), (Some(fits.into()), Some(BORROWER)), "{loan:#}");
+    assert!(stay["joules"].as_f64().is_some_and(|j| j >= 0.0), "{loan:#}");
+    let run = site.report(job)?.context("a report")?;
+    let lent = run["loans"].as_array().context("loans")?;
+    assert!(lent.iter().any(|l| l["borrower"] == fits && l["end_s"].is_f64()), "{lent:?}");
+    assert!(lent.iter().any(|l| l["borrower"].is_null()), "one of two nodes was lent to nobody: {lent:?}");
+    assert!(run["failures"].as_array().is_some_and(Vec::is_empty), "{run:#}");
+    tidy(site, &[job, too_long])
+}
+
+#[test]
+fn the_service_may_be_killed_before_and_after_everything_it_does() -> Result<()> {
+    let site = &mut *site();
+    let words = [
+        "create reservation",
+        "NodeList=",
+        "update ReservationName=",
+        "NumNodes=0",
+        "delete ReservationName=",
+        "TimeLimit=",
+    ];
+    for when in ["before", "after"] {
+        let job = lender(site, when, &[])?;
+        let asked =
+            ask(site, job, 3600).and_then(|c| Ok((c, fs::write(trap_file(), format!("{when} {}\n", words[0]))?)))?;
+        let mut left = words.iter().skip(1);
+        let mut recalled = false;
+        loop {
+            let sprung = |_: &Site| Ok((!trap_file().exists()).then_some(()));
+            site.wait("the service's death", MINUTES, sprung)?;
+            site.kill_controller()?;
+            site.start_controller()?;
+            let Some(next) = left.next() else { break };
+            fs::write(trap_file(), format!("{when} {next}\n"))?;
+            if *next == "update ReservationName=" && !recalled {
+                recalled = true;
+                recall(site, &wait_loan(site, job, &["lent"])?)?;
+            }
+        }
+        let loan = wait_loan(site, job, &["closed"])?;
+        assert_eq!(field(site, job, "NodeList")?, "n[1-4]", "{when}: {loan:#}");
+        assert_ne!(field(site, job, "TimeLimit")?, "00:10:00", "{when}");
+        assert!(asked.0.wait_with_output()?.status.success(), "{when}");
+        tidy(site, &[job])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn whoever_else_dies_the_nodes_return_or_the_run_is_requeued() -> Result<()> {
+    let site = &mut *site();
+
+    // slurmctld restarts in the middle, and a lent node dies: the other comes back, and the run has no failure.
+    let job = lender(site, "slurmctld", &[])?;
+    let mut asked = ask(site, job, 3600)?;
+    wait_loan(site, job, &["lent"])?;
+    site.cluster.kill_controller()?;
+    site.cluster.start_controller()?;
+    site.cluster.kill_node("n4")?;
+    site.wait("the dead node", MINUTES, |s| {
+        Ok(scontrol(s, &["show", "node", "-o", "n4"])?.contains("State=DOWN").then_some(()))
+    })?;
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    let loan = wait_loan(site, job, &["closed"])?;
+    assert_eq!(field(site, job, "NodeList")?, "n[1-3]", "{loan:#}");
+    assert!(asked.wait()?.success());
+    let run = site.report(job)?.context("a report")?;
+    assert!(run["failures"].as_array().is_some_and(Vec::is_empty), "{run:#}");
+    site.cluster.revive_node("n4")?;
+    tidy(site, &[job])?;
+
+    // The lender is cancelled.
+    let job = lender(site, "cancelled", &[])?;
+    asked = ask(site, job, 3600)?;
+    wait_loan(site, job, &["lent"])?;
+    site.cluster.command("scancel").arg(job.to_string()).status()?;
+    wait_loan(site, job, &["closed"])?;
+    asked.wait()?;
+    tidy(site, &[job])?;
+
+    // A borrower will not stop: an operator has raised its limit.
+    let job = lender(site, "stubborn", &[])?;
+    let stubborn = borrower(site, "stubborn", &["-N2", "-t1"], 600)?;
+    asked = ask(site, job, 90)?;
+    site.wait_state(stubborn, &["RUNNING"], MINUTES)?;
+    scontrol(site, &["update", &format!("jobid={stubborn}"), "TimeLimit=20"])?;
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    wait_loan(site, job, &["failed"])?;
+    assert!(!asked.wait()?.success());
+    assert_eq!(field(site, job, "Restarts")?, "1");
+    assert_eq!(site.state(stubborn)?, "RUNNING", "nobody is driven out of a window");
+    tidy(site, &[job, stubborn])
+}
+
+#[test]
+fn what_the_site_forbids_is_refused_and_what_is_not_ours_is_left_alone() -> Result<()> {
+    let site = &*site();
+    let job = lender(site, "kept", &["-pkept"])?;
+    let output = ask(site, job, 90)?.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("partition kept"), "{said}");
+    let nodes = scontrol(
+        site,
+        &[
+            "create",
+            "reservation",
+            "ReservationName=joulepoint_theirs",
+            "StartTime=now+1hour",
+            "Duration=5",
+            "Nodes=n4",
+            "Users=root",
+        ],
+    )?;
+    assert!(nodes.contains("joulepoint_theirs"), "{nodes}");
+    // The sweep looks every half minute.
+    std::thread::sleep(Duration::from_secs(35));
+    assert!(scontrol(site, &["show", "reservation", "-o"])?.contains("joulepoint_theirs"));
+    scontrol(site, &["delete", "ReservationName=joulepoint_theirs"])?;
+    tidy(site, &[job])
+}

@@ -1,0 +1,228 @@
+//! The lender's side of a loan: asks for it, tells how the recovery goes on, and takes the nodes back.
+//!
+//! The controller's broker drives the loan and survives everybody's death; what only the job's own user can do is
+//! here: the helper job that brings the nodes back. Whoever calls has parked what ran on the nodes before, and wakes
+//! it after.
+
+use protocol::{Loan, LoanProgress, LoanRequest, LoanState, VERSION};
+use slurm::{Expansion, Job, JobState, Slurm};
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use wire::{Client, Error};
+
+/// How long the controller may hold an answer back, s.
+const HELD_S: u64 = 2;
+
+/// Pause after a question that reached nobody.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How far the expected return moves before the broker is told, s.
+const WORTH_TELLING_S: f64 = 3.0;
+
+/// Pause before a helper job is tried again.
+const HELPER_PAUSE: Duration = Duration::from_secs(3);
+
+/// What became of the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// These are the job's again; those that died while they were lent are missing.
+    Back {
+        /// Node names.
+        nodes: Vec<String>,
+        /// How long they were away, s.
+        away_s: f64,
+    },
+    /// They never left, for this reason: let them idle at a low frequency.
+    Kept(String),
+    /// The job is being requeued, or is gone.
+    Lost(String),
+}
+
+/// What a run wants to lend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// The job as people write it.
+    pub job: String,
+    /// The nodes, without the batch host.
+    pub nodes: Vec<String>,
+    /// When they are needed again, s since the epoch.
+    pub return_s: f64,
+    /// Why lending pays.
+    pub reason: String,
+}
+
+/// The way to the broker.
+#[derive(Clone, Debug)]
+pub struct Lender {
+    client: Client,
+    slurm: Slurm,
+}
+
+impl Lender {
+    /// A lender that asks this controller and this Slurm.
+    pub fn new(client: Client, slurm: Slurm) -> Lender {
+        Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm }
+    }
+
+    /// Time limit of the shortest waiting job that so many CPUs of a partition are enough for, s: what policy asks
+    /// before anything is parked. None if none waits, or the queue cannot be seen.
+    pub fn shortest_queued_s(&self, partition: &str, cpus: u32) -> Option<f64> {
+        let jobs = self.slurm.jobs().map_err(|e| tracing::warn!(%e, "the queue cannot be seen")).ok()?;
+        shortest_queued_s(&jobs, partition, cpus)
+    }
+
+    /// Lends nodes until they are back. `expect` is asked every few seconds when they are needed, s since the epoch:
+    /// a moment that has passed calls them back.
+    pub fn lend(&self, id: &str, offer: &Offer, expect: &mut dyn FnMut(&Loan) -> f64) -> Outcome {
+        let request = LoanRequest {
+            version: VERSION,
+            id: id.to_string(),
+            job: offer.job.clone(),
+            nodes: offer.nodes.clone(),
+            return_s: offer.return_s,
+            reason: offer.reason.clone(),
+        };
+        match self.client.post::<_, Loan>("/v1/loans", &request) {
+            Ok(loan) => self.follow(loan, expect),
+            Err(Error::Refused { text, .. }) => Outcome::Kept(text),
+            // The question may have arrived: a loan that nobody follows would end in a requeue.
+            Err(e) => match self.ask(&format!("/v1/loans/{id}")) {
+                Some(loan) => self.follow(loan, expect),
+                None => Outcome::Kept(e.to_string()),
+            },
+        }
+    }
+
+    /// Takes up a loan that an earlier wrapper of the job asked for.
+    pub fn take_up(&self, id: &str, expect: &mut dyn FnMut(&Loan) -> f64) -> Option<Outcome> {
+        let loan = self.ask(&format!("/v1/loans/{id}"))?;
+        Some(self.follow(loan, expect))
+    }
+
+    fn follow(&self, mut loan: Loan, expect: &mut dyn FnMut(&Loan) -> f64) -> Outcome {
+        let mut helper = Helper::default();
+        while !loan.state.is_over() {
+            match loan.state {
+                LoanState::Lent | LoanState::Asked | LoanState::Shrinking => self.tell(&loan, expect(&loan)),
+                LoanState::Returning => helper.ask(&self.slurm, &loan),
+                _ => {}
+            }
+            let path = format!("/v1/loans/{}?since={}&wait_s={HELD_S}", loan.id, loan.state.as_str());
+            match self.ask(&path) {
+                Some(news) => loan = news,
+                None => sleep(PAUSE),
+            }
+        }
+        helper.end();
+        outcome(loan)
+    }
+
+    fn tell(&self, loan: &Loan, return_s: f64) {
+        if (return_s - loan.return_s).abs() < WORTH_TELLING_S {
+            return;
+        }
+        let word = LoanProgress { version: VERSION, return_s };
+        if let Err(e) = self.client.post::<_, Loan>(&format!("/v1/loans/{}/return", loan.id), &word) {
+            tracing::warn!(%e, "the broker was not told when the nodes are needed");
+        }
+    }
+
+    /// The loan, once the controller answers; nothing while it is away.
+    fn ask(&self, path: &str) -> Option<Loan> {
+        self.client.get(path).map_err(|e| tracing::debug!(%e, "the broker cannot be asked")).ok()
+    }
+}
+
+fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
+    let could = |j: &&Job| {
+        let waits_for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
+        j.state == JobState::Pending
+            && waits_for_nodes
+            && j.reservation.is_empty()
+            && j.num_cpus <= cpus
+            && j.partition.split(',').any(|p| p == partition)
+    };
+    let limits = jobs.iter().filter(could).filter_map(|j| j.time_limit_s);
+    limits.min().map(|s| s as f64)
+}
+
+fn outcome(loan: Loan) -> Outcome {
+    match (loan.state, loan.lent_s, loan.back_s) {
+        (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
+        (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s },
+        _ => Outcome::Kept(loan.reason),
+    }
+}
+
+/// The helper job that brings the nodes back.
+#[derive(Debug, Default)]
+struct Helper {
+    /// For which nodes, and in which return of the loan: a helper that is lost brings a new one.
+    salloc: Option<(Child, Vec<String>, f64)>,
+    ended: Option<Instant>,
+}
+
+impl Helper {
+    /// Asks Slurm for the nodes, and again when that failed or one of them is dead by now.
+    fn ask(&mut self, slurm: &Slurm, loan: &Loan) {
+        if let Some((child, nodes, state_s)) = &mut self.salloc {
+            let failed = matches!(child.try_wait(), Ok(Some(status)) if !status.success());
+            if !failed && *nodes == loan.back && *state_s == loan.state_s {
+                return;
+            }
+            self.end();
+            self.ended = Some(Instant::now());
+        }
+        if loan.back.is_empty() || self.ended.is_some_and(|at| at.elapsed() < HELPER_PAUSE) {
+            return;
+        }
+        let started = slurm.job(loan.job).and_then(|job| {
+            slurm.ask_for_expansion(&Expansion {
+                job: loan.job,
+                name: &loan.name,
+                nodes: &loan.back,
+                account: &loan.account,
+                partition: job.as_ref().map_or("", |j| &j.partition),
+            })
+        });
+        match started {
+            Ok(child) => self.salloc = Some((child, loan.back.clone(), loan.state_s)),
+            Err(e) => tracing::warn!(%e, "the nodes cannot be asked back; it will be tried again"),
+        }
+    }
+
+    /// Ends salloc, which takes back what it asked for and did not get yet.
+    fn end(&mut self) {
+        let Some((mut child, ..)) = self.salloc.take() else { return };
+        if matches!(child.try_wait(), Ok(None)) {
+            // SAFETY: the child has not been waited for, so that its id is its own.
+            unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+        }
+        let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_jobs_that_wait_for_nodes_could_borrow() {
+        let job = |id: u32, more: &str| {
+            let line = format!("JobId={id} JobName=j UserId=u(1) GroupId=g(1) {more} Partition=all,gpu");
+            slurm::parse_job(&line, id).unwrap().unwrap()
+        };
+        let jobs = [
+            job(1, "JobState=PENDING Reason=Dependency TimeLimit=00:01:00 NumCPUs=1"),
+            job(2, "JobState=PENDING Reason=Priority TimeLimit=00:02:00 NumCPUs=16"),
+            job(3, "JobState=PENDING Reason=Resources TimeLimit=00:05:00 NumCPUs=2"),
+            job(4, "JobState=PENDING Reason=Priority TimeLimit=UNLIMITED NumCPUs=1"),
+            job(5, "JobState=RUNNING Reason=None TimeLimit=00:01:00 NumCPUs=1"),
+            job(6, "JobState=PENDING Reason=Resources TimeLimit=00:01:00 NumCPUs=1 Reservation=school"),
+        ];
+        assert_eq!(shortest_queued_s(&jobs, "all", 8), Some(300.0));
+        assert_eq!(shortest_queued_s(&jobs, "all", 1), None);
+        assert_eq!(shortest_queued_s(&jobs, "debug", 8), None);
+    }
+}
