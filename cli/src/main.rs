@@ -131,6 +131,9 @@ struct WrapArgs {
 }
 
 fn main() -> ExitCode {
+    if called_as(wrapper::srun::NAME) {
+        return exit(wrapper::srun::run());
+    }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -141,7 +144,7 @@ fn main() -> ExitCode {
         .init();
     let cli = Cli::parse();
     match run(cli) {
-        Ok(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)),
+        Ok(code) => exit(code),
         Err(Failure::Usage(text)) => {
             eprintln!("joulepoint: {text}");
             ExitCode::from(2)
@@ -151,6 +154,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether we were started under another name.
+fn called_as(name: &str) -> bool {
+    let first = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&first).file_name().is_some_and(|n| n == name)
+}
+
+fn exit(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
 /// What ends a command early.

@@ -31,6 +31,18 @@ pub enum Engine {
     Hook,
 }
 
+/// What comes back when a run's script is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// The checkpoint, and the place in the script: steps that had ended are not run again.
+    #[default]
+    Steps,
+    /// The checkpoint; all steps are run again.
+    Script,
+    /// Nothing.
+    None,
+}
+
 /// Promises beside the objective, as fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
@@ -69,6 +81,8 @@ pub struct Settings {
     pub keep: u32,
     /// Whether the job is requeued after its last checkpoint when the walltime ends; absent for the site's habit.
     pub requeue: Option<bool>,
+    /// What comes back when the script is started again.
+    pub resume: Resume,
     /// Volume of a checkpoint, bytes.
     pub memory_bytes: Option<u64>,
     /// Messages and their volume in bytes.
@@ -131,6 +145,11 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         dir: merged.get("ft-energy-dir").map(PathBuf::from),
         keep: merged.parsed("ft-energy-keep", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(2),
         requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
+        resume: match merged.get("ft-energy-resume") {
+            Some("script") => Resume::Script,
+            Some("none") => Resume::None,
+            _ => Resume::Steps,
+        },
         memory_bytes: merged.parsed("ft-energy-memory", forms::parse_size),
         messages: merged.parsed("ft-energy-messages", |t| {
             let (n, size) = t.split_once(':').ok_or("no colon")?;

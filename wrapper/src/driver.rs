@@ -178,7 +178,7 @@ impl Driver<'_> {
         let mut events = vec![started, Event::Planned(Box::new(self.setup.plan.clone()))];
         events.extend(damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }));
         if self.setup.resumes {
-            events.push(rolled_back(from.as_ref()));
+            events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
         }
         self.note(events);
         from
@@ -188,7 +188,7 @@ impl Driver<'_> {
     fn roll_back(&mut self) -> Option<Manifest> {
         let (from, damaged) = self.ports.store.newest();
         let mut events: Vec<Event> = damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
-        events.push(rolled_back(from.as_ref()));
+        events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
         self.note(events);
         from
     }
@@ -648,8 +648,8 @@ impl Driver<'_> {
     }
 }
 
-fn rolled_back(from: Option<&Manifest>) -> Event {
-    Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s) }
+fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
+    Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s).max(finished_s) }
 }
 
 fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {

@@ -114,6 +114,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let (announced, descriptor) = announcements(&me.folder)?;
     let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
     let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
+    script.calls = folder.resume_by(settings.resume, argv);
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {

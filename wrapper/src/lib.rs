@@ -5,6 +5,7 @@
 
 pub mod adapt;
 pub mod app;
+pub mod calls;
 pub mod checkpoints;
 pub mod deliver;
 pub mod driver;
@@ -22,4 +23,5 @@ pub mod processes;
 pub mod resized;
 pub mod run_folder;
 pub mod script;
+pub mod srun;
 pub mod supervise;

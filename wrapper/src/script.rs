@@ -1,11 +1,12 @@
 //! The job script and everything below it: started, asked, stopped.
 
+use crate::calls::Calls;
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening};
 use crate::processes::{self, Process};
+use crate::supervise::exit_code;
 use slurm::Slurm;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -30,6 +31,8 @@ pub struct Script {
     job: Option<Steps>,
     tries: Tries,
     tree: Tree,
+    /// What is remembered of the script's steps, if it is to go on where it was.
+    pub calls: Option<Calls>,
     /// What to add to the environment because nodes were lost.
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
 }
@@ -93,7 +96,7 @@ impl Tree {
 impl Script {
     /// A script that has not been started.
     pub fn new(post: Post, argv: Vec<String>, job: Option<Steps>, tree: Tree) -> Script {
-        Script { post, argv, job, tries: Tries::default(), tree, resized: Arc::new(Vec::new) }
+        Script { post, argv, job, tries: Tries::default(), tree, calls: None, resized: Arc::new(Vec::new) }
     }
 
     fn cancel_steps(&self) {
@@ -127,11 +130,13 @@ impl Script {
 impl Child for Script {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
         let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
+        let calls = self.calls.as_ref().filter(|calls| begun(calls));
         let mut child = Command::new(program)
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(crate::launch::ATTEMPT)
             .envs(environment.iter().cloned())
+            .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
             .spawn()
             .map_err(|e| format!("{program}: {e}"))?;
@@ -146,12 +151,14 @@ impl Child for Script {
     }
 
     fn terminate(&mut self) {
+        self.calls.iter().for_each(Calls::close);
         processes::signal(self.tree.script(), libc::SIGTERM);
         processes::signal(self.tree.script(), libc::SIGCONT);
     }
 
     fn stop(&mut self) {
         self.tries.void();
+        self.calls.iter().for_each(Calls::close);
         let all = self.tree.processes();
         if all.iter().any(|p| p.name == "srun") {
             self.cancel_steps();
@@ -182,6 +189,7 @@ impl Child for Script {
     }
 }
 
-fn exit_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+/// Makes the record of steps ready for a script that begins; without it the script runs all of them.
+fn begun(calls: &Calls) -> bool {
+    calls.begin().inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).is_ok()
 }
