@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -168,6 +169,18 @@ fn nothing_counts_as_ended_while_the_script_is_stopped() {
     let script = format!("srun touch {}", place.dir.path().join("calls/closed").display());
     assert_eq!(place.start(&script).len(), 1);
     assert_eq!(place.start(&script).len(), 1);
+}
+
+#[test]
+fn a_script_does_not_go_on_over_a_step_that_failed_with_its_node() {
+    let place = Place::new();
+    let stop =
+        format!("(sleep 0.5; touch {}; sleep 0.5; kill -TERM 0) &", place.dir.path().join("calls/closed").display());
+    place.calls.begin().unwrap();
+    let script = format!("{stop} srun false; srun echo on");
+    let mut command = place.command(&script);
+    let status = command.env("SLURM_JOB_NUM_NODES", "2").process_group(0).status().unwrap();
+    assert_eq!(fs::read_to_string(place.log()).unwrap(), "false\n", "{status}");
 }
 
 #[test]

@@ -29,6 +29,25 @@ pub enum Engine {
     App,
     /// Commands of the site or the user.
     Hook,
+    /// SCR, in the program.
+    Scr,
+    /// Images of all processes, by DMTCP.
+    Dmtcp,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: [Engine; 4] = [Engine::App, Engine::Hook, Engine::Scr, Engine::Dmtcp];
+
+    /// The name, as in `--ft-energy-engine`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Engine::App => "app",
+            Engine::Hook => "hook",
+            Engine::Scr => "scr",
+            Engine::Dmtcp => "dmtcp",
+        }
+    }
 }
 
 /// What comes back when a run's script is started again.
@@ -129,11 +148,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
             Some("coordinated") => Some(Protocol::Coordinated),
             _ => None,
         },
-        engine: match merged.get("ft-energy-engine") {
-            Some("app") => Some(Engine::App),
-            Some("hook") => Some(Engine::Hook),
-            _ => None,
-        },
+        engine: Engine::ALL.into_iter().find(|e| merged.get("ft-energy-engine") == Some(e.as_str())),
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
         spare: merged.parsed("ft-energy-spare", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(0),
@@ -234,8 +249,8 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
         }
         _ => {}
     }
-    if let Some("criu" | "dmtcp" | "scr") = merged.get("ft-energy-engine") {
-        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook"));
+    if merged.get("ft-energy-engine") == Some("criu") {
+        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, dmtcp, scr, hook"));
     }
     if merged.get("ft-energy-groups").is_some_and(|n| n != "1") {
         return Err(later("ft-energy-groups", "several groups need uncoordinated recovery", "1"));
@@ -258,11 +273,11 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             "use it with --ft-energy=time",
         ));
     }
-    if settings.engine == Some(Engine::Hook) && settings.signal.is_some() {
+    if let Some(engine) = settings.engine.filter(|e| *e != Engine::App && settings.signal.is_some()) {
         return Err(refusal(
             merged,
             "ft-energy-signal",
-            "is for the engine app, but the engine is hook",
+            &format!("is for the engine app, but the engine is {}", engine.as_str()),
             "--ft-energy-engine=app",
         ));
     }

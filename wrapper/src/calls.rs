@@ -263,16 +263,17 @@ fn take_back_indistinct(calls: &mut [Call]) {
     }
 }
 
-/// What a script is: its words, and what stands in the files that they name.
+/// What a script is: what stands in the files that its words name, and the other words. The path of a batch script
+/// is not part of it, since every node has its own.
 fn fingerprint(argv: &[String]) -> String {
     let mut hash = Xxh3::new();
     for word in argv {
-        hash.update(word.as_bytes());
-        hash.update(&[0]);
         let small = fs::metadata(word).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
-        if let Some(content) = small.then(|| fs::read(word).ok()).flatten() {
-            hash.update(&content);
+        match small.then(|| fs::read(word).ok()).flatten() {
+            Some(content) => hash.update(&content),
+            None => hash.update(word.as_bytes()),
         }
+        hash.update(&[0]);
     }
     format!("{:032x}", hash.digest128())
 }
@@ -345,6 +346,20 @@ mod tests {
         assert_eq!(settled, Settled { line_is_needed: true, kept_until_s: Some(2.0) });
         assert!(calls.read("a.1").is_some_and(|c| c.ended.is_some()) && calls.read("b.1").is_some());
         assert_eq!(calls.read("c.1"), None);
+    }
+
+    #[test]
+    fn a_script_is_known_by_its_content_wherever_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+        let print = |name: &str, text: &str| {
+            fs::write(path(name), text).unwrap();
+            fingerprint(&[path(name), "7".into()])
+        };
+        let first = print("node1", "srun a");
+        assert_eq!(print("node2", "srun a"), first);
+        assert_ne!(print("node1", "srun b"), first);
+        assert_ne!(fingerprint(&[path("node2"), "8".into()]), first);
     }
 
     #[test]

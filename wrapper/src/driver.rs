@@ -386,7 +386,10 @@ impl Driver<'_> {
             events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
         }
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
-        if let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w) {
+        // What a program writes by itself costs it more than the time to take it up.
+        if self.ports.engine.on_demand()
+            && let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w)
+        {
             events.push(self.decision("interval", reason));
         }
         self.note(events);
@@ -446,7 +449,10 @@ impl Driver<'_> {
                 _ => {}
             }
         }
-        if code == 0 {
+        if self.ports.engine.halted() {
+            self.begin(Why::BeforeEnd, "the program was halted before the walltime ends");
+            self.checkpointing.iter_mut().for_each(|c| c.why = Why::BeforeEnd);
+        } else if code == 0 {
             return End::Finished(0);
         }
         if let Some(end) = self.left_after_checkpoint() {

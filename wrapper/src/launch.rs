@@ -2,7 +2,9 @@
 
 use crate::app::{Announced, App, Ask, Files};
 use crate::deliver::{Courier, Spool};
+use crate::dmtcp::Dmtcp;
 use crate::driver::{self, Outcome, Setup, Started};
+use crate::engines::{self, Facts};
 use crate::hook::{Commands, Hook};
 use crate::job::{Controller, Job};
 use crate::mail::{self, Post};
@@ -10,12 +12,13 @@ use crate::nodes::{Local, Nodes};
 use crate::ports::{Engine, Happening, NodeCounter, Ports};
 use crate::processes;
 use crate::run_folder::RunFolder;
+use crate::scr::{Halting, Scr};
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::{adapt, identity::Identity};
+use crate::{identity::Identity, linked};
 use config::Site;
 use nix::sys::signal::Signal;
-use options::Settings;
+use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request, RunKey};
 use slurm::Slurm;
 use std::io::{self, BufRead, BufReader};
@@ -103,7 +106,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
-    let plan = plan(request, settings, site, &me, &controller);
+    let (plan, chosen) = plan(request, settings, site, &me, argv, &controller);
     folder.write_plan(&plan)?;
 
     let (post, mut clock) = mail::queue();
@@ -112,9 +115,33 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
     let (announced, descriptor) = announcements(&me.folder)?;
-    let mut engine = engine(settings, site, &me, &folder, &post, &tree, steps.clone(), announced);
-    let mut script = Script::new(post.clone(), argv.to_vec(), steps, tree);
-    script.calls = folder.resume_by(settings.resume, argv);
+    let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
+    script.calls = folder.resume_by(resume(settings, chosen), argv);
+    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
+    let margin_s = before_end_s(settings).unwrap_or(site.wrapper.end_margin_s);
+    let requeue_at_end = settings.requeue.unwrap_or(site.wrapper.requeue_at_end);
+    let checkpoints = folder.checkpoints();
+    let mut engine: Box<dyn Engine> = match (chosen, hook_commands(site)) {
+        (Some(options::Engine::Hook), Some(commands)) => Box::new(Hook::new(post.clone(), checkpoints, commands)),
+        (Some(options::Engine::Scr), _) => {
+            let end_s = end_s.filter(|_| requeue_at_end).map(|e| e - margin_s);
+            let halting = end_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });
+            let prefix = std::env::var_os("SCR_PREFIX").map_or_else(|| me.folder.clone(), PathBuf::from);
+            Box::new(Scr::new(post.clone(), checkpoints, prefix, halting))
+        }
+        (Some(options::Engine::Dmtcp), _) => {
+            let limit = Duration::from_secs_f64(site.wrapper.checkpoint_limit_s);
+            let dmtcp = Dmtcp::new(post.clone(), checkpoints, path.join("dmtcp"), argv.to_vec(), tree, limit);
+            script.instead = dmtcp.instead();
+            Box::new(dmtcp)
+        }
+        _ => {
+            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
+            let signal = settings.signal.map(|s| (s.number, ask));
+            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
+            Box::new(App::new(post.clone(), checkpoints, files, signal, announced))
+        }
+    };
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {
@@ -134,7 +161,6 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         controller,
         local: Some(Local::open(&site.energy.sources(), supervisor)),
     };
-    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let setup = Setup {
         started: Started {
             job,
@@ -149,8 +175,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         plan,
         settings: settings.clone(),
         end_s,
-        margin_s: before_end_s(settings).unwrap_or(site.wrapper.end_margin_s),
-        requeue_at_end: settings.requeue.unwrap_or(site.wrapper.requeue_at_end),
+        margin_s,
+        requeue_at_end,
         step_retries: site.wrapper.step_retries,
         checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
         resumes,
@@ -191,8 +217,15 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
     settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
 }
 
-/// The controller's plan; the wrapper's own if the controller is away.
-fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, controller: &Controller) -> Plan {
+/// The controller's plan, the wrapper's own if the controller is away; and the engine, which is chosen here.
+fn plan(
+    request: &Request,
+    settings: &Settings,
+    site: &Site,
+    me: &Identity,
+    argv: &[String],
+    controller: &Controller,
+) -> (Plan, Option<options::Engine>) {
     let question = PlanRequest {
         request: request.clone(),
         nodes: me.nodes.len() as u32,
@@ -209,13 +242,15 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
             planner::plan_without_history(settings, question.nodes, site)
         }
     };
-    let (engine, why) = adapt::choose_engine(settings, hook_commands(site).is_some());
-    plan.engine = match engine {
-        Some(options::Engine::App) => "app",
-        Some(options::Engine::Hook) => "hook",
-        None => "none",
-    }
-    .to_string();
+    let facts = Facts {
+        hook: hook_commands(site).is_some(),
+        nodes: me.nodes.len(),
+        libraries: linked::libraries_of(argv, &me.folder),
+        no_scr: engines::no_scr(),
+        no_dmtcp: engines::no_dmtcp(),
+    };
+    let (engine, why) = engines::choose(settings, &facts);
+    plan.engine = engine.map_or("none", options::Engine::as_str).to_string();
     if engine.is_none() {
         eprintln!(
             "joulepoint: {why}, so no checkpoints are taken, only energy is accounted; \
@@ -223,32 +258,14 @@ fn plan(request: &Request, settings: &Settings, site: &Site, me: &Identity, cont
         );
     }
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
-    plan
+    (plan, engine)
 }
 
-#[allow(clippy::too_many_arguments, reason = "called once; a struct would only move the names")]
-fn engine(
-    settings: &Settings,
-    site: &Site,
-    me: &Identity,
-    folder: &RunFolder,
-    post: &Post,
-    tree: &Tree,
-    steps: Option<Steps>,
-    announced: Announced,
-) -> Box<dyn Engine> {
-    let commands = hook_commands(site);
-    match (adapt::choose_engine(settings, commands.is_some()).0, commands) {
-        (Some(options::Engine::Hook), Some(commands)) => {
-            Box::new(Hook::new(post.clone(), folder.checkpoints(), commands))
-        }
-        _ => {
-            let tree = tree.clone();
-            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
-            let signal = settings.signal.map(|s| (s.number, ask));
-            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
-            Box::new(App::new(post.clone(), folder.checkpoints(), files, signal, announced))
-        }
+/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip.
+fn resume(settings: &Settings, engine: Option<options::Engine>) -> Resume {
+    match (settings.resume, engine) {
+        (Resume::Steps, Some(options::Engine::Dmtcp)) => Resume::Script,
+        (resume, _) => resume,
     }
 }
 

@@ -70,6 +70,10 @@ pub trait Engine {
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
     fn give_up(&mut self);
+    /// Whether it has told the program to end after its last checkpoint, so that the program's end is not the run's.
+    fn halted(&self) -> bool {
+        false
+    }
 }
 
 /// The job script and everything below it.

@@ -4,11 +4,11 @@ use crate::calls::Calls;
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening};
 use crate::processes::{self, Process};
-use crate::supervise::exit_code;
+use crate::supervise::{exit_code, unblocked};
 use slurm::Slurm;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,9 +33,14 @@ pub struct Script {
     tree: Tree,
     /// What is remembered of the script's steps, if it is to go on where it was.
     pub calls: Option<Calls>,
+    /// What the engine starts in the script's place.
+    pub instead: Instead,
     /// What to add to the environment because nodes were lost.
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
 }
+
+/// Words that are started in the place of the script's own, if an engine has any.
+pub type Instead = Arc<Mutex<Option<Vec<String>>>>;
 
 /// The steps of a Slurm job.
 #[derive(Clone)]
@@ -96,7 +101,16 @@ impl Tree {
 impl Script {
     /// A script that has not been started.
     pub fn new(post: Post, argv: Vec<String>, job: Option<Steps>, tree: Tree) -> Script {
-        Script { post, argv, job, tries: Tries::default(), tree, calls: None, resized: Arc::new(Vec::new) }
+        Script {
+            post,
+            argv,
+            job,
+            tries: Tries::default(),
+            tree,
+            calls: None,
+            instead: Instead::default(),
+            resized: Arc::new(Vec::new),
+        }
     }
 
     fn cancel_steps(&self) {
@@ -129,9 +143,11 @@ impl Script {
 
 impl Child for Script {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
-        let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
+        let instead = self.instead.lock().map_or(None, |words| words.clone());
+        let argv = instead.as_ref().unwrap_or(&self.argv);
+        let (program, arguments) = argv.split_first().ok_or("there is no command to run")?;
         let calls = self.calls.as_ref().filter(|calls| begun(calls));
-        let mut child = Command::new(program)
+        let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(crate::launch::ATTEMPT)
@@ -192,4 +208,20 @@ impl Child for Script {
 /// Makes the record of steps ready for a script that begins; without it the script runs all of them.
 fn begun(calls: &Calls) -> bool {
     calls.begin().inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::{now_s, queue};
+    use crate::ports::Clock;
+
+    #[test]
+    fn a_script_gets_the_signals_that_its_wrapper_waits_for() {
+        crate::supervise::block_signals().unwrap();
+        let (post, mut clock) = queue();
+        let argv = ["sh", "-c", "kill -TERM $$; exit 3"].map(str::to_string).to_vec();
+        Script::new(post, argv, None, Tree::new(std::process::id() as i32)).start(&[]).unwrap();
+        assert_eq!(clock.wait(now_s() + 30.0), Some(Happening::Exited { code: 128 + libc::SIGTERM }));
+    }
 }

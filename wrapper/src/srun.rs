@@ -5,20 +5,21 @@
 
 use crate::calls::{Call, Calls, End, Output, VARIABLE};
 use crate::mail::now_s;
-use crate::supervise::{block_signals, exit_code};
+use crate::supervise::{block_signals, exit_code, unblocked};
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Name by which the stand-in is called.
@@ -30,6 +31,12 @@ const SAVED_LIMIT_BYTES: u64 = 16 << 20;
 
 /// How much of an input file tells calls apart, bytes.
 const INPUT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
+const VERDICT: Duration = Duration::from_secs(5);
+
+/// Time between two looks, ms.
+const LOOK_MS: u8 = 50;
 
 /// Daemons of MPI launchers, which call `srun` themselves.
 const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
@@ -229,7 +236,7 @@ fn positions() -> Vec<(i32, u64)> {
 fn position(descriptor: i32, length: u64) -> io::Result<u64> {
     let mut file = descriptor_file(descriptor)?;
     let flags = fcntl(&file, FcntlArg::F_GETFL)?;
-    if flags & libc::O_APPEND != 0 { Ok(length) } else { file.seek(SeekFrom::Current(0)) }
+    if flags & libc::O_APPEND != 0 { Ok(length) } else { file.stream_position() }
 }
 
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
@@ -239,7 +246,11 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
         return exec(real);
     }
     let starts = positions();
-    let ended = spawn(&mut real).and_then(|(child, signals)| wait(child, &signals));
+    let ended = spawn(&mut real).and_then(|(child, signals)| {
+        let (code, asked) = wait(child, &signals)?;
+        let held = code != 0 && !asked && (has_other_nodes() || calls.is_closed());
+        Ok((code, asked || held && hold_back(calls, &signals)?))
+    });
     let (code, asked) = match ended {
         Ok(ended) => ended,
         Err(e) => {
@@ -260,6 +271,29 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
     code
 }
 
+fn has_other_nodes() -> bool {
+    std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
+}
+
+/// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
+/// Tells whether it did.
+fn hold_back(calls: &Calls, signals: &SignalFd) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        let limit = if calls.is_closed() { 2 * VERDICT } else { VERDICT };
+        if begun.elapsed() > limit {
+            return Ok(calls.is_closed());
+        }
+        let mut poll = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if nix::poll::poll(&mut poll, LOOK_MS)? > 0
+            && let Some(signal) = signals.read_signal()?
+            && ENDING.iter().any(|s| *s as u32 == signal.ssi_signo)
+        {
+            return Ok(true);
+        }
+    }
+}
+
 fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
     let signals = SignalFd::new(&block_signals()?)?;
     // SAFETY: prctl is safe between fork and exec. A call whose stand-in is killed dies as it would have.
@@ -269,7 +303,7 @@ fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
             _ => Err(io::Error::last_os_error()),
         });
     }
-    Ok((real.spawn()?, signals))
+    Ok((unblocked(real).spawn()?, signals))
 }
 
 /// Passes signals on until the child ends; its exit code, and whether somebody asked it to end.
