@@ -1,5 +1,6 @@
 //! `joulepoint`: one command for people, thin over the other rooms.
 
+mod able;
 mod calibrate;
 mod doctor;
 mod man;
@@ -76,6 +77,17 @@ enum Command {
     ///
     /// It stays so when the job is requeued. `checkpoint` and `vacate` are refused meanwhile.
     Disable(steer::SteerArgs),
+    /// Say whether a running program can be dumped, and if not, what stands in the way and what to use instead.
+    ///
+    /// Looks at all processes of a job on this node, or at some processes, before the first checkpoint: GPU and RDMA
+    /// devices, sockets to outside, io_uring, tracers, System V shared memory, file systems in user space.
+    ///
+    ///   srun --overlap --jobid=4711 joulepoint able 4711
+    ///   joulepoint able -- 12345 12346
+    ///
+    /// Exit status: 0 nothing stands in the way; 1 something does; 2 wrong usage, or no such process.
+    #[command(verbatim_doc_comment)]
+    Able(able::AbleArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -195,6 +207,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
+        Command::Able(args) => return able::run(&args),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
         Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),

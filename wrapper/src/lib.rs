@@ -3,6 +3,7 @@
 //! [`driver`] owns the run's state and knows the world only through [`ports`]; the other modules are the real
 //! forms of those ports, and [`launch`] puts them together.
 
+pub mod able;
 pub mod adapt;
 pub mod app;
 pub mod calls;
