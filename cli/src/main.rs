@@ -1,5 +1,6 @@
 //! `joulepoint`: one command for people, thin over the other rooms.
 
+mod able;
 mod calibrate;
 mod doctor;
 mod loans;
@@ -87,6 +88,17 @@ enum Command {
     ///
     /// It stays so when the job is requeued. `checkpoint` and `vacate` are refused meanwhile.
     Disable(steer::SteerArgs),
+    /// Say whether a running program can be dumped, and if not, what stands in the way and what to use instead.
+    ///
+    /// Looks at all processes of a job on this node, or at some processes, before the first checkpoint: GPU and RDMA
+    /// devices, sockets to outside, io_uring, tracers, System V shared memory, file systems in user space.
+    ///
+    ///   srun --overlap --jobid=4711 joulepoint able 4711
+    ///   joulepoint able -- 12345 12346
+    ///
+    /// Exit status: 0 nothing stands in the way; 1 something does; 2 wrong usage, or no such process.
+    #[command(verbatim_doc_comment)]
+    Able(able::AbleArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -171,6 +183,9 @@ struct WardenArgs {
 }
 
 fn main() -> ExitCode {
+    if called_as(wrapper::srun::NAME) {
+        return exit(wrapper::srun::run());
+    }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -181,7 +196,7 @@ fn main() -> ExitCode {
         .init();
     let cli = Cli::parse();
     match run(cli) {
-        Ok(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)),
+        Ok(code) => exit(code),
         Err(Failure::Usage(text)) => {
             eprintln!("joulepoint: {text}");
             ExitCode::from(2)
@@ -191,6 +206,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether we were started under another name.
+fn called_as(name: &str) -> bool {
+    let first = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&first).file_name().is_some_and(|n| n == name)
+}
+
+fn exit(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
 /// What ends a command early.
@@ -227,6 +252,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
+        Command::Able(args) => return able::run(&args),
         Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),

@@ -52,6 +52,38 @@ pub enum Engine {
     Hook,
     /// Images of all processes, by CRIU.
     Criu,
+    /// SCR, in the program.
+    Scr,
+    /// Images of all processes, by DMTCP.
+    Dmtcp,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: [Engine; 5] = [Engine::App, Engine::Hook, Engine::Criu, Engine::Scr, Engine::Dmtcp];
+
+    /// The name, as in `--ft-energy-engine`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Engine::App => "app",
+            Engine::Hook => "hook",
+            Engine::Criu => "criu",
+            Engine::Scr => "scr",
+            Engine::Dmtcp => "dmtcp",
+        }
+    }
+}
+
+/// What comes back when a run's script is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// The checkpoint, and the place in the script: steps that had ended are not run again.
+    #[default]
+    Steps,
+    /// The checkpoint; all steps are run again.
+    Script,
+    /// Nothing.
+    None,
 }
 
 /// Promises beside the objective, as fractions.
@@ -96,6 +128,8 @@ pub struct Settings {
     pub keep: u32,
     /// Whether the job is requeued after its last checkpoint when the walltime ends; absent for the site's habit.
     pub requeue: Option<bool>,
+    /// What comes back when the script is started again.
+    pub resume: Resume,
     /// Volume of a checkpoint, bytes.
     pub memory_bytes: Option<u64>,
     /// Messages and their volume in bytes.
@@ -143,12 +177,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
             Some("uncoordinated") => Some(Protocol::Uncoordinated),
             _ => None,
         },
-        engine: match merged.get("ft-energy-engine") {
-            Some("app") => Some(Engine::App),
-            Some("hook") => Some(Engine::Hook),
-            Some("criu") => Some(Engine::Criu),
-            _ => None,
-        },
+        engine: Engine::ALL.into_iter().find(|e| merged.get("ft-energy-engine") == Some(e.as_str())),
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
         groups: merged.parsed("ft-energy-groups", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(1),
@@ -166,6 +195,11 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         dir: merged.get("ft-energy-dir").map(PathBuf::from),
         keep: merged.parsed("ft-energy-keep", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(2),
         requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
+        resume: match merged.get("ft-energy-resume") {
+            Some("script") => Resume::Script,
+            Some("none") => Resume::None,
+            _ => Resume::Steps,
+        },
         memory_bytes: merged.parsed("ft-energy-memory", forms::parse_size),
         messages: merged.parsed("ft-energy-messages", |t| {
             let (n, size) = t.split_once(':').ok_or("no colon")?;
@@ -241,9 +275,6 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
         let why = "shadow replicas are only estimated (joulepoint model shadow), not enacted";
         return Err(later("ft-energy-protocol", why, "auto, coordinated, uncoordinated"));
     }
-    if let Some("dmtcp" | "scr") = merged.get("ft-energy-engine") {
-        return Err(later("ft-energy-engine", "this engine is not driven yet", "auto, app, hook, criu"));
-    }
     if merged.get("ft-energy-lend") == Some("yes") {
         return Err(later("ft-energy-lend", "lending needs uncoordinated recovery", "no"));
     }
@@ -263,13 +294,11 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
         ));
     }
     refuse_half_of_groups(merged, settings)?;
-    if let Some(engine @ ("hook" | "criu")) = merged.get("ft-energy-engine")
-        && settings.signal.is_some()
-    {
+    if let Some(engine) = settings.engine.filter(|e| *e != Engine::App && settings.signal.is_some()) {
         return Err(refusal(
             merged,
             "ft-energy-signal",
-            &format!("is for the engine app, but the engine is {engine}"),
+            &format!("is for the engine app, but the engine is {}", engine.as_str()),
             "--ft-energy-engine=app",
         ));
     }

@@ -36,6 +36,8 @@ pub enum Form {
     YesNo,
     /// `memory` or `disk`.
     Log,
+    /// `steps`, `script` or `none`.
+    Resume,
     /// A number from 1.
     Laxity,
     /// A signal, with a time perhaps.
@@ -110,6 +112,8 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-keep", "N", "how many checkpoints are kept (default 2)", Takes::Required, Form::CountFrom1),
     spec("ft-energy-requeue", "yes|no", "requeue the job after its last checkpoint when the walltime ends",
         Takes::Required, Form::YesNo),
+    spec("ft-energy-resume", "steps|script|none", "a script that starts again skips finished srun steps (default), or none",
+        Takes::Required, Form::Resume),
     spec("ft-energy-memory", "SIZE", "volume of one checkpoint, if you know it", Takes::Required, Form::Size),
     spec("ft-energy-messages", "COUNT:SIZE", "messages that the program sends, and their total volume",
         Takes::Required, Form::Messages),
@@ -145,6 +149,7 @@ impl Form {
             Form::CountFrom0 => "a whole number from 0 to 10000",
             Form::YesNo => "yes, no",
             Form::Log => "memory, disk",
+            Form::Resume => "steps, script, none",
             Form::Laxity => "a number from 1 to 100, such as 1.5",
             Form::Signal => "a signal such as USR1 or TERM, or USR1@60 (seconds before the end)",
             Form::Pattern => "file names with * and ?, separated by commas, relative to the job's folder",
@@ -172,6 +177,7 @@ impl Form {
             Form::CountFrom0 => count(value, 0),
             Form::YesNo => one_of(value, &["yes", "no"]),
             Form::Log => one_of(value, &["memory", "disk"]),
+            Form::Resume => one_of(value, &["steps", "script", "none"]),
             Form::Laxity => match value.parse::<f64>() {
                 Ok(x) if (1.0..=100.0).contains(&x) => Ok(()),
                 _ => Err("is not a laxity".to_string()),

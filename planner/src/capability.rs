@@ -8,6 +8,8 @@ pub const CAPABILITIES: &[(Engine, &[Protocol])] = &[
     (Engine::App, &[Protocol::Coordinated]),
     (Engine::Hook, &[Protocol::Coordinated]),
     (Engine::Criu, &[Protocol::Coordinated]),
+    (Engine::Scr, &[Protocol::Coordinated]),
+    (Engine::Dmtcp, &[Protocol::Coordinated]),
 ];
 
 /// A table such as [`CAPABILITIES`].
@@ -25,10 +27,8 @@ pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protoc
         None
     } else {
         Some(match settings.engine {
-            Some(Engine::App) => "estimated only: the engine app cannot enact it",
-            Some(Engine::Hook) => "estimated only: the engine hook cannot enact it",
-            Some(Engine::Criu) => "estimated only: the engine criu cannot enact it",
-            None => "estimated only: no engine can enact it yet",
+            Some(engine) => format!("estimated only: the engine {} cannot enact it", engine.as_str()),
+            None => "estimated only: no engine can enact it yet".to_string(),
         })
     };
     let unasked = match protocol {
@@ -40,7 +40,7 @@ pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protoc
     };
     match (why, unasked) {
         (None, None) => None,
-        (Some(why), None) => Some(Hindrance::NotEnacted(why.to_string())),
+        (Some(why), None) => Some(Hindrance::NotEnacted(why)),
         (None, Some(unasked)) => Some(Hindrance::NotAsked(unasked.to_string())),
         (Some(why), Some(unasked)) => Some(Hindrance::NotAsked(format!("{why}; {unasked}"))),
     }

@@ -177,13 +177,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
         protocol: taken.protocol.as_str().to_string(),
-        engine: match settings.engine {
-            Some(Engine::App) => "app",
-            Some(Engine::Hook) => "hook",
-            Some(Engine::Criu) => "criu",
-            None => "auto",
-        }
-        .to_string(),
+        engine: settings.engine.map_or("auto", Engine::as_str).to_string(),
         policy: settings.policy.clone(),
         interval_s,
         interval_fixed: fixed_s.is_some(),

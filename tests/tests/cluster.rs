@@ -369,6 +369,42 @@ fn with_a_spare_node_a_run_restarts_in_place() -> Result<()> {
     site.cluster.revive_node(&victim)
 }
 
+/// Three steps, of which the test program is the second; each of the others writes down that it ran.
+fn three_steps(site: &Site) -> String {
+    let side = |name: &str| format!("srun -N1 -n1 sh -c 'echo ran >> {name}; echo made' > {name}.log");
+    format!("{}\n{}\n{}", side("first"), script(site), side("third"))
+}
+
+/// Kills the node of the second of three steps and waits for the end; how often the first and the third ran.
+fn killed_in_the_second_step(name: &str, options: &[&str], victim: usize) -> Result<()> {
+    let mut site = site();
+    let folder = site.folder(USER, name)?;
+    let args: Vec<&str> = PROTECTED.iter().chain(options).copied().collect();
+    let job = site.submit(USER, &folder, &args, &three_steps(&site))?;
+    let run = site.wait_report(job, "two checkpoints", MINUTES, |run| (checkpoints(run) >= 2).then(|| run.clone()))?;
+    let victim = nodes(&run)[victim].clone();
+    site.cluster.kill_node(&victim)?;
+    let outcome = finished_well(&site, job, &folder);
+    site.cluster.revive_node(&victim)?;
+    let run = outcome?;
+    assert_eq!(kinds(&run).len(), 1, "{run:#}");
+    for step in ["first", "third"] {
+        assert_eq!(fs::read_to_string(folder.join(step))?, "ran\n", "{run:#}");
+        assert_eq!(fs::read_to_string(folder.join(format!("{step}.log")))?, "made\n");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_step_that_had_ended_is_not_run_again_in_place() -> Result<()> {
+    killed_in_the_second_step("three-in-place", &["-N3", "-n3", "--no-kill", "--ft-energy-spare=1"], 1)
+}
+
+#[test]
+fn a_step_that_had_ended_is_not_run_again_after_a_requeue() -> Result<()> {
+    killed_in_the_second_step("three-requeued", &["-N1"], 0)
+}
+
 #[test]
 fn a_no_kill_job_whose_batch_host_dies_is_found_and_requeued() -> Result<()> {
     let mut site = site();

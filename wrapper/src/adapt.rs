@@ -1,6 +1,6 @@
 //! Corrects the plan during the run: measured checkpoint cost, failures of this run, powers seen.
 
-use options::{Engine as EngineName, Objective, Settings};
+use options::{Objective, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::interval::{Bounds, Costs, choose_interval};
 use policy::mtbf::{Estimator, EstimatorKind};
@@ -153,17 +153,5 @@ impl Adaptation {
         let before_s = std::mem::replace(&mut self.interval_s, choice.interval_s);
         let notable = (choice.interval_s - before_s).abs() >= NOTABLE_CHANGE * before_s;
         notable.then(|| format!("checkpoint interval {before_s:.1} s -> {:.1} s: {}", choice.interval_s, choice.reason))
-    }
-}
-
-/// The engine that a request and a site mean together, and why.
-pub fn choose_engine(settings: &Settings, hook: bool) -> (Option<EngineName>, &'static str) {
-    match settings.engine {
-        Some(engine) => (Some(engine), "asked for"),
-        None if !settings.done.is_empty() || settings.signal.is_some() => {
-            (Some(EngineName::App), "the job says how its program checkpoints")
-        }
-        None if hook => (Some(EngineName::Hook), "checkpoint commands are configured"),
-        None => (None, "nothing says how the program checkpoints"),
     }
 }

@@ -180,7 +180,7 @@ impl Driver<'_> {
         let mut events = vec![started, Event::Planned(Box::new(self.setup.plan.clone()))];
         events.extend(damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }));
         if self.setup.resumes {
-            events.push(rolled_back(from.as_ref()));
+            events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
         }
         self.note(events);
         from
@@ -190,7 +190,7 @@ impl Driver<'_> {
     fn roll_back(&mut self) -> Option<Manifest> {
         let (from, damaged) = self.ports.store.newest();
         let mut events: Vec<Event> = damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
-        events.push(rolled_back(from.as_ref()));
+        events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
         events.append(&mut self.desk.restarted(from.as_ref().map(|m| m.number)));
         self.note(events);
         from
@@ -404,7 +404,10 @@ impl Driver<'_> {
             events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
         }
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
-        if let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w) {
+        // What a program writes by itself costs it more than the time to take it up.
+        if self.ports.engine.on_demand()
+            && let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w)
+        {
             events.push(self.decision("interval", reason));
         }
         self.note(events);
@@ -464,7 +467,10 @@ impl Driver<'_> {
                 _ => {}
             }
         }
-        if code == 0 {
+        if self.ports.engine.halted() {
+            self.begin(Why::BeforeEnd, "the program was halted before the walltime ends");
+            self.checkpointing.iter_mut().for_each(|c| c.why = Why::BeforeEnd);
+        } else if code == 0 {
             return End::Finished(0);
         }
         if let Some(end) = self.left_after_checkpoint() {
@@ -667,8 +673,8 @@ impl Driver<'_> {
     }
 }
 
-pub(crate) fn rolled_back(from: Option<&Manifest>) -> Event {
-    Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s) }
+pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
+    Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s).max(finished_s) }
 }
 
 pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {

@@ -4,16 +4,12 @@ use crate::app::interval_variables;
 use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening};
-use crate::processes;
+use crate::tool;
 use protocol::Manifest;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// Time between two looks at a command that runs.
-const LOOK: Duration = Duration::from_millis(50);
+use std::time::Duration;
 
 /// The engine.
 pub struct Hook {
@@ -81,28 +77,9 @@ impl Engine for Hook {
     }
 }
 
-/// Runs a command to its end, at most for `limit` and while it is wanted; then its whole process group is killed.
+/// Runs a command of the user, at most for `limit` and while it is wanted.
 fn run(command: &str, variable: &str, folder: &Path, limit: Duration, wanted: impl Fn() -> bool) -> Result<(), String> {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", command])
-        .env(variable, folder)
-        .process_group(0)
-        .spawn()
-        .map_err(|e| format!("'{command}': {e}"))?;
-    let started = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("'{command}' ended with {status}")),
-            Ok(None) if started.elapsed() < limit && wanted() => thread::sleep(LOOK),
-            Ok(None) => {
-                processes::signal(-(child.id() as i32), libc::SIGKILL);
-                let _ = child.wait();
-                return Err(format!("'{command}' was ended after {:.0} s", started.elapsed().as_secs_f64()));
-            }
-            Err(e) => return Err(format!("'{command}': {e}")),
-        }
-    }
+    tool::run(Command::new("/bin/sh").args(["-c", command]).env(variable, folder), command, limit, wanted)
 }
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
 //! Puts a wrapper together from the request, the site and the job's environment, and runs it.
 
-use crate::app::{Announced, App, Ask, Files};
-use crate::criu::{self, Criu};
+use crate::app::Announced;
+use crate::criu;
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, Outcome, Setup, Started};
+use crate::engines::{self, Facts};
+use crate::equip::{Gear, equip};
 use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch};
-use crate::hook::{Commands, Hook};
+use crate::hook::Commands;
 use crate::job::{Controller, Job};
 use crate::mail::{self, Post};
 use crate::nodes::{Local, Nodes};
-use crate::ports::{Engine, Happening, NodeCounter, Ports};
+use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::{adapt, identity::Identity};
+use crate::{identity::Identity, linked};
 use config::Site;
 use nix::sys::signal::Signal;
-use options::Settings;
+use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request, RunKey};
 use slurm::Slurm;
 use std::io::{self, BufRead, BufReader};
@@ -107,8 +109,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
-    let criu = (settings.engine == Some(options::Engine::Criu)).then(|| criu::find(site, &me, &runs));
-    let plan = plan(request, settings, site, &me, &controller, criu.as_ref());
+    let (plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
     folder.write_plan(&plan)?;
 
     let (post, mut clock) = mail::queue();
@@ -116,14 +117,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let tree = Tree::new(supervisor);
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
-    let criu = criu.and_then(Result::ok);
-    let limit_s = site.wrapper.checkpoint_limit_s;
-    let argv = match &criu {
-        Some(criu) => criu::within(criu, &path, argv, me.job.is_some(), limit_s)?,
-        None => argv.to_vec(),
-    };
     let places = groups::launch::places(settings, &me, &slurm);
-    let mut script = Script::new(post.clone(), argv, steps.clone(), tree.clone());
+    let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if me.job.is_some() {
@@ -147,6 +142,9 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     nodes.frequency =
         plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
+    let margin_s = before_end_s(settings).unwrap_or(site.wrapper.end_margin_s);
+    let requeue_at_end = settings.requeue.unwrap_or(site.wrapper.requeue_at_end);
+    let limit_s = site.wrapper.checkpoint_limit_s;
     let setup = Setup {
         started: Started {
             job,
@@ -161,10 +159,10 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         plan,
         settings: settings.clone(),
         end_s,
-        margin_s: before_end_s(settings).unwrap_or(site.wrapper.end_margin_s),
-        requeue_at_end: settings.requeue.unwrap_or(site.wrapper.requeue_at_end),
+        margin_s,
+        requeue_at_end,
         step_retries: site.wrapper.step_retries,
-        checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
+        checkpoint_limit_s: limit_s,
         resumes,
         accounted,
         answered,
@@ -174,10 +172,23 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
     let (announced, descriptor) = announcements(&me.folder)?;
-    let mut engine: Box<dyn Engine> = match &criu {
-        Some(_) => Box::new(Criu::new(post.clone(), folder.checkpoints(), path.clone(), limit_s)),
-        None => engine(settings, site, &me, &folder, &post, &tree, steps, announced),
+    script.calls = folder.resume_by(resume(settings, chosen), argv);
+    let gear = Gear {
+        settings,
+        me: &me,
+        post,
+        checkpoints: folder.checkpoints(),
+        run: &path,
+        argv,
+        tree,
+        steps,
+        commands: hook_commands(site),
+        criu,
+        halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
+        limit_s,
+        announced,
     };
+    let mut engine = equip(chosen, gear, &mut script)?;
     let ports = Ports {
         clock: &mut clock,
         meter: &mut nodes,
@@ -212,15 +223,16 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
     settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
 }
 
-/// The controller's plan; the wrapper's own if the controller is away.
+/// The controller's plan, the wrapper's own if the controller is away; the engine, which is chosen here; and its CRIU.
 fn plan(
     request: &Request,
     settings: &Settings,
     site: &Site,
     me: &Identity,
+    argv: &[String],
+    runs: &Path,
     controller: &Controller,
-    criu: Option<&Result<PathBuf, String>>,
-) -> Plan {
+) -> (Plan, Option<options::Engine>, Option<PathBuf>) {
     let question = PlanRequest {
         request: request.clone(),
         nodes: me.nodes.len() as u32,
@@ -238,17 +250,21 @@ fn plan(
             planner::plan_without_history(settings, question.nodes, site)
         }
     };
-    let (engine, why) = match criu {
-        Some(Err(reason)) => (None, reason.as_str()),
-        _ => adapt::choose_engine(settings, hook_commands(site).is_some()),
+    let words = linked::words(argv, &me.folder);
+    let mut facts = Facts {
+        hook: hook_commands(site).is_some(),
+        nodes: me.nodes.len(),
+        libraries: linked::libraries_of(&words, &me.folder),
+        starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
+        no_scr: engines::no_scr(),
+        no_dmtcp: engines::no_dmtcp(),
+        ..Facts::default()
     };
-    plan.engine = match engine {
-        Some(options::Engine::App) => "app",
-        Some(options::Engine::Hook) => "hook",
-        Some(options::Engine::Criu) => "criu",
-        None => "none",
-    }
-    .to_string();
+    // Trying it takes a moment, so it is tried only where it may be chosen.
+    let criu = engines::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
+    facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
+    let (engine, why) = engines::choose(settings, &facts);
+    plan.engine = engine.map_or("none", options::Engine::as_str).to_string();
     if engine.is_none() {
         eprintln!(
             "joulepoint: {why}, so no checkpoints are taken, only energy is accounted; \
@@ -259,32 +275,14 @@ fn plan(
     if settings.protocol == Some(options::Protocol::Uncoordinated) {
         plan.protocol = "uncoordinated".to_string();
     }
-    plan
+    (plan, engine, criu.and_then(Result::ok))
 }
 
-#[allow(clippy::too_many_arguments, reason = "called once; a struct would only move the names")]
-fn engine(
-    settings: &Settings,
-    site: &Site,
-    me: &Identity,
-    folder: &RunFolder,
-    post: &Post,
-    tree: &Tree,
-    steps: Option<Steps>,
-    announced: Announced,
-) -> Box<dyn Engine> {
-    let commands = hook_commands(site);
-    match (adapt::choose_engine(settings, commands.is_some()).0, commands) {
-        (Some(options::Engine::Hook), Some(commands)) => {
-            Box::new(Hook::new(post.clone(), folder.checkpoints(), commands))
-        }
-        _ => {
-            let tree = tree.clone();
-            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
-            let signal = settings.signal.map(|s| (s.number, ask));
-            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
-            Box::new(App::new(post.clone(), folder.checkpoints(), files, signal, announced))
-        }
+/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip.
+fn resume(settings: &Settings, engine: Option<options::Engine>) -> Resume {
+    match (settings.resume, engine) {
+        (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
+        (resume, _) => resume,
     }
 }
 

@@ -3,12 +3,17 @@
 //! [`driver`] owns the run's state and knows the world only through [`ports`]; the other modules are the real
 //! forms of those ports, and [`launch`] puts them together.
 
+pub mod able;
 pub mod adapt;
 pub mod app;
+pub mod calls;
 pub mod checkpoints;
 pub mod criu;
 pub mod deliver;
+pub mod dmtcp;
 pub mod driver;
+pub mod engines;
+pub mod equip;
 pub mod frequency;
 pub mod groups;
 pub mod hook;
@@ -18,6 +23,7 @@ pub mod journal;
 pub mod launch;
 pub mod ledger;
 pub mod lend;
+pub mod linked;
 pub mod mail;
 pub mod nodes;
 pub mod orders;
@@ -25,5 +31,8 @@ pub mod ports;
 pub mod processes;
 pub mod resized;
 pub mod run_folder;
+pub mod scr;
 pub mod script;
+pub mod srun;
 pub mod supervise;
+pub mod tool;

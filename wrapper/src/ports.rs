@@ -76,6 +76,10 @@ pub trait Engine {
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
     fn give_up(&mut self);
+    /// Whether it has told the program to end after its last checkpoint, so that the program's end is not the run's.
+    fn halted(&self) -> bool {
+        false
+    }
 }
 
 /// The job script and everything below it.
@@ -127,6 +131,10 @@ pub trait Store {
     fn commit(&mut self, manifest: &Manifest) -> Result<(), String>;
     /// The newest checkpoint whose files are all there and unchanged; damaged ones are named.
     fn newest(&mut self) -> (Option<Manifest>, Vec<String>);
+    /// End of the last step that is not run again; computing before it is kept.
+    fn finished_s(&self) -> f64 {
+        0.0
+    }
     /// Waits until all records are delivered, at most `limit_s`.
     fn flush(&mut self, limit_s: f64);
 }

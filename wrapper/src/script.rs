@@ -1,13 +1,14 @@
 //! The job script and everything below it: started, asked, stopped.
 
+use crate::calls::Calls;
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening};
 use crate::processes::{self, Process};
+use crate::supervise::{exit_code, unblocked};
 use slurm::Slurm;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,16 @@ pub struct Script {
     job: Option<Steps>,
     tries: Tries,
     tree: Tree,
+    /// What is remembered of the script's steps, if it is to go on where it was.
+    pub calls: Option<Calls>,
+    /// What the engine starts in the script's place.
+    pub instead: Instead,
     /// What to add to the environment because nodes were lost.
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
 }
+
+/// Words that are started in the place of the script's own, if an engine has any.
+pub type Instead = Arc<Mutex<Option<Vec<String>>>>;
 
 /// The steps of a Slurm job.
 #[derive(Clone)]
@@ -93,7 +101,16 @@ impl Tree {
 impl Script {
     /// A script that has not been started.
     pub fn new(post: Post, argv: Vec<String>, job: Option<Steps>, tree: Tree) -> Script {
-        Script { post, argv, job, tries: Tries::default(), tree, resized: Arc::new(Vec::new) }
+        Script {
+            post,
+            argv,
+            job,
+            tries: Tries::default(),
+            tree,
+            calls: None,
+            instead: Instead::default(),
+            resized: Arc::new(Vec::new),
+        }
     }
 
     /// Ends all steps of the job, and waits for that; bounded in time.
@@ -127,12 +144,16 @@ impl Script {
 
 impl Child for Script {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
-        let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
-        let mut child = Command::new(program)
+        let instead = self.instead.lock().map_or(None, |words| words.clone());
+        let argv = instead.as_ref().unwrap_or(&self.argv);
+        let (program, arguments) = argv.split_first().ok_or("there is no command to run")?;
+        let calls = self.calls.as_ref().filter(|calls| begun(calls));
+        let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(crate::launch::ATTEMPT)
             .envs(environment.iter().cloned())
+            .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
             .spawn()
             .map_err(|e| format!("{program}: {e}"))?;
@@ -147,12 +168,14 @@ impl Child for Script {
     }
 
     fn terminate(&mut self) {
+        self.calls.iter().for_each(Calls::close);
         processes::signal(self.tree.script(), libc::SIGTERM);
         processes::signal(self.tree.script(), libc::SIGCONT);
     }
 
     fn stop(&mut self) {
         self.tries.void();
+        self.calls.iter().for_each(Calls::close);
         let all = self.tree.processes();
         if all.iter().any(|p| p.name == "srun") {
             self.cancel_steps();
@@ -183,6 +206,23 @@ impl Child for Script {
     }
 }
 
-fn exit_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+/// Makes the record of steps ready for a script that begins; without it the script runs all of them.
+fn begun(calls: &Calls) -> bool {
+    calls.begin().inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::{now_s, queue};
+    use crate::ports::Clock;
+
+    #[test]
+    fn a_script_gets_the_signals_that_its_wrapper_waits_for() {
+        crate::supervise::block_signals().unwrap();
+        let (post, mut clock) = queue();
+        let argv = ["sh", "-c", "kill -TERM $$; exit 3"].map(str::to_string).to_vec();
+        Script::new(post, argv, None, Tree::new(std::process::id() as i32)).start(&[]).unwrap();
+        assert_eq!(clock.wait(now_s() + 30.0), Some(Happening::Exited { code: 128 + libc::SIGTERM }));
+    }
 }

@@ -5,7 +5,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io;
-use std::process::Command;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// How often a killed driver is started again.
@@ -36,6 +37,12 @@ pub fn block_signals() -> io::Result<SigSet> {
     set.add(Signal::SIGCHLD);
     set.thread_block()?;
     Ok(set)
+}
+
+/// Lets a command get the signals that we block: children inherit the mask.
+pub fn unblocked(command: &mut Command) -> &mut Command {
+    // SAFETY: sigprocmask is safe between fork and exec.
+    unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) }
 }
 
 /// Runs `driver(attempt)` until it ends by itself; one that was killed is followed by another.
@@ -70,6 +77,11 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
             }
         }
     }
+}
+
+/// Exit code of a process as a shell tells it: 128 + signal if it was killed.
+pub fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// Takes in every process that has ended; tells how the driver did, if it was among them.

@@ -86,7 +86,7 @@ impl Groups<'_> {
         for group in 0..self.all.len() {
             let line = self.newest(group);
             if let Some(nodes) = before.get(group) {
-                let of = Box::new(rolled_back(line.as_ref()));
+                let of = Box::new(rolled_back(line.as_ref(), 0.0));
                 self.note(vec![Event::InGroup { group: group as u32, nodes: nodes.clone(), of }]);
             }
             self.decided_in(group, "place group", "has its nodes");

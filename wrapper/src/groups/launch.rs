@@ -5,7 +5,6 @@ use super::driver;
 use super::lines::Folders;
 use super::place::Places;
 use super::ports::{GroupPorts, News};
-use crate::adapt::choose_engine;
 use crate::app::{Announced, App, Ask, Files};
 use crate::driver::{Outcome, Setup};
 use crate::hook::{Commands, Hook};
@@ -19,7 +18,7 @@ use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps};
 use config::Site;
-use options::{Engine as EngineName, Settings};
+use options::Settings;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io;
@@ -116,8 +115,8 @@ impl Launch<'_> {
         let settings = &self.setup.settings;
         let post = self.post.of_group(group);
         let commands = hook_commands(self.site);
-        match (choose_engine(settings, commands.is_some()).0, commands) {
-            (Some(EngineName::Hook), Some(commands)) => {
+        match (self.setup.plan.engine.as_str(), commands) {
+            ("hook", Some(commands)) => {
                 let told = |command: &str| {
                     format!("export FT_ENERGY_GROUP={group} FT_ENERGY_GROUPS={}; {command}", settings.groups)
                 };

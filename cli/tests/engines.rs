@@ -1,0 +1,148 @@
+//! The engines scr and dmtcp over scripted commands: what is asked of them, and what becomes of a killed wrapper.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder with scripted commands before the `PATH`, in which a job runs.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(commands: &[(&str, &str)]) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("bin")).unwrap();
+        for (name, text) in commands {
+            let path = dir.path().join("bin").join(name);
+            fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}\n", dir.path().display())).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Place(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Starts `script` under an engine.
+    fn start(&self, engine: &str, script: &str) -> Child {
+        fs::write(self.path("job.sh"), script).unwrap();
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        let option = format!("ft-energy-engine={engine}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+        command.args(["--conf", "/nonexistent/joulepoint.toml", "run", "-o", &option, "-o", "ft-energy-interval=1s"]);
+        command.args(["--", "sh", "job.sh"]).current_dir(self.0.path()).env("PATH", path).env("HOME", self.0.path());
+        command.env_remove("SLURM_JOB_ID").env_remove("SCR_PREFIX").stdin(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// The manifests that are complete.
+    fn manifests(&self) -> Vec<PathBuf> {
+        let pattern = self.path(".joulepoint/*/*/checkpoints/*/manifest.json");
+        glob::glob(&pattern.to_string_lossy()).unwrap().flatten().collect()
+    }
+
+    fn journal(&self) -> String {
+        let pattern = self.path(".joulepoint/*/*/journal");
+        glob::glob(&pattern.to_string_lossy())
+            .unwrap()
+            .flatten()
+            .map(|p| String::from_utf8_lossy(&fs::read(p).unwrap()).into_owned())
+            .collect()
+    }
+}
+
+fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !there() {
+        assert!(Instant::now() < limit, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Kills the driver below a wrapper; the wrapper starts another.
+fn kill_driver(wrapper: &Child) {
+    let below = wrapper::processes::below(wrapper.id() as i32);
+    let driver = below.iter().find(|p| p.parent == wrapper.id() as i32).expect("a driver");
+    wrapper::processes::signal(driver.pid, 9);
+}
+
+/// A DMTCP that starts the program as it is, and whose image is a line of text.
+const DMTCP: [(&str, &str); 4] = [
+    ("dmtcp_coordinator", "while [ \"$1\" != --port-file ]; do shift; done; echo 7777 > \"$2\"; echo \"$4\" > images"),
+    ("dmtcp_launch", "while [ \"$1\" != --no-gzip ]; do shift; done; shift; exec \"$@\""),
+    ("dmtcp_command", "echo \"$*\" >> commands; echo image > $(cat images)/ckpt_sh_1.dmtcp"),
+    ("dmtcp_restart", "echo \"$*\" >> restarts; exit 5"),
+];
+
+const ENDLESS: &str = "echo begun >> begun; while :; do sleep 0.1; done";
+
+fn with(name: &'static str, text: &'static str) -> Vec<(&'static str, &'static str)> {
+    DMTCP.iter().map(|(n, t)| (*n, if *n == name { text } else { *t })).collect()
+}
+
+#[test]
+fn dmtcp_launches_checkpoints_and_restarts_the_script() {
+    let place = Place::new(&DMTCP);
+    let wrapper = place.start("dmtcp", ENDLESS);
+    until("a checkpoint", || !place.manifests().is_empty());
+    kill_driver(&wrapper);
+    let output = wrapper.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(place.read("begun"), "begun\n", "the script was started again");
+    assert!(place.read("commands").contains("--coord-port 7777 --bcheckpoint"));
+    let image = place.read("restarts").split_whitespace().last().map(PathBuf::from).unwrap();
+    assert!(image.ends_with("ckpt_sh_1.dmtcp") && fs::read_to_string(&image).unwrap() == "image\n", "{image:?}");
+}
+
+#[test]
+fn a_dmtcp_that_fails_costs_a_checkpoint_and_not_the_job() {
+    let waits = "while [ ! -e end ]; do sleep 0.1; done; exit 3";
+    for (text, reason) in [("exit 1", "ended with exit status: 1"), ("exit 0", "left no image")] {
+        let place = Place::new(&with("dmtcp_command", text));
+        let wrapper = place.start("dmtcp", waits);
+        until("a failed checkpoint", || place.journal().contains(reason));
+        fs::write(place.path("end"), "").unwrap();
+        assert_eq!(wrapper.wait_with_output().unwrap().status.code(), Some(3));
+        assert_eq!(place.manifests(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn an_engine_whose_commands_are_missing_is_named_and_the_job_runs() {
+    for (engine, missing) in [("dmtcp", "dmtcp_coordinator"), ("scr", "scr_index")] {
+        if wrapper::tool::find(missing).is_some() {
+            println!("skipped: {missing} is in the PATH here");
+            continue;
+        }
+        let output = Place::new(&[]).start(engine, "exit 6").wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(6), "{said}");
+        assert!(said.contains(&format!("{engine} was asked for, but {missing} is not in the PATH")), "{said}");
+    }
+}
+
+#[test]
+fn scr_gets_the_interval_and_goes_back_to_the_line() {
+    let index = "case \"$*\" in *--list*) cat listing;; *) echo \"$*\" >> asked;; esac";
+    let place = Place::new(&[("scr_index", index), ("scr_halt", "echo \"$*\" >> halts")]);
+    let program = "env | grep ^SCR_ | sort > seen\n[ -e listing ] && exit 0\nmkdir -p .scr\n\
+        printf '  DSET VALID FLUSHED CUR NAME\\n 2 NO 2026-11-20T10:00:01 ckpt.2\\n 1 YES 2026-11-20T10:00:00 * ckpt.1\\n' > listing\n\
+        touch .scr/index.scr\nwhile :; do sleep 0.1; done";
+    let wrapper = place.start("scr", program);
+    until("a checkpoint", || !place.manifests().is_empty());
+    kill_driver(&wrapper);
+    assert!(wrapper.wait_with_output().unwrap().status.success());
+    let folder = fs::canonicalize(place.path(".")).unwrap();
+    let seen = format!("SCR_CHECKPOINT_SECONDS=1\nSCR_FLUSH=1\nSCR_PREFIX={}\n", folder.display());
+    assert_eq!(place.read("seen"), seen);
+    assert_eq!(place.read("asked"), format!("--prefix={} --current=ckpt.1\n", folder.display()));
+    assert_eq!(place.read("halts"), format!("--remove {0}\n--remove {0}\n", folder.display()));
+    let line = place.manifests()[0].parent().map(Path::to_path_buf).unwrap();
+    assert_eq!(fs::read_to_string(line.join("dataset")).unwrap(), "ckpt.1");
+}

@@ -1,0 +1,300 @@
+//! Says whether running processes can be dumped from outside, and if not, what stands in the way: read from `/proc`.
+//!
+//! What CRIU refuses is its documentation's list of limits; what it does not refuse may still fail for a reason that
+//! only a dump shows.
+
+mod sockets;
+
+use serde::Serialize;
+use sockets::Sockets;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One thing that stands in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// Process id.
+    pub pid: i32,
+    /// Name of the program.
+    pub program: String,
+    /// `gpu`, `rdma`, `socket`, `io_uring`, `anon_inode`, `device`, `tracer`, `sysv_shm`, `fuse` or `seccomp`.
+    pub kind: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What to use in its place.
+    pub instead: &'static str,
+}
+
+/// A library that says what may come.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Linked {
+    /// Name without version.
+    pub library: &'static str,
+    /// What it means.
+    pub means: &'static str,
+}
+
+/// What is known of a set of processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// Whether nothing stands in the way.
+    pub able: bool,
+    /// The processes that were looked at.
+    pub pids: Vec<i32>,
+    /// What stands in the way.
+    pub obstacles: Vec<Obstacle>,
+    /// Libraries of the programs.
+    pub linked: Vec<Linked>,
+}
+
+/// Libraries that say what a program does about checkpoints, or what it may open later.
+const LIBRARIES: [Linked; 6] = [
+    Linked { library: "libcuda", means: "it may open a GPU, which cannot be dumped" },
+    Linked { library: "libamdhip64", means: "it may open a GPU, which cannot be dumped" },
+    Linked { library: "libibverbs", means: "it may open an RDMA device, which cannot be dumped" },
+    Linked { library: "libmpi", means: "within one node start it by mpirun; across nodes use app or scr" },
+    Linked { library: "libscr", means: "--ft-energy-engine=scr lets SCR checkpoint it" },
+    Linked { library: "libdmtcp", means: "it runs under DMTCP already: --ft-energy-engine=dmtcp" },
+];
+
+/// Devices that CRIU knows how to bring back.
+const HARMLESS: [&str; 8] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/console"];
+
+/// Files without a name that CRIU knows how to bring back.
+const KNOWN_INODES: [&str; 7] = ["eventfd", "eventpoll", "signalfd", "inotify", "fanotify", "timerfd", "pidfd"];
+
+const APP: &str = "checkpoints of its own (--ft-energy-engine=app, scr or hook)";
+
+/// Looks at processes; `root` is `/proc`.
+///
+/// A process that ended meanwhile stands in nobody's way; one that may not be read does.
+pub fn look(root: &Path, pids: &[i32]) -> Answer {
+    let sockets = Sockets::of(root, pids);
+    let mut answer = Answer { pids: pids.to_vec(), ..Answer::default() };
+    let mut linked = BTreeSet::new();
+    for pid in pids {
+        let Some(process) = Process::read(root, *pid) else { continue };
+        answer.obstacles.extend(process.obstacles(&sockets));
+        linked.extend(process.linked());
+    }
+    answer.linked = linked.into_iter().collect();
+    answer.able = answer.obstacles.is_empty();
+    answer
+}
+
+/// The processes of a Slurm job that this user may look at here, but for Slurm's and ours.
+pub fn of_job(root: &Path, job: u32) -> Vec<i32> {
+    let marked = |pid: &i32| {
+        let environment = fs::read(root.join(pid.to_string()).join("environ")).unwrap_or_default();
+        let wanted = format!("SLURM_JOB_ID={job}");
+        environment.split(|b| *b == 0).any(|v| v == wanted.as_bytes())
+    };
+    let foreign = |pid: &i32| {
+        let name = fs::read_to_string(root.join(pid.to_string()).join("comm")).unwrap_or_default();
+        ["srun", "joulepoint", "slurmstepd"].contains(&name.trim())
+    };
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let mut pids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    pids.retain(|pid| *pid != std::process::id() as i32 && marked(pid) && !foreign(pid));
+    pids.sort_unstable();
+    pids
+}
+
+/// One process as `/proc` shows it.
+struct Process {
+    pid: i32,
+    program: String,
+    status: String,
+    /// Targets of the open descriptors; absent if they may not be read.
+    open: Option<Vec<String>>,
+    /// Paths of mapped files.
+    mapped: BTreeSet<String>,
+    /// Mount points with a file system in user space.
+    fuse: Vec<String>,
+}
+
+impl Process {
+    fn read(root: &Path, pid: i32) -> Option<Process> {
+        let folder = root.join(pid.to_string());
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let target = |path: PathBuf| fs::read_link(path).ok().map(|p| p.to_string_lossy().into_owned());
+        let status = fs::read_to_string(folder.join("status")).ok()?;
+        let descriptors = fs::read_dir(folder.join("fd")).ok();
+        let mut open: Option<Vec<String>> =
+            descriptors.map(|entries| entries.flatten().filter_map(|e| target(e.path())).collect());
+        if let Some(open) = &mut open {
+            open.extend(target(folder.join("cwd")));
+        }
+        let mapped =
+            text("maps").lines().filter_map(|l| l.splitn(6, ' ').nth(5)).map(|p| p.trim().to_string()).collect();
+        Some(Process {
+            pid,
+            program: text("comm").trim().to_string(),
+            status,
+            open,
+            mapped,
+            fuse: fuse(&text("mountinfo")),
+        })
+    }
+
+    fn obstacles(&self, sockets: &Sockets) -> Vec<Obstacle> {
+        let Some(open) = &self.open else {
+            let instead = "ask as the user of the job, or as root";
+            return vec![self.obstacle("unknown", "its descriptors may not be read".to_string(), instead)];
+        };
+        let mut found: BTreeSet<(&'static str, String, &'static str)> = BTreeSet::new();
+        for path in open.iter().chain(&self.mapped) {
+            found.extend(device(path).or_else(|| nameless(path)).or_else(|| sockets.foreign(path)));
+            if let Some(mount) = self.fuse.iter().find(|m| Path::new(path).starts_with(m)) {
+                found.insert((
+                    "fuse",
+                    format!("{path} on a file system in user space, {mount}"),
+                    "files on another file system",
+                ));
+            }
+        }
+        if self.mapped.iter().any(|p| p.starts_with("/SYSV")) {
+            found.insert(("sysv_shm", "System V shared memory".to_string(), "POSIX shared memory (shm_open) or mmap"));
+        }
+        let tracer = self.field("TracerPid");
+        if tracer != "0" {
+            found.insert(("tracer", format!("process {tracer} traces it"), "no debugger or strace while it is dumped"));
+        }
+        if self.field("Seccomp") == "2" {
+            found.insert((
+                "seccomp",
+                "a seccomp filter".to_string(),
+                "no container runtime's filter, or a privileged dump",
+            ));
+        }
+        found.into_iter().map(|(kind, found, instead)| self.obstacle(kind, found, instead)).collect()
+    }
+
+    fn obstacle(&self, kind: &'static str, found: String, instead: &'static str) -> Obstacle {
+        Obstacle { pid: self.pid, program: self.program.clone(), kind, found, instead }
+    }
+
+    fn linked(&self) -> Vec<Linked> {
+        let is_mapped = |library: &str| {
+            let name = format!("/{library}.so");
+            self.mapped.iter().any(|p| p.contains(&name))
+        };
+        LIBRARIES.into_iter().filter(|l| is_mapped(l.library)).collect()
+    }
+
+    /// A line of `status`; `0` where there is none.
+    fn field(&self, name: &str) -> &str {
+        let line = self.status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+        line.map_or("0", str::trim)
+    }
+}
+
+fn device(path: &str) -> Option<(&'static str, String, &'static str)> {
+    let under = |prefixes: &[&str]| prefixes.iter().any(|p| path.starts_with(p));
+    if under(&["/dev/nvidia", "/dev/kfd", "/dev/dri/"]) {
+        return Some(("gpu", path.to_string(), APP));
+    }
+    if under(&["/dev/infiniband/", "/dev/hfi1", "/dev/cxi", "/dev/xpmem", "/dev/knem"]) {
+        return Some(("rdma", path.to_string(), "MPI over TCP or shared memory, or checkpoints of its own"));
+    }
+    let harmless = HARMLESS.contains(&path) || under(&["/dev/pts/", "/dev/shm/"]) || path == "/dev";
+    (under(&["/dev/"]) && !harmless).then(|| ("device", path.to_string(), APP))
+}
+
+fn nameless(path: &str) -> Option<(&'static str, String, &'static str)> {
+    let name = path.strip_prefix("anon_inode:")?.trim_matches(['[', ']']);
+    match name {
+        "io_uring" => {
+            Some(("io_uring", path.to_string(), "epoll or plain reads and writes (UV_USE_IO_URING=0 for libuv)"))
+        }
+        _ if KNOWN_INODES.contains(&name) => None,
+        _ => Some(("anon_inode", path.to_string(), APP)),
+    }
+}
+
+/// Mount points of file systems in user space.
+fn fuse(mountinfo: &str) -> Vec<String> {
+    let is_fuse = |line: &&str| line.split(" - ").nth(1).is_some_and(|rest| rest.starts_with("fuse"));
+    let point = |line: &str| line.split(' ').nth(4).map(|p| p.replace("\\040", " "));
+    mountinfo.lines().filter(is_fuse).filter_map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A `/proc` with one process that has these descriptors and mappings.
+    fn proc(open: &[&str], mapped: &[&str], status: &str, mounts: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("7");
+        fs::create_dir_all(folder.join("fd")).unwrap();
+        for (number, target) in open.iter().enumerate() {
+            symlink(target, folder.join("fd").join(number.to_string())).unwrap();
+        }
+        let maps = mapped.iter().map(|p| format!("7f00-7f10 r-xp 00000000 fe:01 12                 {p}\n"));
+        fs::write(folder.join("maps"), maps.collect::<String>()).unwrap();
+        for (name, text) in [("status", status), ("mountinfo", mounts), ("comm", "prog\n")] {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        fs::write(folder.join("environ"), "A=1\0SLURM_JOB_ID=4711\0B=2\0").unwrap();
+        dir
+    }
+
+    fn kinds(answer: &Answer) -> Vec<&str> {
+        answer.obstacles.iter().map(|o| o.kind).collect()
+    }
+
+    #[test]
+    fn each_obstacle_is_named_with_what_to_use_instead() {
+        let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
+        let cases: [(&[&str], &[&str], &str, &[&str]); 12] = [
+            (&["/dev/null", "/dev/pts/3", "/home/x", "anon_inode:[eventpoll]", "pipe:[3]"], &["[stack]"], "", &[]),
+            (&["/dev/nvidia0", "/dev/nvidiactl"], &[], "", &["gpu", "gpu"]),
+            (&["/dev/kfd"], &["/dev/dri/renderD128"], "", &["gpu", "gpu"]),
+            (&["/dev/infiniband/uverbs0"], &[], "", &["rdma"]),
+            (&["anon_inode:[io_uring]"], &["anon_inode:[io_uring]"], "", &["io_uring"]),
+            (&["anon_inode:[perf_event]", "anon_inode:inotify"], &[], "", &["anon_inode"]),
+            (&["/dev/kvm"], &[], "", &["device"]),
+            (&[], &["/SYSV00000000 (deleted)"], "", &["sysv_shm"]),
+            (&["/mnt/s3/data"], &[], "", &["fuse"]),
+            (&["/mnt/s3-other/data"], &[], "", &[]),
+            (&[], &[], "Name:\tprog\nTracerPid:\t55\n", &["tracer"]),
+            (&[], &[], "Seccomp:\t2\nTracerPid:\t0\n", &["seccomp"]),
+        ];
+        for (open, mapped, status, expected) in cases {
+            let dir = proc(open, mapped, status, fuse);
+            let answer = look(dir.path(), &[7]);
+            assert_eq!(kinds(&answer), expected, "{open:?} {mapped:?} {status}: {answer:?}");
+            assert_eq!(answer.able, expected.is_empty());
+            assert!(answer.obstacles.iter().all(|o| !o.instead.is_empty() && o.program == "prog" && o.pid == 7));
+        }
+    }
+
+    #[test]
+    fn libraries_say_what_may_come_and_stand_in_nobodys_way() {
+        let dir = proc(&[], &["/usr/lib/libmpi.so.40.30", "/opt/libscr.so.3", "/usr/lib/libmpich.so"], "", "");
+        let answer = look(dir.path(), &[7]);
+        assert_eq!(answer.linked.iter().map(|l| l.library).collect::<Vec<_>>(), ["libmpi", "libscr"]);
+        assert!(answer.able);
+    }
+
+    #[test]
+    fn the_processes_of_a_job_are_found_by_their_environment() {
+        let dir = proc(&[], &[], "", "");
+        assert_eq!(of_job(dir.path(), 4711), [7]);
+        assert_eq!(of_job(dir.path(), 471), Vec::<i32>::new());
+        fs::write(dir.path().join("7/comm"), "srun\n").unwrap();
+        assert_eq!(of_job(dir.path(), 4711), Vec::<i32>::new());
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_not_called_able() {
+        let dir = proc(&[], &[], "", "");
+        fs::remove_dir_all(dir.path().join("7/fd")).unwrap();
+        assert_eq!(kinds(&look(dir.path(), &[7])), ["unknown"]);
+        assert!(look(dir.path(), &[8]).able, "a process that has ended");
+    }
+}

@@ -1,0 +1,165 @@
+//! Which engine a run gets, and why: what the user told, what is linked, what the site allows, what runs showed.
+
+use crate::{dmtcp, tool};
+use options::{Engine, Settings};
+use std::collections::BTreeSet;
+
+/// What is known of a run beside its settings.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Whether checkpoint commands are configured.
+    pub hook: bool,
+    /// Nodes of the allocation.
+    pub nodes: usize,
+    /// Libraries that the script's programs name.
+    pub libraries: BTreeSet<String>,
+    /// Whether the script starts steps, which no sandbox holds.
+    pub starts_steps: bool,
+    /// Why CRIU cannot be used.
+    pub no_criu: Option<String>,
+    /// Why SCR's commands cannot be used.
+    pub no_scr: Option<String>,
+    /// Why DMTCP cannot be used.
+    pub no_dmtcp: Option<String>,
+}
+
+impl Facts {
+    fn links(&self, library: &str) -> bool {
+        self.libraries.iter().any(|l| l.starts_with(&format!("{library}.so")))
+    }
+}
+
+/// Why SCR cannot be used here.
+pub fn no_scr() -> Option<String> {
+    missing(&["scr_index"])
+}
+
+/// Why DMTCP cannot be used here.
+pub fn no_dmtcp() -> Option<String> {
+    missing(&dmtcp::COMMANDS)
+}
+
+fn missing(commands: &[&str]) -> Option<String> {
+    commands.iter().find(|c| tool::find(c).is_none()).map(|c| format!("{c} is not in the PATH"))
+}
+
+/// Whether it must be known if CRIU works.
+pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
+    let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook && facts.nodes == 1;
+    match settings.engine {
+        Some(engine) => engine == Engine::Criu,
+        None => open() && no_images(facts).is_none(),
+    }
+}
+
+/// The engine of a run, and why; none if no checkpoint can be made.
+pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
+    match settings.engine {
+        Some(engine) => match hindrance(engine, facts) {
+            None => (Some(engine), "asked for".to_string()),
+            Some(why) => (None, format!("{} was asked for, but {why}", engine.as_str())),
+        },
+        None => automatic(settings, facts),
+    }
+}
+
+/// Why an engine cannot work for this run.
+fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
+    match engine {
+        Engine::App => None,
+        Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
+        Engine::Criu => facts.no_criu.clone(),
+        Engine::Scr => facts.no_scr.clone(),
+        Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| several_nodes(facts)),
+    }
+}
+
+fn several_nodes(facts: &Facts) -> Option<String> {
+    (facts.nodes > 1).then(|| format!("the job has {} nodes and it works within one", facts.nodes))
+}
+
+/// What keeps any engine from taking images of the processes.
+fn no_images(facts: &Facts) -> Option<String> {
+    let device = [("libcuda", "a GPU"), ("libamdhip64", "a GPU"), ("libibverbs", "an RDMA device")];
+    let held = device.iter().find(|(library, _)| facts.links(library));
+    held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"))
+        .or_else(|| several_nodes(facts))
+        .or_else(|| facts.starts_steps.then(|| "the script starts steps with srun, which run outside it".to_string()))
+}
+
+fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
+    if !settings.done.is_empty() || settings.signal.is_some() {
+        return (Some(Engine::App), "the job says how its program checkpoints".to_string());
+    }
+    if facts.hook {
+        return (Some(Engine::Hook), "checkpoint commands are configured".to_string());
+    }
+    let mut against = Vec::new();
+    if facts.links("libscr") {
+        match &facts.no_scr {
+            None => return (Some(Engine::Scr), "the program links to libscr".to_string()),
+            Some(why) => against.push(format!("scr: the program links to libscr, but {why}")),
+        }
+    }
+    let images = [(Engine::Criu, &facts.no_criu), (Engine::Dmtcp, &facts.no_dmtcp)];
+    let mut open: Vec<Engine> = Vec::new();
+    for (engine, absent) in images {
+        match absent.clone().or_else(|| no_images(facts)) {
+            None => open.push(engine),
+            Some(why) => against.push(format!("{}: {why}", engine.as_str())),
+        }
+    }
+    match open.first() {
+        Some(engine) => (Some(*engine), "nothing else checkpoints the program, and it can".to_string()),
+        None => {
+            (None, format!("nothing says how the program checkpoints, and nothing can for it ({})", against.join("; ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Options, facts, the engine that follows, and a word of the reason.
+    type Case<'a> = (&'a [(&'a str, &'a str)], Facts, Option<Engine>, &'a str);
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let setting = |v: &str| protocol::Setting { value: v.to_string(), source: protocol::Source::Option };
+        let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
+        options::resolve(&protocol::Request { settings }, &BTreeMap::new()).unwrap()
+    }
+
+    fn facts(libraries: &[&str]) -> Facts {
+        let no = |what: &str| Some(format!("{what} is absent"));
+        let libraries = libraries.iter().map(|l| l.to_string()).collect();
+        Facts { nodes: 1, libraries, no_criu: no("CRIU"), no_scr: no("SCR"), no_dmtcp: no("DMTCP"), ..Facts::default() }
+    }
+
+    #[test]
+    fn what_is_known_decides_and_every_choice_has_its_reason() {
+        let none = &[][..];
+        let scr = facts(&["libscr.so.3", "libmpi.so.40"]);
+        let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
+        let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
+        let cases: [Case; 11] = [
+            (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
+            (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
+            (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
+            (none, scr, None, "links to libscr, but SCR is absent"),
+            (none, dmtcp(&["libc.so.6"], 1), Some(Engine::Dmtcp), "nothing else"),
+            (none, criu.clone(), Some(Engine::Criu), "nothing else"),
+            (none, Facts { starts_steps: true, ..criu }, None, "srun"),
+            (none, dmtcp(&[], 4), None, "4 nodes"),
+            (none, dmtcp(&["libcuda.so.1"], 1), None, "GPU"),
+            (&[("ft-energy-engine", "dmtcp")], facts(&[]), None, "asked for, but DMTCP is absent"),
+            (&[("ft-energy-engine", "scr")], Facts { no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "asked for"),
+        ];
+        for (options, facts, engine, why) in cases {
+            let (chosen, reason) = choose(&settings(options), &facts);
+            assert_eq!(chosen, engine, "{options:?}: {reason}");
+            assert!(reason.contains(why), "{options:?}: {reason}");
+        }
+    }
+}

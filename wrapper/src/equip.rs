@@ -1,0 +1,80 @@
+//! Builds the engine that was chosen for a run.
+
+use crate::app::{Announced, App, Ask, Files};
+use crate::checkpoints::Checkpoints;
+use crate::criu::{self, Criu};
+use crate::dmtcp::Dmtcp;
+use crate::hook::{Commands, Hook};
+use crate::identity::Identity;
+use crate::mail::Post;
+use crate::ports::Engine;
+use crate::scr::{Halting, Scr};
+use crate::script::{Script, Steps, Tree};
+use options::{Engine as Kind, Settings};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an engine may need.
+pub struct Gear<'a> {
+    /// What the user wants.
+    pub settings: &'a Settings,
+    /// Who and where we are.
+    pub me: &'a Identity,
+    /// Where its happenings go.
+    pub post: Post,
+    /// Where its checkpoints go.
+    pub checkpoints: Checkpoints,
+    /// Folder of the run.
+    pub run: &'a Path,
+    /// The job script with its arguments.
+    pub argv: &'a [String],
+    /// The processes of the script.
+    pub tree: Tree,
+    /// The steps of the job.
+    pub steps: Option<Steps>,
+    /// Commands of the engine `hook`.
+    pub commands: Option<Commands>,
+    /// CRIU of this node, if it was tried and works.
+    pub criu: Option<PathBuf>,
+    /// When SCR is to halt the program.
+    pub halt_s: Option<f64>,
+    /// Longest time for a checkpoint.
+    pub limit_s: f64,
+    /// What the program announces.
+    pub announced: Announced,
+}
+
+/// The engine of this kind; `script` runs what the engine puts in the script's place.
+///
+/// # Errors
+/// What the file system says.
+pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Result<Box<dyn Engine>> {
+    let Gear { settings, me, post, checkpoints, run, argv, tree, steps, .. } = gear;
+    Ok(match (kind, gear.commands, gear.criu) {
+        (Some(Kind::Hook), Some(commands), _) => Box::new(Hook::new(post, checkpoints, commands)),
+        (Some(Kind::Criu), _, Some(criu)) => {
+            let words = criu::within(&criu, run, argv, me.job.is_some(), gear.limit_s)?;
+            script.instead = Arc::new(Some(words).into());
+            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), gear.limit_s))
+        }
+        (Some(Kind::Scr), ..) => {
+            let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });
+            let prefix = std::env::var_os("SCR_PREFIX").map_or_else(|| me.folder.clone(), PathBuf::from);
+            Box::new(Scr::new(post, checkpoints, prefix, halting))
+        }
+        (Some(Kind::Dmtcp), ..) => {
+            let limit = Duration::from_secs_f64(gear.limit_s);
+            let dmtcp = Dmtcp::new(post, checkpoints, run.join("dmtcp"), argv.to_vec(), tree, limit);
+            script.instead = dmtcp.instead();
+            Box::new(dmtcp)
+        }
+        _ => {
+            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
+            let signal = settings.signal.map(|s| (s.number, ask));
+            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
+            Box::new(App::new(post, checkpoints, files, signal, gear.announced))
+        }
+    })
+}

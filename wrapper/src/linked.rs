@@ -1,0 +1,95 @@
+//! What the programs of a script are linked to, as far as both can be found without running anything.
+
+use crate::tool;
+use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
+use object::read::elf::{Dyn, FileHeader};
+use object::{Endianness, FileKind};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Largest script that is read, bytes.
+const SCRIPT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// Largest program that is looked into, bytes.
+const PROGRAM_LIMIT_BYTES: u64 = 256 << 20;
+
+/// The libraries that a program names, such as `libmpi.so.40`; none if it is no ELF file.
+pub fn libraries(program: &Path) -> BTreeSet<String> {
+    let small = fs::metadata(program).is_ok_and(|m| m.is_file() && m.len() <= PROGRAM_LIMIT_BYTES);
+    let Some(content) = small.then(|| fs::read(program).ok()).flatten() else { return BTreeSet::new() };
+    let found = match FileKind::parse(&*content) {
+        Ok(FileKind::Elf64) => needed::<FileHeader64<Endianness>>(&content),
+        Ok(FileKind::Elf32) => needed::<FileHeader32<Endianness>>(&content),
+        _ => None,
+    };
+    found.unwrap_or_default()
+}
+
+fn needed<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<BTreeSet<String>> {
+    let header = Elf::parse(content).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, content).ok()?;
+    let (entries, strings) = sections.dynamic(endian, content).ok()??;
+    let strings = sections.strings(endian, content, strings).ok()?;
+    let names = entries.iter().filter(|d| d.tag(endian) == DT_NEEDED);
+    Some(names.filter_map(|d| Some(String::from_utf8_lossy(d.string(endian, strings).ok()?).into_owned())).collect())
+}
+
+/// The libraries of all programs among words, here or in the `PATH`.
+pub fn libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
+    let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| program(word, folder)).collect();
+    programs.iter().flat_map(|p| libraries(p)).collect()
+}
+
+/// The words of a command and of the scripts that it names, without their comments.
+pub fn words(argv: &[String], folder: &Path) -> Vec<String> {
+    let mut words: Vec<String> = argv.to_vec();
+    for word in argv {
+        let path = folder.join(word);
+        if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES)
+            && let Ok(script) = fs::read_to_string(&path)
+        {
+            let code = script.lines().filter(|l| !l.trim_start().starts_with('#'));
+            words.extend(
+                code.flat_map(str::split_whitespace).map(|w| w.trim_matches(['"', '\'', ';', '`']).to_string()),
+            );
+        }
+    }
+    words
+}
+
+fn program(word: &str, folder: &Path) -> Option<PathBuf> {
+    if word.contains('/') { Some(folder.join(word)).filter(|p| p.is_file()) } else { tool::find(word) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_libraries_of_a_scripts_programs_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let us = std::env::current_exe().unwrap();
+        fs::write(dir.path().join("job.sh"), format!("#!/bin/bash\n# {0}\nsrun \"./prog\" --flag\n", us.display()))
+            .unwrap();
+        let of = || libraries_of(&words(&["bash".into(), "job.sh".into()], dir.path()), dir.path());
+        let before = of();
+        assert!(before.iter().any(|l| l.starts_with("libc.so")), "bash itself: {before:?}");
+        assert!(!before.iter().any(|l| l.starts_with("libgcc_s")), "a comment is no program: {before:?}");
+        std::os::unix::fs::symlink(&us, dir.path().join("prog")).unwrap();
+        assert!(of().iter().any(|l| l.starts_with("libgcc_s")), "{:?}", of());
+    }
+
+    #[test]
+    fn what_is_no_program_links_to_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        for content in [&b""[..], b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff"]
+        {
+            fs::write(&path, content).unwrap();
+            assert_eq!(libraries(&path), BTreeSet::new());
+        }
+        assert_eq!(libraries(Path::new("/nowhere")), BTreeSet::new());
+    }
+}

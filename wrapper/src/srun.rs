@@ -1,0 +1,339 @@
+//! Stands for `srun` in the script's `PATH`: runs the real one, and once a call has ended, only tells how it did.
+//!
+//! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
+//! call is no reason not to run it.
+
+use crate::calls::{Call, Calls, End, Output, VARIABLE};
+use crate::mail::now_s;
+use crate::supervise::{block_signals, exit_code, unblocked};
+use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Name by which the stand-in is called.
+pub const NAME: &str = "srun";
+
+/// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
+/// before it is called again, is run again.
+const SAVED_LIMIT_BYTES: u64 = 16 << 20;
+
+/// How much of an input file tells calls apart, bytes.
+const INPUT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
+const VERDICT: Duration = Duration::from_secs(5);
+
+/// Time between two looks, ms.
+const LOOK_MS: u8 = 50;
+
+/// Daemons of MPI launchers, which call `srun` themselves.
+const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
+
+/// Signals that ask a call to end, so that its end tells nothing.
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Runs one call; the exit code is the real one's.
+pub fn run() -> i32 {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let Some(mut real) = real() else {
+        eprintln!("joulepoint: srun: not found in the PATH");
+        return 127;
+    };
+    real.args(&words);
+    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words)?))) else {
+        return exec(real);
+    };
+    match calls.claim(&key) {
+        Ok((number, before)) => {
+            let name = format!("{key}.{}", before + 1);
+            let known = calls.read(&name);
+            match known.as_ref().and_then(|call| replayed(&calls, number, call)) {
+                Some(code) => code,
+                None => follow(&calls, &name, fresh(number, key, &words, known), real),
+            }
+        }
+        Err(e) => {
+            eprintln!("joulepoint: this step cannot be remembered: {e}");
+            exec(real)
+        }
+    }
+}
+
+/// A call that has not ended; one that was interrupted began when it began first.
+fn fresh(number: usize, key: String, words: &[OsString], known: Option<Call>) -> Call {
+    let command = words.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    Call { number, key, command, begun_s: known.map_or_else(now_s, |c| c.begun_s), ended: None }
+}
+
+/// The real `srun` with the environment that it would have without us, if the `PATH` has one.
+fn real() -> Option<Command> {
+    let path = std::env::var_os("PATH")?;
+    let us = fs::metadata("/proc/self/exe").ok()?;
+    let is_us = |m: &fs::Metadata| (m.dev(), m.ino()) == (us.dev(), us.ino());
+    let holds_us = |folder: &PathBuf| fs::metadata(folder.join(NAME)).is_ok_and(|m| is_us(&m));
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|f| !holds_us(f)).collect();
+    let runs = |p: &PathBuf| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file();
+    let program = folders.iter().map(|f| f.join(NAME)).find(runs)?;
+    let mut command = Command::new(program);
+    command.arg0(NAME).env_remove(VARIABLE).env_remove("_").env("PATH", std::env::join_paths(folders).ok()?);
+    Some(command)
+}
+
+fn exec(mut real: Command) -> i32 {
+    eprintln!("joulepoint: srun: {}", real.exec());
+    126
+}
+
+/// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those
+/// at the end of a pipe, since what went through it is gone.
+fn key(words: &[OsString]) -> Option<String> {
+    let base = |w: &OsStr| Path::new(w).file_name().is_some_and(|n| LAUNCHED.iter().any(|l| n == *l));
+    if words.iter().any(|w| base(w)) {
+        return None;
+    }
+    let mut hash = Xxh3::new();
+    for word in words {
+        hash.update(word.as_bytes());
+        hash.update(&[0]);
+    }
+    hash.update(std::env::current_dir().ok()?.as_os_str().as_bytes());
+    if !takes_no_input(words) {
+        hash_input(&mut hash)?;
+    }
+    for descriptor in [1, 2] {
+        if is_pipe(descriptor) {
+            return None;
+        }
+        if let Some((_, path)) = regular(descriptor) {
+            hash.update(path.as_os_str().as_bytes());
+        }
+    }
+    Some(format!("{:032x}", hash.digest128()))
+}
+
+fn takes_no_input(words: &[OsString]) -> bool {
+    let pair = |p: &[OsString]| (p[0] == "-i" || p[0] == "--input") && p[1] == "none";
+    words.iter().any(|w| w == "--input=none" || w == "-inone") || words.windows(2).any(pair)
+}
+
+/// Adds what tells one input from another: the beginning and the length of a file, or what is left in a pipe that
+/// nobody writes to any more (a shell's here-document); none for another pipe.
+fn hash_input(hash: &mut Xxh3) -> Option<()> {
+    if is_pipe(0) {
+        hash.update(&left_in_pipe().ok()??);
+    } else if let Some((metadata, _)) = regular(0) {
+        let mut beginning = Vec::new();
+        File::open("/proc/self/fd/0").ok()?.take(INPUT_LIMIT_BYTES).read_to_end(&mut beginning).ok()?;
+        hash.update(&beginning);
+        hash.update(&metadata.len().to_le_bytes());
+    }
+    Some(())
+}
+
+/// The content of standard input, a pipe, without taking it out; none while somebody may still write to it.
+fn left_in_pipe() -> io::Result<Option<Vec<u8>>> {
+    let stdin = io::stdin();
+    let mut poll = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    nix::poll::poll(&mut poll, PollTimeout::ZERO)?;
+    let seen = poll[0].revents().unwrap_or(PollFlags::empty());
+    if !seen.contains(PollFlags::POLLHUP) {
+        return Ok(None);
+    }
+    let (mut copy, into) = io::pipe()?;
+    fcntl(&into, FcntlArg::F_SETPIPE_SZ(fcntl(&stdin, FcntlArg::F_GETPIPE_SZ)?))?;
+    if seen.contains(PollFlags::POLLIN) {
+        nix::fcntl::tee(&stdin, &into, usize::MAX >> 1, SpliceFFlags::SPLICE_F_NONBLOCK)?;
+    }
+    drop(into);
+    let mut content = Vec::new();
+    copy.read_to_end(&mut content)?;
+    Ok(Some(content))
+}
+
+fn is_pipe(descriptor: i32) -> bool {
+    let kind = fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type());
+    kind.is_ok_and(|k| k.is_fifo() || k.is_socket())
+}
+
+fn regular(descriptor: i32) -> Option<(fs::Metadata, PathBuf)> {
+    let link = format!("/proc/self/fd/{descriptor}");
+    let metadata = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
+    Some((metadata, fs::read_link(link).ok()?))
+}
+
+/// The exit code of a call that has ended before, if all that it wrote is there or can be put back.
+fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
+    let end = call.ended.as_ref()?;
+    for output in &end.outputs {
+        if let Err(e) = put_back(calls, output) {
+            eprintln!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+            return None;
+        }
+    }
+    eprintln!("joulepoint: step {number} (srun {}) has ended with {} before; not run again", call.command, end.code);
+    Some(end.code)
+}
+
+/// Writes what a call wrote again, unless it is still there: the script has emptied the file if it opened it by `>`.
+fn put_back(calls: &Calls, output: &Output) -> io::Result<()> {
+    let length = fs::metadata(format!("/proc/self/fd/{}", output.descriptor))?.len();
+    let Some(saved) = &output.saved else {
+        let text = format!("its output of {} bytes is gone, and too large to keep", output.end - output.start);
+        return if length >= output.end { Ok(()) } else { Err(io::Error::other(text)) };
+    };
+    let saved = fs::read(calls.output(saved))?;
+    if saved.len() as u64 != output.end - output.start {
+        return Err(io::Error::other("the copy of its output is damaged"));
+    }
+    if content(output.descriptor, output.start, saved.len()).is_ok_and(|there| there == saved) {
+        return Ok(());
+    }
+    descriptor_file(output.descriptor)?.write_all(&saved)
+}
+
+fn content(descriptor: i32, start: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; length];
+    File::open(format!("/proc/self/fd/{descriptor}"))?.read_exact_at(&mut content, start)?;
+    Ok(content)
+}
+
+/// A file over the same open description as standard output or error.
+fn descriptor_file(descriptor: i32) -> io::Result<File> {
+    let copy = match descriptor {
+        1 => nix::unistd::dup(io::stdout()),
+        _ => nix::unistd::dup(io::stderr()),
+    };
+    Ok(File::from(copy?))
+}
+
+/// Where the next byte of an output goes; nothing for what is no file, and once only for two names of one file.
+fn positions() -> Vec<(i32, u64)> {
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    let mut positions = Vec::new();
+    for descriptor in [1, 2] {
+        let Some((metadata, _)) = regular(descriptor) else { continue };
+        let file = (metadata.dev(), metadata.ino());
+        if !seen.contains(&file) {
+            seen.push(file);
+            positions.extend(position(descriptor, metadata.len()).ok().map(|at| (descriptor, at)));
+        }
+    }
+    positions
+}
+
+fn position(descriptor: i32, length: u64) -> io::Result<u64> {
+    let mut file = descriptor_file(descriptor)?;
+    let flags = fcntl(&file, FcntlArg::F_GETFL)?;
+    if flags & libc::O_APPEND != 0 { Ok(length) } else { file.stream_position() }
+}
+
+/// Runs the real one to its end and remembers how it ended, unless it was told to.
+fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
+    if let Err(e) = calls.write(name, &call) {
+        eprintln!("joulepoint: this step cannot be remembered: {e}");
+        return exec(real);
+    }
+    let starts = positions();
+    let ended = spawn(&mut real).and_then(|(child, signals)| {
+        let (code, asked) = wait(child, &signals)?;
+        let held = code != 0 && !asked && (has_other_nodes() || calls.is_closed());
+        Ok((code, asked || held && hold_back(calls, &signals)?))
+    });
+    let (code, asked) = match ended {
+        Ok(ended) => ended,
+        Err(e) => {
+            eprintln!("joulepoint: srun: {e}");
+            return 126;
+        }
+    };
+    if !asked && !calls.is_closed() {
+        let outputs = starts.into_iter().map(|start| save(calls, name, start)).collect::<io::Result<_>>();
+        let written = outputs.and_then(|outputs| {
+            call.ended = Some(End { at_s: now_s(), code, outputs });
+            calls.write(name, &call)
+        });
+        if let Err(e) = written {
+            eprintln!("joulepoint: the end of this step cannot be remembered: {e}");
+        }
+    }
+    code
+}
+
+fn has_other_nodes() -> bool {
+    std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
+}
+
+/// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
+/// Tells whether it did.
+fn hold_back(calls: &Calls, signals: &SignalFd) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        let limit = if calls.is_closed() { 2 * VERDICT } else { VERDICT };
+        if begun.elapsed() > limit {
+            return Ok(calls.is_closed());
+        }
+        let mut poll = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if nix::poll::poll(&mut poll, LOOK_MS)? > 0
+            && let Some(signal) = signals.read_signal()?
+            && ENDING.iter().any(|s| *s as u32 == signal.ssi_signo)
+        {
+            return Ok(true);
+        }
+    }
+}
+
+fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
+    let signals = SignalFd::new(&block_signals()?)?;
+    // SAFETY: prctl is safe between fork and exec. A call whose stand-in is killed dies as it would have.
+    unsafe {
+        real.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    Ok((unblocked(real).spawn()?, signals))
+}
+
+/// Passes signals on until the child ends; its exit code, and whether somebody asked it to end.
+fn wait(mut child: Child, signals: &SignalFd) -> io::Result<(i32, bool)> {
+    let mut asked = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((exit_code(status), asked));
+        }
+        let Some(signal) = signals.read_signal()? else { continue };
+        let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { continue };
+        asked |= ENDING.contains(&number);
+        // What a terminal sends goes to the whole group, and has reached the child.
+        if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
+            crate::processes::signal(child.id() as i32, number as i32);
+        }
+    }
+}
+
+/// Makes an output durable and keeps a copy of it.
+fn save(calls: &Calls, name: &str, (descriptor, start): (i32, u64)) -> io::Result<Output> {
+    let file = descriptor_file(descriptor)?;
+    file.sync_all()?;
+    let end = position(descriptor, file.metadata()?.len())?.max(start);
+    let length = end - start;
+    let saved = (length <= SAVED_LIMIT_BYTES).then(|| format!("{name}.{descriptor}"));
+    if let Some(saved) = &saved {
+        let mut copy = File::create(calls.output(saved))?;
+        copy.write_all(&content(descriptor, start, length as usize)?)?;
+        copy.sync_all()?;
+    }
+    Ok(Output { descriptor, start, end, saved })
+}
