@@ -224,7 +224,7 @@ fn any_calibration() -> impl Strategy<Value = Known> {
         stored.calibration = Calibration { measured, power, ..stored.calibration };
         let correction = |operation| Correction { operation, storage: None, factor, spread: 0.1, count: 2 };
         stored.corrections = Operation::ALL.into_iter().map(correction).collect();
-        Known::new(stored, Vec::new())
+        Known::new(stored)
     })
 }
 
