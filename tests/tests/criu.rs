@@ -83,7 +83,7 @@ impl Place {
 
     /// A new folder of an ordinary user.
     fn home(&self, name: &str) -> Home<'_> {
-        let folder = self.path(name);
+        let folder = self.path(&format!("home-{name}"));
         fs::create_dir_all(folder.join("tmp")).expect("a folder");
         for folder in [&folder, &folder.join("tmp")] {
             std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root");
@@ -248,7 +248,7 @@ fn below(root: u32, word: &str) -> Vec<i32> {
 fn survives_without(name: &str, word: &str, kills: u32) {
     let Some(place) = Place::get() else { return };
     let program = place.path("threads").to_string_lossy().into_owned();
-    let argv = [program.as_str(), "150"];
+    let argv = [program.as_str(), "300"];
     let reference = place.home(&format!("{name}-undisturbed"));
     let code = reference.undisturbed(&argv);
     let home = place.home(name);
