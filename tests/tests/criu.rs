@@ -118,8 +118,11 @@ impl Home<'_> {
     /// Starts a program under protection on a node of its own: with the one child, all of it dies at once.
     fn start(&self, argv: &[&str], resume: bool) -> Child {
         let mut command = self.command(Path::new("unshare"));
-        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "setpriv"]);
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.place.path("joulepoint"));
+        // The shell stays: a process that changes its user is not killed with its parent any more.
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", "\"$@\"; exit $?", "node"]);
+        command
+            .args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(self.place.path("joulepoint"));
         command.args(["run", "-o", "ft-energy", "-o", "ft-energy-engine=criu", "-o", "ft-energy-interval=1s"]);
         if resume {
             command.arg("--resume");

@@ -3,8 +3,9 @@
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening};
 use crate::processes::{self, Process};
+use nix::sys::signal::SigSet;
 use slurm::Slurm;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -127,7 +128,10 @@ impl Script {
 impl Child for Script {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
         let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        // SAFETY: one system call between fork and exec; the signals that the driver waits for are the script's again.
+        unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) };
+        let mut child = command
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(crate::launch::ATTEMPT)
