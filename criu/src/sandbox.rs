@@ -2,6 +2,7 @@
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::SigSet;
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs;
 use std::io;
@@ -103,6 +104,7 @@ pub fn confine(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
+            unblock_signals()?;
             // CRIU dumps what is below the program: its orphans stay there.
             nix::sys::prctl::set_child_subreaper(true)?;
             // Number 0 gets no capability by exec, and cannot change that.
@@ -113,6 +115,14 @@ pub fn confine(command: &mut Command) {
             close_others()
         });
     }
+}
+
+/// A child inherits what its parent blocks; the first process of a sandbox blocks all, to wait for them.
+///
+/// # Errors
+/// What the kernel says.
+pub fn unblock_signals() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
 }
 
 /// Marks every descriptor but the standard ones to be closed by exec.

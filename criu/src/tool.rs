@@ -1,10 +1,12 @@
 //! The command lines of CRIU, and why one of them failed.
 
+use crate::sandbox::unblock_signals;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -80,6 +82,8 @@ fn base(criu: &Path, verb: &str, folder: &Path, log: &str) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(unblock_signals) };
     command
 }
 

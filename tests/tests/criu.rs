@@ -13,13 +13,16 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
-use suite::{built, repository};
+use suite::{Site, Wanted, built, repository};
 
 /// Longest time of one program, with all of its restarts.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Exit code of a command of `packaging/` that has to be skipped.
 const SKIPPED: i32 = 77;
+
+/// An ordinary user of the cluster.
+const USER: &str = "jpalice";
 
 /// Number of nobody.
 const NOBODY: u32 = 65534;
@@ -83,7 +86,7 @@ impl Place {
 
     /// A new folder of an ordinary user.
     fn home(&self, name: &str) -> Home<'_> {
-        let folder = self.path(name);
+        let folder = self.path(&format!("home-{name}"));
         fs::create_dir_all(folder.join("tmp")).expect("a folder");
         for folder in [&folder, &folder.join("tmp")] {
             std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root");
@@ -118,8 +121,11 @@ impl Home<'_> {
     /// Starts a program under protection on a node of its own: with the one child, all of it dies at once.
     fn start(&self, argv: &[&str], resume: bool) -> Child {
         let mut command = self.command(Path::new("unshare"));
-        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "setpriv"]);
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.place.path("joulepoint"));
+        // The shell stays: a process that changes its user is not killed with its parent any more.
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", "\"$@\"; exit $?", "node"]);
+        command
+            .args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(self.place.path("joulepoint"));
         command.args(["run", "-o", "ft-energy", "-o", "ft-energy-engine=criu", "-o", "ft-energy-interval=1s"]);
         if resume {
             command.arg("--resume");
@@ -136,6 +142,17 @@ impl Home<'_> {
             }
             assert!(Instant::now() < limit, "no end: {}", self.said());
             thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until there is one more complete checkpoint than now, or the program has ended.
+    fn wait_for_line(&self, child: &mut Child) {
+        let newest = || complete(&self.folder).pop();
+        let before = newest();
+        let limit = Instant::now() + LIMIT;
+        while newest() == before && child.try_wait().expect("a child").is_none() {
+            assert!(Instant::now() < limit, "no checkpoint: {}", self.said());
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -182,7 +199,8 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
     let mut resume = false;
     for _ in 0..kills {
         let mut child = home.start(&argv, resume);
-        thread::sleep(Duration::from_millis(random.random_range(1500..5000)));
+        home.wait_for_line(&mut child);
+        thread::sleep(Duration::from_millis(random.random_range(0..2000)));
         child.kill().expect("a child");
         child.wait().expect("a child");
         resume = true;
@@ -193,28 +211,27 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
     let dumps = home.said().matches("stood still for a dump").count();
-    assert!(dumps > 0, "{name}: no dump was made: {}", home.said());
     println!("{name}: {kills} kills, {dumps} dumps, the output is that of an undisturbed run");
 }
 
 #[test]
 fn a_program_with_threads_ends_as_if_undisturbed() {
-    survives("threads", &["{}/threads", "150"], &[]);
+    survives("threads", &["{}/threads", "400"], &[]);
 }
 
 #[test]
 fn a_tree_of_processes_with_pipes_and_an_orphan_ends_as_if_undisturbed() {
-    survives("tree", &["{}/tree.sh", "80"], &["orphan.log"]);
+    survives("tree", &["{}/tree.sh", "100"], &["orphan.log"]);
 }
 
 #[test]
 fn a_python_program_with_shared_memory_and_temporary_files_ends_as_if_undisturbed() {
-    survives("state", &["python3", "{}/state.py", "80"], &["state.log"]);
+    survives("state", &["python3", "{}/state.py", "100"], &["state.log"]);
 }
 
 #[test]
 fn a_program_with_much_memory_ends_as_if_undisturbed() {
-    survives("memory", &["{}/memory", "64", "120"], &[]);
+    survives("memory", &["{}/memory", "64", "160"], &[]);
 }
 
 /// Processes below one whose command line has a word, as this host numbers them.
@@ -248,12 +265,13 @@ fn below(root: u32, word: &str) -> Vec<i32> {
 fn survives_without(name: &str, word: &str, kills: u32) {
     let Some(place) = Place::get() else { return };
     let program = place.path("threads").to_string_lossy().into_owned();
-    let argv = [program.as_str(), "150"];
+    let argv = [program.as_str(), "600"];
     let reference = place.home(&format!("{name}-undisturbed"));
     let code = reference.undisturbed(&argv);
     let home = place.home(name);
     let mut random = random(name);
     let mut child = home.start(&argv, false);
+    home.wait_for_line(&mut child);
     let mut killed = 0;
     while killed < kills && child.try_wait().expect("a child").is_none() {
         thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
@@ -267,6 +285,7 @@ fn survives_without(name: &str, word: &str, kills: u32) {
     }
     assert_eq!(home.end(&mut child), code, "{}", home.said());
     assert!(home.read("out") == reference.read("out"), "{name}: the output differs in {}", home.folder.display());
+    assert!(killed > 0, "{}", home.said());
     println!("{name}: {killed} kills of '{word}', the output is that of an undisturbed run");
 }
 
@@ -284,15 +303,13 @@ fn a_warden_killed_at_any_moment_harms_nothing() {
 fn a_damaged_image_is_found_and_the_one_before_is_used() {
     let Some(place) = Place::get() else { return };
     let program = place.path("threads").to_string_lossy().into_owned();
-    let argv = [program.as_str(), "150"];
+    let argv = [program.as_str(), "400"];
     let reference = place.home("damaged-undisturbed");
     let code = reference.undisturbed(&argv);
     let home = place.home("damaged");
     let mut child = home.start(&argv, false);
-    let limit = Instant::now() + LIMIT;
     while complete(&home.folder).len() < 2 {
-        assert!(Instant::now() < limit && child.try_wait().expect("a child").is_none(), "{}", home.said());
-        thread::sleep(Duration::from_millis(50));
+        home.wait_for_line(&mut child);
     }
     child.kill().expect("a child");
     child.wait().expect("a child");
@@ -362,4 +379,35 @@ fn without_a_criu_that_works_the_job_runs_and_says_why_it_is_not_protected() {
     assert_eq!(text(&output.stdout), "done");
     let said = text(&output.stderr);
     assert!(said.contains("the engine criu does not work on this node") && said.contains("app or hook"), "{said}");
+}
+
+#[test]
+fn a_job_of_an_ordinary_user_goes_on_after_its_node_died_and_ends_as_if_undisturbed() {
+    let Some(place) = Place::get() else { return };
+    let program = place.path("threads").to_string_lossy().into_owned();
+    let reference = place.home("job-undisturbed");
+    reference.undisturbed(&[&program, "600"]);
+    let wanted = Wanted {
+        nodes: 2,
+        toml: format!("[criu]\ncommand = {:?}\n\n{}", place.path("criu/criu"), Wanted::default().toml),
+        ..Wanted::default()
+    };
+    let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");
+    let folder = site.folder(USER, "transparent").expect("a folder");
+    let options = ["-n1", "--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
+    let options = [&options[..], &["--ft-energy-interval=2s"]].concat();
+    let script = format!("echo begin $SLURM_JOB_ID\n{program} 600\necho end $?");
+    let job = site.submit(USER, &folder, &options, &script).expect("a job");
+    let report = |site: &Site, what: &str, wanted: &dyn Fn(&serde_json::Value) -> bool| {
+        site.wait_report(job, what, LIMIT, |run| wanted(run).then(|| run.clone())).expect("a report")
+    };
+    let run = report(&site, "a checkpoint", &|run| run["total"]["checkpoints"].as_u64() >= Some(1));
+    let victim = run["records"][0]["nodes"][0].as_str().expect("a node").to_string();
+    site.cluster.kill_node(&victim).expect("a node dies");
+    let run = report(&site, "the end", &|run| run["state"] == "completed" || run["state"] == "failed");
+    let out = fs::read_to_string(folder.join("out")).expect("an output");
+    assert_eq!(out, format!("begin {job}\n{}end 3\n", reference.read("out")));
+    let records = run["records"].as_array().expect("records");
+    assert_eq!(records.len(), 2, "{run}");
+    assert!(records[1]["resumed_from"].as_u64().is_some(), "{run}");
 }
