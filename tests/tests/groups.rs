@@ -21,6 +21,7 @@ fn site() -> MutexGuard<'static, Site> {
         let wanted = Wanted { nodes: 4, toml, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
         build("heat", &dir.join("bin"));
+        build("stencil", &dir.join("bin"));
         Mutex::new(site)
     };
     SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
@@ -113,5 +114,47 @@ fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
     }
     results.dedup();
     ensure!(results.len() == 1, "the results differ: {results:?}");
+    Ok(())
+}
+
+/// Options of coupled groups whose program writes its checkpoints by itself.
+const COUPLED: [&str; 2] = ["--ft-energy-log=disk", "--ft-energy-done={group}.ckpt"];
+
+fn stencil(site: &Site, step_ms: u32) -> String {
+    format!(
+        "srun bash -c 'exec {} --steps 1600 --every 200 --step-ms {step_ms} >>said.$FT_ENERGY_GROUP 2>&1'",
+        program(site, "stencil")
+    )
+}
+
+fn results(folder: &Path) -> Result<Vec<String>> {
+    let result = |g| fs::read_to_string(folder.join(format!("{g}.out"))).with_context(|| format!("group {g}"));
+    (0..GROUPS).map(result).collect()
+}
+
+#[test]
+fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
+    let mut site = site();
+    let (job, quiet) = submitted(&site, "quiet", &COUPLED, &stencil(&site, 0))?;
+    report_of_the_end(&site, job)?;
+    let (job, folder) = submitted(&site, "struck", &COUPLED, &stencil(&site, 10))?;
+    let all_once = |run: &Value| {
+        let made = run["total"]["checkpoints"].as_u64()?;
+        (made > GROUPS as u64).then(|| run.clone())
+    };
+    let run = site.wait_report(job, "checkpoints", MINUTES, all_once)?;
+    let victim = node_of(&run, 2).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let run = report_of_the_end(&site, job)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    ensure!(results(&folder)? == results(&quiet)?, "other bits: {:?}", results(&folder)?);
+    for group in 0..GROUPS {
+        let said = fs::read_to_string(folder.join(format!("said.{group}")))?;
+        let begun = said.matches("begins step=").count();
+        ensure!(begun == 1 + usize::from(group == 2), "group {group} began {begun} times:\n{said}");
+    }
+    let idle = run["phases"].as_array().into_iter().flatten().find(|p| p["phase"] == "idle");
+    ensure!(idle.and_then(|p| p["joules"].as_f64()) > Some(0.0), "nobody waited: {run:#}");
     Ok(())
 }
