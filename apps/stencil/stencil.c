@@ -32,7 +32,7 @@ static const char HELP[] =
     "FT_ENERGY_RELAY names the socket of the group's relay.\n"
     "Files: GROUP.ckpt   the newest checkpoint; the program resumes from it by itself\n"
     "       GROUP.out    the result: steps, the last sum and a hash of the cells\n"
-    "Needs --group N for the files of a checkpoint, which are read before the relay is asked.\n"
+    "Needs --group N, or FT_ENERGY_GROUP, for the files of a checkpoint, which are read before the relay is asked.\n"
     "Exit: 0 done, 1 trouble, 2 bad usage; 10 and more: 10 + the error of mlog.\n";
 
 static struct {
@@ -268,6 +268,9 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    const char *group = getenv("FT_ENERGY_GROUP");
+    if (group)
+        opt.group = atol(group);
     parse(argc, argv);
 #ifdef STENCIL_MPI
     MPI_Init(NULL, NULL);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use testbed::{Cluster, Options, Plugin};
 
 /// Programs that the workspace builds and a site installs.
-const BUILT: [&str; 3] = ["joulepoint", "joulepointd", "libjoulepoint.so"];
+const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
 
 /// A Slurm cluster with the plugin, the node services and the controller service.
 pub struct Site {

@@ -78,6 +78,11 @@ impl Board {
         ]
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
     /// The open calls.
     pub fn seats(&self) -> Seats {
         self.seats.clone()

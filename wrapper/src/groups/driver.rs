@@ -156,11 +156,15 @@ impl Groups<'_> {
             g.paced_s = if is_first { now_s - head_start_s } else { now_s };
         }
         g.state = State::Well;
+        if g.caught_up_s == f64::INFINITY {
+            g.caught_up_s = now_s + g.lost_s;
+        }
+        self.ports.relays.place(group, &places[group][0]);
         for call in g.down() {
             self.ports.shares.start(call, group, &places, &g.environment);
             g.shares.insert(call, Share::Runs);
         }
-        self.phase(group);
+        self.phase_all();
     }
 
     /// A group's share of a call has ended.
@@ -200,6 +204,17 @@ impl Groups<'_> {
         let Some(codes) = codes.filter(|_| self.calls.contains_key(&call)) else { return };
         self.ports.shares.end(call, codes.into_iter().max().unwrap_or(0));
         self.forget(call);
+    }
+
+    /// Ends a call for all groups, because one has failed for good.
+    pub(super) fn break_off(&mut self, call: u64) {
+        let ended = |g: &Group| if let Some(Share::Ended(code)) = g.shares.get(&call) { *code } else { 0 };
+        let code = self.all.iter().map(ended).max().unwrap_or(0);
+        if code != 0 && self.calls.contains_key(&call) {
+            self.decided("end", &format!("a group ended with {code}, and the others need it"));
+            self.ports.shares.end(call, code);
+            self.forget(call);
+        }
     }
 
     fn forget(&mut self, call: u64) {
@@ -248,6 +263,7 @@ impl Groups<'_> {
         {
             return self.terminated(cause);
         }
+        self.ports.relays.stop();
         // What it left running would go on without anybody to protect it.
         self.ports.child.stop();
         self.leave(if code == 0 { "completed" } else { "failed" }, code)
@@ -256,6 +272,7 @@ impl Groups<'_> {
     /// Slurm or a person ends the job: write down why, let the script leave.
     fn terminated(&mut self, kind: FailureKind) -> Outcome {
         self.give_all_up("the job is ended from outside");
+        self.ports.relays.stop();
         let now_s = self.ports.clock.now_s();
         self.cut_all(Some(Phase::Idle));
         let reason = format!("the job is ended from outside: {}", kind.as_str());
@@ -283,6 +300,7 @@ impl Groups<'_> {
 
     /// Hands the run back to the queue.
     pub(super) fn requeue(&mut self, then: &Then) -> Outcome {
+        self.ports.relays.stop();
         self.ports.child.stop();
         self.cut_all(Some(Phase::Idle));
         let now_s = self.ports.clock.now_s();
@@ -327,11 +345,28 @@ impl Groups<'_> {
 
     /// Gives the nodes of a group the phase that they are in.
     pub(super) fn phase(&mut self, group: usize) -> crate::ledger::Cut {
-        let (before, next) = (self.all[group].ledger.phase(), self.all[group].phase());
+        let (before, next) = (self.all[group].ledger.phase(), self.all[group].phase(self.waits(group)));
         if before == next {
             return crate::ledger::Cut::default();
         }
         self.cut(group, next)
+    }
+
+    /// The same for all groups.
+    pub(super) fn phase_all(&mut self) {
+        (0..self.all.len()).for_each(|group| drop(self.phase(group)));
+    }
+
+    /// Whether the groups talk to each other.
+    pub(super) fn is_coupled(&self) -> bool {
+        self.setup.settings.log.is_some()
+    }
+
+    /// Whether a group waits for another that has not done again what it lost, as far as that can be foreseen.
+    pub(super) fn waits(&self, group: usize) -> bool {
+        let now_s = self.ports.clock.now_s();
+        let is_behind = |g: &Group| now_s < g.caught_up_s;
+        self.is_coupled() && !is_behind(&self.all[group]) && self.all.iter().any(is_behind)
     }
 
     pub(super) fn cut(&mut self, group: usize, next: Phase) -> crate::ledger::Cut {

@@ -74,6 +74,10 @@ pub struct Group {
     pub environment: Vec<(String, String)>,
     /// Number of the line from which this wrapper took it up.
     pub resumed: Option<u64>,
+    /// Work that it lost last, s.
+    pub lost_s: f64,
+    /// When it will have done again what it lost; without end while it does not run.
+    pub caught_up_s: f64,
     /// The line to which it goes back, or the beginning, from its failure until it starts again.
     pub back: Option<Option<Manifest>>,
 }
@@ -98,6 +102,8 @@ impl Group {
             crashes: 0,
             environment: Vec::new(),
             resumed: None,
+            lost_s: 0.0,
+            caught_up_s: f64::NEG_INFINITY,
             back: None,
         }
     }
@@ -117,11 +123,13 @@ impl Group {
         self.shares.iter().filter(|(_, s)| matches!(s, Share::Down(_))).map(|(c, _)| *c).collect()
     }
 
-    /// What its nodes are doing now: without a share they compute between calls, and are idle while other groups work.
-    pub fn phase(&self) -> Phase {
+    /// What its nodes are doing now: without a share they compute between calls, and are idle while other groups work,
+    /// or while it waits for one of them.
+    pub fn phase(&self, waits: bool) -> Phase {
         match self.state {
             State::Stopping | State::Short => Phase::Restart,
             _ if self.checkpointing.is_some() => Phase::Checkpoint,
+            _ if waits && self.runs() => Phase::Idle,
             _ if self.shares.values().all(|s| matches!(s, Share::Ended(_))) && !self.shares.is_empty() => Phase::Idle,
             _ => Phase::Compute,
         }

@@ -4,7 +4,8 @@ use super::board::{Board, Seats};
 use super::driver;
 use super::lines::Folders;
 use super::place::Places;
-use super::ports::{GroupPorts, News};
+use super::ports::{GroupPorts, News, NoRelays, Relays};
+use super::relays;
 use crate::app::{Announced, App, Ask, Files};
 use crate::driver::{Outcome, Setup};
 use crate::hook::{Commands, Hook};
@@ -97,6 +98,7 @@ impl Launch<'_> {
         }
         self.watch_nodes();
         let mut engines: Vec<Box<dyn Engine>> = (0..count).map(|g| self.engine(g, &lines, &shares)).collect();
+        let mut relays = self.relays(folder, &board);
         let ports = GroupPorts {
             clock,
             meter: nodes,
@@ -106,8 +108,25 @@ impl Launch<'_> {
             store: folder,
             lines: &mut lines,
             shares: &mut shares,
+            relays: relays.as_mut(),
         };
         Ok(driver::run(self.setup, &self.places, &self.before, ports))
+    }
+
+    /// The relays of coupled groups.
+    fn relays(&self, folder: &RunFolder, board: &Board) -> Box<dyn Relays> {
+        let settings = &self.setup.settings;
+        let Some(log) = settings.log else { return Box::new(NoRelays) };
+        Box::new(relays::Steps {
+            srun: self.srun(),
+            slurm: self.slurm.clone(),
+            run: folder.path().to_path_buf(),
+            log,
+            // A line is copied a moment after the program has committed it, so that the program is one ahead.
+            keep: settings.keep + 1,
+            sockets: format!("{}.relay", board.folder().display()),
+            all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
+        })
     }
 
     /// The engine of one group.

@@ -11,6 +11,7 @@ pub mod lines;
 pub mod place;
 pub mod ports;
 mod recover;
+pub mod relays;
 pub mod shim;
 pub mod split;
 pub mod sweep;

@@ -73,6 +73,29 @@ pub trait Lines {
     fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>);
 }
 
+/// The relays through which coupled groups talk.
+pub trait Relays {
+    /// The relay of a group is to be on this node, and nowhere else.
+    fn place(&mut self, group: usize, node: &str);
+    /// What the group's program must see to find it.
+    fn variables(&self, group: usize) -> Vec<(String, String)>;
+    /// Ends all relays.
+    fn stop(&mut self);
+}
+
+/// Groups that do not talk have no relays.
+pub struct NoRelays;
+
+impl Relays for NoRelays {
+    fn place(&mut self, _: usize, _: &str) {}
+
+    fn variables(&self, _: usize) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn stop(&mut self) {}
+}
+
 /// All ports of a driver of groups.
 pub struct GroupPorts<'a> {
     /// Time and happenings.
@@ -91,4 +114,6 @@ pub struct GroupPorts<'a> {
     pub lines: &'a mut dyn Lines,
     /// The groups' programs.
     pub shares: &'a mut dyn Shares,
+    /// What coupled groups talk through.
+    pub relays: &'a mut dyn Relays,
 }

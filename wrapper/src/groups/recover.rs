@@ -23,6 +23,7 @@ impl Groups<'_> {
         let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
         environment.push(("FT_ENERGY_GROUP".to_string(), group.to_string()));
         environment.push(("FT_ENERGY_GROUPS".to_string(), self.all.len().to_string()));
+        environment.extend(self.ports.relays.variables(group));
         self.all[group].environment = environment;
         Ok(())
     }
@@ -75,6 +76,7 @@ impl Groups<'_> {
         // A line of an earlier call is none of this one.
         let line = self.newest(group).filter(|m| m.begun_s >= begun_s || Some(m.number) == resumed);
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
+        self.all[group].lost_s = (self.ports.clock.now_s() - kept_until_s).max(0.0);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
         self.all[group].back = Some(line);
     }
@@ -90,8 +92,10 @@ impl Groups<'_> {
         self.give_up(group, "the group failed");
         let g = &mut self.all[group];
         g.state = State::Stopping;
+        g.caught_up_s = f64::INFINITY;
         let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
         running.iter().for_each(|call| self.ports.shares.stop(*call, group));
+        self.phase_all();
         if running.is_empty() {
             self.restart(group);
         }
@@ -103,8 +107,8 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         let short = g.nodes.len() < g.size;
         if g.down().is_empty() {
-            g.state = State::Well;
-            self.phase(group);
+            (g.state, g.caught_up_s) = (State::Well, f64::NEG_INFINITY);
+            self.phase_all();
             return;
         }
         if short {
@@ -191,6 +195,10 @@ impl Groups<'_> {
             if let Some(Share::Down(own)) = g.shares.get(call).copied() {
                 g.shares.insert(*call, Share::Ended(code.or(own).unwrap_or(1)));
             }
+        }
+        if self.is_coupled() {
+            // The others would wait for this group without end.
+            down.iter().for_each(|call| self.break_off(*call));
         }
         down.into_iter().for_each(|call| self.settle(call));
         self.phase(group);

@@ -57,7 +57,11 @@ fn serve(srun: &str, args: &[String]) -> io::Result<i32> {
     hear_signals(signals, sender.clone());
     let path = path_without(Path::new(&socket).parent());
     let mut children: BTreeMap<usize, Child> = BTreeMap::new();
+    let mut ending = None;
     loop {
+        if let Some(code) = ending.filter(|_| children.is_empty()) {
+            return Ok(code);
+        }
         match next(&news, &mut children) {
             None => {}
             Some(News::Told(Told::Pass { why })) => {
@@ -81,12 +85,18 @@ fn serve(srun: &str, args: &[String]) -> io::Result<i32> {
             Some(News::Told(Told::Stop { group })) => {
                 children.get_mut(&group).into_iter().for_each(stop);
             }
-            Some(News::Told(Told::End { code })) => return Ok(code),
+            Some(News::Told(Told::End { code })) => {
+                children.values_mut().for_each(stop);
+                ending = Some(code);
+            }
             Some(News::Ended { group, code }) => {
                 children.remove(&group);
-                say(&mut driver, &Said::Ended { group, code })?;
+                if ending.is_none() {
+                    say(&mut driver, &Said::Ended { group, code })?;
+                }
             }
             Some(News::Signal(signal)) => children.values().for_each(|c| processes::signal(c.pid, signal as i32)),
+            Some(News::DriverGone) if ending.is_some() => {}
             Some(News::DriverGone) => {
                 children.values_mut().for_each(stop);
                 return Ok(NO_DRIVER);

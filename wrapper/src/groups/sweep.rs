@@ -42,7 +42,14 @@ impl Groups<'_> {
 
     /// Asks policy for each group, begins what it says, and tells until when to wait.
     pub(super) fn act(&mut self) -> f64 {
-        let mut until_s = self.judge().min(self.next_cut_s());
+        let judged_s = self.judge();
+        let now_s = self.ports.clock.now_s();
+        let mut until_s = judged_s.min(self.next_cut_s());
+        if self.is_coupled() {
+            let caught_up = self.all.iter().map(|g| g.caught_up_s).filter(|at| *at > now_s);
+            until_s = caught_up.fold(until_s, f64::min);
+            self.phase_all();
+        }
         self.overdue();
         if let Some(by) = self.desk.disabled_by() {
             let answers = self.desk.fail_waiting(&format!("checkpoints are disabled by {by}"));
@@ -75,7 +82,7 @@ impl Groups<'_> {
     fn consider(&mut self, group: usize) -> f64 {
         let now_s = self.ports.clock.now_s();
         let g = &self.all[group];
-        if !g.works() || g.checkpointing.is_some() {
+        if !g.works() || g.checkpointing.is_some() || self.waits(group) {
             return f64::INFINITY;
         }
         let decision = decide(&Situation {

@@ -77,6 +77,8 @@ pub struct World {
     pub count: usize,
     pub spare: u32,
     pub interval_s: f64,
+    /// Set if the groups talk to each other.
+    pub log: Option<options::Log>,
     /// How often a group alone started again.
     pub restarts: u64,
 }
@@ -87,12 +89,14 @@ impl World {
     pub fn shared(mut rng: ChaCha8Rng, chances: Chances) -> Shared {
         let groups = rng.random_range(2..5);
         let spare = rng.random_range(0..3);
+        let log = rng.random_bool(0.5).then_some(options::Log::Disk);
         let world = World {
             work_s: (0..groups).map(|_| rng.random_range(10.0..2000.0)).collect(),
             programs: (0..groups).map(|_| Program::default()).collect(),
             count: groups * rng.random_range(1..3) + spare as usize,
             spare,
             interval_s: rng.random_range(5.0..500.0),
+            log,
             restarts: 0,
             rng,
             now_s: 1e9,

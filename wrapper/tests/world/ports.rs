@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use wrapper::driver::{Outcome, Setup, Started};
 use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
-use wrapper::groups::ports::{GroupPorts, Lines, News, Shares};
+use wrapper::groups::ports::{GroupPorts, Lines, News, NoRelays, Shares};
 use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Store};
 
 struct Port(Shared);
@@ -255,13 +255,13 @@ fn plan(interval_s: f64) -> Plan {
     }
 }
 
-fn settings(groups: usize, spare: u32) -> Settings {
+fn settings(groups: usize, spare: u32, log: Option<options::Log>) -> Settings {
     let words = [("ft-energy", ""), ("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", &groups.to_string())];
     let set = |(name, value): (&str, &str)| {
         (name.to_string(), protocol::Setting { value: value.to_string(), source: protocol::Source::Option })
     };
     let request = protocol::Request { settings: words.map(set).into() };
-    Settings { spare, ..options::resolve(&request, &BTreeMap::new()).expect("valid") }
+    Settings { spare, log, ..options::resolve(&request, &BTreeMap::new()).expect("valid") }
 }
 
 /// One record of the run, from its start until the wrapper leaves it.
@@ -277,7 +277,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
     let setup = Setup {
         started: Started { job: 1, restart_count: record, nodes, ..Started::default() },
         plan: plan(interval_s),
-        settings: settings(groups, spare),
+        settings: settings(groups, spare, world.borrow().log),
         end_s: None,
         margin_s: 20.0,
         requeue_at_end: false,
@@ -300,6 +300,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         store: &mut store,
         lines: &mut lines,
         shares: &mut shares,
+        relays: &mut NoRelays,
     };
     driver::run(&setup, &places, &earlier, ports)
 }

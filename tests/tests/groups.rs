@@ -1,0 +1,160 @@
+//! Groups on a real Slurm: a node dies, and only its group starts again, on the spare.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use suite::{Site, Wanted, repository};
+
+const USER: &str = "jpalice";
+const MINUTES: Duration = Duration::from_secs(180);
+const GROUPS: usize = 3;
+
+fn site() -> MutexGuard<'static, Site> {
+    static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
+    let start = || {
+        let dir = PathBuf::from(format!("/tmp/joulepoint-groups-{}", std::process::id()));
+        let toml = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string();
+        let wanted = Wanted { nodes: 4, toml, ..Wanted::default() };
+        let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
+        build("heat", &dir.join("bin"));
+        build("stencil", &dir.join("bin"));
+        Mutex::new(site)
+    };
+    SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn build(app: &str, bin: &Path) {
+    let libraries = suite::built().expect("a folder").display().to_string();
+    let made = Command::new("make")
+        .arg("-C")
+        .arg(repository().join("apps").join(app))
+        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}")])
+        .output()
+        .expect("make");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+fn program(site: &Site, name: &str) -> String {
+    site.conf.with_file_name("bin").join(name).display().to_string()
+}
+
+/// Options of a job of three groups and a spare, on all four nodes.
+const GROUPED: [&str; 7] = [
+    "-N4",
+    "-n4",
+    "--exclusive",
+    "--no-kill",
+    "--ft-energy=energy",
+    "--ft-energy-protocol=uncoordinated",
+    "--ft-energy-spare=1",
+];
+
+fn submitted(site: &Site, name: &str, more: &[&str], script: &str) -> Result<(u32, PathBuf)> {
+    let folder = site.folder(USER, name)?;
+    let groups = format!("--ft-energy-groups={GROUPS}");
+    let args: Vec<&str> = GROUPED.iter().chain([&groups.as_str()]).chain(more).copied().collect();
+    let job = site.submit(USER, &folder, &args, script)?;
+    Ok((job, folder))
+}
+
+/// Waits for the end of a job, and gives its report.
+fn report_of_the_end(site: &Site, job: u32) -> Result<Value> {
+    let state = site.wait_state(job, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], MINUTES)?;
+    let over = |run: &Value| (run["state"] != "running").then(|| run.clone());
+    let run = site.wait_report(job, "the end", MINUTES, over)?;
+    ensure!(state == "COMPLETED", "{state}: {run:#}");
+    let total = run["total"]["joules"].as_f64().context("a total")?;
+    let phases: f64 = run["phases"].as_array().context("phases")?.iter().filter_map(|p| p["joules"].as_f64()).sum();
+    ensure!((phases - total).abs() <= 1e-6 * total, "phases {phases} J, total {total} J: {run:#}");
+    Ok(run)
+}
+
+/// The node of a group, as the run's decisions tell it.
+fn node_of(run: &Value, group: usize) -> Option<String> {
+    let begins = format!("group {group} on ");
+    let decisions = run["decisions"].as_array()?;
+    let said = decisions.iter().filter_map(|d| d["reason"].as_str()?.strip_prefix(&begins));
+    Some(said.last()?.split(':').next()?.to_string())
+}
+
+#[test]
+fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
+    let mut site = site();
+    let script = format!(
+        "srun --mpi=pmix bash -c 'mkdir -p g$FT_ENERGY_GROUP; cd g$FT_ENERGY_GROUP; \
+         echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_JOB_NODELIST >>said; \
+         exec {} --size 96 --steps 1500 --step-ms 10 --report 0 >>said'",
+        program(&site, "heat")
+    );
+    let more = ["--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=g{group}/heat.ckpt"];
+    let (job, folder) = submitted(&site, "ensemble", &more, &script)?;
+    let all_twice = |run: &Value| {
+        let made = run["total"]["checkpoints"].as_u64()?;
+        (made >= 2 * GROUPS as u64).then(|| run.clone())
+    };
+    let run = site.wait_report(job, "two checkpoints of each group", MINUTES, all_twice)?;
+    let victim = node_of(&run, 1).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let run = report_of_the_end(&site, job)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    ensure!(run["total"]["failures"] == 1, "{run:#}");
+    ensure!(run["total"]["recomputed_j"].as_f64() > Some(0.0), "no lost work: {run:#}");
+    let mut results = Vec::new();
+    for group in 0..GROUPS {
+        let said = fs::read_to_string(folder.join(format!("g{group}/said")))?;
+        let resumed = said.matches("resumed step=").count();
+        ensure!(resumed == usize::from(group == 1), "group {group} started again {resumed} times:\n{said}");
+        ensure!(said.contains(&format!("rank {group} of {GROUPS} on ")), "{said}");
+        results.push(fs::read_to_string(folder.join(format!("g{group}/heat.out")))?);
+    }
+    results.dedup();
+    ensure!(results.len() == 1, "the results differ: {results:?}");
+    Ok(())
+}
+
+/// Options of coupled groups whose program writes its checkpoints by itself.
+const COUPLED: [&str; 2] = ["--ft-energy-log=disk", "--ft-energy-done={group}.ckpt"];
+
+fn stencil(site: &Site, step_ms: u32) -> String {
+    format!(
+        "srun bash -c 'exec {} --steps 1600 --every 200 --step-ms {step_ms} >>said.$FT_ENERGY_GROUP 2>&1'",
+        program(site, "stencil")
+    )
+}
+
+fn results(folder: &Path) -> Result<Vec<String>> {
+    let result = |g| fs::read_to_string(folder.join(format!("{g}.out"))).with_context(|| format!("group {g}"));
+    (0..GROUPS).map(result).collect()
+}
+
+#[test]
+fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
+    let mut site = site();
+    let (job, quiet) = submitted(&site, "quiet", &COUPLED, &stencil(&site, 0))?;
+    report_of_the_end(&site, job)?;
+    let (job, folder) = submitted(&site, "struck", &COUPLED, &stencil(&site, 10))?;
+    let all_once = |run: &Value| {
+        let made = run["total"]["checkpoints"].as_u64()?;
+        (made > GROUPS as u64).then(|| run.clone())
+    };
+    let run = site.wait_report(job, "checkpoints", MINUTES, all_once)?;
+    let victim = node_of(&run, 2).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let run = report_of_the_end(&site, job)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    ensure!(results(&folder)? == results(&quiet)?, "other bits: {:?}", results(&folder)?);
+    for group in 0..GROUPS {
+        let said = fs::read_to_string(folder.join(format!("said.{group}")))?;
+        let begun = said.matches("begins step=").count();
+        ensure!(begun == 1 + usize::from(group == 2), "group {group} began {begun} times:\n{said}");
+    }
+    let idle = run["phases"].as_array().into_iter().flatten().find(|p| p["phase"] == "idle");
+    ensure!(idle.and_then(|p| p["joules"].as_f64()) > Some(0.0), "nobody waited: {run:#}");
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Runs one `joulepoint-relay` for each group, on the group's first node and outside its step, as long as the run lasts.
+
+use super::ports::Relays;
+use crate::mail::{Tries, Try};
+use crate::processes;
+use options::Log;
+use slurm::Slurm;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Pause before a relay that ended is started again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts relays by steps of their own.
+pub struct Steps {
+    /// The real `srun`.
+    pub srun: PathBuf,
+    /// Where nodes answer.
+    pub slurm: Arc<Slurm>,
+    /// The run's folder, which all nodes see.
+    pub run: PathBuf,
+    /// Where the logs are kept.
+    pub log: Log,
+    /// Checkpoints to which a group must be able to go back.
+    pub keep: u32,
+    /// What the sockets of the relays are called, but for their groups: on each node, and of this wrapper only.
+    pub sockets: String,
+    /// The relay of each group.
+    pub all: Vec<Relay>,
+}
+
+/// The relay of one group.
+#[derive(Default)]
+pub struct Relay {
+    node: String,
+    tries: Tries,
+    srun: Arc<AtomicI32>,
+}
+
+impl Steps {
+    fn socket(&self, group: usize) -> String {
+        format!("{}.g{group}", self.sockets)
+    }
+
+    fn command(&self, group: usize, node: &str) -> Command {
+        let known = self.slurm.nodes().unwrap_or_default();
+        let address = known.into_iter().find(|n| n.name == node).map_or_else(|| node.to_string(), |n| n.addr);
+        let beside = std::env::current_exe().ok().map(|me| me.with_file_name("joulepoint-relay"));
+        let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("joulepoint-relay"));
+        let mut command = Command::new(&self.srun);
+        command
+            .args([
+                "--overlap",
+                "--nodes=1",
+                "--ntasks=1",
+                "--cpus-per-task=1",
+                "--mem=0",
+                "--input=none",
+                "--mpi=none",
+            ])
+            .args([format!("--nodelist={node}"), format!("--job-name=relay.g{group}")])
+            .arg(program)
+            .arg("serve")
+            .arg("--run")
+            .arg(&self.run)
+            .args(["--group", &group.to_string(), "--groups", &self.all.len().to_string()])
+            .args(["--log", self.log.as_str(), "--keep", &self.keep.to_string()])
+            .args(["--advertise", &address, "--socket", &self.socket(group)])
+            // Slurm's variables of the job would ask for as many tasks as the job has.
+            .env_remove("SLURM_NTASKS_PER_NODE")
+            .env_remove("SLURM_NTASKS")
+            .env("JOULEPOINT_LOG", "warn")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Relays for Steps {
+    fn place(&mut self, group: usize, node: &str) {
+        if self.all[group].node == node {
+            return;
+        }
+        let mut command = self.command(group, node);
+        let relay = &mut self.all[group];
+        relay.node = node.to_string();
+        let one = relay.tries.begin();
+        end(&relay.srun);
+        let (srun, node) = (relay.srun.clone(), node.to_string());
+        thread::spawn(move || serve(&mut command, group, &node, &one, &srun));
+    }
+
+    fn variables(&self, group: usize) -> Vec<(String, String)> {
+        vec![("FT_ENERGY_RELAY".to_string(), self.socket(group))]
+    }
+
+    fn stop(&mut self) {
+        for relay in &self.all {
+            relay.tries.void();
+            end(&relay.srun);
+        }
+    }
+}
+
+/// `srun` ends its step on SIGTERM.
+fn end(srun: &AtomicI32) {
+    let pid = srun.swap(0, Ordering::SeqCst);
+    if pid > 0 {
+        processes::signal(pid, libc::SIGTERM);
+    }
+}
+
+/// Keeps a relay running; a log in memory is lost with it, and the next relay says so when it matters.
+fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &AtomicI32) {
+    while one.is_current() {
+        match command.spawn() {
+            Ok(mut child) => {
+                srun.store(child.id() as i32, Ordering::SeqCst);
+                let ended = child.wait();
+                if one.is_current() {
+                    tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
+                }
+            }
+            Err(e) => tracing::error!(group, node, %e, "the relay cannot be started"),
+        }
+        thread::sleep(PAUSE);
+    }
+}
