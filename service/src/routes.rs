@@ -231,7 +231,7 @@ async fn give_order(
     Document(wish): Document<OrderRequest>,
 ) -> Answer<OrderStatus> {
     version(wish.version)?;
-    check_id("order", &wish.id)?;
+    check_id("an order", &wish.id)?;
     let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
     let ordering = c.clone();
     let given = blocking(move || -> Result<_, Refusal> {
@@ -311,7 +311,7 @@ impl Controller {
 /// Ids that clients make up become names in Slurm.
 pub(crate) fn check_id(of: &str, id: &str) -> Result<(), Refusal> {
     let plain = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric());
-    if plain { Ok(()) } else { Err(bad(format!("the id of a {of} has 1 to {LONGEST_ID} letters and digits"))) }
+    if plain { Ok(()) } else { Err(bad(format!("{of}'s id has 1 to {LONGEST_ID} letters and digits"))) }
 }
 
 pub(crate) fn no_slurm(e: slurm::Error) -> Refusal {

@@ -2,6 +2,8 @@
 
 #[path = "store/calibrations.rs"]
 mod calibrations;
+#[path = "store/lending.rs"]
+mod lending;
 
 use protocol::{
     Batch, DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Record, RunAccount, RunKey,

@@ -14,7 +14,7 @@ use suite::{Site, Wanted};
 
 const LENDER: &str = "jpalice";
 const BORROWER: &str = "jpbob";
-const MINUTES: Duration = Duration::from_secs(240);
+const MINUTES: Duration = Duration::from_secs(100);
 
 /// How late others may be here, s.
 const PATIENCE_S: u32 = 12;
@@ -89,8 +89,10 @@ fn field(site: &Site, job: u32, key: &str) -> Result<String> {
 /// A protected job on four nodes that uses only the first two.
 fn lender(site: &Site, name: &str, more: &[&str]) -> Result<u32> {
     let folder = site.folder(LENDER, name)?;
-    let usual = ["-N4", "--exclusive", "--no-kill", "-t10", "--ft-energy=energy", "--ft-energy-interval=1h"];
-    let args: Vec<&str> = usual.iter().chain(more).copied().collect();
+    let protected =
+        ["--ft-energy=energy", "--ft-energy-interval=1:00:00", "--ft-energy-signal=USR1", "--ft-energy-done=x.ckpt"];
+    let usual = ["-N4", "--exclusive", "--no-kill", "-t10"];
+    let args: Vec<&str> = usual.iter().chain(&protected).chain(more).copied().collect();
     let job = site.submit(LENDER, &folder, &args, "sleep 900")?;
     site.wait_report(job, "the lender's run", MINUTES, |run| (run["state"] == "running").then_some(()))?;
     Ok(job)

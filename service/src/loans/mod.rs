@@ -7,6 +7,8 @@
 mod machine;
 pub(crate) mod routes;
 mod rules;
+#[cfg(test)]
+mod simulation;
 
 use crate::controller::Controller;
 use crate::{lock, now_s};

@@ -23,7 +23,7 @@ pub(crate) async fn ask(
     Document(wish): Document<LoanRequest>,
 ) -> Answer<Loan> {
     version(wish.version)?;
-    check_id("loan", &wish.id)?;
+    check_id("a loan", &wish.id)?;
     blocking(move || c.allow(peer, &wish)).await?.map(Json)
 }
 
