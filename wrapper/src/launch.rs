@@ -248,6 +248,7 @@ fn plan(
         libraries: linked::libraries_of(argv, &me.folder),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
+        proven: plan.engine.clone(),
     };
     let (engine, why) = engines::choose(settings, &facts);
     plan.engine = engine.map_or("none", options::Engine::as_str).to_string();
