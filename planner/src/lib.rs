@@ -43,6 +43,8 @@ pub struct History {
     pub checkpoint_bytes: Option<f64>,
     /// Mean work of earlier completed runs of this user and job name, s.
     pub work_s: Option<f64>,
+    /// Engine of the newest run of this user and job name that made a checkpoint.
+    pub engine: Option<String>,
     /// The calibrations of this cluster.
     pub calibrations: Vec<Known>,
 }
@@ -173,11 +175,14 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         Some(outcome) => (outcome.interval_s.unwrap_or(interval_s), Some(outcome.expected())),
         None => (interval_s, expected),
     };
+    let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
+    let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
+    reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
         protocol: taken.protocol.as_str().to_string(),
-        engine: settings.engine.map_or("auto", Engine::as_str).to_string(),
+        engine: engine.to_string(),
         policy: settings.policy.clone(),
         interval_s,
         interval_fixed: fixed_s.is_some(),
@@ -247,6 +252,18 @@ mod tests {
         assert_eq!((plan.checkpoint_s.value, plan.checkpoint_s.from.as_str()), (4.0, "history"));
         assert_eq!(plan.mtbf_s.from, "history");
         assert!(plan.reasons[0].contains("9 failures"), "{:?}", plan.reasons);
+    }
+
+    #[test]
+    fn an_engine_that_has_worked_is_planned_unless_another_is_asked_for() {
+        let history = History { engine: Some("dmtcp".into()), ..History::default() };
+        let plan =
+            |options: &[(&str, &str)], history| make_plan(&request(options, 1), history, &Site::default()).unwrap();
+        let again = plan(&[("ft-energy", "")], &history);
+        assert_eq!(again.engine, "dmtcp");
+        assert!(again.reasons.iter().any(|r| r.contains("by dmtcp")), "{:?}", again.reasons);
+        assert_eq!(plan(&[("ft-energy", ""), ("ft-energy-engine", "scr")], &history).engine, "scr");
+        assert_eq!(plan(&[("ft-energy", "")], &History::default()).engine, "auto");
     }
 
     #[test]

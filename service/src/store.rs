@@ -373,6 +373,7 @@ impl Store {
             checkpoint_w: power("checkpoint")?,
             checkpoint_bytes: mean("avg(bytes * 1e0)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,
             work_s: self.usual_work_s(user, job_name)?,
+            engine: self.proven_engine(user, job_name)?,
             ..History::default()
         })
     }
@@ -394,6 +395,16 @@ impl Store {
             self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
         let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
         rows.collect()
+    }
+
+    /// The engine of the newest run of a user and job name that made a checkpoint.
+    fn proven_engine(&self, user: &str, job_name: &str) -> Result<Option<String>> {
+        let sql = "SELECT (SELECT r.plan FROM runs r WHERE r.user = ?1 AND r.job_name = ?2 AND EXISTS \
+                   (SELECT 1 FROM checkpoints k WHERE k.cluster = r.cluster AND k.run = r.run) \
+                   ORDER BY r.start_s DESC LIMIT 1)";
+        let values = params![user, apply::short(job_name)];
+        let plan: Option<String> = self.connection.prepare_cached(sql)?.query_row(values, |r| r.get(0))?;
+        Ok(plan.and_then(|text| serde_json::from_str::<protocol::Plan>(&text).ok()).map(|plan| plan.engine))
     }
 
     /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.

@@ -40,6 +40,12 @@ fn started(job: u32, restart_count: u32, nodes: &[&str]) -> Event {
     }
 }
 
+fn plan_by(engine: &str) -> protocol::Plan {
+    let settings = options::resolve(&protocol::Request::default(), &Default::default()).expect("settings");
+    let plan = planner::plan_without_history(&settings, 1, &config::Site::default());
+    protocol::Plan { engine: engine.into(), ..plan }
+}
+
 fn phase(phase: Phase, node: &str, span: (f64, f64), joules: f64) -> Event {
     let source = "model".into();
     Event::Phase { phase, node: node.into(), start_s: span.0, end_s: span.1, joules: Some(joules), source }
@@ -240,6 +246,21 @@ fn the_account_of_a_run_that_lost_a_node() {
         assert!((overhead - (309.5 - 211.5) / 211.5).abs() < 1e-12, "{overhead}");
         let short = summary(&run);
         assert_eq!((short.joules, short.lost_work_j, short.failures, short.source.as_str()), (309.5, 80.0, 1, "model"));
+    });
+}
+
+#[test]
+fn a_new_run_is_told_which_engine_made_checkpoints() {
+    both(|store| {
+        let planned = |engine: &str| Event::Planned(Box::new(plan_by(engine)));
+        let committed = Event::Committed { number: 1, begun_s: 101.0, ended_s: 102.0, bytes: 9, joules: None };
+        let engine = |store: &mut Store| store.history("alice", "heat").expect("history").engine;
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"]), planned("app")])), UID).expect("stored");
+        assert_eq!(engine(store), None, "it made no checkpoint");
+        let made = vec![started(8, 0, &["n1"]), planned("scr"), committed];
+        store.append(&batch("8.1", records(1, made)), UID).expect("stored");
+        store.append(&batch("9.1", records(1, vec![started(9, 0, &["n1"]), planned("app")])), UID).expect("stored");
+        assert_eq!(engine(store).as_deref(), Some("scr"));
     });
 }
 

@@ -243,6 +243,9 @@ mod tests {
         dir
     }
 
+    /// Descriptors, mappings, status, and the obstacles that follow.
+    type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, &'a [&'a str]);
+
     fn kinds(answer: &Answer) -> Vec<&str> {
         answer.obstacles.iter().map(|o| o.kind).collect()
     }
@@ -250,7 +253,7 @@ mod tests {
     #[test]
     fn each_obstacle_is_named_with_what_to_use_instead() {
         let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
-        let cases: [(&[&str], &[&str], &str, &[&str]); 12] = [
+        let cases: [Case; 12] = [
             (&["/dev/null", "/dev/pts/3", "/home/x", "anon_inode:[eventpoll]", "pipe:[3]"], &["[stack]"], "", &[]),
             (&["/dev/nvidia0", "/dev/nvidiactl"], &[], "", &["gpu", "gpu"]),
             (&["/dev/kfd"], &["/dev/dri/renderD128"], "", &["gpu", "gpu"]),

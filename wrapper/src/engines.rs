@@ -21,6 +21,8 @@ pub struct Facts {
     pub no_scr: Option<String>,
     /// Why DMTCP cannot be used.
     pub no_dmtcp: Option<String>,
+    /// Engine of the newest run of this user and job name that made a checkpoint; `auto` if there was none.
+    pub proven: String,
 }
 
 impl Facts {
@@ -95,10 +97,14 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
         return (Some(Engine::Hook), "checkpoint commands are configured".to_string());
     }
     let mut against = Vec::new();
-    if facts.links("libscr") {
+    let for_scr = [
+        facts.links("libscr").then_some("the program links to libscr"),
+        (facts.proven == "scr").then_some("SCR made the checkpoints of an earlier run of this name"),
+    ];
+    if let Some(why) = for_scr.into_iter().flatten().next() {
         match &facts.no_scr {
-            None => return (Some(Engine::Scr), "the program links to libscr".to_string()),
-            Some(why) => against.push(format!("scr: the program links to libscr, but {why}")),
+            None => return (Some(Engine::Scr), why.to_string()),
+            Some(absent) => against.push(format!("scr: {why}, but {absent}")),
         }
     }
     let images = [(Engine::Criu, &facts.no_criu), (Engine::Dmtcp, &facts.no_dmtcp)];
@@ -109,9 +115,11 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
             Some(why) => against.push(format!("{}: {why}", engine.as_str())),
         }
     }
-    match open.first() {
-        Some(engine) => (Some(*engine), "nothing else checkpoints the program, and it can".to_string()),
-        None => {
+    let proven = open.iter().find(|e| e.as_str() == facts.proven);
+    match (proven, open.first()) {
+        (Some(engine), _) => (Some(*engine), "it made the checkpoints of an earlier run of this name".to_string()),
+        (None, Some(engine)) => (Some(*engine), "nothing else checkpoints the program, and it can".to_string()),
+        (None, None) => {
             (None, format!("nothing says how the program checkpoints, and nothing can for it ({})", against.join("; ")))
         }
     }
@@ -134,7 +142,15 @@ mod tests {
     fn facts(libraries: &[&str]) -> Facts {
         let no = |what: &str| Some(format!("{what} is absent"));
         let libraries = libraries.iter().map(|l| l.to_string()).collect();
-        Facts { nodes: 1, libraries, no_criu: no("CRIU"), no_scr: no("SCR"), no_dmtcp: no("DMTCP"), ..Facts::default() }
+        Facts {
+            nodes: 1,
+            libraries,
+            proven: "auto".into(),
+            no_criu: no("CRIU"),
+            no_scr: no("SCR"),
+            no_dmtcp: no("DMTCP"),
+            ..Facts::default()
+        }
     }
 
     #[test]
@@ -143,7 +159,7 @@ mod tests {
         let scr = facts(&["libscr.so.3", "libmpi.so.40"]);
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
-        let cases: [Case; 11] = [
+        let cases: [Case; 14] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
@@ -152,6 +168,9 @@ mod tests {
             (none, criu.clone(), Some(Engine::Criu), "nothing else"),
             (none, Facts { starts_steps: true, ..criu }, None, "srun"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
+            (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),
+            (none, Facts { proven: "scr".into(), no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
+            (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),
             (none, dmtcp(&["libcuda.so.1"], 1), None, "GPU"),
             (&[("ft-energy-engine", "dmtcp")], facts(&[]), None, "asked for, but DMTCP is absent"),
             (&[("ft-energy-engine", "scr")], Facts { no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "asked for"),

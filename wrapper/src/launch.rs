@@ -258,6 +258,7 @@ fn plan(
         starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
+        proven: plan.engine.clone(),
         ..Facts::default()
     };
     // Trying it takes a moment, so it is tried only where it may be chosen.
