@@ -37,17 +37,11 @@ deb:
 bench-simulator:
 	$(CARGO) run --release -p xtask -- bench-simulator
 
-# For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
+# For sites without packages, the files of all packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr
-LIBDIR ?= $(PREFIX)/lib
+BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 install: build
-	install -D -m 755 target/release/joulepoint $(DESTDIR)$(PREFIX)/bin/joulepoint
-	install -D -m 755 target/release/joulepointd $(DESTDIR)$(PREFIX)/sbin/joulepointd
-	install -D -m 644 target/release/libjoulepoint.so $(DESTDIR)$(LIBDIR)/joulepoint/joulepoint.so
-	install -D -m 644 conf/joulepoint.toml $(DESTDIR)/etc/joulepoint/joulepoint.toml
-	install -D -m 644 conf/plugstack.d/joulepoint.conf $(DESTDIR)$(PREFIX)/share/joulepoint/joulepoint.conf
-	install -D -m 644 packaging/joulepoint-controller.service $(DESTDIR)/lib/systemd/system/joulepoint-controller.service
-	install -D -m 644 packaging/joulepoint-node.service $(DESTDIR)/lib/systemd/system/joulepoint-node.service
+	sh packaging/install.sh $(BUILT) "$(DESTDIR)" $(PREFIX)
 
 clean:
 	$(CARGO) clean

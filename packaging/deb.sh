@@ -7,11 +7,8 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}/deb-build"
 out=$root/target/deb
 rm -rf "$out"
 mkdir -p "$out/source"
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$out/source"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference --preserve=timestamps -t "$out/source"
 cp -r packaging/debian "$out/source/debian"
-for role in controller node; do
-    cp "packaging/joulepoint-$role.service" "$out/source/debian/joulepoint-service.joulepoint-$role.service"
-done
 cd "$out/source"
 SOURCE_DATE_EPOCH=$(dpkg-parsechangelog -S Timestamp)
 export SOURCE_DATE_EPOCH
