@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test bench bench-simulator fuzz deb install clean
+.PHONY: all packages build demo test bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -32,6 +32,22 @@ fuzz:
 # Debian packages, in target/deb.
 deb:
 	sh packaging/deb.sh
+
+# rpm packages, in target/rpm, from the same build.
+rpm: deb
+	sh packaging/rpm.sh
+
+# The packages on each series of Slurm, installed, used, upgraded and purged: docs/matrix.md.
+matrix: packages
+	sh packaging/matrix.sh
+
+# Two builds in two folders give the same packages.
+reproducible: packages
+	sh packaging/reproducible.sh
+
+# All that must hold before a release.
+release-check: packages
+	sh packaging/release-check.sh
 
 # The simulator beside the same replay in plain Python.
 bench-simulator:

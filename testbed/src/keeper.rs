@@ -88,7 +88,7 @@ impl Namespace {
     /// A command that will run `program` inside these namespaces.
     fn enter(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &self.init.to_string(), "--pid", "--mount", "--uts", "--", program]);
+        command.args(["--target", &self.init.to_string(), "--pid", "--mount", "--uts", "--net", "--", program]);
         command
     }
 

@@ -45,7 +45,9 @@ impl Hosts {
             [path(&self.base), path(&own), name.to_string(), address(&self.names, name)?, group()].map(String::from);
         let mut words = vec!["-c", include_str!("hosts/boot.sh"), "boot"];
         words.extend(args.iter().map(String::as_str));
-        let booted = self.network.inside("bash", &words, &self.dir.join(format!("{name}.log")))?;
+        let log = self.dir.join(format!("{name}.log"));
+        let booted = self.network.inside("bash", &words, &log);
+        let booted = booted.with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
         self.running.insert(name.to_string(), booted);
         // It says "degraded" where a unit has no place in a container; that is fine.
         self.wait(&format!("{name} to boot"), 60, |hosts| {

@@ -36,14 +36,15 @@ fn slurm_26_05_on_debian_forky() {
 /// Tries every step on one series; one that fails does not keep the others from being tried.
 fn series(release: &str, series: &str, debian: &str) {
     let mut column = table::Column::new(series, debian);
-    let mut site = match Site::make(release, series) {
-        Ok(site) => site,
+    let debian = match site::debian(release) {
+        Ok(debian) => debian,
         Err(reason) => {
-            println!("skipped: Slurm {series}: {reason:#}");
-            steps::STEPS.iter().for_each(|(name, _)| column.add(name, &format!("skipped: {reason:#}")));
+            println!("skipped: Slurm {series}: {reason}");
+            steps::STEPS.iter().for_each(|(name, _)| column.add(name, &format!("skipped: {reason}")));
             return column.write();
         }
     };
+    let mut site = Site::boot(debian, series).expect("five hosts and a Slurm");
     let mut failures = Vec::new();
     for (name, step) in steps::STEPS {
         let begin = Instant::now();

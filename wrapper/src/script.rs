@@ -3,6 +3,7 @@
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening};
 use crate::processes::{self, Process};
+use crate::supervise::unblocked;
 use slurm::Slurm;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -127,7 +128,7 @@ impl Script {
 impl Child for Script {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
         let (program, arguments) = self.argv.split_first().ok_or("there is no command to run")?;
-        let mut child = Command::new(program)
+        let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(crate::launch::ATTEMPT)

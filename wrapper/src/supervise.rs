@@ -5,6 +5,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,12 @@ pub fn block_signals() -> io::Result<SigSet> {
     set.add(Signal::SIGCHLD);
     set.thread_block()?;
     Ok(set)
+}
+
+/// Lets a command get the signals that we block: children inherit the mask.
+pub fn unblocked(command: &mut Command) -> &mut Command {
+    // SAFETY: sigprocmask is safe between fork and exec.
+    unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) }
 }
 
 /// Runs `driver(attempt)` until it ends by itself; one that was killed is followed by another.

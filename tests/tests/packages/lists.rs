@@ -33,9 +33,9 @@ fn in_packages() -> BTreeSet<String> {
 }
 
 fn by_hand(destdir: &Path) -> BTreeSet<String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), Into::into);
+    let built = std::fs::read_to_string(packages().expect("the packages are built").join("built")).expect("a folder");
     let mut install = Command::new("sh");
-    install.arg(repository().join("packaging/install.sh")).arg(target.join("deb-build/release")).arg(destdir);
+    install.arg(repository().join("packaging/install.sh")).arg(built.trim()).arg(destdir);
     lines(&mut install);
     plain(lines(Command::new("find").args([".", "!", "-type", "d"]).current_dir(destdir)).into_iter())
 }

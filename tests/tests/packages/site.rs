@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use suite::hosts::Hosts;
 use suite::{chroot, repository};
+use tempfile::TempDir;
 
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps,\
     hostname,util-linux,iproute2,passwd,curl";
@@ -28,15 +29,13 @@ pub struct Site {
     pub before: Vec<(String, Vec<String>)>,
     /// Hosts that switched themselves off and wait for somebody to switch them on.
     pub powered_off: Vec<String>,
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
 impl Site {
-    /// Makes the Debian `release`, boots the hosts and waits until all nodes are idle.
-    pub fn make(release: &str, series: &str) -> Result<Site> {
-        let folder = tempfile::Builder::new().prefix("joulepoint-hosts-").tempdir()?;
+    /// Boots the hosts over a Debian and waits until all nodes are idle.
+    pub fn boot(folder: TempDir, series: &str) -> Result<Site> {
         let base = folder.path().join("base");
-        chroot::make(release, PACKAGES, &[], &base).map_err(anyhow::Error::msg)?;
         fs::set_permissions(&base, fs::Permissions::from_mode(0o755))?;
         prepare(&base, series)?;
         copy_packages(&base)?;
@@ -116,6 +115,13 @@ impl Site {
         };
         self.hosts.names().iter().map(list).collect()
     }
+}
+
+/// A folder with a bare Debian in it, or the reason for which there is none.
+pub fn debian(release: &str) -> Result<TempDir, String> {
+    let folder = tempfile::Builder::new().prefix("joulepoint-hosts-").tempdir().map_err(|e| e.to_string())?;
+    chroot::make(release, PACKAGES, &[], &folder.path().join("base"))?;
+    Ok(folder)
 }
 
 /// Where the packages are.
