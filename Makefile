@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test accuracy bench bench-simulator fuzz deb install clean
+.PHONY: all packages build demo test accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -37,21 +37,31 @@ fuzz:
 deb:
 	sh packaging/deb.sh
 
+# rpm packages, in target/rpm, from the same build.
+rpm: deb
+	sh packaging/rpm.sh
+
+# The packages on each series of Slurm, installed, used, upgraded and purged: docs/matrix.md.
+matrix: packages
+	sh packaging/matrix.sh
+
+# Two builds in two folders give the same packages.
+reproducible: packages
+	sh packaging/reproducible.sh
+
+# All that must hold before a release.
+release-check: packages
+	sh packaging/release-check.sh
+
 # The simulator beside the same replay in plain Python.
 bench-simulator:
 	$(CARGO) run --release -p xtask -- bench-simulator
 
-# For sites without packages: make install [DESTDIR=] [PREFIX=/usr]
+# For sites without packages, the files of all packages: make install [DESTDIR=] [PREFIX=/usr]
 PREFIX ?= /usr
-LIBDIR ?= $(PREFIX)/lib
+BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 install: build
-	install -D -m 755 target/release/joulepoint $(DESTDIR)$(PREFIX)/bin/joulepoint
-	install -D -m 755 target/release/joulepointd $(DESTDIR)$(PREFIX)/sbin/joulepointd
-	install -D -m 644 target/release/libjoulepoint.so $(DESTDIR)$(LIBDIR)/joulepoint/joulepoint.so
-	install -D -m 644 conf/joulepoint.toml $(DESTDIR)/etc/joulepoint/joulepoint.toml
-	install -D -m 644 conf/plugstack.d/joulepoint.conf $(DESTDIR)$(PREFIX)/share/joulepoint/joulepoint.conf
-	install -D -m 644 packaging/joulepoint-controller.service $(DESTDIR)/lib/systemd/system/joulepoint-controller.service
-	install -D -m 644 packaging/joulepoint-node.service $(DESTDIR)/lib/systemd/system/joulepoint-node.service
+	sh packaging/install.sh $(BUILT) "$(DESTDIR)" $(PREFIX)
 
 clean:
 	$(CARGO) clean

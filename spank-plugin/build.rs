@@ -1,4 +1,5 @@
 //! Links the plugin with lazy binding, as Slurm loads its plugins, whatever the linker's configuration says.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

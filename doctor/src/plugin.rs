@@ -16,7 +16,11 @@ const WRAPPER: &str = "/usr/bin/joulepoint";
 /// Examines `plugstack.conf`, the shared object and the wrapper.
 pub(crate) fn examine(patient: &Patient, slurm: &Slurm, settings: &Settings, findings: &mut Findings) {
     let value = |key: &str| settings.get(key).map_or("", String::as_str);
-    let plugstack = PathBuf::from(value("plugstackconfig"));
+    let plugstack = match value("plugstackconfig") {
+        // Slurm does not say its default: the file beside slurm.conf.
+        "" | "(null)" => Path::new(value("slurm_conf")).with_file_name("plugstack.conf"),
+        set => PathBuf::from(set),
+    };
     let line = "a line 'optional /usr/lib/joulepoint/joulepoint.so'";
     let found = match entries(&plugstack, value("plugindir")) {
         Ok(found) => found,

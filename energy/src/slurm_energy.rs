@@ -4,6 +4,7 @@
 //! this is the body of a hidden subcommand that lives for one question. The slurmd answers only root and
 //! SlurmUser. Its answer is a cached structure or a fresh one; `base_consumed_energy + consumed_energy` is
 //! the absolute counter in both.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

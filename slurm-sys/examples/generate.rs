@@ -4,6 +4,7 @@
 //!
 //! Needs libclang (Debian: `libclang-dev`). Headers of a series that is not installed come from its
 //! `libslurm-dev` package, unpacked anywhere (`dpkg -x`).
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallbacks};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ pub fn declarations(include: &Path) -> Result<String, String> {
         .formatter(bindgen::Formatter::Prettyplease)
         .generate()
         .map_err(|error| error.to_string())?;
-    Ok(format!("//! Declarations of Slurm {series}, made by `examples/generate.rs`; do not edit.\n\n{bindings}"))
+    let head = format!("//! Declarations of Slurm {series}, made by `examples/generate.rs`; do not edit.");
+    Ok(format!("{head}\n// SPDX-License-Identifier: GPL-2.0-or-later\n\n{bindings}"))
 }
 
 #[allow(dead_code, reason = "the test that compares the files includes this file for its functions")]

@@ -8,6 +8,7 @@
 //! looks it up in the process that loaded it. To make a module again, or one for a new series, run
 //! `cargo run -p slurm-sys --example generate -- --include DIR --out slurm-sys/src/vYY_MM.rs`, with the folder
 //! that holds that series' `slurm/` headers.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // One name is declared once per series, with that series' struct: that is the point of the modules.
 #![allow(clashing_extern_declarations)]

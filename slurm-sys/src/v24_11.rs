@@ -1,4 +1,5 @@
 //! Declarations of Slurm 24.11, made by `examples/generate.rs`; do not edit.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 pub type slurm_err_t = ::std::os::raw::c_uint;
 pub type __time_t = ::std::os::raw::c_long;

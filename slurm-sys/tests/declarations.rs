@@ -1,4 +1,5 @@
 //! The checked-in declarations are what bindgen makes of the installed headers, and SPANK is one in all series.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 #[path = "../examples/generate.rs"]
 mod generate;

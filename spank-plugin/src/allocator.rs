@@ -1,4 +1,5 @@
 //! In `sbatch`, `salloc` and `scrontab`: the request is checked before anything is submitted.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::submit::{self, CARRIER};
 use std::ffi::OsString;

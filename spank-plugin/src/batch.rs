@@ -1,4 +1,5 @@
 //! In the batch step, as the job's user, just before the script: the wrapper is put in front of it.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::launcher::launcher;
 use crate::option_values;

@@ -4,6 +4,7 @@
 //! first word becomes a shell script, held in memory, that executes the wrapper with all its words and the
 //! original program behind them. Calling `execve` from the hook instead would be simpler and wrong: Slurm runs
 //! TaskProlog, the later plugins and the propagated resource limits after this hook, and all would be lost.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;

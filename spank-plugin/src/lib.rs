@@ -7,6 +7,7 @@
 //! Architecture invariants: beside a job (`slurmstepd`, `slurmd`) every entry answers 0, so nothing that goes
 //! wrong here stops a job or drains a node; no policy, no thread, no RPC, no waiting; `job_prolog` and
 //! `job_epilog` are not exported, because they would cost every job of the site a process per node.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 #![allow(non_upper_case_globals, reason = "Slurm looks these names up")]
 

@@ -1,4 +1,5 @@
 //! In `srun`: a step inside a job runs as written; a job of its own is checked, and told that it is not protected.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::submit;
 

@@ -1,4 +1,5 @@
 //! The options in Slurm's eyes: registered in every process, and their values as they arrive one by one.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use options::{OPTIONS, Spec, Takes};
 use spank::{Callback, Context, Handle, Level, OptionSpec, Value, log};

@@ -1,4 +1,5 @@
 //! What the site wrote behind the plugin's path in `plugstack.conf`.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
 //! Where a job is submitted: the whole request is checked, and explained instead of submitted if that was asked.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::option_values;
 use crate::site::{self, Site};

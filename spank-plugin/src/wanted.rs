@@ -1,4 +1,5 @@
 //! What a job wants, from everything that was said: options, environment twins, the site; pure.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::option_values::{Values, check};
 use crate::site::Site;

@@ -1,4 +1,5 @@
 //! What can go wrong at Slurm's wall: its numbers end here and become one enum.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use slurm_sys::v22_05 as sys;
 use std::fmt;

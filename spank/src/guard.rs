@@ -1,4 +1,5 @@
 //! The one gate through which every call from C enters the plugin.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::{Handle, Level, log, raw};
 use std::ffi::{CStr, OsStr};

@@ -1,4 +1,5 @@
 //! The handle that Slurm lends to a hook for the time of one call.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::host::host;
 use crate::{Error, Result, guard};

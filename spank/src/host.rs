@@ -1,4 +1,5 @@
 //! The functions of the process that loaded the plugin, looked up by name once.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::{Error, Result};
 use slurm_sys::{v22_05 as sys, v24_11};

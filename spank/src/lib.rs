@@ -6,6 +6,7 @@
 //! and the code can be tested outside Slurm.
 //!
 //! Not here: any option, policy or word of Joulepoint.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 mod error;
 mod guard;

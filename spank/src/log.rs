@@ -1,4 +1,5 @@
 //! Messages, through Slurm's own log where there is one.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::host::host;
 use std::ffi::CString;

@@ -1,4 +1,5 @@
 //! Registering a plugin's options.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::host::host;
 use crate::{Error, Handle, Result};

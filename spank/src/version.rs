@@ -1,4 +1,5 @@
 //! The number by which Slurm accepts a plugin, taken from the Slurm that loads it.
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::host::host;
 use std::os::raw::c_long;

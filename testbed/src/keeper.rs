@@ -1,4 +1,4 @@
-//! Holds the namespaces that end with the caller: one for the cluster, one inside it for each node.
+//! Holds the namespaces that end with the caller: one for all, and one inside it for each node.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 /// A set of namespaces and the first process in it; its death is the death of all.
 #[derive(Debug)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     /// `unshare`, or the `nsenter` around it.
     outer: Child,
     /// The first process of the PID namespace, as seen from here.
-    pub(crate) init: Pid,
+    pub init: Pid,
 }
 
 /// A program that runs inside a namespace.
@@ -34,8 +34,16 @@ pub(crate) struct Daemon {
 impl Namespace {
     /// The cluster's own: ends as soon as the pipe that this value holds is closed, even by our SIGKILL.
     pub(crate) fn cluster(setup: &str, log: &Path) -> Result<Namespace> {
+        Namespace::outermost(&[], setup, log)
+    }
+
+    /// The same with `more` namespaces, such as `--net`.
+    ///
+    /// # Errors
+    /// What the shell commands of `setup` wrote to `log`, or that namespaces cannot be made here.
+    pub fn outermost(more: &[&str], setup: &str, log: &Path) -> Result<Namespace> {
         let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]);
+        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]).args(more);
         // `cat` ends when our end of the pipe is gone; meanwhile the shell reaps orphans, as an init must.
         let script = format!("set -e\n{setup}\necho ready\ncat >/dev/null\n");
         command.args(["sh", "-c", &script]).stdin(Stdio::piped());
@@ -44,10 +52,18 @@ impl Namespace {
 
     /// A node's, inside the cluster's.
     pub(crate) fn node(&self, setup: &str, log: &Path) -> Result<Namespace> {
-        let mut command = self.enter("unshare");
-        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts"]);
         let script = format!("set -e\n{setup}\necho ready\nwhile :; do sleep 3600; done\n");
-        command.args(["sh", "-c", &script]).stdin(Stdio::null());
+        let flags = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts", "sh", "-c", &script];
+        self.inside("unshare", &flags, log)
+    }
+
+    /// A namespace inside this one: `program` becomes an `unshare --fork`, whose first process says `ready`.
+    ///
+    /// # Errors
+    /// That it did not; its words are in `log`.
+    pub fn inside(&self, program: &str, args: &[&str], log: &Path) -> Result<Namespace> {
+        let mut command = self.enter(program);
+        command.args(args).stdin(Stdio::null());
         Namespace::launch(command, 2, log)
     }
 
@@ -72,7 +88,7 @@ impl Namespace {
     /// A command that will run `program` inside these namespaces.
     fn enter(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &self.init.to_string(), "--pid", "--mount", "--uts", "--", program]);
+        command.args(["--target", &self.init.to_string(), "--pid", "--mount", "--uts", "--net", "--", program]);
         command
     }
 
@@ -88,7 +104,7 @@ impl Namespace {
     }
 
     /// Whether the first process still runs.
-    pub(crate) fn alive(&self) -> bool {
+    pub fn alive(&self) -> bool {
         runs(&self.outer)
     }
 
@@ -109,7 +125,7 @@ impl Namespace {
     }
 
     /// The power cut: returns when every process inside is gone.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // The first process can be reaped, and its number reused, only after `outer` ended.
         if self.alive() {
             let _ = kill(self.init, Signal::SIGKILL);

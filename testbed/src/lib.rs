@@ -20,6 +20,7 @@ mod query;
 mod users;
 
 pub use cluster::Cluster;
+pub use keeper::Namespace;
 pub use options::{Options, Plugin};
 pub use private_database::PrivateMariadb;
 pub use users::{ALICE, BOB};

@@ -1,5 +1,9 @@
 //! A private Slurm with Joulepoint installed on it, for the cluster suite, the demo and the benchmarks.
 
+pub mod chroot;
+pub mod hosts;
+pub mod page;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs;

@@ -8,12 +8,11 @@ mod plugin;
 use plugin::Folder;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 const PACKAGES: &str = "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps,hostname,util-linux";
 
-/// Longest time for making one chroot and for trying the plugin in it, seconds.
-const MAKING_S: &str = "150";
+/// Longest time for trying the plugin in one chroot, seconds.
 const TRYING_S: &str = "80";
 
 #[test]
@@ -26,10 +25,11 @@ fn slurm_26_05() {
     in_chroot("forky", "26.05");
 }
 
-fn in_chroot(suite: &str, series: &str) {
+fn in_chroot(release: &str, series: &str) {
     let folder = Folder::new(&format!("slurm-{series}"));
     let root = folder.path().join("root");
-    if let Err(reason) = make_chroot(suite, &root) {
+    let smaller = ["--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"];
+    if let Err(reason) = suite::chroot::make(release, PACKAGES, &smaller, &root) {
         println!("skipped: Slurm {series}: {reason}");
         return;
     }
@@ -38,46 +38,10 @@ fn in_chroot(suite: &str, series: &str) {
     let script = plugin::root().join("tests/tests/spank_host/cluster.sh");
     std::fs::copy(script, root.join("try/cluster.sh")).expect("the script is copied");
     let text = run_inside(&root);
-    println!("Slurm {series} ({suite}):\n{text}");
+    println!("Slurm {series} ({release}):\n{text}");
     let sections = sections(&text);
     assert_sections(series, &sections);
     println!("tried: the plugin in Slurm {series}");
-}
-
-/// The machine's own Debian mirror, as apt knows it.
-fn mirror() -> Result<String, String> {
-    let format = "$(ORIGIN)|$(LABEL)|$(REPO_URI)";
-    let output = Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).output();
-    let output = output.map_err(|error| format!("apt-get: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let debian = text.lines().find_map(|line| line.strip_prefix("Debian|Debian|"));
-    debian.map(str::to_owned).ok_or_else(|| "apt knows no Debian mirror here".to_owned())
-}
-
-fn make_chroot(suite: &str, root: &Path) -> Result<(), String> {
-    if Command::new("id").arg("-u").output().map_or(true, |id| id.stdout.trim_ascii() != b"0") {
-        return Err("needs root".to_owned());
-    }
-    let mut making = Command::new("timeout");
-    making.args(["-s", "KILL", MAKING_S, "mmdebstrap", "--quiet", "--mode=root", "--variant=apt"]);
-    making.arg(format!("--include={PACKAGES}"));
-    making.args(["--aptopt=Acquire::Languages \"none\"", "--aptopt=Acquire::Retries \"1\""]);
-    // A frozen mirror, or a clock that is ahead of it, must not end the trial; signatures are still checked.
-    making.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
-    making.args(["--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/doc/*"]);
-    making.args(["--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"]);
-    making.arg(suite).arg(root).arg(mirror()?);
-    let output = making.output().map_err(|error| format!("mmdebstrap: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("mmdebstrap ended with {}: {}", output.status, errors(&output))),
-    }
-}
-
-fn errors(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let lines = text.lines().filter(|line| line.starts_with("E: "));
-    lines.take(2).collect::<Vec<_>>().join("; ")
 }
 
 /// Runs the script with namespaces of its own; the one `unshare` takes everything with it when it ends.

@@ -89,6 +89,16 @@ fn every_file_opens_with_what_it_is_for() {
 }
 
 #[test]
+fn every_file_that_meets_slurm_states_its_licence() {
+    let mut files = sources(&["slurm-sys", "spank", "spank-plugin"]);
+    files.push(repository().join("energy/src/slurm_energy.rs"));
+    for file in files {
+        let text = fs::read_to_string(&file).expect("readable");
+        assert!(text.contains("\n// SPDX-License-Identifier: GPL-2.0-or-later\n"), "{}", file.display());
+    }
+}
+
+#[test]
 fn no_room_has_a_name_that_says_nothing() {
     let empty = ["util", "utils", "common", "helper", "helpers", "manager", "handler", "misc", "base", "data"];
     let rooms: Vec<String> = map().into_keys().collect();

@@ -1,0 +1,13 @@
+#!/bin/sh
+# made.sh BUILT OUT: gathers what a release build makes for installation: programs, plugin, library, pages, completions.
+set -eu
+built=$1 out=$2
+rm -rf "$out"
+mkdir -p "$out/bash" "$out/man"
+cp "$built/joulepoint" "$built/joulepointd" "$built/joulepoint-relay" "$built/libmlog.a" "$out/"
+cp "$built/libjoulepoint.so" "$out/joulepoint.so"
+"$built/joulepoint" man --all "$out/man"
+"$built/joulepointd" man > "$out/man/joulepointd.8"
+"$built/joulepoint" completion bash > "$out/bash/joulepoint"
+"$built/joulepoint" completion zsh > "$out/_joulepoint"
+"$built/joulepoint" completion fish > "$out/joulepoint.fish"

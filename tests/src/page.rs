@@ -1,0 +1,46 @@
+//! Reads the commands out of a page, so that a test can follow it to the letter.
+
+/// One fenced block of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The headline above it.
+    pub step: String,
+    /// What stands behind the fence, as `sh controller`.
+    pub words: Vec<String>,
+    /// What is in it.
+    pub text: String,
+}
+
+/// All fenced blocks of a page, in their order.
+pub fn blocks(page: &str) -> Vec<Block> {
+    let (mut found, mut step, mut open) = (Vec::new(), String::new(), None::<Block>);
+    for line in page.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(words)) => {
+                let words = words.split_whitespace().map(str::to_string).collect();
+                open = Some(Block { step: step.clone(), words, text: String::new() });
+            }
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some(block), None) => block.text += &format!("{line}\n"),
+            (None, None) if line.starts_with('#') => step = line.trim_start_matches('#').trim().to_string(),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_knows_its_step_and_where_it_is_typed() {
+        let page = "# Page\n## 1. Start\nText.\n```sh controller\n# a comment\ntrue\n```\n```text\nwell\n```\n";
+        let block = |words: &[&str], text: &str| Block {
+            step: "1. Start".into(),
+            words: words.iter().map(|w| w.to_string()).collect(),
+            text: text.into(),
+        };
+        assert_eq!(blocks(page), [block(&["sh", "controller"], "# a comment\ntrue\n"), block(&["text"], "well\n")]);
+    }
+}

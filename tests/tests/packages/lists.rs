@@ -1,0 +1,63 @@
+//! What the packages hold, beside what `make install` installs.
+
+use crate::site::packages;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use suite::repository;
+
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.output().expect("runs");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
+}
+
+/// Files as both ways name them: Debian compresses pages and documents, and adds its own papers to every package.
+fn plain(paths: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let papers = ["/copyright", "/changelog.Debian", "/changelog"];
+    paths
+        .map(|p| p.trim_end_matches(".gz").trim_start_matches('.').to_string())
+        .filter(|p| !p.ends_with('/') && !(p.starts_with("/usr/share/doc/") && papers.iter().any(|e| p.ends_with(e))))
+        .collect()
+}
+
+fn in_packages() -> BTreeSet<String> {
+    let folder = packages().expect("the packages are built");
+    let debs = std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path());
+    let debs = debs.filter(|p| p.extension().is_some_and(|e| e == "deb"));
+    let files = debs.flat_map(|deb| {
+        let listed = lines(Command::new("sh").args(["-c", "dpkg-deb --fsys-tarfile \"$1\" | tar -t", "list"]).arg(deb));
+        listed.into_iter()
+    });
+    plain(files)
+}
+
+fn by_hand(destdir: &Path) -> BTreeSet<String> {
+    let built = std::fs::read_to_string(packages().expect("the packages are built").join("built")).expect("a folder");
+    let mut install = Command::new("sh");
+    install.arg(repository().join("packaging/install.sh")).arg(built.trim()).arg(destdir);
+    lines(&mut install);
+    plain(lines(Command::new("find").args([".", "!", "-type", "d"]).current_dir(destdir)).into_iter())
+}
+
+#[test]
+fn make_install_installs_the_files_of_the_packages() {
+    let packaged = in_packages();
+    let destdir = tempfile::tempdir().expect("a folder");
+    let installed = by_hand(destdir.path());
+    assert!(packaged.len() > 40, "{packaged:#?}");
+    let missing: Vec<_> = packaged.difference(&installed).collect();
+    let more: Vec<_> = installed.difference(&packaged).collect();
+    assert!(missing.is_empty() && more.is_empty(), "only in the packages: {missing:#?}\nonly installed: {more:#?}");
+}
+
+#[test]
+fn lintian_finds_no_error() {
+    let folder = packages().expect("the packages are built");
+    let changes = std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path());
+    let changes = changes.filter(|p| p.extension().is_some_and(|e| e == "changes"));
+    let output = Command::new("lintian").args(["--fail-on", "error"]).args(changes).output().expect("lintian runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    println!("{said}");
+}
