@@ -44,7 +44,7 @@ pub fn listen(run: &Path) -> io::Result<UnixListener> {
     let folder = File::open(run)?;
     let socket = short(&folder);
     match std::fs::remove_file(&socket) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => UnixListener::bind(socket),
     }
 }

@@ -2,7 +2,7 @@
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
 use crate::relay::Relay;
-use crate::sandbox;
+use crate::{peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -55,6 +55,7 @@ pub struct Written {
 /// A sentence naming the file.
 pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path) -> Result<(), String> {
     let tree = tree(program);
+    peers::refuse_outside(&tree)?;
     let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();

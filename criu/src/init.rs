@@ -83,7 +83,7 @@ struct Dumping {
     until: Instant,
     frozen: Pipe,
     thaw: Pipe,
-    saved: Result<(), String>,
+    saved: Option<Result<(), String>>,
     killed: Option<String>,
 }
 
@@ -327,7 +327,7 @@ impl Init<'_> {
             until: Instant::now() + seconds(ask.limit_s),
             frozen,
             thaw,
-            saved: Err("criu never stopped the program".to_string()),
+            saved: None,
             killed: None,
         })
     }
@@ -338,9 +338,10 @@ impl Init<'_> {
         if dumping.frozen.read.read(&mut [0; 16]).is_err() {
             return;
         }
-        dumping.saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
-        let word: &[u8] = if dumping.saved.is_ok() { b"go\n" } else { b"no\n" };
+        let saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
+        let word: &[u8] = if saved.is_ok() { b"go\n" } else { b"no\n" };
         let _ = dumping.thaw.write.write_all(word);
+        dumping.saved = Some(saved);
     }
 
     /// Ends a CRIU that takes too long, or whose dump is no longer wanted.
@@ -362,8 +363,12 @@ impl Init<'_> {
         let _ = fs::remove_file(tool::hook(&dumping.folder));
         let result = match (dumping.killed.take(), status) {
             (Some(reason), _) => Err(reason),
-            (None, Ended::Code(0)) => dumping.saved,
-            (None, Ended::Code(_)) => Err(tool::reason(&dumping.folder, "dump.log")),
+            (None, Ended::Code(0)) => dumping.saved.unwrap_or(Err("criu never stopped the program".to_string())),
+            (None, Ended::Code(_)) => {
+                // What we could not save is why CRIU was told to fail.
+                let ours = dumping.saved.and_then(Result::err);
+                Err(ours.unwrap_or_else(|| tool::reason(&dumping.folder, "dump.log")))
+            }
             (None, Ended::Signal(signal)) => Err(format!("criu was ended by {signal}")),
         };
         let said = match result {

@@ -9,6 +9,7 @@
 pub mod client;
 pub mod frozen;
 pub mod init;
+pub mod peers;
 pub mod probe;
 pub mod relay;
 pub mod sandbox;

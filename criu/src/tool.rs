@@ -20,13 +20,14 @@ const GHOST_BYTES: u64 = 1 << 30;
 const FREEZE_LIMIT_S: u32 = 60;
 
 /// What users write, or their site, and what they should do instead.
-const CURES: [(&str, &str); 7] = [
+const CURES: [(&str, &str); 8] = [
     ("Can't lookup mount", "a file was opened outside the sandbox; open it in the job"),
     ("nvidia", "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app"),
     ("infiniband", "RDMA devices cannot be dumped; use --ft-energy-engine=app"),
-    ("io_uring", "io_uring cannot be dumped; switch it off in the program"),
-    ("inet", "network connections cannot be dumped; srun and other clients of a server are such"),
-    ("sockets:", "a socket leads out of the job; srun and other clients of a server are such"),
+    ("send_fds failed", "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program"),
+    ("SysVIPC", "System V shared memory cannot be dumped; POSIX shared memory can"),
+    ("inet:", "network connections cannot be dumped; srun and other clients of a server are such"),
+    ("unix:", "a socket leads out of the job; a running srun and clients of a daemon are such"),
     ("bad size", "a file that the program holds open has changed since the checkpoint"),
 ];
 
@@ -75,7 +76,8 @@ pub fn restore(criu: &Path, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command 
 fn base(criu: &Path, verb: &str, folder: &Path, log: &str) -> Command {
     let mut command = Command::new(criu);
     command
-        .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--link-remap", "--file-locks", "--ext-unix-sk"])
+        .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--link-remap", "--file-locks"])
+        // Not --ext-unix-sk: it dumps what cannot be restored.
         .args(["--network-lock", "skip", "-v1", "--images-dir"])
         .arg(folder.join(IMAGES))
         .args(["--log-file", log])

@@ -407,7 +407,5 @@ fn a_job_of_an_ordinary_user_goes_on_after_its_node_died_and_ends_as_if_undistur
     let run = report(&site, "the end", &|run| run["state"] == "completed" || run["state"] == "failed");
     let out = fs::read_to_string(folder.join("out")).expect("an output");
     assert_eq!(out, format!("begin {job}\n{}end 3\n", reference.read("out")));
-    let records = run["records"].as_array().expect("records");
-    assert_eq!(records.len(), 2, "{run}");
-    assert!(records[1]["resumed_from"].as_u64().is_some(), "{run}");
+    assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run}");
 }

@@ -224,7 +224,7 @@ fn whatever_fails_beside_the_job_lets_it_run_unprotected_and_says_so() {
         ("wrong twin", &[("JOB_FT_ENERGY_KEEP", "\u{1b}[2J")], &["wrapper=/bin/true"]),
         ("conf cannot be set", &[("HOST_SET_RC", "3001")], &["wrapper=/bin/true", "conf=/c"]),
         ("prepend refused", &[("HOST_PREPEND_RC", "3001")], &["wrapper=/bin/true"]),
-        ("later capability", &[("HOST_OPTIONS", "ft-energy\nft-energy-engine=criu")], &["wrapper=/bin/true"]),
+        ("later capability", &[("HOST_OPTIONS", "ft-energy\nft-energy-protocol=shadow")], &["wrapper=/bin/true"]),
         ("carried rubbish", &[("JOB_SLURM_JOULEPOINT_REQUEST", &deep)], &["wrapper=/nowhere"]),
     ];
     for (name, variables, arguments) in faults {

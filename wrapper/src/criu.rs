@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_job_on_several_nodes_is_refused_and_told_what_can_do_it() {
-        let me = Identity { nodes: vec!["a".into(), "b".into()], ..Identity::default() };
+        let mut me = Identity::from_environment(&[]);
+        me.nodes = vec!["a".into(), "b".into()];
         let refused = find(&Site::default(), &me, Path::new("/nowhere")).unwrap_err();
         assert!(refused.contains("this one has 2") && refused.contains("=app or hook"), "{refused}");
     }

@@ -1,6 +1,7 @@
 //! `make bench`: what Joulepoint costs, measured side by side in one run, beside the targets.
 
 mod daemon;
+mod dumps;
 mod store;
 
 use anyhow::{Context, Result, bail};
@@ -40,6 +41,7 @@ pub fn run(only_service: bool) -> Result<()> {
     plans()?;
     metering()?;
     copies()?;
+    dumps::run()?;
     let outcome = on_a_cluster(&dir);
     fs::remove_dir_all(&dir)?;
     outcome

@@ -1,0 +1,122 @@
+//! Finds unix sockets of the program whose other end is outside: CRIU dumps them, and fails to restore them.
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+
+/// Length of a netlink header, and of the message of a unix socket before its attributes, bytes (sock_diag(7)).
+const HEADER: usize = 16;
+const MESSAGE: usize = 16;
+
+/// Kinds of netlink messages and attributes (linux/netlink.h, linux/unix_diag.h).
+const DONE: u16 = 3;
+const BY_FAMILY: u16 = 20;
+const PEER: u16 = 2;
+
+/// Refuses a tree of processes with a connection to a process outside.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_outside(tree: &[i32]) -> Result<(), String> {
+    let ours: BTreeSet<u32> = tree.iter().flat_map(|pid| sockets(*pid)).collect();
+    let pairs = if ours.is_empty() { Vec::new() } else { pairs().map_err(|e| format!("sock_diag: {e}"))? };
+    match pairs.iter().find(|(one, peer)| ours.contains(one) && *peer != 0 && !ours.contains(peer)) {
+        Some((one, _)) => {
+            Err(format!("unix socket {one} leads out of the job, to a daemon, say: it cannot be restored"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Numbers of a process's open sockets.
+fn sockets(pid: i32) -> Vec<u32> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok()?.into_os_string().into_string().ok());
+    targets.filter_map(|t| t.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+}
+
+/// All connected unix sockets of this network namespace, each with its peer.
+fn pairs() -> io::Result<Vec<(u32, u32)>> {
+    let protocol = SockProtocol::NetlinkSockDiag;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let mut socket = File::from(socket);
+    // Header: length, kind, REQUEST | DUMP, number, sender; then family 1, all states, no number, peers wanted, cookie.
+    let mut request = Vec::new();
+    request.extend(40_u32.to_ne_bytes());
+    request.extend(BY_FAMILY.to_ne_bytes());
+    request.extend(0x301_u16.to_ne_bytes());
+    request.extend([0; 8]);
+    for word in [u32::from_ne_bytes([1, 0, 0, 0]), u32::MAX, 0, 4, 0, 0] {
+        request.extend(word.to_ne_bytes());
+    }
+    socket.write_all(&request)?;
+    let mut found = Vec::new();
+    let mut block = vec![0; 1 << 16];
+    loop {
+        let length = socket.read(&mut block)?;
+        let mut rest = &block[..length];
+        while let Some((message, kind)) = next(rest) {
+            match kind {
+                DONE => return Ok(found),
+                BY_FAMILY => found.extend(pair(message)),
+                _ => return Err(io::Error::other("refused by the kernel")),
+            }
+            rest = rest.get(message.len().next_multiple_of(4)..).unwrap_or(&[]);
+        }
+        if length == 0 {
+            return Ok(found);
+        }
+    }
+}
+
+fn next(bytes: &[u8]) -> Option<(&[u8], u16)> {
+    let length = word(bytes, 0)? as usize;
+    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    (length >= HEADER).then(|| bytes.get(..length)).flatten().map(|message| (message, kind))
+}
+
+/// A socket and its peer.
+fn pair(message: &[u8]) -> Option<(u32, u32)> {
+    let one = word(message, HEADER + 4)?;
+    let mut attributes = message.get(HEADER + MESSAGE..)?;
+    while let Some(head) = word(attributes, 0) {
+        let bytes = head.to_ne_bytes();
+        let (length, kind) = (u16::from_ne_bytes([bytes[0], bytes[1]]), u16::from_ne_bytes([bytes[2], bytes[3]]));
+        if kind == PEER {
+            return Some((one, word(attributes, 4)?));
+        }
+        attributes = attributes.get(usize::from(length.max(4)).next_multiple_of(4)..)?;
+    }
+    None
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_socket_is_found_with_its_peer_and_one_that_leads_outside_is_refused() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let number = |fd: i32| {
+            let link = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap().into_os_string().into_string().unwrap();
+            link.trim_start_matches("socket:[").trim_end_matches(']').parse::<u32>().unwrap()
+        };
+        let (one, other) = (number(a.as_raw_fd()), number(b.as_raw_fd()));
+        assert!(pairs().unwrap().contains(&(one, other)));
+        let mut child =
+            std::process::Command::new("sleep").arg("60").stdin(std::os::fd::OwnedFd::from(a)).spawn().unwrap();
+        let refused = refuse_outside(&[child.id() as i32]);
+        let together = refuse_outside(&[child.id() as i32, std::process::id() as i32]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(refused.unwrap_err().contains(&one.to_string()));
+        assert!(together.err().is_none_or(|e| !e.contains(&one.to_string())));
+    }
+}
