@@ -31,5 +31,5 @@ for page in "$made"/man/*; do
     place "$page" "usr/share/man/man${page##*.}"
 done
 while read -r document; do
-    place "$document" usr/share/doc/joulepoint-doc
+    place "$document" usr/share/doc/joulepoint
 done < packaging/debian/joulepoint-doc.docs

@@ -11,7 +11,8 @@ packages="
     openmpi-bin libopenmpi-dev libpmix2
     gromacs gromacs-data lammps lammps-examples
     chromium chromium-driver
-    mmdebstrap sqlite3 util-linux procps passwd python3
+    mmdebstrap sqlite3 util-linux procps passwd iproute2
+    build-essential debhelper lintian rpm python3
 "
 
 missing=""

@@ -35,6 +35,10 @@ floor "any program, by CRIU" -p suite --test criu -- --test-threads=1 --nocaptur
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
 floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture
+floor "the user's page: syntax" -p suite --test user_page -- every_script_has
+# The packages of what is built already; a release build is for make deb.
+BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
+floor "packages on Debian 12" -p suite --test packages -- --test-threads=1 --nocapture make_install lintian a_host
 floor "Slurm 24.11 and 26.05 in chroots" -p suite --test newer_series -- --test-threads=1 --nocapture
 
 printf '\nTests by floor\n%s' "$summary"

@@ -77,13 +77,18 @@ impl Hosts {
         Ok(())
     }
 
-    /// Whether a host still runs; one that switched itself off is forgotten, and may be booted again.
-    pub fn is_on(&mut self, name: &str) -> bool {
-        let on = self.running.get(name).is_some_and(Namespace::alive);
-        if !on && self.running.remove(name).is_some() {
-            self.forget(name);
+    /// Whether a host switches itself off within seconds; then it is forgotten, and may be booted again.
+    pub fn goes_off(&mut self, name: &str) -> bool {
+        let end = Instant::now() + Duration::from_secs(5);
+        while self.running.get(name).is_some_and(Namespace::alive) {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
-        on
+        self.running.remove(name);
+        self.forget(name);
+        true
     }
 
     /// Takes a dead host's name off the network.

@@ -6,6 +6,8 @@
 
 #[path = "packages/admin_page.rs"]
 mod admin_page;
+#[path = "packages/life.rs"]
+mod life;
 #[path = "packages/lists.rs"]
 mod lists;
 #[path = "packages/site.rs"]

@@ -1,5 +1,7 @@
 # boot.sh BASE DIR NAME ADDRESS: boots the Debian in BASE as a host; what it writes goes into DIR.
 set -e
+# A dead host's cable may still hang there.
+ip link delete "to-$3" 2> /dev/null || true
 ip netns add "$3"
 ip link add "to-$3" up master hosts type veth peer name eth0 netns "$3"
 ip -n "$3" link set lo up

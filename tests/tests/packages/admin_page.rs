@@ -1,7 +1,7 @@
 //! Follows the first hour of `docs/admin.md` to the letter: types its commands where it says, and looks where it says.
 
 use crate::site::{CONTROLLER, Site, USER};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use suite::page::{Block, blocks};
 use suite::repository;
@@ -55,10 +55,11 @@ fn do_it(site: &mut Site, block: &Block) -> Result<()> {
     let (hosts, who) = places(site, block)?;
     for host in &hosts {
         let done = site.hosts.run(host, who, &block.text);
-        // A host may switch itself off; then somebody switches it on again.
-        match site.hosts.is_on(host) {
-            true => drop(done?),
-            false => site.powered_off.push(host.clone()),
+        if block.words.get(2).is_some_and(|w| w == "goes-off") {
+            ensure!(site.hosts.goes_off(host), "{host} is still on: {done:?}");
+            site.powered_off.push(host.clone());
+        } else {
+            done?;
         }
     }
     Ok(())

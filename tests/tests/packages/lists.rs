@@ -17,7 +17,8 @@ fn plain(paths: impl Iterator<Item = String>) -> BTreeSet<String> {
     let papers = ["/copyright", "/changelog.Debian", "/changelog"];
     paths
         .map(|p| p.trim_end_matches(".gz").trim_start_matches('.').to_string())
-        .filter(|p| !p.ends_with('/') && !(p.starts_with("/usr/share/doc/") && papers.iter().any(|e| p.ends_with(e))))
+        .filter(|p| !p.ends_with('/'))
+        .filter(|p| !p.starts_with("/usr/share/doc/") || !papers.iter().any(|e| p.ends_with(e)))
         .collect()
 }
 

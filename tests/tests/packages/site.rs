@@ -35,22 +35,29 @@ pub struct Site {
 impl Site {
     /// Boots the hosts over a Debian and waits until all nodes are idle.
     pub fn boot(folder: TempDir, series: &str) -> Result<Site> {
+        let mut site = Site::without_slurm(folder, series, &HOSTS)?;
+        for name in HOSTS {
+            let daemon = if name == CONTROLLER { "slurmctld" } else { "slurmd" };
+            site.hosts.run(name, "root", &format!("systemctl enable --now {daemon}"))?;
+        }
+        site.all_idle()?;
+        site.before = site.paths()?;
+        Ok(site)
+    }
+
+    /// Boots hosts on which Slurm is installed and does not run.
+    pub fn without_slurm(folder: TempDir, series: &str, names: &[&str]) -> Result<Site> {
         let base = folder.path().join("base");
         fs::set_permissions(&base, fs::Permissions::from_mode(0o755))?;
         prepare(&base, series)?;
         copy_packages(&base)?;
         let dir = folder.path().join("hosts");
-        let mut hosts = Hosts::new(&base, &dir, &HOSTS)?;
+        let mut hosts = Hosts::new(&base, &dir, names)?;
         let home = dir.join("home").join(USER);
         fs::create_dir_all(&home)?;
         chown(&home, Some(USER_ID), Some(USER_ID))?;
-        for name in HOSTS {
-            hosts.boot(name)?;
-            let daemon = if name == CONTROLLER { "slurmctld" } else { "slurmd" };
-            hosts.run(name, "root", &format!("systemctl enable --now {daemon}"))?;
-        }
+        names.iter().try_for_each(|name| hosts.boot(name))?;
         let mut site = Site { hosts, before: Vec::new(), powered_off: Vec::new(), _folder: folder };
-        site.all_idle()?;
         site.before = site.paths()?;
         Ok(site)
     }

@@ -2,7 +2,7 @@
 
 use crate::admin_page;
 use crate::site::{CONTROLLER, DEBS, Site};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -128,13 +128,13 @@ fn loan(site: &mut Site) -> Result<String> {
 }
 
 /// Packages of the next version: the same files under a higher number.
-fn next_version(site: &Site) -> Result<()> {
+pub fn next_version(site: &Site) -> Result<()> {
     site.everywhere(&format!(
         "set -e; mkdir -p {DEBS}/next; cd {DEBS}
         for deb in joulepoint*.deb; do
             dpkg-deb -R $deb next/tree
             sed -i 's/\\(^Version: .*\\)/\\1+next/; s/(= \\([^)]*\\))/(= \\1+next)/' next/tree/DEBIAN/control
-            dpkg-deb --root-owner-group -b next/tree next/$deb; rm -r next/tree
+            dpkg-deb -Zgzip --root-owner-group -b next/tree next/$deb; rm -r next/tree
         done"
     ))
 }
@@ -172,30 +172,26 @@ fn removed(site: &mut Site) -> Result<String> {
     done()
 }
 
-fn purged(site: &mut Site) -> Result<String> {
-    site.everywhere("apt-get purge -q -y 'joulepoint*' && rm -r /root/joulepoint/next && systemctl daemon-reload")?;
+/// What hosts have more or less than before.
+pub fn differences(site: &Site) -> Result<Vec<String>> {
     // What systems write by themselves, whoever is installed.
-    let grows = [
-        "/var/log/",
-        "/var/lib/slurm/",
-        "/var/lib/apt/",
-        "/var/lib/dpkg/",
-        "/var/cache/",
-        "/var/lib/systemd/",
-        "/tmp/",
-        "/var/tmp/",
-    ];
+    let grows =
+        ["log", "lib/slurm", "lib/apt", "lib/dpkg", "cache", "lib/systemd", "tmp"].map(|f| format!("/var/{f}/"));
+    let grown = |path: &str| path.starts_with("/tmp/") || grows.iter().any(|folder| path.starts_with(folder));
     let mut found = Vec::new();
     for ((name, before), (_, after)) in site.before.iter().zip(site.paths()?) {
         let new = after.iter().filter(|path| before.binary_search(path).is_err());
-        let new = new.filter(|p| p.contains("joulepoint") || !grows.iter().any(|folder| p.starts_with(folder)));
-        let gone = before.iter().filter(|path| after.binary_search(path).is_err());
-        let gone = gone.filter(|p| !grows.iter().any(|folder| p.starts_with(folder)));
+        let new = new.filter(|p| p.contains("joulepoint") || !grown(p));
+        let gone = before.iter().filter(|path| after.binary_search(path).is_err()).filter(|p| !grown(p));
         found.extend(new.map(|p| format!("{name}: {p} is left")).chain(gone.map(|p| format!("{name}: {p} is gone"))));
     }
-    if !found.is_empty() {
-        bail!("{}", found.join("\n"));
-    }
+    Ok(found)
+}
+
+fn purged(site: &mut Site) -> Result<String> {
+    site.everywhere("apt-get purge -q -y 'joulepoint*' && rm -r /root/joulepoint/next && systemctl daemon-reload")?;
+    let found = differences(site)?;
+    ensure!(found.is_empty(), "{}", found.join("\n"));
     plain_job(site)?;
     Ok("ok: no path more or less on five hosts".into())
 }
