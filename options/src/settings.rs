@@ -29,6 +29,8 @@ pub enum Engine {
     App,
     /// Commands of the site or the user.
     Hook,
+    /// Images of all processes, by CRIU.
+    Criu,
     /// SCR, in the program.
     Scr,
     /// Images of all processes, by DMTCP.
@@ -37,13 +39,14 @@ pub enum Engine {
 
 impl Engine {
     /// All engines.
-    pub const ALL: [Engine; 4] = [Engine::App, Engine::Hook, Engine::Scr, Engine::Dmtcp];
+    pub const ALL: [Engine; 5] = [Engine::App, Engine::Hook, Engine::Criu, Engine::Scr, Engine::Dmtcp];
 
     /// The name, as in `--ft-energy-engine`.
     pub fn as_str(self) -> &'static str {
         match self {
             Engine::App => "app",
             Engine::Hook => "hook",
+            Engine::Criu => "criu",
             Engine::Scr => "scr",
             Engine::Dmtcp => "dmtcp",
         }

@@ -13,6 +13,8 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
+    /// Why CRIU cannot be used, as its probe found.
+    pub no_criu: Option<String>,
     /// Why SCR's commands cannot be used.
     pub no_scr: Option<String>,
     /// Why DMTCP cannot be used.
@@ -58,6 +60,7 @@ fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
         Engine::App => None,
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
         Engine::Scr => facts.no_scr.clone(),
+        Engine::Criu => facts.no_criu.clone().or_else(|| several_nodes(facts)),
         Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| several_nodes(facts)),
     }
 }
@@ -92,7 +95,7 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
             Some(absent) => against.push(format!("scr: {why}, but {absent}")),
         }
     }
-    let images = [(Engine::Dmtcp, &facts.no_dmtcp)];
+    let images = [(Engine::Criu, &facts.no_criu), (Engine::Dmtcp, &facts.no_dmtcp)];
     let mut open: Vec<Engine> = Vec::new();
     for (engine, absent) in images {
         match absent.clone().or_else(|| no_images(facts)) {
@@ -127,7 +130,15 @@ mod tests {
     fn facts(libraries: &[&str]) -> Facts {
         let no = |what: &str| Some(format!("{what} is absent"));
         let libraries = libraries.iter().map(|l| l.to_string()).collect();
-        Facts { nodes: 1, libraries, no_scr: no("SCR"), no_dmtcp: no("DMTCP"), hook: false, proven: "auto".into() }
+        Facts {
+            nodes: 1,
+            libraries,
+            no_criu: no("CRIU"),
+            no_scr: no("SCR"),
+            no_dmtcp: no("DMTCP"),
+            hook: false,
+            proven: "auto".into(),
+        }
     }
 
     #[test]
@@ -135,13 +146,15 @@ mod tests {
         let none = &[][..];
         let scr = facts(&["libscr.so.3", "libmpi.so.40"]);
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
-        let cases: [Case; 12] = [
+        let cases: [Case; 14] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
             (none, scr, None, "links to libscr, but SCR is absent"),
             (none, dmtcp(&["libc.so.6"], 1), Some(Engine::Dmtcp), "nothing else"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
+            (none, Facts { no_criu: None, ..dmtcp(&[], 1) }, Some(Engine::Criu), "nothing else"),
+            (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),
             (none, Facts { proven: "scr".into(), no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
             (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),

@@ -246,6 +246,7 @@ fn plan(
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
         libraries: linked::libraries_of(argv, &me.folder),
+        no_criu: Some("this version does not drive it".to_string()),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
         proven: plan.engine.clone(),
@@ -265,7 +266,7 @@ fn plan(
 /// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip.
 fn resume(settings: &Settings, engine: Option<options::Engine>) -> Resume {
     match (settings.resume, engine) {
-        (Resume::Steps, Some(options::Engine::Dmtcp)) => Resume::Script,
+        (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
         (resume, _) => resume,
     }
 }
