@@ -114,6 +114,14 @@ fn a_dmtcp_that_fails_costs_a_checkpoint_and_not_the_job() {
 }
 
 #[test]
+fn without_a_coordinator_the_job_runs() {
+    let output = Place::new(&with("dmtcp_coordinator", "exit 1")).start("dmtcp", "exit 4").wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("the job runs without checkpoints"), "{said}");
+}
+
+#[test]
 fn an_engine_whose_commands_are_missing_is_named_and_the_job_runs() {
     for (engine, missing) in [("dmtcp", "dmtcp_coordinator"), ("scr", "scr_index")] {
         if wrapper::tool::find(missing).is_some() {

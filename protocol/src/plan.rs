@@ -130,7 +130,7 @@ pub struct Plan {
     pub objective: String,
     /// Fault-tolerance protocol: `coordinated`, or another of `choice`.
     pub protocol: String,
-    /// Checkpoint engine: `app` or `hook`.
+    /// Checkpoint engine, as in `--ft-energy-engine`; `none` if no checkpoints are made.
     pub engine: String,
     /// Estimator of the MTBF: `ema`, `young`, ...
     pub policy: String,

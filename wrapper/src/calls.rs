@@ -172,6 +172,16 @@ impl Calls {
         serde_json::from_slice(&fs::read(self.folder.join(format!("{name}.json"))).ok()?).ok()
     }
 
+    /// Notes that a call begins: whole or not at all, but not synced, since a step must not wait for the disk.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn note(&self, name: &str, call: &Call) -> io::Result<()> {
+        let beside = self.folder.join(format!("{name}.partial"));
+        fs::write(&beside, serde_json::to_vec(call)?)?;
+        fs::rename(beside, self.folder.join(format!("{name}.json")))
+    }
+
     /// Remembers a call durably.
     ///
     /// # Errors

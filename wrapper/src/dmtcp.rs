@@ -110,21 +110,26 @@ impl Engine for Dmtcp {
     }
 
     fn prepare(&mut self, from: Option<&Manifest>, _interval_s: f64) -> Result<Vec<(String, String)>, String> {
-        let port = self.coordinate()?;
-        let words = self.words(&port, from);
+        self.port = match self.coordinate() {
+            Err(e) if from.is_none() => {
+                eprintln!("joulepoint: {e}; the job runs without checkpoints");
+                None
+            }
+            coordinated => Some(coordinated?),
+        };
         if let Ok(mut instead) = self.instead.lock() {
-            *instead = Some(words);
+            *instead = self.port.as_ref().map(|port| self.words(port, from));
         }
-        self.port = Some(port);
         Ok(vec![("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string())])
     }
 
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
         let (post, folder, tree) = (self.post.clone(), self.folder.clone(), self.tree.clone());
-        let (port, limit) = (self.port.clone().unwrap_or_default(), self.limit);
+        let (port, limit) = (self.port.clone(), self.limit);
         thread::spawn(move || {
             let made = refuse_steps(&tree).and_then(|()| {
+                let port = port.ok_or("the program does not run under DMTCP")?;
                 let mut command = Command::new("dmtcp_command");
                 command.args(["--coord-host", "localhost", "--coord-port", &port, "--bcheckpoint"]);
                 command.stdin(Stdio::null()).stdout(Stdio::null());

@@ -15,7 +15,7 @@ pub struct Facts {
     pub libraries: BTreeSet<String>,
     /// Whether the script starts steps, which no sandbox holds.
     pub starts_steps: bool,
-    /// Why CRIU cannot be used.
+    /// Why CRIU cannot be used, as its probe found.
     pub no_criu: Option<String>,
     /// Why SCR's commands cannot be used.
     pub no_scr: Option<String>,
@@ -70,8 +70,8 @@ fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
     match engine {
         Engine::App => None,
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
-        Engine::Criu => facts.no_criu.clone(),
         Engine::Scr => facts.no_scr.clone(),
+        Engine::Criu => facts.no_criu.clone().or_else(|| several_nodes(facts)),
         Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| several_nodes(facts)),
     }
 }
@@ -145,10 +145,10 @@ mod tests {
         Facts {
             nodes: 1,
             libraries,
-            proven: "auto".into(),
             no_criu: no("CRIU"),
             no_scr: no("SCR"),
             no_dmtcp: no("DMTCP"),
+            proven: "auto".into(),
             ..Facts::default()
         }
     }
@@ -159,7 +159,7 @@ mod tests {
         let scr = facts(&["libscr.so.3", "libmpi.so.40"]);
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
-        let cases: [Case; 14] = [
+        let cases: [Case; 15] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
@@ -168,6 +168,7 @@ mod tests {
             (none, criu.clone(), Some(Engine::Criu), "nothing else"),
             (none, Facts { starts_steps: true, ..criu }, None, "srun"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
+            (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),
             (none, Facts { proven: "scr".into(), no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
             (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),

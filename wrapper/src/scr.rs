@@ -105,7 +105,8 @@ impl Engine for Scr {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
         if tool::find("scr_halt").is_some() {
             // A halt of the record before, or of SCR_Finalize, would end the program at once.
-            tool::output(Command::new("scr_halt").arg("--remove").arg(&self.prefix), LIMIT)?;
+            let removed = tool::output(Command::new("scr_halt").arg("--remove").arg(&self.prefix), LIMIT);
+            removed.map_or_else(|e| tracing::warn!(%e, "an earlier halt may end the program"), drop);
         }
         if let Some(manifest) = from {
             let name =

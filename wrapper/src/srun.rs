@@ -241,7 +241,7 @@ fn position(descriptor: i32, length: u64) -> io::Result<u64> {
 
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
 fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
-    if let Err(e) = calls.write(name, &call) {
+    if let Err(e) = calls.note(name, &call) {
         eprintln!("joulepoint: this step cannot be remembered: {e}");
         return exec(real);
     }
@@ -259,7 +259,8 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
         }
     };
     if !asked && !calls.is_closed() {
-        let outputs = starts.into_iter().map(|start| save(calls, name, start)).collect::<io::Result<_>>();
+        let saved = starts.into_iter().filter_map(|start| save(calls, name, start).transpose());
+        let outputs = saved.collect::<io::Result<_>>();
         let written = outputs.and_then(|outputs| {
             call.ended = Some(End { at_s: now_s(), code, outputs });
             calls.write(name, &call)
@@ -323,17 +324,20 @@ fn wait(mut child: Child, signals: &SignalFd) -> io::Result<(i32, bool)> {
     }
 }
 
-/// Makes an output durable and keeps a copy of it.
-fn save(calls: &Calls, name: &str, (descriptor, start): (i32, u64)) -> io::Result<Output> {
+/// Makes an output durable and keeps a copy of it, if there is any.
+fn save(calls: &Calls, name: &str, (descriptor, start): (i32, u64)) -> io::Result<Option<Output>> {
     let file = descriptor_file(descriptor)?;
-    file.sync_all()?;
     let end = position(descriptor, file.metadata()?.len())?.max(start);
     let length = end - start;
+    if length == 0 {
+        return Ok(None);
+    }
+    file.sync_all()?;
     let saved = (length <= SAVED_LIMIT_BYTES).then(|| format!("{name}.{descriptor}"));
     if let Some(saved) = &saved {
         let mut copy = File::create(calls.output(saved))?;
         copy.write_all(&content(descriptor, start, length as usize)?)?;
         copy.sync_all()?;
     }
-    Ok(Output { descriptor, start, end, saved })
+    Ok(Some(Output { descriptor, start, end, saved }))
 }

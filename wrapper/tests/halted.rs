@@ -1,0 +1,170 @@
+//! A program that its engine halted before the walltime ends is not at its end: the run goes back into the queue.
+
+use config::Site;
+use options::Settings;
+use protocol::{Event, FailureKind, Manifest, ManifestFile};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+use wrapper::driver::{self, Outcome, Setup, Started};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Ports, Store};
+
+/// Everything that a driver is given: what will happen, and what it did.
+#[derive(Clone, Default)]
+struct World {
+    happenings: Rc<RefCell<VecDeque<Happening>>>,
+    done: Rc<RefCell<Vec<String>>>,
+    halted: bool,
+    last_checkpoint: Option<String>,
+}
+
+impl World {
+    fn did(&self, what: &str) {
+        self.done.borrow_mut().push(what.to_string());
+    }
+}
+
+impl Clock for World {
+    fn now_s(&self) -> f64 {
+        1e9
+    }
+    fn wait(&mut self, _: f64) -> Option<Happening> {
+        self.happenings.borrow_mut().pop_front()
+    }
+}
+
+impl Meter for World {
+    fn read(&mut self) -> Vec<NodeCounter> {
+        Vec::new()
+    }
+}
+
+impl Engine for World {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+    fn on_demand(&self) -> bool {
+        false
+    }
+    fn halted(&self) -> bool {
+        self.halted
+    }
+    fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, String> {
+        Ok(Vec::new())
+    }
+    fn begin(&mut self, _: PathBuf) {
+        let file = |copy: &String| {
+            vec![ManifestFile { copy: copy.clone(), original: String::new(), bytes: 1, xxh3: String::new() }]
+        };
+        let result = self.last_checkpoint.as_ref().map(file).ok_or_else(|| "nothing is complete".to_string());
+        self.happenings.borrow_mut().push_back(Happening::Checkpointed(result));
+    }
+    fn give_up(&mut self) {}
+}
+
+impl Child for World {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), String> {
+        self.did("start");
+        Ok(())
+    }
+    fn terminate(&mut self) {}
+    fn stop(&mut self) {}
+    fn step(&mut self) -> String {
+        String::new()
+    }
+}
+
+impl Cluster for World {
+    fn dead_nodes(&mut self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+    fn suspects(&mut self) -> bool {
+        false
+    }
+    fn cause(&mut self) -> Option<FailureKind> {
+        None
+    }
+    fn requeue(&mut self) -> Result<(), String> {
+        self.did("requeue");
+        Ok(())
+    }
+}
+
+impl Store for World {
+    fn append(&mut self, _: f64, _: Vec<Event>) -> Result<(), String> {
+        Ok(())
+    }
+    fn room(&mut self) -> Result<(u64, PathBuf), String> {
+        Ok((1, PathBuf::from("1")))
+    }
+    fn commit(&mut self, manifest: &Manifest) -> Result<(), String> {
+        self.did(&format!("commit {}", manifest.files[0].copy));
+        Ok(())
+    }
+    fn newest(&mut self) -> (Option<Manifest>, Vec<String>) {
+        (None, Vec::new())
+    }
+    fn flush(&mut self, _: f64) {}
+}
+
+fn setup() -> Setup {
+    let request = protocol::Request::default();
+    let settings: Settings = options::resolve(&request, &BTreeMap::new()).unwrap();
+    Setup {
+        started: Started { nodes: vec!["n1".into()], ..Started::default() },
+        plan: planner::plan_without_history(&settings, 1, &Site::default()),
+        settings,
+        end_s: Some(1e9 + 60.0),
+        margin_s: 5.0,
+        requeue_at_end: true,
+        step_retries: 0,
+        checkpoint_limit_s: 60.0,
+        resumes: false,
+        accounted: Vec::new(),
+        answered: Vec::new(),
+    }
+}
+
+/// Plays these happenings to a driver; how it left, and what it did.
+fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
+    world.happenings.borrow_mut().extend(happenings.iter().cloned());
+    let all = || world.clone();
+    let (mut clock, mut meter, mut engine, mut child, mut cluster, mut store) =
+        (all(), all(), all(), all(), all(), all());
+    let ports = Ports {
+        clock: &mut clock,
+        meter: &mut meter,
+        engine: &mut engine,
+        child: &mut child,
+        cluster: &mut cluster,
+        store: &mut store,
+    };
+    let outcome = driver::run(&setup(), ports);
+    (outcome, world.done.borrow().clone())
+}
+
+#[test]
+fn a_halted_program_is_requeued_with_its_last_checkpoint_whatever_its_exit_code() {
+    for code in [0, 1] {
+        let world = World { halted: true, last_checkpoint: Some("ckpt.9".into()), ..World::default() };
+        let (outcome, done) = play(&world, &[Happening::Exited { code }]);
+        assert_eq!(outcome, Outcome::Requeued);
+        assert_eq!(done, ["start", "commit ckpt.9", "requeue"]);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_being_taken_up_then_is_the_last_one() {
+    let world = World { halted: true, last_checkpoint: Some("ckpt.9".into()), ..World::default() };
+    let (outcome, done) = play(&world, &[Happening::Appeared, Happening::Exited { code: 0 }]);
+    assert_eq!((outcome, done[1].as_str()), (Outcome::Requeued, "commit ckpt.9"));
+}
+
+#[test]
+fn a_halted_program_without_a_checkpoint_has_ended_and_so_has_one_that_was_not_halted() {
+    let without = World { halted: true, ..World::default() };
+    assert_eq!(play(&without, &[Happening::Exited { code: 0 }]).0, Outcome::Ended(0));
+    let not_halted = World { last_checkpoint: Some("ckpt.9".into()), ..World::default() };
+    assert_eq!(play(&not_halted, &[Happening::Exited { code: 0 }]).0, Outcome::Ended(0));
+}
