@@ -229,7 +229,7 @@ fn the_report_has_the_habits_of_sacct() {
     assert!(
         (by[0]["joules"].as_f64().expect("J") + by[1]["joules"].as_f64().expect("J") - total("joules")).abs() < 1e-6
     );
-    let parts = ["checkpoint_j", "restart_j", "lost_work_j", "idle_j"].map(total).iter().sum::<f64>();
+    let parts = ["checkpoint_j", "logging_j", "restart_j", "lost_work_j", "idle_j"].map(total).iter().sum::<f64>();
     assert!((parts - total("resilience_j")).abs() < 1e-6);
     let all: Vec<Value> = serde_json::from_str(&with(&["--json"])).expect("JSON");
     assert_eq!(

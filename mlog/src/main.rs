@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Carries and logs the messages of one group of a run.
 ///
@@ -43,7 +44,7 @@ enum What {
     Stop(Whose),
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct Whose {
     /// The run's folder.
     #[arg(long, value_name = "DIR")]
@@ -84,6 +85,9 @@ struct Serve {
     /// Host name for other relays [default: this host's, or the address listened on].
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
+    /// Write what `status` prints to DIR/relays/N.status.json, this often [s].
+    #[arg(long, value_name = "SECONDS")]
+    status_every: Option<u64>,
     /// Unix socket for the program [default: DIR/relays/N.sock].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -104,7 +108,14 @@ fn main() -> ExitCode {
 
 fn act(what: What) -> Result<(), Error> {
     match what {
-        What::Serve(serve) => Relay::open(&config(serve))?.run(),
+        What::Serve(serve) => {
+            let (whose, every) = (serve.whose.clone(), serve.status_every);
+            let mut relay = Relay::open(&config(serve))?;
+            if let Some(every) = every {
+                std::thread::spawn(move || publish(&whose, Duration::from_secs(every.max(1))));
+            }
+            relay.run()
+        }
         What::Status(whose) => {
             let answer = ask(&whose, Frame::number(Kind::Status, 0))?;
             println!("{}", String::from_utf8_lossy(&answer.body));
@@ -116,6 +127,22 @@ fn act(what: What) -> Result<(), Error> {
             ask(&whose, question).map(drop)
         }
         What::Stop(whose) => ask(&whose, Frame::number(Kind::Stop, 0)).map(drop),
+    }
+}
+
+/// Writes the relay's status now and then, for those who cannot reach its socket.
+fn publish(whose: &Whose, every: Duration) {
+    loop {
+        std::thread::sleep(every);
+        let written = ask(whose, Frame::number(Kind::Status, 0)).and_then(|answer| {
+            let path = Book::open(&whose.run)?.path(&format!("{}.status.json", whose.group));
+            let new = path.with_extension("new");
+            let write = std::fs::write(&new, answer.body.as_slice()).and_then(|()| std::fs::rename(&new, &path));
+            write.map_err(|source| Error::System { what: path.display().to_string(), source })
+        });
+        if let Err(e) = written {
+            tracing::warn!(group = whose.group, "the status cannot be written: {e}");
+        }
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Phase {
     Compute,
     /// From asking the engine for a checkpoint until its manifest is committed.
     Checkpoint,
+    /// Logging messages between groups, beside the work.
+    Logging,
     /// From the failure until the program computes again.
     Restart,
     /// Work that was done after the recovery line from which the run had to resume.
@@ -55,13 +57,15 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in the order in which reports show them.
-    pub const ALL: [Phase; 5] = [Phase::Compute, Phase::Checkpoint, Phase::Restart, Phase::LostWork, Phase::Idle];
+    pub const ALL: [Phase; 6] =
+        [Phase::Compute, Phase::Checkpoint, Phase::Logging, Phase::Restart, Phase::LostWork, Phase::Idle];
 
     /// The name used in files, on the wire and in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Compute => "compute",
             Phase::Checkpoint => "checkpoint",
+            Phase::Logging => "logging",
             Phase::Restart => "restart",
             Phase::LostWork => "lost_work",
             Phase::Idle => "idle",

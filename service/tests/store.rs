@@ -294,6 +294,26 @@ fn an_interval_that_spans_the_line_is_cut_in_proportion() {
 }
 
 #[test]
+fn only_the_work_of_the_group_that_went_back_is_lost() {
+    both(|store| {
+        let of = Box::new(Event::RolledBack { to: Some(1), kept_until_s: 130.0 });
+        let events = vec![
+            started(7, 0, &["n1", "n2", "n3"]),
+            phase(Phase::Compute, "n1", (100.0, 200.0), 100.0),
+            phase(Phase::Compute, "n2", (100.0, 200.0), 100.0),
+            Event::InGroup { group: 1, nodes: vec!["n2".into(), "n3".into()], of },
+            Event::InGroup { group: 1, nodes: vec!["n3".into()], of: Box::new(node_failure("n2", 195.0)) },
+            ended("completed"),
+        ];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let run = told(store, "7.1");
+        assert!((joules(&run, Phase::Compute) - 130.0).abs() < 1e-9);
+        assert!((joules(&run, Phase::LostWork) - 70.0).abs() < 1e-9);
+        assert_eq!(run.total.failures, 1);
+    });
+}
+
+#[test]
 fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
     both(|store| {
         let events =

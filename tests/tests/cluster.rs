@@ -184,7 +184,7 @@ fn invalid_options_are_refused_at_submit_each_with_its_message() -> Result<()> {
         (&["--ft-energy", "--ft-energy-signal=KILL"], "KILL"),
         (&["--ft-energy", "--ft-energy-dir=here"], "here"),
         (&["--ft-energy", "--ft-energy-memory=12Q"], "12Q"),
-        (&["--ft-energy", "--ft-energy-protocol=uncoordinated"], "not available in this version"),
+        (&["--ft-energy", "--ft-energy-protocol=uncoordinated"], "how many groups"),
         (&["--ft-energy-keep=2"], "no effect without --ft-energy"),
     ];
     let mut messages = Vec::new();

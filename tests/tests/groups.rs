@@ -77,8 +77,8 @@ fn report_of_the_end(site: &Site, job: u32) -> Result<Value> {
 fn node_of(run: &Value, group: usize) -> Option<String> {
     let begins = format!("group {group} on ");
     let decisions = run["decisions"].as_array()?;
-    let said = decisions.iter().filter_map(|d| d["reason"].as_str()?.strip_prefix(&begins));
-    Some(said.last()?.split(':').next()?.to_string())
+    let mut said = decisions.iter().filter_map(|d| d["reason"].as_str()?.strip_prefix(&begins));
+    Some(said.next_back()?.split(':').next()?.to_string())
 }
 
 #[test]

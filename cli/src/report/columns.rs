@@ -72,6 +72,7 @@ pub const FIELDS: &[Field] = &[
     field("share", "Share", 8, |l| percent(share(l.run.total.resilience_j, l.run.total.joules))),
     field("compute", "Compute(J)", 14, |l| joules(joules_of(&l.run, Phase::Compute))),
     field("checkpoint", "Checkpoint(J)", 14, |l| joules(joules_of(&l.run, Phase::Checkpoint))),
+    field("logging", "Logging(J)", 14, |l| joules(joules_of(&l.run, Phase::Logging))),
     field("restart", "Restart(J)", 14, |l| joules(joules_of(&l.run, Phase::Restart))),
     field("lostwork", "LostWork(J)", 14, |l| joules(joules_of(&l.run, Phase::LostWork))),
     field("idle", "Idle(J)", 14, |l| joules(joules_of(&l.run, Phase::Idle))),

@@ -37,6 +37,8 @@ pub struct Sum {
     pub resilience_j: f64,
     /// Energy of checkpoints, J.
     pub checkpoint_j: f64,
+    /// Energy of logging messages, J.
+    pub logging_j: f64,
     /// Energy of restarts, J.
     pub restart_j: f64,
     /// Energy of lost work, J.
@@ -55,6 +57,7 @@ impl Sum {
         self.joules += run.total.joules;
         self.resilience_j += run.total.resilience_j;
         self.checkpoint_j += joules_of(run, Phase::Checkpoint);
+        self.logging_j += joules_of(run, Phase::Logging);
         self.restart_j += joules_of(run, Phase::Restart);
         self.lost_work_j += joules_of(run, Phase::LostWork);
         self.idle_j += joules_of(run, Phase::Idle);
@@ -68,6 +71,7 @@ impl Sum {
         match phase {
             Phase::Compute => self.joules - self.resilience_j,
             Phase::Checkpoint => self.checkpoint_j,
+            Phase::Logging => self.logging_j,
             Phase::Restart => self.restart_j,
             Phase::LostWork => self.lost_work_j,
             Phase::Idle => self.idle_j,

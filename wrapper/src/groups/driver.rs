@@ -373,6 +373,7 @@ impl Groups<'_> {
         let counters = self.ports.meter.read();
         let now_s = self.ports.clock.now_s();
         let mut cut = self.all[group].ledger.cut(now_s, next, &counters);
+        self.part_logging(group, &mut cut);
         self.note(std::mem::take(&mut cut.events));
         cut
     }
@@ -383,15 +384,24 @@ impl Groups<'_> {
         let now_s = self.ports.clock.now_s();
         self.next_cut_s = now_s + LONGEST_CUT_S;
         let mut events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
-        for g in &mut self.all {
+        for group in 0..self.all.len() {
+            let g = &mut self.all[group];
             let phase = g.ledger.phase();
-            let cut = g.ledger.cut(now_s, next.unwrap_or(phase), &counters);
+            let mut cut = g.ledger.cut(now_s, next.unwrap_or(phase), &counters);
             if let (Phase::Compute, Some(joules)) = (phase, cut.joules.filter(|_| cut.node_s > 0.0)) {
                 g.adaptation.computed(joules / cut.node_s);
             }
+            self.part_logging(group, &mut cut);
             events.extend(cut.events);
         }
         self.note(events);
+    }
+
+    /// Logging is done on the group's first node, beside the computing there.
+    fn part_logging(&mut self, group: usize, cut: &mut crate::ledger::Cut) {
+        if let Some(node) = self.all[group].nodes.first().filter(|_| self.is_coupled()) {
+            super::logging::part(cut, node, || self.ports.relays.logged_node_s(group));
+        }
     }
 
     fn cut_in_time(&mut self) {

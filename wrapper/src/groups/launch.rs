@@ -125,6 +125,7 @@ impl Launch<'_> {
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
             sockets: format!("{}.relay", board.folder().display()),
+            cpus: self.me.cpus_per_node,
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
         })
     }

@@ -8,6 +8,7 @@ pub mod driver;
 pub mod group;
 pub mod launch;
 pub mod lines;
+mod logging;
 pub mod place;
 pub mod ports;
 mod recover;

@@ -79,6 +79,8 @@ pub trait Relays {
     fn place(&mut self, group: usize, node: &str);
     /// What the group's program must see to find it.
     fn variables(&self, group: usize) -> Vec<(String, String)>;
+    /// Node-seconds that a group's relay has spent logging since this was asked last.
+    fn logged_node_s(&mut self, group: usize) -> f64;
     /// Ends all relays.
     fn stop(&mut self);
 }
@@ -91,6 +93,10 @@ impl Relays for NoRelays {
 
     fn variables(&self, _: usize) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    fn logged_node_s(&mut self, _: usize) -> f64 {
+        0.0
     }
 
     fn stop(&mut self) {}

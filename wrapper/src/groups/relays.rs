@@ -4,6 +4,7 @@ use super::ports::Relays;
 use crate::mail::{Tries, Try};
 use crate::processes;
 use options::Log;
+use serde::Deserialize;
 use slurm::Slurm;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -29,6 +30,8 @@ pub struct Steps {
     pub keep: u32,
     /// What the sockets of the relays are called, but for their groups: on each node, and of this wrapper only.
     pub sockets: String,
+    /// CPUs of a node, of which a relay uses one.
+    pub cpus: u32,
     /// The relay of each group.
     pub all: Vec<Relay>,
 }
@@ -39,11 +42,23 @@ pub struct Relay {
     node: String,
     tries: Tries,
     srun: Arc<AtomicI32>,
+    /// Seconds of logging that were told last.
+    logged_s: f64,
+}
+
+/// What is read of a relay's status.
+#[derive(Deserialize)]
+struct Status {
+    logging_s: f64,
 }
 
 impl Steps {
     fn socket(&self, group: usize) -> String {
         format!("{}.g{group}", self.sockets)
+    }
+
+    fn status(&self, group: usize) -> PathBuf {
+        self.run.join("relays").join(format!("{group}.status.json"))
     }
 
     fn command(&self, group: usize, node: &str) -> Command {
@@ -69,6 +84,7 @@ impl Steps {
             .arg(&self.run)
             .args(["--group", &group.to_string(), "--groups", &self.all.len().to_string()])
             .args(["--log", self.log.as_str(), "--keep", &self.keep.to_string()])
+            .args(["--status-every", "2"])
             .args(["--advertise", &address, "--socket", &self.socket(group)])
             // Slurm's variables of the job would ask for as many tasks as the job has.
             .env_remove("SLURM_NTASKS_PER_NODE")
@@ -84,6 +100,10 @@ impl Relays for Steps {
         if self.all[group].node == node {
             return;
         }
+        if self.all[group].node.is_empty() {
+            // What an earlier wrapper's relay counted is accounted for.
+            let _ = std::fs::remove_file(self.status(group));
+        }
         let mut command = self.command(group, node);
         let relay = &mut self.all[group];
         relay.node = node.to_string();
@@ -95,6 +115,16 @@ impl Relays for Steps {
 
     fn variables(&self, group: usize) -> Vec<(String, String)> {
         vec![("FT_ENERGY_RELAY".to_string(), self.socket(group))]
+    }
+
+    fn logged_node_s(&mut self, group: usize) -> f64 {
+        let status =
+            std::fs::read(self.status(group)).ok().and_then(|text| serde_json::from_slice::<Status>(&text).ok());
+        let Some(Status { logging_s }) = status else { return 0.0 };
+        // A relay that was started again counts from zero.
+        let before_s = std::mem::replace(&mut self.all[group].logged_s, logging_s);
+        let new_s = if logging_s < before_s { logging_s } else { logging_s - before_s };
+        new_s / f64::from(self.cpus.max(1))
     }
 
     fn stop(&mut self) {

@@ -282,17 +282,16 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_out_node_by_node() {
-        let table: [(&str, &[usize], &[&[usize]]); 7] = [
-            ("p", &[1, 1, 1], &[&[1], &[1], &[1]]),
-            ("-n6 p", &[1, 1, 1], &[&[2], &[2], &[2]]),
-            ("-n7 p", &[1, 1, 1], &[&[3], &[2], &[2]]),
-            ("--ntasks-per-node=2 p", &[2, 1], &[&[2, 2], &[2]]),
-            ("-N2 -n2 p", &[1, 1, 1], &[&[1], &[1], &[]]),
-            ("-n1 p", &[2, 2], &[&[1], &[]]),
-            ("-N9 p", &[1, 1], &[&[1], &[1]]),
-        ];
-        for (line, sizes, expected) in table {
-            assert_eq!(read(line).unwrap().tasks(sizes), expected, "{line}");
+        for (line, sizes, expected) in [
+            ("p", vec![1, 1, 1], "[[1], [1], [1]]"),
+            ("-n6 p", vec![1, 1, 1], "[[2], [2], [2]]"),
+            ("-n7 p", vec![1, 1, 1], "[[3], [2], [2]]"),
+            ("--ntasks-per-node=2 p", vec![2, 1], "[[2, 2], [2]]"),
+            ("-N2 -n2 p", vec![1, 1, 1], "[[1], [1], []]"),
+            ("-n1 p", vec![2, 2], "[[1], []]"),
+            ("-N9 p", vec![1, 1], "[[1], [1]]"),
+        ] {
+            assert_eq!(format!("{:?}", read(line).unwrap().tasks(&sizes)), expected, "{line}");
         }
         assert_eq!(read("-n1 p").unwrap().groups(&[2, 2]), [0]);
     }

@@ -319,12 +319,11 @@ pub fn check_orders(world: &World, ended: bool) {
     for event in &world.journal {
         match event {
             Event::Ordered { id, verb, state, .. } => {
-                if answers.insert(id, event).is_none() && *state == OrderState::Done {
-                    match verb {
-                        Verb::Disable => disabled = true,
-                        Verb::Enable => disabled = false,
-                        Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
-                    }
+                let takes_effect = answers.insert(id, event).is_none() && *state == OrderState::Done;
+                match verb {
+                    Verb::Disable => disabled |= takes_effect,
+                    Verb::Enable => disabled &= !takes_effect,
+                    Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
                 }
             }
             Event::Decided { action, .. } => assert!(!disabled || action != "checkpoint", "begun while disabled"),

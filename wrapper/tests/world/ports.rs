@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use wrapper::driver::{Outcome, Setup, Started};
 use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
-use wrapper::groups::ports::{GroupPorts, Lines, News, NoRelays, Shares};
+use wrapper::groups::ports::{GroupPorts, Lines, News, Relays, Shares};
 use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Store};
 
 struct Port(Shared);
@@ -114,6 +114,24 @@ impl Shares for Port {
     fn end(&mut self, _: u64, code: i32) {
         self.0.borrow_mut().pending.push(Happening::Exited { code });
     }
+}
+
+impl Relays for Port {
+    fn place(&mut self, group: usize, node: &str) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert_eq!(w.programs[group].call, None, "a relay of a program that runs was moved to {node}");
+    }
+
+    fn variables(&self, _: usize) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn logged_node_s(&mut self, _: usize) -> f64 {
+        self.0.borrow_mut().rng.random_range(0.0..1.0)
+    }
+
+    fn stop(&mut self) {}
 }
 
 impl Lines for Port {
@@ -288,7 +306,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         answered,
     };
     let port = || Port(world.clone());
-    let [mut clock, mut meter, mut child, mut cluster, mut store, mut lines, mut shares] =
+    let [mut clock, mut meter, mut child, mut cluster, mut store, mut lines, mut shares, mut relays] =
         std::array::from_fn(|_| port());
     let mut engines: Vec<GroupEngine> = (0..groups).map(|g| GroupEngine(world.clone(), g)).collect();
     let ports = GroupPorts {
@@ -300,7 +318,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         store: &mut store,
         lines: &mut lines,
         shares: &mut shares,
-        relays: &mut NoRelays,
+        relays: &mut relays,
     };
     driver::run(&setup, &places, &earlier, ports)
 }

@@ -14,7 +14,7 @@ const MOST_BARS: usize = 31;
 const MOST_RUNS: usize = 2000;
 
 /// What resilience is made of.
-const RESILIENCE: [Phase; 4] = [Phase::Checkpoint, Phase::Restart, Phase::LostWork, Phase::Idle];
+const RESILIENCE: [Phase; 5] = [Phase::Checkpoint, Phase::Logging, Phase::Restart, Phase::LostWork, Phase::Idle];
 
 /// Everything between head and foot.
 pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_s: f64) -> Markup {
