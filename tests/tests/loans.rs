@@ -290,28 +290,11 @@ fn whoever_else_dies_the_nodes_return_or_the_run_is_requeued() -> Result<()> {
 }
 
 #[test]
-fn what_the_site_forbids_is_refused_and_what_is_not_ours_is_left_alone() -> Result<()> {
+fn what_the_site_forbids_is_refused_with_the_reason() -> Result<()> {
     let site = &*site();
     let job = lender(site, "kept", &["-pkept"])?;
     let output = ask(site, job, 150)?.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("partition kept"), "{said}");
-    let nodes = scontrol(
-        site,
-        &[
-            "create",
-            "reservation",
-            "ReservationName=joulepoint_theirs",
-            "StartTime=now+1hour",
-            "Duration=5",
-            "Nodes=n4",
-            "Users=root",
-        ],
-    )?;
-    assert!(nodes.contains("joulepoint_theirs"), "{nodes}");
-    // The sweep looks every half minute.
-    std::thread::sleep(Duration::from_secs(35));
-    assert!(scontrol(site, &["show", "reservation", "-o"])?.contains("joulepoint_theirs"));
-    scontrol(site, &["delete", "ReservationName=joulepoint_theirs"])?;
     tidy(site, &[job])
 }
