@@ -350,9 +350,9 @@ impl Controller {
         let reason = format!("{OURS} {seen} for {:.1} s", now_s - at_s);
         tracing::warn!(node = name, reason, "a node is dead");
         // The store first, as long as the runs are still open there: Slurm ends them.
-        let lenders = self.loans.lenders_of(name);
         let text = format!("node {name} died: {reason}");
-        let hit = lock(&self.store).node_died(name, at_s, now_s, &text, &lenders)?;
+        let is_hit = |run: &OpenRun| !self.loans.has_lent(run, name);
+        let hit = lock(&self.store).node_died(name, at_s, now_s, &text, is_hit)?;
         lock(&self.watch).hit(now_s, &hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(self.slurm.node_down(name, &reason)?)

@@ -202,8 +202,7 @@ async fn health(
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
-        let lent = c.loans.lent_by(&key);
-        nodes.iter_mut().filter(|h| lent.contains(&h.node)).for_each(|h| h.dead = false);
+        nodes.iter_mut().filter(|h| c.loans.has_lent(&run, &h.node)).for_each(|h| h.dead = false);
         Ok(RunHealth { news, nodes, orders })
     });
     Ok(Json(health.await??))

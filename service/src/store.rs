@@ -277,7 +277,7 @@ impl Store {
         })
     }
 
-    /// Notes the death of a node, and a failure for every open run on it but those that have lent it.
+    /// Notes the death of a node, and a failure for every open run on it that `is_hit` by it.
     ///
     /// # Errors
     /// What the database says.
@@ -287,11 +287,11 @@ impl Store {
         at_s: f64,
         detected_s: f64,
         reason: &str,
-        lenders: &[RunKey],
+        is_hit: impl Fn(&OpenRun) -> bool,
     ) -> Result<Vec<OpenRun>> {
         let open = self.open_runs()?;
         let on_it = |r: &OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
-        let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && !lenders.contains(&r.key)).collect();
+        let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && is_hit(r)).collect();
         let c = &self.connection;
         c.transaction(|| {
             c.prepare_cached("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)")?

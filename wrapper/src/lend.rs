@@ -17,6 +17,9 @@ const HELD_S: u64 = 2;
 /// Pause after a question that reached nobody.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often a controller that does not answer is asked for a loan.
+const TRIES: u32 = 20;
+
 /// How far the expected return moves before the broker is told, s.
 const WORTH_TELLING_S: f64 = 3.0;
 
@@ -35,7 +38,7 @@ pub enum Outcome {
     },
     /// They never left, for this reason: let them idle at a low frequency.
     Kept(String),
-    /// The job is being requeued, or is gone.
+    /// None came back: they died, the job is being requeued, or is gone.
     Lost(String),
 }
 
@@ -83,15 +86,17 @@ impl Lender {
             return_s: offer.return_s,
             reason: offer.reason.clone(),
         };
-        match self.client.post::<_, Loan>("/v1/loans", &request) {
-            Ok(loan) => self.follow(loan, expect),
-            Err(Error::Refused { text, .. }) => Outcome::Kept(text),
-            // The question may have arrived: a loan that nobody follows would end in a requeue.
-            Err(e) => match self.ask(&format!("/v1/loans/{id}")) {
-                Some(loan) => self.follow(loan, expect),
-                None => Outcome::Kept(e.to_string()),
-            },
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            match self.client.post::<_, Loan>("/v1/loans", &request) {
+                Ok(loan) => return self.follow(loan, expect),
+                Err(Error::Refused { text, .. }) => return Outcome::Kept(text),
+                // The question may have arrived, and the same again is the same loan.
+                Err(e) => last = e.to_string(),
+            }
+            sleep(PAUSE);
         }
+        Outcome::Kept(last)
     }
 
     /// Takes up a loan that an earlier wrapper of the job asked for.
@@ -150,6 +155,7 @@ fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
 fn outcome(loan: Loan) -> Outcome {
     match (loan.state, loan.lent_s, loan.back_s) {
         (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
+        (_, Some(_), _) if loan.back.is_empty() => Outcome::Lost(loan.reason),
         (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s },
         _ => Outcome::Kept(loan.reason),
     }

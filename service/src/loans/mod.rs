@@ -11,6 +11,7 @@ mod rules;
 mod simulation;
 
 use crate::controller::Controller;
+use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::Result;
 use machine::{Act, Next, World};
@@ -36,9 +37,15 @@ const MOST_STEPS: u32 = 8;
 #[derive(Default)]
 pub struct Loans {
     open: Mutex<BTreeMap<String, Loan>>,
+    /// Nodes that a run's life lent and did not get back. This service alone knows when such a node dies, so that
+    /// its memory is enough.
+    gone: Mutex<BTreeSet<(RunKey, u32, String)>>,
     asking: Mutex<()>,
     bell: tokio::sync::watch::Sender<u64>,
 }
+
+/// Most nodes that are remembered as gone.
+const MOST_GONE: usize = 10_000;
 
 /// What Slurm shows of everything, at one moment.
 struct Seen {
@@ -58,17 +65,24 @@ impl Loans {
         lock(&self.open).get(id).cloned()
     }
 
-    /// Nodes that a run has lent at the moment: what happens there is no failure of the run.
-    pub(crate) fn lent_by(&self, key: &RunKey) -> Vec<String> {
-        let open = lock(&self.open);
-        open.values().filter(|l| l.key == *key && l.lent_s.is_some()).flat_map(|l| l.nodes.clone()).collect()
+    /// Whether a run's life has lent a node, or lost it while it was lent: what happens there is no failure of it.
+    pub(crate) fn has_lent(&self, run: &OpenRun, node: &str) -> bool {
+        let lent = |l: &Loan| {
+            let its = l.key == run.key && l.restart_count == run.restart_count;
+            its && l.lent_s.is_some() && l.nodes.iter().any(|n| n == node)
+        };
+        lock(&self.open).values().any(lent)
+            || lock(&self.gone).contains(&(run.key.clone(), run.restart_count, node.to_string()))
     }
 
-    /// Runs that have lent a node.
-    pub(crate) fn lenders_of(&self, node: &str) -> Vec<RunKey> {
-        let open = lock(&self.open);
-        let lent = |l: &&Loan| l.lent_s.is_some() && l.nodes.iter().any(|n| n == node);
-        open.values().filter(lent).map(|l| l.key.clone()).collect()
+    /// Notes what did not come back of a loan that is over.
+    fn note_gone(&self, loan: &Loan) {
+        let mut gone = lock(&self.gone);
+        let missing = loan.nodes.iter().filter(|n| loan.lent_s.is_some() && !loan.back.contains(n));
+        gone.extend(missing.map(|n| (loan.key.clone(), loan.restart_count, n.clone())));
+        while gone.len() > MOST_GONE {
+            gone.pop_first();
+        }
     }
 
     fn ring(&self) {
@@ -177,6 +191,7 @@ impl Controller {
         change(&mut loan);
         lock(&self.store).save_lending(&loan)?;
         if loan.state.is_over() {
+            self.loans.note_gone(&loan);
             open.remove(id);
         } else {
             open.insert(id.to_string(), loan);

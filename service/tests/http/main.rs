@@ -4,6 +4,7 @@
 
 mod contract;
 mod hostile;
+mod loans;
 mod orders;
 mod site;
 
