@@ -119,7 +119,7 @@ pub(crate) async fn set(
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
     crate::routes::version(wanted.version)?;
-    if !wanted.hz.is_none_or(|hz| hz > 0.0) || !(wanted.lease_s >= 0.0) {
+    if !wanted.hz.is_none_or(|hz| hz > 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
         return Err(Refusal(StatusCode::BAD_REQUEST, "hz and lease_s must be above 0".to_string()));
     }
     let answer = blocking(move || {
