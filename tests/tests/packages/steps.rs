@@ -98,7 +98,7 @@ fn ordered(site: &mut Site) -> Result<String> {
     let job = site.submit(&patient, COUNTER)?;
     site.wait_report(job, "the run's start", |run| (run["state"] == "running").then_some(()))?;
     let said = site.user(&format!("joulepoint checkpoint {job} --json"))?;
-    ensure!(said.contains("\"folder\""), "{said}");
+    ensure!(said.contains("\"state\": \"done\""), "{said}");
     site.wait_report(job, "the checkpoint", |run| (run["total"]["checkpoints"] == 1).then_some(()))?;
     site.user(&format!("scancel {job}"))?;
     site.all_idle()?;
