@@ -251,6 +251,8 @@ fn whoever_else_dies_the_nodes_return_or_the_run_is_requeued() -> Result<()> {
     let job = lender(site, "slurmctld", &[])?;
     let mut asked = ask(site, job, 3600)?;
     wait_loan(site, job, &["lent"])?;
+    // slurmctld writes down what it knows of jobs every five seconds; a killed one forgets the rest.
+    std::thread::sleep(Duration::from_secs(7));
     site.cluster.kill_controller()?;
     site.cluster.start_controller()?;
     site.cluster.kill_node("n4")?;

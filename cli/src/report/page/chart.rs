@@ -1,6 +1,6 @@
 //! Bars of energy by phase, as inline SVG.
 
-use super::energy;
+use super::{Set, energy};
 use maud::{Markup, html};
 use protocol::Phase;
 
@@ -20,6 +20,19 @@ pub struct Bar {
 /// A phase's name for people.
 pub fn spoken(phase: Phase) -> String {
     phase.as_str().replace('_', " ")
+}
+
+/// The head of a column of a phase's figures.
+pub fn number_column(phase: Phase) -> (&'static str, Set) {
+    let name = match phase {
+        Phase::Compute => "Compute",
+        Phase::Checkpoint => "Checkpoint",
+        Phase::Restart => "Restart",
+        Phase::LostWork => "Lost work",
+        Phase::Idle => "Idle",
+        Phase::Logging => "Logging",
+    };
+    (name, Set::Number)
 }
 
 /// The key to the colours of phases.

@@ -130,14 +130,7 @@ fn nodes_table(bars: &[Bar]) -> Table {
     };
     Table {
         caption: "Energy by node and phase (J)".into(),
-        head: vec![
-            ("Node", Set::Word),
-            ("Compute", Set::Number),
-            ("Checkpoint", Set::Number),
-            ("Restart", Set::Number),
-            ("Lost work", Set::Number),
-            ("Idle", Set::Number),
-        ],
+        head: [("Node", Set::Word)].into_iter().chain(Phase::ALL.map(chart::number_column)).collect(),
         rows: bars.iter().skip(1).map(row).collect(),
         foot: bars.first().map(row),
         sorts: true,

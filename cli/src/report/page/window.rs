@@ -75,7 +75,7 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
         row.push(s.expected_saving_j.map_or_else(|| Cell::number(-1e300, "-"), Cell::joules));
         row
     };
-    let table = Table {
+    let mut table = Table {
         caption: format!("Resilience by {}, energies in J", what.to_lowercase()),
         head: vec![
             (what, Set::Word),
@@ -84,16 +84,13 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
             ("Energy", Set::Number),
             ("Resilience", Set::Number),
             ("Share", Set::Number),
-            ("Checkpoint", Set::Number),
-            ("Restart", Set::Number),
-            ("Lost work", Set::Number),
-            ("Idle", Set::Number),
-            ("Saved", Set::Number),
         ],
         rows: sums.iter().map(row).collect(),
         foot: Some(row(total)),
         sorts: true,
     };
+    table.head.extend(RESILIENCE.map(chart::number_column));
+    table.head.push(("Saved", Set::Number));
     html! {
         (chart::key(&RESILIENCE, &[]))
         (chart::stacked(id, &format!("Energy of resilience by {} and kind", what.to_lowercase()), &bars))
