@@ -34,6 +34,9 @@ floor "doctor: each fault provoked" -p suite --test doctor
 floor "any program, by CRIU" -p suite --test criu -- --test-threads=1 --nocapture
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
+floor "groups that recover alone" -p suite --test groups -- --test-threads=1 --nocapture
+floor "loans of idle nodes" -p suite --test loans -- --test-threads=1 --nocapture
+floor "the plan before the job" -p suite --test choice -- --test-threads=1 --nocapture
 floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture
 floor "the user's page: syntax" -p suite --test user_page -- every_script_has
 # The packages of what is built already; a release build is for make deb.

@@ -39,7 +39,12 @@ fn an_exported_calibration_decides_as_the_planner_does() {
     let path = file.to_str().expect("UTF-8");
     let told = read(&plan(&[&["--calibration", path, "--json"], &HEAVY[..]].concat()));
     let setting = |v: &str| protocol::Setting { value: v.into(), source: protocol::Source::Option };
-    let options = [("ft-energy", "energy"), ("ft-energy-engine", "scr"), ("ft-energy-memory", "64G"), ("ft-energy-messages", "1000000:4T")];
+    let options = [
+        ("ft-energy", "energy"),
+        ("ft-energy-engine", "scr"),
+        ("ft-energy-memory", "64G"),
+        ("ft-energy-messages", "1000000:4T"),
+    ];
     let question = PlanRequest {
         request: protocol::Request { settings: options.map(|(n, v)| (n.to_string(), setting(v))).into() },
         nodes: 8,

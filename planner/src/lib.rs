@@ -177,11 +177,16 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     };
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
+    let asked = settings.protocol == Some(options::Protocol::Uncoordinated);
+    if asked {
+        let groups = settings.groups;
+        reasons.push(format!("uncoordinated was asked for: each of {groups} groups keeps this interval by itself"));
+    }
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
-        protocol: taken.protocol.as_str().to_string(),
+        protocol: if asked { "uncoordinated" } else { taken.protocol.as_str() }.to_string(),
         engine: engine.to_string(),
         policy: settings.policy.clone(),
         interval_s,

@@ -273,9 +273,6 @@ fn plan(
         );
     }
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
-    if settings.protocol == Some(options::Protocol::Uncoordinated) {
-        plan.protocol = "uncoordinated".to_string();
-    }
     (plan, engine, criu.and_then(Result::ok))
 }
 
