@@ -2,12 +2,14 @@
 //!
 //! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test groups` repeats it.
 
+mod common;
 mod world;
 
+use common::{Killed, check_energy};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use world::{Chances, Killed, check_energy, check_orders, play_record};
+use world::{Chances, check_orders, play_record};
 use wrapper::driver::Outcome;
 
 const SEEDS: u64 = 3000;

@@ -2,8 +2,11 @@
 //!
 //! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test simulation` repeats it.
 
+mod common;
+
+use common::{Killed, check_energy, plan};
 use options::Settings;
-use protocol::{Event, FailureKind, Figure, JobReading, Manifest, ManifestFile, Order, OrderState, Plan, Verb};
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::RefCell;
@@ -18,9 +21,6 @@ const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
 const MOST_CALLS: u64 = 200_000;
 const KEEP: usize = 2;
-
-/// The wrapper is killed: unwinds through the driver and is caught by the history.
-struct Killed;
 
 /// What the world does to a run, each with a chance per port call or per checkpoint.
 struct Chances {
@@ -342,36 +342,6 @@ impl Store for Port {
     }
 }
 
-fn figure(value: f64) -> Figure {
-    Figure { value, from: "test".into() }
-}
-
-fn plan(interval_s: f64) -> Plan {
-    Plan {
-        version: protocol::VERSION,
-        objective: "energy".into(),
-        protocol: "coordinated".into(),
-        engine: "scripted".into(),
-        policy: "ema".into(),
-        interval_s,
-        interval_fixed: false,
-        mtbf_s: figure(5000.0),
-        checkpoint_s: figure(10.0),
-        restart_s: figure(5.0),
-        idle_w: figure(100.0),
-        busy_w: figure(300.0),
-        checkpoint_w: figure(150.0),
-        checkpoint_hz: None,
-        expected_time_overhead: 0.0,
-        expected_energy_overhead: 0.0,
-        expected_io_share: 0.0,
-        alternatives: Vec::new(),
-        choice: None,
-        reasons: Vec::new(),
-        made_by: "test".into(),
-    }
-}
-
 fn settings(spare: u32) -> Settings {
     let on = protocol::Setting { value: "energy".into(), source: protocol::Source::Option };
     let request = protocol::Request { settings: BTreeMap::from([("ft-energy".to_string(), on)]) };
@@ -448,7 +418,7 @@ fn play(seed: u64) {
                 nodes: world.borrow().live_nodes(),
                 ..Started::default()
             },
-            plan: plan(interval_s),
+            plan: plan("coordinated", interval_s),
             settings: settings(spare),
             end_s: None,
             margin_s: 20.0,
@@ -482,33 +452,6 @@ fn play(seed: u64) {
             Err(cause) if cause.is::<Killed>() => {}
             Err(cause) => resume_unwind(cause),
         }
-    }
-}
-
-/// The phases of a node add up to its counter as it was last read, and no phase is negative.
-fn check_energy(journal: &[Event]) {
-    let mut phases: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut counters: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut ends: BTreeMap<&str, f64> = BTreeMap::new();
-    for event in journal {
-        match event {
-            Event::Phase { node, joules, start_s, end_s, .. } => {
-                assert!(joules.is_none_or(|j| j >= 0.0), "negative energy");
-                assert!(end_s >= start_s, "a phase that ends before it begins");
-                if let Some(before) = ends.insert(node, *end_s) {
-                    assert_eq!(before, *start_s, "a gap between phases of {node}");
-                }
-                *phases.entry(node).or_default() += joules.unwrap_or(0.0);
-            }
-            Event::Reading { node, reading } => {
-                counters.insert(node, reading.joules);
-            }
-            _ => {}
-        }
-    }
-    for (node, counter) in counters {
-        let sum = phases.get(node).copied().unwrap_or(0.0);
-        assert!((sum - counter).abs() <= 1e-6 * counter.max(1.0), "{node}: phases {sum} J, counter {counter} J");
     }
 }
 

@@ -4,6 +4,7 @@ mod ports;
 
 pub use ports::play_record;
 
+use crate::common::Killed;
 use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -17,9 +18,6 @@ use wrapper::ports::Happening;
 /// Calls of ports after which a history is taken to have no end.
 const MOST_CALLS: u64 = 400_000;
 const KEEP: usize = 2;
-
-/// The wrapper is killed: unwinds through the driver and is caught by the history.
-pub struct Killed;
 
 /// What the world does to a run, each with a chance per port call, per second, or per checkpoint.
 pub struct Chances {
@@ -282,33 +280,6 @@ impl World {
     /// A run that has ended well has done all its work.
     pub fn check_end(&self) {
         assert!(self.programs.iter().all(|p| p.done), "a group has not ended");
-    }
-}
-
-/// The phases of a node add up to its counter as it was last read, and no phase is negative.
-pub fn check_energy(journal: &[Event]) {
-    let mut phases: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut counters: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut ends: BTreeMap<&str, f64> = BTreeMap::new();
-    for event in journal {
-        match event {
-            Event::Phase { node, joules, start_s, end_s, .. } => {
-                assert!(joules.is_none_or(|j| j >= 0.0), "negative energy");
-                assert!(end_s >= start_s, "a phase that ends before it begins");
-                if let Some(before) = ends.insert(node, *end_s) {
-                    assert_eq!(before, *start_s, "a gap between phases of {node}");
-                }
-                *phases.entry(node).or_default() += joules.unwrap_or(0.0);
-            }
-            Event::Reading { node, reading } => {
-                counters.insert(node, reading.joules);
-            }
-            _ => {}
-        }
-    }
-    for (node, counter) in counters {
-        let sum = phases.get(node).copied().unwrap_or(0.0);
-        assert!((sum - counter).abs() <= 1e-6 * counter.max(1.0), "{node}: phases {sum} J, counter {counter} J");
     }
 }
 

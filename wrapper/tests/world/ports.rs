@@ -1,8 +1,9 @@
 //! The world as the driver of groups sees it.
 
 use super::{KEEP, Program, Shared};
+use crate::common::plan;
 use options::Settings;
-use protocol::{Event, FailureKind, Figure, JobReading, Manifest, Plan};
+use protocol::{Event, FailureKind, JobReading, Manifest};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -243,36 +244,6 @@ impl Store for Port {
     }
 }
 
-fn figure(value: f64) -> Figure {
-    Figure { value, from: "test".into() }
-}
-
-fn plan(interval_s: f64) -> Plan {
-    Plan {
-        version: protocol::VERSION,
-        objective: "energy".into(),
-        protocol: "uncoordinated".into(),
-        engine: "scripted".into(),
-        policy: "ema".into(),
-        interval_s,
-        interval_fixed: false,
-        checkpoint_hz: None,
-        mtbf_s: figure(5000.0),
-        checkpoint_s: figure(10.0),
-        restart_s: figure(5.0),
-        idle_w: figure(100.0),
-        busy_w: figure(300.0),
-        checkpoint_w: figure(150.0),
-        expected_time_overhead: 0.0,
-        expected_energy_overhead: 0.0,
-        expected_io_share: 0.0,
-        alternatives: Vec::new(),
-        choice: None,
-        reasons: Vec::new(),
-        made_by: "test".into(),
-    }
-}
-
 fn settings(groups: usize, spare: u32, log: Option<options::Log>) -> Settings {
     let words = [("ft-energy", ""), ("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", &groups.to_string())];
     let set = |(name, value): (&str, &str)| {
@@ -294,7 +265,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
     world.borrow_mut().places.clone_from(&places.groups);
     let setup = Setup {
         started: Started { job: 1, restart_count: record, nodes, ..Started::default() },
-        plan: plan(interval_s),
+        plan: plan("uncoordinated", interval_s),
         settings: settings(groups, spare, world.borrow().log),
         end_s: None,
         margin_s: 20.0,
