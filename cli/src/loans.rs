@@ -38,8 +38,7 @@ pub struct LoansArgs {
 enum Inner {
     /// Lend idle nodes of a running job, wait, and take them back; for the job's own user.
     ///
-    /// What a run under protection does by itself while one of its groups recovers. Nothing of the job may be running
-    /// on the nodes.
+    /// What a run is to do by itself while one of its groups recovers. Nothing of the job may be running on the nodes.
     #[command(hide = true)]
     Ask(AskArgs),
     /// Call lent nodes back now; for the lender and operators.

@@ -276,7 +276,7 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
         return Err(later("ft-energy-protocol", why, "auto, coordinated, uncoordinated"));
     }
     if merged.get("ft-energy-lend") == Some("yes") {
-        return Err(later("ft-energy-lend", "lending needs uncoordinated recovery", "no"));
+        return Err(later("ft-energy-lend", "no run lends by itself yet", "no"));
     }
     if merged.get("ft-energy-laxity").is_some() {
         return Err(later("ft-energy-laxity", "shadow replicas are not enacted yet", "leave it out"));
@@ -350,12 +350,8 @@ mod tests {
 
     #[test]
     fn capabilities_of_later_versions_are_refused_by_name() {
-        for (name, value) in [
-            ("ft-energy-protocol", "shadow"),
-            ("ft-energy-engine", "scr"),
-            ("ft-energy-lend", "yes"),
-            ("ft-energy-laxity", "1.5"),
-        ] {
+        for (name, value) in [("ft-energy-protocol", "shadow"), ("ft-energy-lend", "yes"), ("ft-energy-laxity", "1.5")]
+        {
             let refused = resolve(&request(&[("ft-energy", ""), (name, value)]), &BTreeMap::new());
             let text = refused.unwrap_err().to_string();
             assert!(text.contains("not available in this version"), "{text}");

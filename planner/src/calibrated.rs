@@ -92,14 +92,16 @@ fn corrected(stored: &StoredCalibration, operation: Operation, storage: Option<S
 }
 
 /// Why a calibration no longer holds on the nodes that tell what they are; empty if it does. A node service does not
-/// know the folder that is shared, nor how many CPUs Slurm gives out: these are left to `calibrate show`.
+/// know the folder that is shared, nor how many CPUs Slurm gives out, nor an MPI that comes with a module: these are left
+/// to `calibrate show`.
 pub fn stale_on(calibration: &Calibration, nodes: &BTreeMap<String, Fingerprint>) -> Vec<String> {
     let mut changes = Vec::new();
     for node in calibration.power.idle_w.keys() {
         let Some(now) = nodes.get(node) else { continue };
         let mut then = calibration.fingerprint.clone();
         then.storage.retain(|target, _| now.storage.contains_key(target));
-        let of_node = stale(&then, &Fingerprint { cores: then.cores, ..now.clone() });
+        let mpi = now.mpi.clone().or_else(|| then.mpi.clone());
+        let of_node = stale(&then, &Fingerprint { cores: then.cores, mpi, ..now.clone() });
         changes.extend(of_node.into_iter().map(|change| format!("{node}: {change}")));
     }
     changes

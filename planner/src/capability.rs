@@ -33,7 +33,7 @@ pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protoc
     };
     let unasked = match protocol {
         Protocol::Coordinated => None,
-        _ if settings.protocol.is_some() => Some("coordinated was asked for"),
+        _ if settings.protocol == Some(options::Protocol::Coordinated) => Some("coordinated was asked for"),
         Protocol::Shadow => Some("needs twice the nodes"),
         Protocol::DiskLogLent | Protocol::MemoryLogLent => Some("lending was not asked for"),
         Protocol::DiskLog | Protocol::MemoryLog => None,

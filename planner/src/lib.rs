@@ -90,7 +90,7 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         node_names: &request.node_names,
         node_type: request.node_type.as_deref(),
         work_s: request.work_s,
-        groups: request.groups,
+        groups: request.groups.or((settings.groups > 1).then_some(settings.groups)),
         cpufreq: site.node.cpufreq,
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))

@@ -351,7 +351,10 @@ impl Controller {
         tracing::warn!(node = name, reason, "a node is dead");
         // The store first, as long as the runs are still open there: Slurm ends them.
         let text = format!("node {name} died: {reason}");
-        let is_hit = |run: &OpenRun| !self.loans.has_lent(run, name);
+        // Asked before the store is locked: a loan that changes holds the loans, then the store.
+        let open = lock(&self.open).clone();
+        let spared: Vec<_> = open.iter().filter(|run| self.loans.has_lent(run, name)).map(|run| &run.key).collect();
+        let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
         let hit = lock(&self.store).node_died(name, at_s, now_s, &text, is_hit)?;
         lock(&self.watch).hit(now_s, &hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));

@@ -120,7 +120,7 @@ pub(crate) async fn set(
     let Path(job) = job?;
     crate::routes::version(wanted.version)?;
     if !wanted.hz.is_none_or(|hz| hz > 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
-        return Err(Refusal(StatusCode::BAD_REQUEST, "hz and lease_s must be above 0".to_string()));
+        return Err(Refusal(StatusCode::BAD_REQUEST, "hz must be above 0, and lease_s no less than 0".to_string()));
     }
     let answer = blocking(move || {
         if !node.is_owner(peer.uid, job) {

@@ -69,7 +69,8 @@ impl Loans {
     pub(crate) fn has_lent(&self, run: &OpenRun, node: &str) -> bool {
         let lent = |l: &Loan| {
             let its = l.key == run.key && l.restart_count == run.restart_count;
-            its && l.lent_s.is_some() && l.nodes.iter().any(|n| n == node)
+            let is_back = l.back_s.is_some() && l.back.iter().any(|n| n == node);
+            its && l.lent_s.is_some() && !is_back && l.nodes.iter().any(|n| n == node)
         };
         lock(&self.open).values().any(lent)
             || lock(&self.gone).contains(&(run.key.clone(), run.restart_count, node.to_string()))

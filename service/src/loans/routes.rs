@@ -1,6 +1,6 @@
 //! What the controller answers about loans: asking for one, following it, moving its end, listing them.
 
-use super::rules::{self, Ask};
+use super::rules::{self, Ask, DAY_S};
 use crate::controller::Controller;
 use crate::http::{Document, Refusal, absent, blocking};
 use crate::routes::{Answer, LONGEST_WAIT, Shared, check_id, no_slurm, version};
@@ -13,9 +13,6 @@ use axum::{Extension, Json};
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState};
 use std::time::Duration;
 use wire::Peer;
-
-/// What the caps of the site look back over, s.
-const DAY_S: f64 = 86_400.0;
 
 pub(crate) async fn ask(
     State(c): Shared,
@@ -111,7 +108,7 @@ pub(crate) async fn list(
     let loans = blocking(move || -> Result<_> {
         // A loan that ended in the window was asked for at most the longest time before.
         let since_s = which.start.map_or(0.0, |start_s| start_s - c.site.lend.longest_s - DAY_S);
-        let all = lock(&c.reader).lendings(since_s)?;
+        let all = lock(&c.reporter).lendings(since_s)?;
         let may = |l: &Loan| c.access.may(peer.uid, l.uid);
         Ok(all.into_iter().filter(|l| may(l) && which.has(l)).collect::<Vec<_>>())
     });
@@ -138,6 +135,17 @@ impl Controller {
         let run = self.run_of(peer, &wish.job)?;
         let job = self.slurm.job(run.job).map_err(no_slurm)?.filter(|j| j.uid == run.uid);
         let job = job.ok_or_else(|| refused(format!("Slurm does not know job {}", run.job)))?;
+        if peer.uid != job.uid {
+            return Err(refused(format!(
+                "only {} may lend nodes of job {}: they come back to who asks",
+                job.user, job.id
+            )));
+        }
+        let name = format!("{}{}", super::PREFIX, wish.id);
+        let reservations = self.slurm.reservations().map_err(no_slurm)?;
+        if reservations.iter().any(|r| r.name == name) {
+            return Err(refused(format!("reservation {name} is there already, and not ours: ask with another id")));
+        }
         let now_s = now_s();
         let loans = lock(&self.reader).lendings(now_s - DAY_S)?;
         let ask = Ask {
@@ -146,7 +154,7 @@ impl Controller {
             nodes: &wish.nodes,
             return_s: wish.return_s,
             steps: &self.slurm.steps(job.id).map_err(no_slurm)?,
-            reservations: &self.slurm.reservations().map_err(no_slurm)?,
+            reservations: &reservations,
             slurm: &self.slurm.config().map_err(no_slurm)?,
             loans: &loans,
         };
@@ -156,7 +164,7 @@ impl Controller {
         }
         let loan = Loan {
             id: wish.id.clone(),
-            name: format!("{}{}", super::PREFIX, wish.id),
+            name,
             key: run.key,
             job: job.id,
             restart_count: job.restarts,
@@ -188,7 +196,8 @@ impl Controller {
 
     /// Moves the expected return of a loan that is still out.
     fn expect_return(&self, id: &str, return_s: f64) -> Result<(), Refusal> {
-        let latest_s = now_s() + self.site.lend.longest_s;
+        let from_s = self.loans.get(id).map_or_else(now_s, |l| l.lent_s.unwrap_or(l.asked_s));
+        let latest_s = from_s + self.site.lend.longest_s;
         if !return_s.is_finite() || return_s > latest_s {
             let text =
                 format!("return_s = {return_s} is later than lend.longest_s = {} allows", self.site.lend.longest_s);

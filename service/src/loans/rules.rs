@@ -6,7 +6,7 @@ use slurm::{Job, JobState, Reservation, Step};
 use std::collections::BTreeMap;
 
 /// A day, s.
-const DAY_S: f64 = 86_400.0;
+pub(super) const DAY_S: f64 = 86_400.0;
 
 /// What a loan is judged by.
 pub struct Ask<'a> {
@@ -63,6 +63,9 @@ fn by_job(_: &Lend, ask: &Ask<'_>) -> Option<String> {
     let job = ask.job;
     if job.state != JobState::Running {
         return Some(format!("job {} does not run", job.id));
+    }
+    if !job.requeue {
+        return Some(format!("job {} may not be requeued, and would have to be if its nodes did not return", job.id));
     }
     if job.has_flag("EXPEDITING") {
         return Some(format!("job {} is requeued by Slurm with its nodes kept", job.id));
@@ -135,7 +138,7 @@ mod tests {
     fn job(more: &str) -> Job {
         let line = format!(
             "JobId=7 JobName=j UserId=alice(1000) GroupId=g(1) Account=physics {more} BatchHost=n1 \
-             NodeList=n[1-4] EndTime=9000 Partition=all OverSubscribe=NO"
+             NodeList=n[1-4] EndTime=9000 Partition=all OverSubscribe=NO Requeue=1"
         );
         slurm::parse_job(&line, 7).unwrap().unwrap()
     }
@@ -174,13 +177,14 @@ mod tests {
         };
         let running = job("JobState=RUNNING");
         assert_eq!(why(&open, &running, "n3", 1100.0), "");
-        let cases: [(Lend, Job, &str, f64, &str); 14] = [
+        let cases: [(Lend, Job, &str, f64, &str); 15] = [
             (named("off"), running.clone(), "n3", 1100.0, "lend.mode"),
             (named("only"), running.clone(), "n3", 1100.0, "partition all"),
             (named("never"), running.clone(), "n3", 1100.0, "user alice"),
             (named("day"), running.clone(), "n3", 1100.0, "node_seconds_per_day"),
             (named("run"), running.clone(), "n3", 1100.0, "loans_per_run_and_day"),
             (open.clone(), job("JobState=SUSPENDED"), "n3", 1100.0, "does not run"),
+            (open.clone(), Job { requeue: false, ..running.clone() }, "n3", 1100.0, "may not be requeued"),
             (open.clone(), job("JobState=RUNNING Reservation=school"), "n3", 1100.0, "runs in reservation school"),
             (open.clone(), running.clone(), "", 1100.0, "no node"),
             (open.clone(), running.clone(), "n9", 1100.0, "n9 is not of job 7"),
