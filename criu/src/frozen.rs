@@ -59,7 +59,8 @@ pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path)
     let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
-    let tmp = tmp.filter(|t| is_own_folder(t));
+    // A temporary folder that holds the run would be packed into itself.
+    let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
     let lost = |f: &&Open| COMMON.iter().any(|c| f.path.starts_with(c)) && !tmp.is_some_and(|t| f.path.starts_with(t));
     let common: BTreeSet<&Path> = open.iter().filter(lost).map(|f| f.path.as_path()).collect();
     let mut pipes = Vec::new();

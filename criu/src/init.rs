@@ -168,7 +168,9 @@ impl Init<'_> {
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let began: Vec<Option<u64>> = self.relays.iter().map(Relay::kept_bytes).collect();
-                fs::write(record, serde_json::to_vec(&began)?)
+                let beside = record.with_extension("partial");
+                fs::write(&beside, serde_json::to_vec(&began)?)?;
+                fs::rename(beside, record)
             }
             Err(e) => Err(e),
         }

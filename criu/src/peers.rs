@@ -36,8 +36,11 @@ fn sockets(pid: i32) -> Vec<u32> {
     targets.filter_map(|t| t.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
 }
 
-/// All connected unix sockets of this network namespace, each with its peer.
-fn pairs() -> io::Result<Vec<(u32, u32)>> {
+/// All connected unix sockets of this network namespace, each with its peer; `/proc` does not tell.
+///
+/// # Errors
+/// What the kernel says.
+pub fn pairs() -> io::Result<Vec<(u32, u32)>> {
     let protocol = SockProtocol::NetlinkSockDiag;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     let mut socket = File::from(socket);

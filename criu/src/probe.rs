@@ -30,7 +30,7 @@ pub fn usable(criu: &Path, warden: &dyn Fn() -> Command, cache: &Path) -> Result
     if fs::read_to_string(cache).is_ok_and(|known| known == worked) {
         return Ok(());
     }
-    attempt(criu, warden, &cache.with_extension("try"))?;
+    attempt(criu, warden, &cache.with_extension(format!("{}.try", std::process::id())))?;
     // Without the cache the next job tries again.
     let _ = fs::write(cache, worked);
     Ok(())

@@ -50,21 +50,26 @@ impl Relay {
         self.read.as_fd()
     }
 
-    /// Carries on everything that is in the pipe now.
+    /// Carries on everything that is in the pipe now, and not what a busy writer adds meanwhile.
     ///
     /// # Errors
     /// What the target's file system says.
     pub fn drain(&mut self) -> io::Result<()> {
         let mut block = vec![0; CAPACITY_BYTES as usize];
-        loop {
+        let mut carried = 0;
+        while carried < block.len() {
             match self.read.read(&mut block) {
                 Ok(0) => return Ok(()),
-                Ok(length) => self.to.write_all(&block[..length])?,
+                Ok(length) => {
+                    self.to.write_all(&block[..length])?;
+                    carried += length;
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
+        Ok(())
     }
 
     /// Size of the target, bytes, if it is a file that keeps what is written.

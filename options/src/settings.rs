@@ -313,6 +313,13 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
             let cure = "--ft-energy-groups=N with N above 1";
             return Err(refusal(merged, "ft-energy-protocol", "does not say how many groups recover alone", cure));
         }
+        if let Some(engine) = settings.engine.filter(|e| !matches!(e, Engine::App | Engine::Hook)) {
+            let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
+            return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook"));
+        }
+        if settings.resume != Resume::default() {
+            return Err(refusal(merged, "ft-energy-resume", "is for jobs without groups", "leave it out"));
+        }
         // Files that belong to all groups would be brought back for one and overwrite the others'.
         if let Some(pattern) = settings.done.iter().find(|p| !p.contains("{group}")) {
             let reason = format!("has the pattern '{pattern}', which does not tell the groups' files apart");

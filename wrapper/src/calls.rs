@@ -16,6 +16,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Tells the stand-in where the folder is, and for which job: `4711:/folder`.
 pub const VARIABLE: &str = "JOULEPOINT_CALLS";
 
+/// Where programs are looked for if nothing says so.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// How long a run must be seen to go on after a call that ended with an error, s: a node that dies fails its step
 /// before anybody says why.
 const DOUBT_S: f64 = 60.0;
@@ -119,7 +122,7 @@ impl Calls {
     /// What the script must see so that its calls are remembered.
     pub fn variables(&self) -> Vec<(String, String)> {
         let job = std::env::var("SLURM_JOB_ID").unwrap_or_default();
-        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_string());
+        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_string());
         vec![
             ("PATH".to_string(), format!("{}:{path}", self.bin().display())),
             (VARIABLE.to_string(), format!("{job}:{}", self.folder.display())),

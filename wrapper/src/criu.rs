@@ -1,7 +1,7 @@
 //! Engine `criu`: the whole script of a job on one node in a sandbox, dumped and restored without its help.
 
 use crate::app::interval_variables;
-use crate::checkpoints::{Checkpoints, survey};
+use crate::checkpoints::{Checkpoints, survey, write_durably};
 use crate::identity::Identity;
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening};
@@ -74,9 +74,9 @@ pub fn within(criu: &Path, run: &Path, argv: &[String], is_batch: bool, limit_s:
         Some((script, arguments)) if is_batch => {
             let own = run.join("script");
             if !own.exists() {
-                fs::copy(script, &own)?;
-                fs::set_permissions(&own, fs::Permissions::from_mode(0o700))?;
+                write_durably(&own, &fs::read(script)?)?;
             }
+            fs::set_permissions(&own, fs::Permissions::from_mode(0o700))?;
             all.push(own.to_string_lossy().into_owned());
             all.extend_from_slice(arguments);
         }

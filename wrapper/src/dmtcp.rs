@@ -133,6 +133,8 @@ impl Engine for Dmtcp {
                 let mut command = Command::new("dmtcp_command");
                 command.args(["--coord-host", "localhost", "--coord-port", &port, "--bcheckpoint"]);
                 command.stdin(Stdio::null()).stdout(Stdio::null());
+                // What a checkpoint that was given up has left.
+                images(&folder)?.iter().try_for_each(fs::remove_file).map_err(|e| e.to_string())?;
                 tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current())?;
                 take_images(&folder, &into)
             });
@@ -152,14 +154,18 @@ fn refuse_steps(tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
+/// The images that lie in a folder.
+fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let paths = entries.flatten().map(|e| e.path());
+    Ok(paths.filter(|p| p.extension().is_some_and(|e| e == "dmtcp")).collect())
+}
+
 /// Moves the images that DMTCP has finished into a checkpoint.
 fn take_images(folder: &Path, into: &Path) -> Result<Vec<ManifestFile>, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if name.to_string_lossy().ends_with(".dmtcp") {
-            fs::rename(entry.path(), into.join(&name)).map_err(|e| format!("{}: {e}", name.display()))?;
-        }
+    for image in images(folder)? {
+        let to = into.join(image.file_name().unwrap_or_default());
+        fs::rename(&image, to).map_err(|e| format!("{}: {e}", image.display()))?;
     }
     let files = survey(into)?;
     if files.is_empty() { Err("dmtcp_command left no image".to_string()) } else { Ok(files) }

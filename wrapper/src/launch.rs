@@ -109,7 +109,12 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
-    let (plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
+    let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
+    let places = groups::launch::places(settings, &me, &slurm);
+    if places.is_some() && plan.checkpoint_hz.take().is_some() {
+        plan.reasons
+            .push("groups checkpoint at the nodes' own CPU frequency: one may write while another works".into());
+    }
     folder.write_plan(&plan)?;
 
     let (post, mut clock) = mail::queue();
@@ -117,7 +122,6 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let tree = Tree::new(supervisor);
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
-    let places = groups::launch::places(settings, &me, &slurm);
     let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());

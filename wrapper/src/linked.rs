@@ -6,6 +6,7 @@ use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, FileKind};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Largest script that is read, bytes.
@@ -17,13 +18,24 @@ const PROGRAM_LIMIT_BYTES: u64 = 256 << 20;
 /// The libraries that a program names, such as `libmpi.so.40`; none if it is no ELF file.
 pub fn libraries(program: &Path) -> BTreeSet<String> {
     let small = fs::metadata(program).is_ok_and(|m| m.is_file() && m.len() <= PROGRAM_LIMIT_BYTES);
-    let Some(content) = small.then(|| fs::read(program).ok()).flatten() else { return BTreeSet::new() };
+    let Some(content) = small.then(|| read_elf(program).ok()).flatten() else { return BTreeSet::new() };
     let found = match FileKind::parse(&*content) {
         Ok(FileKind::Elf64) => needed::<FileHeader64<Endianness>>(&content),
         Ok(FileKind::Elf32) => needed::<FileHeader32<Endianness>>(&content),
         _ => None,
     };
     found.unwrap_or_default()
+}
+
+/// The content of a program, nothing of any other file.
+fn read_elf(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut content = vec![0; 4];
+    file.read_exact(&mut content)?;
+    if content == *b"\x7fELF" {
+        file.read_to_end(&mut content)?;
+    }
+    Ok(content)
 }
 
 fn needed<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<BTreeSet<String>> {
@@ -52,7 +64,8 @@ pub fn words(argv: &[String], folder: &Path) -> Vec<String> {
         {
             let code = script.lines().filter(|l| !l.trim_start().starts_with('#'));
             words.extend(
-                code.flat_map(str::split_whitespace).map(|w| w.trim_matches(['"', '\'', ';', '`']).to_string()),
+                code.flat_map(str::split_whitespace)
+                    .map(|w| w.trim_matches(['"', '\'', ';', '`', '$', '(', ')', '&']).to_string()),
             );
         }
     }

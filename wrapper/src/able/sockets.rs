@@ -1,19 +1,11 @@
 //! Sockets of a set of processes, and whether what is at their other end belongs to the set.
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// State of an established connection in `/proc/net`.
 const ESTABLISHED: &str = "01";
-
-/// SOCK_DIAG_BY_FAMILY of `linux/sock_diag.h`; the next two are of `linux/unix_diag.h`.
-const BY_FAMILY: u16 = 20;
-const SHOW_PEER: u32 = 4;
-const PEER: u16 = 2;
 
 /// What is known of sockets.
 pub struct Sockets {
@@ -36,7 +28,7 @@ impl Sockets {
             ours: BTreeSet::new(),
             tcp: BTreeMap::new(),
             local: BTreeSet::new(),
-            peers: unix_peers().unwrap_or_default(),
+            peers: unix_peers(),
             known: BTreeSet::new(),
         };
         for pid in pids {
@@ -103,59 +95,8 @@ fn address(hex: &str) -> String {
     parts.map_or_else(|| hex.to_string(), |(ip, port)| format!("{ip}:{port}"))
 }
 
-/// Each connected unix socket of this network namespace with its peer, asked of the kernel: `/proc` does not tell.
-fn unix_peers() -> io::Result<BTreeMap<u64, u64>> {
-    let kernel =
-        socket(AddressFamily::Netlink, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
-    send(kernel.as_raw_fd(), &question(), MsgFlags::empty())?;
-    let mut peers = BTreeMap::new();
-    let mut answer = vec![0; 1 << 16];
-    loop {
-        let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        let mut rest = &answer[..length];
-        while let Some((kind, body, next)) = message(rest) {
-            match i32::from(kind) {
-                libc::NLMSG_DONE | libc::NLMSG_ERROR => return Ok(peers),
-                _ => peers.extend(pair(body)),
-            }
-            rest = next;
-        }
-    }
-}
-
-/// A netlink header and a `unix_diag_req` for all sockets in any state.
-fn question() -> Vec<u8> {
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut bytes = Vec::with_capacity(40);
-    bytes.extend(40u32.to_ne_bytes());
-    bytes.extend([BY_FAMILY.to_ne_bytes(), flags.to_ne_bytes()].concat());
-    bytes.extend([0; 8]);
-    bytes.extend([libc::AF_UNIX as u8, 0, 0, 0]);
-    bytes.extend([u32::MAX, 0, SHOW_PEER, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat());
-    bytes
-}
-
-/// Kind and body of the first message, and what follows it.
-fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = number(bytes, 0)? as usize;
-    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
-    Some((kind, bytes.get(16..length)?, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-/// Inode and peer of a `unix_diag_msg`: 16 bytes, the inode at 4, then attributes.
-fn pair(body: &[u8]) -> Option<(u64, u64)> {
-    let inode = number(body, 4)?;
-    let mut rest = body.get(16..)?;
-    loop {
-        let length = usize::from(u16::from_ne_bytes(rest.get(..2)?.try_into().ok()?));
-        let kind = u16::from_ne_bytes(rest.get(2..4)?.try_into().ok()?);
-        if kind == PEER {
-            return Some((u64::from(inode), u64::from(number(rest, 4)?)));
-        }
-        rest = rest.get(length.max(4).next_multiple_of(4)..)?;
-    }
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+/// Each connected unix socket with its peer, if it has one.
+fn unix_peers() -> BTreeMap<u64, u64> {
+    let pairs = ::criu::peers::pairs().unwrap_or_default();
+    pairs.into_iter().filter(|(_, peer)| *peer != 0).map(|(one, peer)| (one.into(), peer.into())).collect()
 }

@@ -70,7 +70,7 @@ impl Board {
 
     /// What the script must see to find the program in place of `srun`.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = std::env::var("PATH").unwrap_or_else(|_| crate::calls::PATH.to_string());
         vec![
             ("PATH".to_string(), format!("{}:{path}", self.folder.display())),
             (SOCKET.to_string(), self.folder.join("socket").display().to_string()),

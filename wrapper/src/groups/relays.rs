@@ -150,6 +150,7 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
             Ok(mut child) => {
                 srun.store(child.id() as i32, Ordering::SeqCst);
                 let ended = child.wait();
+                srun.store(0, Ordering::SeqCst);
                 if one.is_current() {
                     tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
                 }
