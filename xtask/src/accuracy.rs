@@ -48,6 +48,9 @@ write() { cp "$1/source" "$1/state.$SLURM_PROCID.new" && mv "$1/state.$SLURM_PRO
 trap 'write "$1"' USR1
 end=$((SECONDS + $2))
 while [ $SECONDS -lt $end ]; do sleep 1 & wait $!; done
+# A request that comes now is too late, and is not to kill.
+trap '' USR1
+exec true
 "#;
 
 /// What was planned and measured of one job's checkpoints: time in s, energy in J.
