@@ -26,6 +26,8 @@ const FAST_MIB: (u32, u32) = (32, 4);
 pub struct Wish {
     /// Three minutes instead of an hour.
     pub fast: bool,
+    /// Pause before each checkpoint, s; that of the method if absent.
+    pub apart_s: Option<f64>,
     /// Partition whose nodes are measured; all of the cluster's if absent.
     pub partition: Option<String>,
     /// Nodes of each type that measure more than idle power; all if absent.
@@ -168,10 +170,11 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
         mpi: program.is_ok(),
         fast: wish.fast,
     };
+    let rules = if wish.fast { Rules::FAST } else { Rules::FULL };
     Ok(Assignment {
         orders: orders(&scope)?,
         nodes: names[..many].to_vec(),
-        rules: if wish.fast { Rules::FAST } else { Rules::FULL },
+        rules: Rules { apart_s: wish.apart_s.unwrap_or(rules.apart_s), ..rules },
         no_mpi: program.err(),
     })
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wrapper::app::{Announced, App, Ask, Files};
 use wrapper::checkpoints::{Checkpoints, bring_back, take};
-use wrapper::mail::{now_s, queue};
+use wrapper::mail::{MailClock, now_s, queue};
 use wrapper::ports::{Clock, Engine, Happening};
 
 /// Steps of arithmetic in one slice of compute.
@@ -32,8 +32,31 @@ const CHECKPOINT_LIMIT_S: f64 = 600.0;
 /// Sends a signal to the job's steps, as a wrapper asks programs for a checkpoint.
 pub type Signal = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Something that can be done again and again; each time tells its duration, s.
-pub type Repeatable = Box<dyn FnMut() -> Result<f64>>;
+/// Something that can be done again and again.
+pub trait Repeat {
+    /// Does it; its duration, s.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn once(&mut self) -> Result<f64>;
+
+    /// What belongs between two times, and to none of them.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn between(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut() -> Result<f64>> Repeat for F {
+    fn once(&mut self) -> Result<f64> {
+        self()
+    }
+}
+
+/// One of them, whichever it is.
+pub type Repeatable = Box<dyn Repeat>;
 
 /// Makes an order's operation ready in `folder`, which is on its storage target; `signal` is sent with each checkpoint.
 ///
@@ -70,7 +93,7 @@ fn at_once(p: u32, f: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
 }
 
 fn compute(p: u32, intensity: f64) -> Repeatable {
-    Box::new(move || {
+    Box::new(move || -> Result<f64> {
         at_once(p, |_| {
             for _ in 0..SLICES {
                 let begun = Instant::now();
@@ -132,23 +155,39 @@ fn commit(checkpoints: &Checkpoints, number: u64, files: Vec<ManifestFile>) -> R
 fn write(folder: &Path, p: u32, share: usize, signal: &Signal) -> Result<Repeatable> {
     let originals = originals(&folder.join("originals"), p, share)?;
     let checkpoints = Checkpoints::open(folder.join("checkpoints"), 1)?;
-    let (post, mut clock) = queue();
+    let (post, clock) = queue();
     let patterns = originals.iter().map(|path| path.display().to_string()).collect();
     let files = Files { folder: folder.to_path_buf(), patterns };
     let ask = program(originals, share, signal.clone());
-    let mut app = App::new(post, checkpoints.clone(), files, Some((0, ask)), Announced::default());
-    Ok(Box::new(move || {
-        let (number, into) = checkpoints.room()?;
+    let app = App::new(post, checkpoints.clone(), files, Some((0, ask)), Announced::default());
+    Ok(Box::new(Writing { app, checkpoints, clock, made: None }))
+}
+
+/// A program, the engine that has it checkpoint, and the last checkpoint, until it is committed.
+struct Writing {
+    app: App,
+    checkpoints: Checkpoints,
+    clock: MailClock,
+    made: Option<(u64, Vec<ManifestFile>)>,
+}
+
+impl Repeat for Writing {
+    fn once(&mut self) -> Result<f64> {
+        let (number, into) = self.checkpoints.room()?;
         let begun = Instant::now();
-        app.begin(into);
-        let files = match clock.wait(now_s() + CHECKPOINT_LIMIT_S) {
+        self.app.begin(into);
+        let files = match self.clock.wait(now_s() + CHECKPOINT_LIMIT_S) {
             Some(Happening::Checkpointed(files)) => files.map_err(anyhow::Error::msg)?,
             _ => bail!("no checkpoint within {CHECKPOINT_LIMIT_S} s"),
         };
-        let time_s = begun.elapsed().as_secs_f64();
-        commit(&checkpoints, number, files)?;
-        Ok(time_s)
-    }))
+        self.made = Some((number, files));
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    fn between(&mut self) -> Result<()> {
+        let Some((number, files)) = self.made.take() else { return Ok(()) };
+        commit(&self.checkpoints, number, files).map(drop)
+    }
 }
 
 /// A program that writes a file in each of its processes when it is asked, each under another name first.
@@ -174,7 +213,7 @@ fn read(folder: &Path, p: u32, share: usize) -> Result<Repeatable> {
     let (number, into) = checkpoints.room()?;
     let manifest = commit(&checkpoints, number, take(&originals, &into).map_err(anyhow::Error::msg)?)?;
     let at = checkpoints.path(manifest.number);
-    Ok(Box::new(move || {
+    Ok(Box::new(move || -> Result<f64> {
         originals.iter().try_for_each(fs::remove_file)?;
         for file in &manifest.files {
             let copy = File::open(at.join(&file.copy))?;
@@ -196,7 +235,7 @@ fn log_memory(p: u32, share: usize) -> Repeatable {
     let (message, count) = (noise(share), messages(share));
     let room = (LOGGED_BYTES as usize).max(2 * share);
     let logs: Vec<Mutex<Vec<u8>>> = (0..p).map(|_| Mutex::new(noise(room))).collect();
-    Box::new(move || {
+    Box::new(move || -> Result<f64> {
         let time_s = at_once(p, |i| {
             let mut log = logs[i as usize].lock().unwrap_or_else(PoisonError::into_inner);
             let places = room / share.max(1);
@@ -214,7 +253,7 @@ fn log_memory(p: u32, share: usize) -> Repeatable {
 /// Written by one call for each message, synced once at the end.
 fn log_disk(folder: &Path, p: u32, share: usize) -> Repeatable {
     let (message, count, folder) = (noise(share), messages(share), folder.to_path_buf());
-    Box::new(move || {
+    Box::new(move || -> Result<f64> {
         fs::create_dir_all(&folder)?;
         let time_s = at_once(p, |i| {
             let path = folder.join(format!("log.{i}"));
@@ -262,7 +301,7 @@ mod tests {
             }
             let mut again = prepared.unwrap();
             for _ in 0..3 {
-                assert!(again().unwrap() > 0.0, "{operation:?}");
+                assert!(again.once().unwrap() > 0.0, "{operation:?}");
             }
         }
     }
@@ -270,7 +309,9 @@ mod tests {
     #[test]
     fn a_calibrated_write_is_a_checkpoint_that_the_wrapper_accepts() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), 3, 1000, &silent()).unwrap()().unwrap();
+        let mut again = write(dir.path(), 3, 1000, &silent()).unwrap();
+        again.once().unwrap();
+        again.between().unwrap();
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 1).unwrap();
         let (newest, damaged) = checkpoints.newest();
         assert_eq!((newest.map(|m| (m.files.len(), m.bytes)), damaged.len()), (Some((3, 3000)), 0));

@@ -3,6 +3,11 @@
 use anyhow::Result;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two looks during a pause.
+const LOOK: Duration = Duration::from_millis(100);
 
 static TOLD: AtomicBool = AtomicBool::new(false);
 
@@ -26,4 +31,12 @@ pub fn listen() -> Result<()> {
 /// Whether it was told.
 pub fn is_told() -> bool {
     TOLD.load(Ordering::Relaxed)
+}
+
+/// Waits, unless it was told.
+pub fn pause(time: Duration) {
+    let until = Instant::now() + time;
+    while !is_told() && Instant::now() < until {
+        thread::sleep(LOOK.min(time));
+    }
 }

@@ -8,7 +8,7 @@ use crate::stop;
 use anyhow::{Context, Result, bail};
 use hardware::cpufreq;
 use policy::repeated::summarize;
-use protocol::Storage;
+use protocol::{Operation, Storage};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -80,7 +80,10 @@ impl Worker {
         let _held = order.frequency_hz.map(hold).transpose()?;
         let (times_s, powers_w, source) = match order.operation {
             None => self.idle()?,
-            Some(_) => self.repeat(operations::prepare(order, &own.0, &self.signal)?)?,
+            Some(operation) => {
+                let apart_s = if operation == Operation::CheckpointWrite { self.rules.apart_s } else { 0.0 };
+                self.repeat(operations::prepare(order, &own.0, &self.signal)?, apart_s)?
+            }
         };
         Ok(Outcome { order: order.clone(), node: self.node.clone(), times_s, powers_w, source, error: None })
     }
@@ -93,23 +96,33 @@ impl Worker {
 
     fn idle(&self) -> Result<(Vec<f64>, Vec<f64>, String)> {
         let time_s = IDLE_WINDOWS * self.rules.window_s;
-        self.repeat(Box::new(move || {
+        let sleep = move || -> Result<f64> {
             operations::idle(time_s);
             Ok(time_s)
-        }))
+        };
+        self.repeat(Box::new(sleep), 0.0)
     }
 
-    /// Repeats in windows until both intervals are narrow, or as often as the rules allow.
-    fn repeat(&self, mut again: Repeatable) -> Result<(Vec<f64>, Vec<f64>, String)> {
+    /// Repeats in windows until both intervals are narrow, or as often as the rules allow; a window after a pause has
+    /// one repetition.
+    fn repeat(&self, mut again: Repeatable, apart_s: f64) -> Result<(Vec<f64>, Vec<f64>, String)> {
         let (mut times_s, mut powers_w) = (Vec::new(), Vec::new());
-        again().context("the first time")?;
+        again.once().context("the first time")?;
+        again.between()?;
         let mut before = self.counter.read()?;
         loop {
+            if apart_s > 0.0 {
+                stop::pause(Duration::from_secs_f64(apart_s));
+                before = self.counter.read()?;
+            }
             let begun = Instant::now();
-            while begun.elapsed().as_secs_f64() < self.rules.window_s && !stop::is_told() {
-                times_s.push(again()?);
+            times_s.push(again.once()?);
+            while apart_s == 0.0 && begun.elapsed().as_secs_f64() < self.rules.window_s && !stop::is_told() {
+                again.between()?;
+                times_s.push(again.once()?);
             }
             let after = self.counter.read()?;
+            again.between()?;
             powers_w.extend(power_w(&before, &after));
             before = after;
             if stop::is_told() || powers_w.len() >= self.rules.most || self.is_enough(&times_s, &powers_w) {

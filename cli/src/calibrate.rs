@@ -64,6 +64,10 @@ struct RunArgs {
     /// A few points in three minutes instead of the whole method in an hour or more.
     #[arg(long)]
     fast: bool,
+    /// Pause before each checkpoint, as a run makes them: 3s, and with --fast none, for which checkpoints in a run may
+    /// take longer than planned.
+    #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
+    apart: Option<Duration>,
     /// Measure the nodes of this partition only.
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
@@ -176,6 +180,7 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
 fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow::Result<()> {
     let wish = Wish {
         fast: args.fast,
+        apart_s: args.apart.map(|t| t.as_secs_f64()),
         partition: args.partition.clone(),
         nodes_per_type: args.nodes_per_type,
         storage: args.storage.clone(),

@@ -364,8 +364,9 @@ impl Driver<'_> {
 
     /// Makes a checkpoint complete and learns from what it cost.
     fn commit(&mut self, running: &Checkpointing, files: Vec<ManifestFile>) -> bool {
-        let cut = self.cut(Phase::Compute);
+        // Reading the counters of all nodes takes its time, and the checkpoint does not wait for it.
         let ended_s = self.ports.clock.now_s();
+        let cut = self.cut(Phase::Compute);
         let step = self.ports.child.step();
         let manifest = Manifest {
             version: protocol::VERSION,

@@ -66,7 +66,7 @@ pub fn run(full: bool) -> Result<()> {
     let toml = format!("[calibration]\ndir = {:?}\n", dir.join("slurm/shared/calibration"));
     let site = Site::start(&dir, &Wanted { nodes: NODES, toml, ..Wanted::default() }, &mut |_| {})?;
     let begun = Instant::now();
-    let how: &[&str] = if full { &[] } else { &["--fast"] };
+    let how: &[&str] = if full { &[] } else { &["--fast", "--apart", "3s"] };
     let said = said(&site, "root", &[&["calibrate", "run", "--json"], how].concat())?;
     let [calibration] = &serde_json::from_str::<Vec<Calibration>>(&said)?[..] else {
         anyhow::bail!("one node type was expected: {said}")
