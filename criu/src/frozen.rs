@@ -2,6 +2,7 @@
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
 use crate::relay::Relay;
+use crate::settle::{Stop, Stoppable};
 use crate::{peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,11 +50,24 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Saves all that is not in CRIU's images. `tmp` is the program's own temporary folder, if it has one.
+/// Carries on all output of a program that stands still; the pipes, which are empty then.
+///
+/// # Errors
+/// A sentence.
+pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
+    let one = |relay: &mut Relay| {
+        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
+        Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() })
+    };
+    relays.iter_mut().map(one).collect()
+}
+
+/// Saves all that is not in CRIU's images, unless it is told to stop. `tmp` is the program's own temporary folder, if
+/// it has one.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path) -> Result<(), String> {
+pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, stop: &Stop) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
     let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
@@ -63,21 +77,19 @@ pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path)
     let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
     let lost = |f: &&Open| COMMON.iter().any(|c| f.path.starts_with(c)) && !tmp.is_some_and(|t| f.path.starts_with(t));
     let common: BTreeSet<&Path> = open.iter().filter(lost).map(|f| f.path.as_path()).collect();
-    let mut pipes = Vec::new();
-    for relay in relays {
-        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
-        pipes.push(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() });
-    }
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
     };
+    let pack = |name: &str, fill: &dyn Fn(&mut Archive) -> io::Result<()>| {
+        stop.create(&into.join(name)).and_then(|file| pack(file, fill))
+    };
     let shared_memory = Path::new(SHARED_MEMORY);
-    pack(&into.join("shm.tar"), |tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
+    pack("shm.tar", &|tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
     if let Some(tmp) = tmp {
-        pack(&into.join("tmp.tar"), |tar| append_below(tar, tmp)).map_err(told(tmp))?;
+        pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
-    pack(&into.join("open.tar"), |tar| common.iter().try_for_each(|path| append(tar, path)))
+    pack("open.tar", &|tar| common.iter().try_for_each(|path| append(tar, path)))
         .map_err(told(Path::new("temporary files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect() };
@@ -168,10 +180,9 @@ pub fn tree(root: i32) -> Vec<i32> {
     found
 }
 
-type Archive = tar::Builder<BufWriter<File>>;
+type Archive = tar::Builder<BufWriter<Stoppable>>;
 
-fn pack(path: &Path, fill: impl FnOnce(&mut Archive) -> io::Result<()>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+fn pack(file: Stoppable, fill: &dyn Fn(&mut Archive) -> io::Result<()>) -> io::Result<()> {
     let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, file));
     tar.follow_symlinks(false);
     fill(&mut tar)?;
@@ -258,7 +269,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a"), "before").unwrap();
         std::os::unix::fs::symlink("a", folder.join("l")).unwrap();
-        pack(&tar, |t| append_below(t, &dir.path().join("data"))).unwrap();
+        pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar).unwrap();
         unpack(&tar).unwrap();
