@@ -8,6 +8,7 @@ use crate::relay::Relay;
 use crate::settle::{Stop, settle};
 use crate::stage::Stage;
 use crate::tool;
+use crate::warden::Task;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, DirBuilder, File};
@@ -58,17 +59,17 @@ impl Dumping {
     ///
     /// # Errors
     /// A sentence.
-    pub fn begin(criu: &Path, run: &Path, program: i32, ask: Ask) -> Result<Dumping, String> {
+    pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
         let stage = (ask.memory_share > 0.0)
-            .then(|| Stage::for_dump(run, &frozen::tree(program), ask.memory_share))
+            .then(|| Stage::for_dump(&task.run, &frozen::tree(program), ask.memory_share))
             .flatten();
         let until = Instant::now() + Duration::from_secs_f64(ask.limit_s.clamp(0.0, 1e6));
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
         let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
-        let command = tool::dump(criu, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
+        let command = tool::dump(task, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
         let child = command.and_then(|mut command| command.spawn());
-        let criu = child.map_err(|e| format!("{}: {e}", criu.display()))?.id() as i32;
+        let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
         let (work, saved, given_up, stop) = (None, None, None, Stop::default());
         Ok(Dumping { ask, until, criu, stage, wake, thaw, work, saved, frozen_s: 0.0, given_up, stop })
     }

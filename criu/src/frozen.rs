@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Folder of POSIX shared memory.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Folders that every program on a node shares and that do not outlive the node.
 const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
@@ -131,7 +131,7 @@ fn go_back(file: &Written) -> Result<(), String> {
 }
 
 /// A folder of the user alone, not one that a node's programs share.
-fn is_own_folder(path: &Path) -> bool {
+pub fn is_own_folder(path: &Path) -> bool {
     let own = fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
     own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
 }
@@ -189,7 +189,7 @@ fn pack(file: Stoppable, fill: &dyn Fn(&mut Archive) -> io::Result<()>) -> io::R
     tar.into_inner()?.flush()
 }
 
-/// Adds a folder and all below it; sockets and pipes are CRIU's.
+/// Adds a folder and all below it; sockets are CRIU's.
 fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     append(tar, folder)?;
     for entry in fs::read_dir(folder)? {
@@ -197,7 +197,7 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
         let kind = entry.file_type()?;
         if kind.is_dir() {
             append_below(tar, &entry.path())?;
-        } else if kind.is_file() || kind.is_symlink() {
+        } else if kind.is_file() || kind.is_symlink() || kind.is_fifo() {
             append(tar, &entry.path())?;
         }
     }
@@ -207,7 +207,17 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
 /// Adds one file under its own absolute name.
 fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
     let name = path.strip_prefix("/").unwrap_or(path);
-    if name.as_os_str().is_empty() { Ok(()) } else { tar.append_path_with_name(path, name) }
+    let metadata = fs::symlink_metadata(path)?;
+    if name.as_os_str().is_empty() {
+        Ok(())
+    } else if metadata.file_type().is_fifo() {
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(&metadata);
+        header.set_size(0);
+        tar.append_data(&mut header, name, io::empty())
+    } else {
+        tar.append_path_with_name(path, name)
+    }
 }
 
 fn unpack(path: &Path) -> io::Result<()> {
@@ -222,10 +232,21 @@ fn unpack(path: &Path) -> io::Result<()> {
             if let Some(folder) = target.parent() {
                 fs::create_dir_all(folder)?;
             }
-            entry.unpack(&target)?;
+            if entry.header().entry_type().is_fifo() {
+                make_fifo(&target, entry.header().mode()?)?;
+            } else {
+                entry.unpack(&target)?;
+            }
         }
     }
     Ok(())
+}
+
+fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
+    match nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(mode)) {
+        Err(nix::Error::EEXIST) if fs::symlink_metadata(path)?.file_type().is_fifo() => Ok(()),
+        made => Ok(made?),
+    }
 }
 
 #[cfg(test)]
@@ -269,10 +290,12 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a"), "before").unwrap();
         std::os::unix::fs::symlink("a", folder.join("l")).unwrap();
+        make_fifo(&folder.join("f"), 0o600).unwrap();
         pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar).unwrap();
         unpack(&tar).unwrap();
         assert_eq!(fs::read_to_string(folder.join("l")).unwrap(), "before");
+        assert!(fs::metadata(folder.join("f")).unwrap().file_type().is_fifo());
     }
 }

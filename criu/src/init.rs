@@ -94,6 +94,9 @@ impl Init<'_> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
+        if task.own_network {
+            sandbox::raise_loopback()?;
+        }
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Init {
             task,
@@ -127,6 +130,10 @@ impl Init<'_> {
             .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
+        if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
+            // Where launchers put what all their processes map.
+            command.env("TMPDIR", frozen::SHARED_MEMORY);
+        }
         sandbox::confine(&mut command);
         let child = command.spawn().map_err(|e| {
             let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
@@ -181,7 +188,7 @@ impl Init<'_> {
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
-        let child = tool::restore(&self.task.criu, folder, &ends).spawn();
+        let child = tool::restore(self.task, folder, &ends).spawn();
         let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
         drop(ends);
         self.program = program;
@@ -299,7 +306,7 @@ impl Init<'_> {
     }
 
     fn begin(&self, ask: Ask) -> Result<Dumping, String> {
-        Dumping::begin(&self.task.criu, &self.task.run, self.program, ask)
+        Dumping::begin(self.task, self.program, ask)
     }
 
     /// Answers if the dump has ended; one for which memory was too small begins again without.
