@@ -313,12 +313,11 @@ impl Init<'_> {
     fn dumped(&mut self, outcome: Option<Outcome>) {
         let Some(mut outcome) = outcome else { return };
         let Some((dumping, mut stream)) = self.dumping.take() else { return };
-        if outcome.is_err()
-            && let Some(ask) = dumping.without_memory()
-        {
-            drop(dumping);
+        let again = outcome.as_ref().err().and_then(|_| dumping.without_memory());
+        drop(dumping);
+        if let Some(ask) = again {
             match self.begin(ask) {
-                Ok(again) => return self.dumping = Some((again, stream)),
+                Ok(dumping) => return self.dumping = Some((dumping, stream)),
                 Err(reason) => outcome = Err(reason),
             }
         }
