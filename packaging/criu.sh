@@ -1,18 +1,14 @@
 #!/bin/sh
 # Puts a CRIU that runs on newer kernels into a folder, without installing it: packaging/criu.sh FOLDER
 #
-# Debian 12's own CRIU (3.17.1) cannot read the vDSO of newer kernels. This takes Debian 13's from the mirror that apt
-# knows already, with all its libraries, and writes FOLDER/criu, which runs it by its own loader. Needs no root.
+# Debian 12's own CRIU (3.17.1) cannot read the vDSO of newer kernels, and Debian 13's (4.1.1) cannot dump TCP sockets on
+# some, so no MPI. This takes forky's (4.2.1) or else Debian 13's from the mirror that apt knows already, with all its
+# libraries, and writes FOLDER/criu, which runs it by its own loader. Needs no root.
 # Ends with 77 and a reason where there is no such mirror.
 set -eu
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 folder=$1
 [ ! -x "$folder/criu" ] || exit 0
-suite=trixie
-packages="criu libcompel1 libc6 libbsd0 libmd0 libgnutls30t64 libnet1 libnftables1 libnl-3-200 libprotobuf-c1 libuuid1
-    libnftnl11 libmnl0 libxtables12 libjansson4 libgmp10 libedit2 libtinfo6 libhogweed6t64 libnettle8t64 libidn2-0
-    libunistring5 libp11-kit0 libtasn1-6 libffi8 libzstd1 zlib1g libbrotli1 libcap2 libdrm2 libdrm-amdgpu1"
-
 skip() {
     echo "criu.sh: $1" >&2
     exit 77
@@ -28,9 +24,8 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 apt=$folder/apt
-mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/etc/preferences.d" "$apt/etc/trusted.gpg.d" "$apt/debs"
+mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/etc/preferences.d" "$apt/etc/trusted.gpg.d" "$apt/etc/apt.conf.d"
 touch "$apt/status"
-echo "deb [signed-by=$keys] $mirror $suite main" >"$apt/sources.list"
 # A frozen mirror, or a clock that is ahead of it, is no reason to stop; signatures are still checked.
 cat >"$apt/apt.conf" <<END
 Dir::Etc "$apt/etc";
@@ -47,10 +42,15 @@ APT::Sandbox::User "";
 END
 APT_CONFIG=$apt/apt.conf
 export APT_CONFIG
-timeout -s KILL 120 apt-get update -qq >"$apt/log" 2>&1 || skip "$mirror has no $suite: $(tail -n 1 "$apt/log")"
-cd "$apt/debs"
-# shellcheck disable=SC2086  # a list of words
-timeout -s KILL 200 apt-get download -qq $packages >"$apt/log" 2>&1 || skip "apt-get download: $(grep -m 1 '^E:' "$apt/log")"
+# With nothing installed by its status file, apt fetches all that CRIU needs.
+fetch() {
+    rm -f "$apt"/cache/archives/*.deb
+    echo "deb [signed-by=$keys] $mirror $1 main" >"$apt/sources.list"
+    timeout -s KILL 120 apt-get update -qq >"$apt/log" 2>&1 &&
+        timeout -s KILL 200 apt-get install -qq --yes --download-only --no-install-recommends criu >"$apt/log" 2>&1
+}
+fetch forky || fetch trixie || skip "$mirror has no criu for us: $(grep -m 1 '^E:' "$apt/log" || tail -n 1 "$apt/log")"
+cd "$apt/cache/archives"
 for package in ./*.deb; do
     dpkg -x "$package" "$folder/root"
 done

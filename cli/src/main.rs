@@ -177,6 +177,9 @@ struct WardenArgs {
     /// Longest time of a restore, s.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     limit_s: f64,
+    /// Give it a network of its own, with nothing but the loopback interface.
+    #[arg(long)]
+    own_network: bool,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -234,8 +237,8 @@ fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return Ok(run_model(&args)),
         Command::Warden(args) => {
-            let WardenArgs { criu, run, restore, limit_s, command } = args;
-            return Ok(criu::warden::run(&criu::warden::Task { criu, run, restore, limit_s, command }));
+            let WardenArgs { criu, run, restore, limit_s, own_network, command } = args;
+            return Ok(criu::warden::run(&criu::warden::Task { criu, run, restore, limit_s, own_network, command }));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Split { args } => return Ok(wrapper::groups::shim::run(&args)),

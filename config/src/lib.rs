@@ -252,11 +252,31 @@ pub struct Hook {
 }
 
 /// `[criu]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Criu {
     /// CRIU's command; the first `criu` on `PATH` or in a system folder if absent.
     pub command: Option<PathBuf>,
+    /// Share of a job's free memory that may hold a dump until it is on disk; 0 for none.
+    pub memory_share: f64,
+    /// What is done to the files of a dump.
+    pub compress: Compress,
+}
+
+impl Default for Criu {
+    fn default() -> Self {
+        Criu { command: None, memory_share: 0.5, compress: Compress::None }
+    }
+}
+
+/// How the files of a dump are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compress {
+    /// Not at all.
+    None,
+    /// By zstd, at a level that keeps up with a disk.
+    Zstd,
 }
 
 /// `[wrapper]`
@@ -364,6 +384,10 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     if !(days.is_finite() && days >= 0.0) {
         return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
     }
+    let share = site.criu.memory_share;
+    if !(0.0..=0.9).contains(&share) {
+        return Err(Error(format!("{name}: criu.memory_share = {share} must be from 0 (straight to disk) to 0.9")));
+    }
     if site.energy.busy_w < site.energy.idle_w {
         return Err(Error(format!(
             "{name}: energy.busy_w = {} must not be below energy.idle_w = {}",
@@ -411,6 +435,8 @@ mod tests {
     fn wrong_values_name_key_and_range() {
         let e = parse("[estimates]\nnode_mtbf_s = -1.0\n", "f").unwrap_err();
         assert!(e.to_string().contains("estimates.node_mtbf_s = -1"), "{e}");
+        let e = parse("[criu]\nmemory_share = 1.5\n", "f").unwrap_err();
+        assert!(e.to_string().contains("criu.memory_share = 1.5"), "{e}");
         let e = parse("[defaults]\nft-energy-keep = \"0\"\n", "f").unwrap_err();
         assert!(e.to_string().contains("defaults.ft-energy-keep"), "{e}");
         let e = parse("[defaults]\nft-enrgy-keep = \"1\"\n", "f").unwrap_err();

@@ -21,6 +21,10 @@ pub struct Ask {
     pub folder: PathBuf,
     /// Longest time, s.
     pub limit_s: f64,
+    /// Share of the free memory that may hold the dump until it is on disk; 0 for none.
+    pub memory_share: f64,
+    /// Whether its files are compressed by zstd.
+    pub compress: bool,
 }
 
 /// What is answered.

@@ -2,16 +2,17 @@
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
 use crate::relay::Relay;
+use crate::settle::{Stop, Stoppable};
 use crate::{peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Folder of POSIX shared memory.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Folders that every program on a node shares and that do not outlive the node.
 const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
@@ -49,11 +50,24 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Saves all that is not in CRIU's images. `tmp` is the program's own temporary folder, if it has one.
+/// Carries on all output of a program that stands still; the pipes, which are empty then.
+///
+/// # Errors
+/// A sentence.
+pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
+    let one = |relay: &mut Relay| {
+        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
+        Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() })
+    };
+    relays.iter_mut().map(one).collect()
+}
+
+/// Saves all that is not in CRIU's images, unless it is told to stop. `tmp` is the program's own temporary folder, if
+/// it has one.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path) -> Result<(), String> {
+pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, stop: &Stop) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
     let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
@@ -63,21 +77,19 @@ pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path)
     let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
     let lost = |f: &&Open| COMMON.iter().any(|c| f.path.starts_with(c)) && !tmp.is_some_and(|t| f.path.starts_with(t));
     let common: BTreeSet<&Path> = open.iter().filter(lost).map(|f| f.path.as_path()).collect();
-    let mut pipes = Vec::new();
-    for relay in relays {
-        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
-        pipes.push(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() });
-    }
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
     };
+    let pack = |name: &str, fill: &dyn Fn(&mut Archive) -> io::Result<()>| {
+        stop.create(&into.join(name)).and_then(|file| pack(file, fill))
+    };
     let shared_memory = Path::new(SHARED_MEMORY);
-    pack(&into.join("shm.tar"), |tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
+    pack("shm.tar", &|tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
     if let Some(tmp) = tmp {
-        pack(&into.join("tmp.tar"), |tar| append_below(tar, tmp)).map_err(told(tmp))?;
+        pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
-    pack(&into.join("open.tar"), |tar| common.iter().try_for_each(|path| append(tar, path)))
+    pack("open.tar", &|tar| common.iter().try_for_each(|path| append(tar, path)))
         .map_err(told(Path::new("temporary files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect() };
@@ -119,7 +131,7 @@ fn go_back(file: &Written) -> Result<(), String> {
 }
 
 /// A folder of the user alone, not one that a node's programs share.
-fn is_own_folder(path: &Path) -> bool {
+pub fn is_own_folder(path: &Path) -> bool {
     let own = fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
     own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
 }
@@ -168,17 +180,16 @@ pub fn tree(root: i32) -> Vec<i32> {
     found
 }
 
-type Archive = tar::Builder<BufWriter<File>>;
+type Archive = tar::Builder<BufWriter<Stoppable>>;
 
-fn pack(path: &Path, fill: impl FnOnce(&mut Archive) -> io::Result<()>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+fn pack(file: Stoppable, fill: &dyn Fn(&mut Archive) -> io::Result<()>) -> io::Result<()> {
     let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, file));
     tar.follow_symlinks(false);
     fill(&mut tar)?;
     tar.into_inner()?.flush()
 }
 
-/// Adds a folder and all below it; sockets and pipes are CRIU's.
+/// Adds a folder and all below it; sockets are CRIU's.
 fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     append(tar, folder)?;
     for entry in fs::read_dir(folder)? {
@@ -186,7 +197,7 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
         let kind = entry.file_type()?;
         if kind.is_dir() {
             append_below(tar, &entry.path())?;
-        } else if kind.is_file() || kind.is_symlink() {
+        } else if kind.is_file() || kind.is_symlink() || kind.is_fifo() {
             append(tar, &entry.path())?;
         }
     }
@@ -196,7 +207,17 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
 /// Adds one file under its own absolute name.
 fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
     let name = path.strip_prefix("/").unwrap_or(path);
-    if name.as_os_str().is_empty() { Ok(()) } else { tar.append_path_with_name(path, name) }
+    let metadata = fs::symlink_metadata(path)?;
+    if name.as_os_str().is_empty() {
+        Ok(())
+    } else if metadata.file_type().is_fifo() {
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(&metadata);
+        header.set_size(0);
+        tar.append_data(&mut header, name, io::empty())
+    } else {
+        tar.append_path_with_name(path, name)
+    }
 }
 
 fn unpack(path: &Path) -> io::Result<()> {
@@ -211,10 +232,21 @@ fn unpack(path: &Path) -> io::Result<()> {
             if let Some(folder) = target.parent() {
                 fs::create_dir_all(folder)?;
             }
-            entry.unpack(&target)?;
+            if entry.header().entry_type().is_fifo() {
+                make_fifo(&target, entry.header().mode()?)?;
+            } else {
+                entry.unpack(&target)?;
+            }
         }
     }
     Ok(())
+}
+
+fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
+    match nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(mode)) {
+        Err(nix::Error::EEXIST) if fs::symlink_metadata(path)?.file_type().is_fifo() => Ok(()),
+        made => Ok(made?),
+    }
 }
 
 #[cfg(test)]
@@ -258,10 +290,12 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a"), "before").unwrap();
         std::os::unix::fs::symlink("a", folder.join("l")).unwrap();
-        pack(&tar, |t| append_below(t, &dir.path().join("data"))).unwrap();
+        make_fifo(&folder.join("f"), 0o600).unwrap();
+        pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar).unwrap();
         unpack(&tar).unwrap();
         assert_eq!(fs::read_to_string(folder.join("l")).unwrap(), "before");
+        assert!(fs::metadata(folder.join("f")).unwrap().file_type().is_fifo());
     }
 }

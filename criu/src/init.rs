@@ -4,20 +4,21 @@
 //! refuses to dump the processes of another pid namespace.
 
 use crate::client::{self, Answer, Ask};
+use crate::dumping::{Dumping, Outcome};
 use crate::frozen::{self, Frozen};
 use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
 use crate::warden::Task;
-use crate::{EXIT_NOT_RESTORED, NOT_RESTORED, tool};
+use crate::{EXIT_KILLED, NOT_RESTORED, settle, tool};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,13 +44,16 @@ struct Init<'a> {
     tmp: Option<PathBuf>,
     program: i32,
     ended: Option<Ended>,
-    dumping: Option<Dumping>,
+    /// A dump on its way, and who wants it.
+    dumping: Option<(Dumping, UnixStream)>,
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ended {
+pub enum Ended {
+    /// By itself, with an exit code.
     Code(i32),
+    /// By a signal.
     Signal(Signal),
 }
 
@@ -60,31 +64,6 @@ impl Ended {
             Ended::Signal(signal) => 128 + signal as i32,
         }
     }
-}
-
-/// Both ends of a pipe, so that it is never closed while its other user comes and goes.
-struct Pipe {
-    read: File,
-    write: File,
-}
-
-impl Pipe {
-    fn new() -> Result<Pipe, String> {
-        let ends = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())?;
-        Ok(Pipe { read: File::from(ends.0), write: File::from(ends.1) })
-    }
-}
-
-/// A dump on its way.
-struct Dumping {
-    criu: i32,
-    folder: PathBuf,
-    stream: UnixStream,
-    until: Instant,
-    frozen: Pipe,
-    thaw: Pipe,
-    saved: Option<Result<(), String>>,
-    killed: Option<String>,
 }
 
 /// Runs the sandbox to its end; the exit code of the program.
@@ -100,7 +79,7 @@ pub fn run(task: &Task, names: &Names, signals: &SigSet) -> i32 {
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|reason| {
             let _ = fs::write(folder.join(NOT_RESTORED), &reason);
-            (format!("{} could not be restored: {reason}", folder.display()), EXIT_NOT_RESTORED)
+            (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
         None => init.start(),
     };
@@ -115,6 +94,9 @@ impl Init<'_> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
+        if task.own_network {
+            sandbox::raise_loopback()?;
+        }
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Init {
             task,
@@ -148,6 +130,10 @@ impl Init<'_> {
             .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
+        if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
+            // Where launchers put what all their processes map.
+            command.env("TMPDIR", frozen::SHARED_MEMORY);
+        }
         sandbox::confine(&mut command);
         let child = command.spawn().map_err(|e| {
             let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
@@ -178,15 +164,17 @@ impl Init<'_> {
 
     /// Brings the program back from a checkpoint.
     fn restore(&mut self, folder: &Path) -> Result<(), String> {
-        let mut reason = String::new();
+        let unpacked = settle::unpacked(folder, &self.task.run)?;
+        let mut restored = Ok(());
         for _ in 0..RESTORES {
-            match self.restore_once(folder) {
-                Ok(()) => return Ok(()),
-                Err(e) => reason = e,
+            restored = self.restore_once(&unpacked);
+            if restored.is_ok() {
+                break;
             }
             self.end_all();
         }
-        Err(reason)
+        settle::forget_unpacked(&self.task.run);
+        restored
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), String> {
@@ -200,7 +188,7 @@ impl Init<'_> {
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
-        let child = tool::restore(&self.task.criu, folder, &ends).spawn();
+        let child = tool::restore(self.task, folder, &ends).spawn();
         let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
         drop(ends);
         self.program = program;
@@ -231,15 +219,17 @@ impl Init<'_> {
     /// Goes on until the program has ended.
     fn follow(&mut self) -> io::Result<i32> {
         loop {
-            let criu = self.dumping.as_ref().map_or(0, |d| d.criu);
+            let criu = self.dumping.as_ref().map_or(0, |(d, _)| d.criu());
             if let Some(status) = self.reap(criu) {
-                self.dumped(status);
+                let outcome = self.dumping.as_mut().and_then(|(d, _)| d.criu_ended(status));
+                self.dumped(outcome);
             }
             if let Some(code) = self.ended.map(Ended::exit_code) {
                 self.relays.iter_mut().try_for_each(Relay::drain)?;
                 return Ok(code);
             }
-            self.look_after_dump();
+            let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(!hung_up(asker)));
+            self.dumped(outcome);
             self.wait()?;
         }
     }
@@ -248,9 +238,7 @@ impl Init<'_> {
     fn wait(&mut self) -> io::Result<()> {
         let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd(), self.listener.as_fd()];
         fds.extend(self.relays.iter().map(Relay::read_end));
-        if let Some(dumping) = &self.dumping {
-            fds.push(dumping.frozen.read.as_fd());
-        }
+        fds.extend(self.dumping.iter().map(|(d, _)| d.wakes()));
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::from(ROUND_MS)) {
             Ok(_) | Err(nix::Error::EINTR) => {}
@@ -266,8 +254,11 @@ impl Init<'_> {
         if ready[1] {
             self.asked();
         }
-        if ready.get(2 + self.relays.len()).is_some_and(|r| *r) {
-            self.standing_still();
+        if ready.get(2 + self.relays.len()).is_some_and(|r| *r)
+            && let Some((dumping, _)) = &mut self.dumping
+        {
+            let outcome = dumping.woken(self.program, &mut self.relays, self.tmp.as_deref());
+            self.dumped(outcome);
         }
         Ok(())
     }
@@ -306,78 +297,35 @@ impl Init<'_> {
         let Ok((mut stream, _)) = self.listener.accept() else { return };
         let begun = match &self.dumping {
             Some(_) => Err("another dump is on its way".to_string()),
-            None => read(&stream).and_then(|ask| self.begin(&ask, &stream)),
+            None => read(&stream).and_then(|ask| self.begin(ask)),
         };
         match begun {
-            Ok(dumping) => self.dumping = Some(dumping),
+            Ok(dumping) => self.dumping = Some((dumping, stream)),
             Err(reason) => answer(&mut stream, &Answer::Failed(reason)),
         }
     }
 
-    fn begin(&self, ask: &Ask, stream: &UnixStream) -> Result<Dumping, String> {
-        let own = |e: io::Error| e.to_string();
-        DirBuilder::new().mode(0o700).create(ask.folder.join(tool::IMAGES)).map_err(own)?;
-        let (frozen, thaw) = (Pipe::new()?, Pipe::new()?);
-        let (told, asked) = (frozen.write.as_raw_fd(), thaw.read.as_raw_fd());
-        let command = tool::dump(&self.task.criu, self.program, &ask.folder, told, asked);
-        let child = command.and_then(|mut command| command.spawn());
-        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
-        Ok(Dumping {
-            criu,
-            folder: ask.folder.clone(),
-            stream: stream.try_clone().map_err(own)?,
-            until: Instant::now() + seconds(ask.limit_s),
-            frozen,
-            thaw,
-            saved: None,
-            killed: None,
-        })
+    fn begin(&self, ask: Ask) -> Result<Dumping, String> {
+        Dumping::begin(self.task, self.program, ask)
     }
 
-    /// CRIU has written its images, and the program stands still: save the rest, then let it go on.
-    fn standing_still(&mut self) {
-        let Some(dumping) = &mut self.dumping else { return };
-        if dumping.frozen.read.read(&mut [0; 16]).is_err() {
-            return;
-        }
-        let saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
-        let word: &[u8] = if saved.is_ok() { b"go\n" } else { b"no\n" };
-        let _ = dumping.thaw.write.write_all(word);
-        dumping.saved = Some(saved);
-    }
-
-    /// Ends a CRIU that takes too long, or whose dump is no longer wanted.
-    fn look_after_dump(&mut self) {
-        let Some(dumping) = self.dumping.as_mut().filter(|d| d.killed.is_none()) else { return };
-        if Instant::now() > dumping.until {
-            dumping.killed = Some("criu took too long and was ended".to_string());
-        } else if hung_up(&dumping.stream) {
-            dumping.killed = Some("given up".to_string());
-        }
-        if dumping.killed.is_some() {
-            let _ = kill(Pid::from_raw(dumping.criu), Signal::SIGKILL);
-        }
-    }
-
-    /// CRIU has ended.
-    fn dumped(&mut self, status: Ended) {
-        let Some(mut dumping) = self.dumping.take() else { return };
-        let _ = fs::remove_file(tool::hook(&dumping.folder));
-        let result = match (dumping.killed.take(), status) {
-            (Some(reason), _) => Err(reason),
-            (None, Ended::Code(0)) => dumping.saved.unwrap_or(Err("criu never stopped the program".to_string())),
-            (None, Ended::Code(_)) => {
-                // What we could not save is why CRIU was told to fail.
-                let ours = dumping.saved.and_then(Result::err);
-                Err(ours.unwrap_or_else(|| tool::reason(&dumping.folder, "dump.log")))
+    /// Answers if the dump has ended; one for which memory was too small begins again without.
+    fn dumped(&mut self, outcome: Option<Outcome>) {
+        let Some(mut outcome) = outcome else { return };
+        let Some((dumping, mut stream)) = self.dumping.take() else { return };
+        let again = outcome.as_ref().err().and_then(|_| dumping.without_memory());
+        drop(dumping);
+        if let Some(ask) = again {
+            match self.begin(ask) {
+                Ok(dumping) => return self.dumping = Some((dumping, stream)),
+                Err(reason) => outcome = Err(reason),
             }
-            (None, Ended::Signal(signal)) => Err(format!("criu was ended by {signal}")),
-        };
-        let said = match result {
-            Ok(()) => Answer::Dumped { frozen_s: tool::frozen_s(&dumping.folder) },
+        }
+        let said = match outcome {
+            Ok(frozen_s) => Answer::Dumped { frozen_s },
             Err(reason) => Answer::Failed(reason),
         };
-        answer(&mut dumping.stream, &said);
+        answer(&mut stream, &said);
     }
 }
 

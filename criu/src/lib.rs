@@ -2,22 +2,25 @@
 //!
 //! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
 //! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
-//! a [`client`] asks on its socket. What belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while
-//! the program stands still. [`probe`] tells whether all this works on a machine. This room knows no run, no policy
+//! a [`client`] asks on its socket ([`dumping`]). What belongs to a checkpoint beside CRIU's images is saved by [`frozen`]
+//! while the program stands still, in memory ([`stage`]) if there is enough, and brought to disk after ([`settle`]). [`probe`] tells whether all this works on a machine. This room knows no run, no policy
 //! and no Slurm.
 
 pub mod client;
+pub mod dumping;
 pub mod frozen;
 pub mod init;
 pub mod peers;
 pub mod probe;
 pub mod relay;
 pub mod sandbox;
+pub mod settle;
+pub mod stage;
 pub mod tool;
 pub mod warden;
 
 /// Exit code of a warden that could not restore: as if the program had been killed, so that it is tried again.
-pub const EXIT_NOT_RESTORED: i32 = 137;
+pub const EXIT_KILLED: i32 = 137;
 
 /// File in a checkpoint's folder that tells why it could not be restored.
 pub const NOT_RESTORED: &str = "not-restored";

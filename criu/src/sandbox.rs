@@ -6,6 +6,7 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -18,13 +19,15 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 /// Leaves the process's user and mount namespace; its next child is the first process of a new pid namespace.
 ///
-/// The user becomes root *within*: CRIU restores nobody else's processes without privilege.
+/// The user becomes root *within*: CRIU restores nobody else's processes without privilege. With a network of its own
+/// it may dump connections, too.
 ///
 /// # Errors
 /// A sentence with the cure.
-pub fn leave() -> Result<(), String> {
+pub fn leave(own_network: bool) -> Result<(), String> {
     let (uid, gid) = (Uid::current(), Gid::current());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID).map_err(|e| {
+    let network = if own_network { CloneFlags::CLONE_NEWNET } else { CloneFlags::empty() };
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | network).map_err(|e| {
         format!(
             "no namespaces of an ordinary user here: {e}; the site allows them by user.max_user_namespaces (sysctl)"
         )
@@ -57,6 +60,23 @@ pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
         mount(Some(&copy), &target, none, MsFlags::MS_BIND, none).map_err(told("/etc/passwd or /etc/group"))?;
     }
     Ok(())
+}
+
+/// Lets a network of our own carry what goes to the node itself; it leads nowhere else.
+///
+/// # Errors
+/// A sentence.
+pub fn raise_loopback() -> Result<(), String> {
+    let told = |e: io::Error| format!("the loopback interface: {e}");
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(told)?;
+    // SAFETY: all-zero is a valid request; the kernel reads name and flags of it (netdevice(7)).
+    let done = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request)
+    };
+    if done == 0 { Ok(()) } else { Err(told(io::Error::last_os_error())) }
 }
 
 /// The accounts as the program sees them: number 0 has its user's name.

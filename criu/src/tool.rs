@@ -1,6 +1,7 @@
 //! The command lines of CRIU, and why one of them failed.
 
 use crate::sandbox::unblock_signals;
+use crate::warden::Task;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -26,7 +27,11 @@ const CURES: [(&str, &str); 8] = [
     ("infiniband", "RDMA devices cannot be dumped; use --ft-energy-engine=app"),
     ("send_fds failed", "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program"),
     ("SysVIPC", "System V shared memory cannot be dumped; POSIX shared memory can"),
-    ("inet:", "network connections cannot be dumped; srun and other clients of a server are such"),
+    (
+        "inet:",
+        "network connections cannot be dumped; srun and other clients of a server are such; for those within the job use \
+         --ft-energy-network=own",
+    ),
     ("unix:", "a socket leads out of the job; a running srun and clients of a daemon are such"),
     ("bad size", "a file that the program holds open has changed since the checkpoint"),
 ];
@@ -45,10 +50,10 @@ read -r word </proc/1/fd/$JOULEPOINT_THAW
 ///
 /// # Errors
 /// What the file system says.
-pub fn dump(criu: &Path, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) -> io::Result<Command> {
+pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) -> io::Result<Command> {
     let hook = hook(folder);
     OpenOptions::new().write(true).create_new(true).mode(0o700).open(&hook)?.write_all(HOOK.as_bytes())?;
-    let mut command = base(criu, "dump", folder, "dump.log");
+    let mut command = base(task, "dump", folder, "dump.log");
     command
         .args(["--tree", &pid.to_string(), "--leave-running", "--ghost-limit", &GHOST_BYTES.to_string()])
         .args(["--timeout", &FREEZE_LIMIT_S.to_string(), "--action-script"])
@@ -64,8 +69,8 @@ pub fn hook(folder: &Path) -> PathBuf {
 }
 
 /// Restores what is in `folder`; each pipe of the program's output is replaced by another one.
-pub fn restore(criu: &Path, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command {
-    let mut command = base(criu, "restore", folder, "restore.log");
+pub fn restore(task: &Task, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command {
+    let mut command = base(task, "restore", folder, "restore.log");
     command.arg("--restore-detached");
     for (inode, write_end) in pipes {
         command.args(["--inherit-fd", &format!("fd[{}]:pipe:[{inode}]", write_end.as_raw_fd())]);
@@ -73,8 +78,8 @@ pub fn restore(criu: &Path, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command 
     command
 }
 
-fn base(criu: &Path, verb: &str, folder: &Path, log: &str) -> Command {
-    let mut command = Command::new(criu);
+fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
+    let mut command = Command::new(&task.criu);
     command
         .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--link-remap", "--file-locks"])
         // Not --ext-unix-sk: it dumps what cannot be restored.
@@ -84,6 +89,9 @@ fn base(criu: &Path, verb: &str, folder: &Path, log: &str) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    if task.own_network {
+        command.arg("--tcp-established");
+    }
     // SAFETY: one system call between fork and exec.
     unsafe { command.pre_exec(unblock_signals) };
     command

@@ -22,6 +22,8 @@ pub struct Task {
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.
     pub limit_s: f64,
+    /// Whether the program has a network of its own, without a way outside.
+    pub own_network: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -34,7 +36,7 @@ pub fn run(task: &Task) -> i32 {
     // The kernel would call it "exe", after the way it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
-    let prepared = signals.thread_block().map_err(|e| e.to_string()).and_then(|()| sandbox::leave());
+    let prepared = signals.thread_block().map_err(|e| e.to_string()).and_then(|()| sandbox::leave(task.own_network));
     if let Err(reason) = prepared {
         eprintln!("joulepoint: {reason}");
         return EXIT_NO_SANDBOX;

@@ -74,6 +74,18 @@ impl Engine {
     }
 }
 
+/// Whose network the sandbox of an engine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Its own if the script calls a launcher of MPI, else the node's.
+    #[default]
+    Auto,
+    /// The node's: connections cannot be dumped.
+    Host,
+    /// Its own, which leads nowhere else: connections within the job can be dumped.
+    Own,
+}
+
 /// What comes back when a run's script is started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
@@ -130,6 +142,8 @@ pub struct Settings {
     pub requeue: Option<bool>,
     /// What comes back when the script is started again.
     pub resume: Resume,
+    /// Whose network a sandbox has.
+    pub network: Network,
     /// Volume of a checkpoint, bytes.
     pub memory_bytes: Option<u64>,
     /// Messages and their volume in bytes.
@@ -195,6 +209,11 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         dir: merged.get("ft-energy-dir").map(PathBuf::from),
         keep: merged.parsed("ft-energy-keep", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(2),
         requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
+        network: match merged.get("ft-energy-network") {
+            Some("host") => Network::Host,
+            Some("own") => Network::Own,
+            _ => Network::Auto,
+        },
         resume: match merged.get("ft-energy-resume") {
             Some("script") => Resume::Script,
             Some("none") => Resume::None,

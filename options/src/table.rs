@@ -38,6 +38,8 @@ pub enum Form {
     Log,
     /// `steps`, `script` or `none`.
     Resume,
+    /// Whose network a sandbox has.
+    Network,
     /// A number from 1.
     Laxity,
     /// A signal, with a time perhaps.
@@ -91,6 +93,8 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-protocol", "NAME", "auto, coordinated, uncoordinated or shadow", Takes::Required, Form::Protocol),
     spec("ft-energy-engine", "NAME", "auto, app, criu, dmtcp, scr or hook: what makes checkpoints",
         Takes::Required, Form::Engine),
+    spec("ft-energy-network", "auto|host|own", "engine criu: the node's network, or one within the job for mpirun (auto)",
+        Takes::Required, Form::Network),
     spec("ft-energy-interval", "auto|TIME", "work between checkpoints, chosen and adapted (auto) or fixed",
         Takes::Required, Form::Interval),
     spec("ft-energy-policy", "NAME", "how the failure rate is estimated: auto, young, daly, ema, ...",
@@ -150,6 +154,7 @@ impl Form {
             Form::YesNo => "yes, no",
             Form::Log => "memory, disk",
             Form::Resume => "steps, script, none",
+            Form::Network => "auto, host, own",
             Form::Laxity => "a number from 1 to 100, such as 1.5",
             Form::Signal => "a signal such as USR1 or TERM, or USR1@60 (seconds before the end)",
             Form::Pattern => "file names with * and ?, separated by commas, relative to the job's folder",
@@ -178,6 +183,7 @@ impl Form {
             Form::YesNo => one_of(value, &["yes", "no"]),
             Form::Log => one_of(value, &["memory", "disk"]),
             Form::Resume => one_of(value, &["steps", "script", "none"]),
+            Form::Network => one_of(value, &["auto", "host", "own"]),
             Form::Laxity => match value.parse::<f64>() {
                 Ok(x) if (1.0..=100.0).contains(&x) => Ok(()),
                 _ => Err("is not a laxity".to_string()),

@@ -147,6 +147,13 @@ impl Calls {
         }
     }
 
+    /// The script runs on after all.
+    pub fn reopen(&self) {
+        if let Err(e) = gone(fs::remove_file(self.closed())) {
+            tracing::warn!(%e, "no step counts as ended any more");
+        }
+    }
+
     /// Whether the script is being stopped.
     pub fn is_closed(&self) -> bool {
         self.closed().exists()

@@ -7,7 +7,8 @@ use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening};
 use ::criu::client::{self, Ask};
 use ::criu::{probe, tool};
-use config::Site;
+use config::{Compress, Site};
+use options::Network;
 use protocol::Manifest;
 use std::fs;
 use std::io;
@@ -28,6 +29,7 @@ pub struct Criu {
     checkpoints: Checkpoints,
     run: PathBuf,
     limit_s: f64,
+    site: config::Criu,
     tries: Tries,
 }
 
@@ -61,14 +63,31 @@ fn warden() -> Command {
     command
 }
 
+/// Launchers whose processes talk to each other over the network, also within one node.
+const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
+
+/// Whether a script of these words gets a network of its own: as its user says, or if it calls a launcher.
+pub fn own_network(asked: Network, words: &[String]) -> bool {
+    let launches = |word: &String| word.rsplit('/').next().is_some_and(|name| LAUNCHERS.contains(&name));
+    asked == Network::Own || asked == Network::Auto && words.iter().any(launches)
+}
+
 /// The command that runs a script in a sandbox. Slurm's copy of a batch script is not there any more when the job
 /// starts on another node, so that the run keeps its own.
 ///
 /// # Errors
 /// What the file system says.
-pub fn within(criu: &Path, run: &Path, argv: &[String], is_batch: bool, limit_s: f64) -> io::Result<Vec<String>> {
+pub fn within(
+    criu: &Path,
+    run: &Path,
+    argv: &[String],
+    is_batch: bool,
+    limit_s: f64,
+    own_network: bool,
+) -> io::Result<Vec<String>> {
     let arguments = probe::arguments(criu, run, None, limit_s);
     let mut all = vec![OURSELVES.to_string(), "warden".to_string()];
+    all.extend(own_network.then(|| "--own-network".to_string()));
     all.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
     match argv.split_first() {
         Some((script, arguments)) if is_batch => {
@@ -87,8 +106,8 @@ pub fn within(criu: &Path, run: &Path, argv: &[String], is_batch: bool, limit_s:
 
 impl Criu {
     /// An engine for the run in a folder.
-    pub fn new(post: Post, checkpoints: Checkpoints, run: PathBuf, limit_s: f64) -> Criu {
-        Criu { post, checkpoints, run, limit_s, tries: Tries::default() }
+    pub fn new(post: Post, checkpoints: Checkpoints, run: PathBuf, limit_s: f64, site: config::Criu) -> Criu {
+        Criu { post, checkpoints, run, limit_s, site, tries: Tries::default() }
     }
 }
 
@@ -113,9 +132,14 @@ impl Engine for Criu {
 
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
-        let (post, run, limit_s) = (self.post.clone(), self.run.clone(), self.limit_s);
+        let (post, run) = (self.post.clone(), self.run.clone());
+        let ask = Ask {
+            folder: into.clone(),
+            limit_s: self.limit_s,
+            memory_share: self.site.memory_share,
+            compress: self.site.compress == Compress::Zstd,
+        };
         thread::spawn(move || {
-            let ask = Ask { folder: into.clone(), limit_s };
             let dumped = client::dump(&run, &ask, || one.is_current());
             let files = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
@@ -155,14 +179,24 @@ mod tests {
         let script = dir.path().join("slurm_script");
         fs::write(&script, "#!/bin/sh\n").unwrap();
         let argv = [script.to_string_lossy().into_owned(), "a b".to_string()];
-        let command = || within(Path::new("/criu"), dir.path(), &argv, true, 9.0).unwrap();
+        let command = || within(Path::new("/criu"), dir.path(), &argv, true, 9.0, true).unwrap();
+        assert_eq!(command()[1..3], ["warden", "--own-network"]);
         let own = dir.path().join("script");
         assert_eq!(command()[command().len() - 3..], ["--", &own.to_string_lossy(), "a b"]);
         fs::write(&script, "changed").unwrap();
         command();
         assert_eq!(fs::read_to_string(&own).unwrap(), "#!/bin/sh\n");
-        let plain = within(Path::new("/criu"), dir.path(), &argv, false, 9.0).unwrap();
+        let plain = within(Path::new("/criu"), dir.path(), &argv, false, 9.0, false).unwrap();
         assert_eq!(plain[plain.len() - 2..], argv);
+    }
+
+    #[test]
+    fn a_script_that_calls_a_launcher_has_a_network_of_its_own_unless_its_user_says_otherwise() {
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert!(own_network(Network::Auto, &words("cd x /usr/bin/mpirun -n 4 heat")));
+        assert!(!own_network(Network::Auto, &words("python3 mpirun.py")));
+        assert!(!own_network(Network::Host, &words("mpirun heat")));
+        assert!(own_network(Network::Own, &words("python3 a.py")));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::criu::{self, Criu};
 use crate::dmtcp::Dmtcp;
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
+use crate::linked;
 use crate::mail::Post;
 use crate::ports::Engine;
 use crate::scr::{Halting, Scr};
@@ -38,6 +39,8 @@ pub struct Gear<'a> {
     pub commands: Option<Commands>,
     /// CRIU of this node, if it was tried and works.
     pub criu: Option<PathBuf>,
+    /// What the site says of it.
+    pub dumps: &'a config::Criu,
     /// When SCR is to halt the program.
     pub halt_s: Option<f64>,
     /// Longest time for a checkpoint.
@@ -55,9 +58,10 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
     Ok(match (kind, gear.commands, gear.criu) {
         (Some(Kind::Hook), Some(commands), _) => Box::new(Hook::new(post, checkpoints, commands)),
         (Some(Kind::Criu), _, Some(criu)) => {
-            let words = criu::within(&criu, run, argv, me.job.is_some(), gear.limit_s)?;
+            let own_network = criu::own_network(settings.network, &linked::words(argv, &me.folder));
+            let words = criu::within(&criu, run, argv, me.job.is_some(), gear.limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
-            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), gear.limit_s))
+            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), gear.limit_s, gear.dumps.clone()))
         }
         (Some(Kind::Scr), ..) => {
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });

@@ -188,6 +188,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         steps,
         commands: hook_commands(site),
         criu,
+        dumps: &site.criu,
         halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
         limit_s,
         announced,

@@ -68,11 +68,13 @@ impl Scr {
         halted.store(false, Ordering::SeqCst);
         let mut known = newest(&self.prefix).ok().flatten();
         thread::spawn(move || {
-            let mut seen = None;
+            let (mut seen, mut asked) = (None, false);
             while watch.is_current() {
                 let due = halting.as_ref().filter(|h| now_s() >= h.end_s - interval_s);
-                if let Some(halting) = due.filter(|_| !halted.swap(true, Ordering::SeqCst)) {
-                    halt(halting, &prefix);
+                if let Some(halting) = due.filter(|_| !std::mem::replace(&mut asked, true)) {
+                    // The program may end before the command does.
+                    halted.store(true, Ordering::SeqCst);
+                    halted.store(halt(halting, &prefix), Ordering::SeqCst);
                 }
                 let now = fs::metadata(prefix.join(".scr/index.scr")).and_then(|m| m.modified()).ok();
                 if now != seen {
@@ -147,11 +149,15 @@ impl Drop for Scr {
     }
 }
 
-fn halt(halting: &Halting, prefix: &Path) {
+/// Tells SCR to halt the program; whether it will.
+fn halt(halting: &Halting, prefix: &Path) -> bool {
     halting.calls.iter().for_each(Calls::close);
-    if let Err(e) = tool::output(Command::new("scr_halt").args(["--checkpoints", "1"]).arg(prefix), LIMIT) {
+    let told = tool::output(Command::new("scr_halt").args(["--checkpoints", "1"]).arg(prefix), LIMIT);
+    if let Err(e) = &told {
         tracing::warn!(%e, "the program cannot be halted before the walltime ends");
+        halting.calls.iter().for_each(Calls::reopen);
     }
+    told.is_ok()
 }
 
 fn index(prefix: &Path) -> Command {

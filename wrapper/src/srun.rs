@@ -176,31 +176,33 @@ fn regular(descriptor: i32) -> Option<(fs::Metadata, PathBuf)> {
 /// The exit code of a call that has ended before, if all that it wrote is there or can be put back.
 fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
     let end = call.ended.as_ref()?;
-    for output in &end.outputs {
-        if let Err(e) = put_back(calls, output) {
-            eprintln!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
-            return None;
-        }
+    // None is written before all can be.
+    let missing = end.outputs.iter().filter_map(|output| missing(calls, output).transpose());
+    let put_back = missing.collect::<io::Result<Vec<_>>>().and_then(|all| {
+        all.into_iter().try_for_each(|(descriptor, saved)| descriptor_file(descriptor)?.write_all(&saved))
+    });
+    if let Err(e) = put_back {
+        eprintln!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+        return None;
     }
     eprintln!("joulepoint: step {number} (srun {}) has ended with {} before; not run again", call.command, end.code);
     Some(end.code)
 }
 
-/// Writes what a call wrote again, unless it is still there: the script has emptied the file if it opened it by `>`.
-fn put_back(calls: &Calls, output: &Output) -> io::Result<()> {
+/// What has to be written again of what a call wrote, and where to: nothing if it is still there; the script has
+/// emptied the file if it opened it by `>`.
+fn missing(calls: &Calls, output: &Output) -> io::Result<Option<(i32, Vec<u8>)>> {
     let length = fs::metadata(format!("/proc/self/fd/{}", output.descriptor))?.len();
     let Some(saved) = &output.saved else {
         let text = format!("its output of {} bytes is gone, and too large to keep", output.end - output.start);
-        return if length >= output.end { Ok(()) } else { Err(io::Error::other(text)) };
+        return if length >= output.end { Ok(None) } else { Err(io::Error::other(text)) };
     };
     let saved = fs::read(calls.output(saved))?;
     if saved.len() as u64 != output.end - output.start {
         return Err(io::Error::other("the copy of its output is damaged"));
     }
-    if content(output.descriptor, output.start, saved.len()).is_ok_and(|there| there == saved) {
-        return Ok(());
-    }
-    descriptor_file(output.descriptor)?.write_all(&saved)
+    let there = content(output.descriptor, output.start, saved.len()).is_ok_and(|there| there == saved);
+    Ok((!there).then_some((output.descriptor, saved)))
 }
 
 fn content(descriptor: i32, start: u64, length: usize) -> io::Result<Vec<u8>> {

@@ -30,8 +30,8 @@ const PLANS: usize = 2_000;
 /// Samples of a node's energy that are taken.
 const SAMPLES: u32 = 1000;
 
-/// Runs all benchmarks, or those of the service only.
-pub fn run(only_service: bool) -> Result<()> {
+/// Runs all benchmarks, or those of the service or of dumps only.
+pub fn run(only_service: bool, only_dumps: bool) -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
     println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
     service()?;

@@ -33,6 +33,9 @@ enum Chore {
         /// Only the service and its store, which need no cluster.
         #[arg(long)]
         service: bool,
+        /// Only dumps by CRIU, which need no cluster.
+        #[arg(long, conflicts_with = "service")]
+        dumps: bool,
     },
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
@@ -42,7 +45,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
         Chore::Accuracy { full } => accuracy::run(full),
-        Chore::Bench { service } => bench::run(service),
+        Chore::Bench { service, dumps } => bench::run(service, dumps),
         Chore::BenchSimulator => bench_simulator::run(),
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use suite::{built, repository};
@@ -56,6 +57,18 @@ pub fn run() -> Result<()> {
     outcome
 }
 
+/// What one way of dumping takes.
+#[derive(Default)]
+struct Times {
+    whole_s: Vec<f64>,
+    frozen_s: Vec<f64>,
+    bytes: u64,
+}
+
+/// Ways to dump: their name, the share of free memory, and whether the files are compressed.
+const WAYS: [(&str, f64, bool); 3] =
+    [("by way of memory", 0.5, false), ("by way of memory, zstd", 0.5, true), ("straight to disk", 0.0, false)];
+
 fn measure(dir: &Path) -> Result<()> {
     let limit = Instant::now() + LIMIT;
     while fs::metadata(dir.join("out"))?.len() == 0 {
@@ -64,29 +77,46 @@ fn measure(dir: &Path) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    let (mut raw, mut whole, mut frozen) = (Vec::new(), Vec::new(), Vec::new());
+    let speed = |s: f64| format!("{:.0} MB/s", (MEMORY_MIB << 20) as f64 / s / 1e6);
+    for disk in ["idle", "busy"] {
+        let busy = AtomicBool::new(disk == "busy");
+        let (mut raw, ways) = thread::scope(|scope| {
+            scope.spawn(|| while busy.load(Ordering::SeqCst) && raw_write(&dir.join("busy")).is_ok() {});
+            let measured = rounds(dir);
+            busy.store(false, Ordering::SeqCst);
+            measured
+        })?;
+        let raw_s = quantile(&mut raw, 0.5);
+        row(&format!("{disk} disk: raw write of 1 GiB, synced"), &speed(raw_s), "1.00", "");
+        for ((way, ..), mut times) in WAYS.into_iter().zip(ways) {
+            let (whole_s, frozen_s) = (quantile(&mut times.whole_s, 0.5), quantile(&mut times.frozen_s, 0.5));
+            let target = if (disk, way) == ("idle", WAYS[0].0) { ">= 0.90 of raw" } else { "" };
+            row(&format!("{disk} disk: dumped {way}"), &speed(whole_s), &format!("{:.2}", raw_s / whole_s), target);
+            row("  the program stands still", &format!("{frozen_s:.2} s"), "", "");
+            row("  on disk", &format!("{} MB", times.bytes / 1_000_000), "", "");
+        }
+    }
+    Ok(())
+}
+
+/// Raw writes and dumps in turn, so that noise hits all alike.
+fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 3])> {
+    let (mut raw, mut ways) = (Vec::new(), <[Times; 3]>::default());
     for i in 0..DUMPS {
         raw.push(raw_write(&dir.join("raw"))?);
-        let folder = dir.join(i.to_string());
-        fs::create_dir(&folder)?;
-        let start = Instant::now();
-        let ask = Ask { folder: folder.clone(), limit_s: LIMIT.as_secs_f64() };
-        frozen.push(client::dump(dir, &ask, || true).map_err(anyhow::Error::msg)?);
-        wrapper::checkpoints::survey(&folder).map_err(anyhow::Error::msg)?;
-        whole.push(start.elapsed().as_secs_f64());
-        fs::remove_dir_all(&folder)?;
+        for (times, (_, memory_share, compress)) in ways.iter_mut().zip(WAYS) {
+            let folder = dir.join(format!("{i}"));
+            fs::create_dir(&folder)?;
+            let start = Instant::now();
+            let ask = Ask { folder: folder.clone(), limit_s: LIMIT.as_secs_f64(), memory_share, compress };
+            times.frozen_s.push(client::dump(dir, &ask, || true).map_err(anyhow::Error::msg)?);
+            let files = wrapper::checkpoints::survey(&folder).map_err(anyhow::Error::msg)?;
+            times.whole_s.push(start.elapsed().as_secs_f64());
+            times.bytes = files.iter().map(|f| f.bytes).sum();
+            fs::remove_dir_all(&folder)?;
+        }
     }
-    let [raw, whole, frozen] = [&mut raw, &mut whole, &mut frozen].map(|values| quantile(values, 0.5));
-    let speed = |s: f64| format!("{:.0} MB/s", (MEMORY_MIB << 20) as f64 / s / 1e6);
-    row("raw write of 1 GiB, synced", &speed(raw), "1.00", "");
-    row(
-        "engine criu: 1 GiB dumped, checksummed, synced",
-        &speed(whole),
-        &format!("{:.2}", raw / whole),
-        ">= 0.90 of raw",
-    );
-    row("the program stands still for such a dump", &format!("{frozen:.2} s"), "", "");
-    Ok(())
+    Ok((raw, ways))
 }
 
 fn raw_write(path: &Path) -> Result<f64> {

@@ -1,0 +1,186 @@
+//! One dump on its way: CRIU writes its images, the rest is saved while the program stands still, and while it runs on
+//! all is brought to where it stays.
+
+use crate::client::Ask;
+use crate::frozen;
+use crate::init::Ended;
+use crate::relay::Relay;
+use crate::settle::{Stop, settle};
+use crate::stage::Stage;
+use crate::tool;
+use crate::warden::Task;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How a dump ended: the time for which the program stood still, s, or why it failed.
+pub type Outcome = Result<f64, String>;
+
+type Work = JoinHandle<Result<(), String>>;
+
+/// A dump on its way.
+pub struct Dumping {
+    ask: Ask,
+    until: Instant,
+    criu: i32,
+    /// Absent if CRIU writes to the checkpoint's folder itself.
+    stage: Option<Stage>,
+    /// CRIU's hook, and work that has ended, write to it.
+    wake: Pipe,
+    thaw: Pipe,
+    work: Option<Work>,
+    saved: Option<Result<(), String>>,
+    frozen_s: f64,
+    given_up: Option<&'static str>,
+    stop: Stop,
+}
+
+/// Both ends of a pipe, so that it is never closed while its other user comes and goes.
+struct Pipe {
+    read: File,
+    write: File,
+}
+
+impl Pipe {
+    fn new() -> Result<Pipe, String> {
+        let ends = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())?;
+        Ok(Pipe { read: File::from(ends.0), write: File::from(ends.1) })
+    }
+}
+
+impl Dumping {
+    /// Starts a dump of a program, in memory if that may be used and it fits.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
+        let stage = (ask.memory_share > 0.0)
+            .then(|| Stage::for_dump(&task.run, &frozen::tree(program), ask.memory_share))
+            .flatten();
+        let until = Instant::now() + Duration::from_secs_f64(ask.limit_s.clamp(0.0, 1e6));
+        let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
+        DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
+        let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
+        let command = tool::dump(task, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
+        let child = command.and_then(|mut command| command.spawn());
+        let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
+        let (work, saved, given_up, stop) = (None, None, None, Stop::default());
+        Ok(Dumping { ask, until, criu, stage, wake, thaw, work, saved, frozen_s: 0.0, given_up, stop })
+    }
+
+    /// CRIU's process id; 0 if it has ended.
+    pub fn criu(&self) -> i32 {
+        self.criu
+    }
+
+    /// Readable when [`Dumping::woken`] has something to do.
+    pub fn wakes(&self) -> BorrowedFd<'_> {
+        self.wake.read.as_fd()
+    }
+
+    fn at(&self) -> &Path {
+        self.stage.as_ref().map_or(&self.ask.folder, Stage::path)
+    }
+
+    /// CRIU has written its images and the program stands still, or a piece of work has ended; the outcome if the
+    /// whole dump has.
+    pub fn woken(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) -> Option<Outcome> {
+        if let Err(e) = self.wake.read.read(&mut [0; 16]) {
+            return Some(Err(e.to_string()));
+        }
+        let Some(work) = self.work.take() else {
+            let saving = self.save(program, relays, tmp);
+            saving.unwrap_or_else(|reason| self.thaw(Err(reason)));
+            return None;
+        };
+        let done = work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()));
+        match self.saved {
+            None => {
+                self.thaw(done);
+                None
+            }
+            Some(_) => Some(done.map(|()| self.frozen_s)),
+        }
+    }
+
+    /// Saves what is not in the images.
+    fn save(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) -> Result<(), String> {
+        let pipes = frozen::pipes(relays)?;
+        let (at, tmp, stop) = (self.at().to_path_buf(), tmp.map(PathBuf::from), self.stop.clone());
+        self.work(move || frozen::save(program, pipes, tmp.as_deref(), &at, &stop))
+    }
+
+    fn thaw(&mut self, saved: Result<(), String>) {
+        let word: &[u8] = if saved.is_ok() { b"go\n" } else { b"no\n" };
+        let _ = self.thaw.write.write_all(word);
+        self.saved = Some(saved);
+    }
+
+    /// A thread, since a file system that hangs must not keep us from anything.
+    fn work(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+        let told = |e: io::Error| e.to_string();
+        let mut wake = self.wake.write.try_clone().map_err(told)?;
+        let work = thread::Builder::new().spawn(move || {
+            let done = act();
+            let _ = wake.write_all(b"\n");
+            done
+        });
+        self.work = Some(work.map_err(told)?);
+        Ok(())
+    }
+
+    /// Ends a dump that takes too long or is no longer wanted; the outcome if nothing is left to wait for.
+    pub fn look_after(&mut self, wanted: bool) -> Option<Outcome> {
+        let late = Instant::now() > self.until;
+        let reason = if late { "it took too long and was ended" } else { "given up" };
+        if self.given_up.is_some() || wanted && !late {
+            return None;
+        }
+        self.given_up = Some(reason);
+        self.stop.ask();
+        if self.criu == 0 {
+            return Some(Err(reason.to_string()));
+        }
+        let _ = kill(Pid::from_raw(self.criu), Signal::SIGKILL);
+        None
+    }
+
+    /// CRIU has ended; the outcome if the whole dump has.
+    pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
+        self.criu = 0;
+        let _ = fs::remove_file(tool::hook(self.at()));
+        let settling = self.verdict(status).and_then(|()| {
+            self.frozen_s = tool::frozen_s(self.at());
+            let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
+            self.work(move || settle(&at, &ask.folder, ask.compress, &stop))
+        });
+        settling.err().map(Err)
+    }
+
+    fn verdict(&mut self, status: Ended) -> Result<(), String> {
+        if let Some(reason) = self.given_up {
+            return Err(reason.to_string());
+        }
+        match status {
+            Ended::Code(0) => self.saved.clone().unwrap_or(Err("criu never stopped the program".to_string())),
+            Ended::Code(_) => {
+                // What we could not save is why CRIU was told to fail.
+                let ours = self.saved.clone().and_then(Result::err);
+                Err(ours.unwrap_or_else(|| tool::reason(self.at(), "dump.log")))
+            }
+            Ended::Signal(signal) => Err(format!("criu was ended by {signal}")),
+        }
+    }
+
+    /// The same dump without memory, if that was too small for it.
+    pub fn without_memory(&self) -> Option<Ask> {
+        let full = self.given_up.is_none() && self.stage.as_ref().is_some_and(Stage::is_full);
+        full.then(|| Ask { memory_share: 0.0, ..self.ask.clone() })
+    }
+}

@@ -1,0 +1,193 @@
+//! Brings the files of a dump from memory to where they stay, compressed if wanted, while the program runs on.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Level at which zstd keeps up with a disk.
+const LEVEL: i32 = 1;
+
+/// Ending of a compressed file.
+const ZSTD: &str = "zst";
+
+/// Name of a folder in a run's folder that holds what was compressed.
+const UNPACKED: &str = "unpacked";
+
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Tells work in a thread that it is no longer wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Not wanted any more.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// A new file, of its user only, that takes nothing more once that was asked.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(&self, path: &Path) -> io::Result<Stoppable> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Stoppable { file, stop: self.clone() })
+    }
+}
+
+/// A file that is written only as long as it is wanted.
+#[derive(Debug)]
+pub struct Stoppable {
+    file: File,
+    stop: Stop,
+}
+
+impl Write for Stoppable {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.stop.0.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("given up")),
+            false => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Moves all files below `from` to `to`, which may be the same.
+///
+/// # Errors
+/// A sentence naming the file.
+pub fn settle(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(), String> {
+    if from == to && !compress {
+        return Ok(());
+    }
+    each(from, to, &|file, target| {
+        if compress {
+            let mut encoder = zstd::Encoder::new(stop.create(&add_ending(target))?, LEVEL)?;
+            carry(&mut File::open(file)?, &mut encoder)?;
+            encoder.finish()?;
+        } else {
+            carry(&mut File::open(file)?, &mut stop.create(target)?)?;
+        }
+        // Memory is given back as soon as it can be.
+        fs::remove_file(file)
+    })
+}
+
+/// A folder with the files of a dump as CRIU wrote them: a new one below `run` if they were compressed.
+///
+/// # Errors
+/// A sentence naming the file.
+pub fn unpacked(folder: &Path, run: &Path) -> Result<PathBuf, String> {
+    let is_packed = fs::read_dir(folder).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| has_ending(&e.path()))));
+    if !is_packed {
+        return Ok(folder.to_path_buf());
+    }
+    let to = run.join(UNPACKED);
+    forget_unpacked(run);
+    DirBuilder::new().mode(0o700).create(&to).map_err(|e| format!("{}: {e}", to.display()))?;
+    each(folder, &to, &|file, target| {
+        if has_ending(file) {
+            let mut decoder = zstd::Decoder::new(File::open(file)?)?;
+            return carry(&mut decoder, &mut Stop::default().create(&target.with_extension(""))?);
+        }
+        Ok(())
+    })?;
+    Ok(to)
+}
+
+/// Removes what [`unpacked`] made.
+pub fn forget_unpacked(run: &Path) {
+    let _ = fs::remove_dir_all(run.join(UNPACKED));
+}
+
+/// Does something with every file below `from`, and with its place below `to`.
+fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), String> {
+    let told = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+    let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(|e| told(from, e))?;
+    for entry in entries {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().map_err(|e| told(&path, e))?.is_dir() {
+            DirBuilder::new().mode(0o700).recursive(true).create(&target).map_err(|e| told(&target, e))?;
+            each(&path, &target, act)?;
+        } else {
+            act(&path, &target).map_err(|e| told(&target, e))?;
+        }
+    }
+    Ok(())
+}
+
+fn carry(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        match from.read(&mut block)? {
+            0 => return Ok(()),
+            length => to.write_all(&block[..length])?,
+        }
+    }
+}
+
+fn add_ending(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ZSTD);
+    PathBuf::from(name)
+}
+
+fn has_ending(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == ZSTD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder as a dump leaves it, and an empty one.
+    fn dump() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("images")).unwrap();
+        fs::create_dir(&to).unwrap();
+        fs::write(from.join("sandbox.json"), "{}").unwrap();
+        fs::write(from.join("images/pages-1.img"), vec![7; 3 << 20]).unwrap();
+        (dir, from, to)
+    }
+
+    fn read(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+        (fs::read(folder.join("sandbox.json")).unwrap(), fs::read(folder.join("images/pages-1.img")).unwrap())
+    }
+
+    #[test]
+    fn files_come_back_as_they_were_whichever_way_they_settled() {
+        for (compress, in_place) in [(false, false), (true, false), (true, true), (false, true)] {
+            let (dir, from, to) = dump();
+            let before = read(&from);
+            let to = if in_place { &from } else { &to };
+            settle(&from, to, compress, &Stop::default()).unwrap();
+            assert_eq!(to.join("images/pages-1.img.zst").exists(), compress);
+            assert_eq!(from.join("images/pages-1.img").exists(), in_place && !compress);
+            let found = unpacked(to, dir.path()).unwrap();
+            assert_eq!(&found == to, !compress);
+            assert_eq!(read(&found), before);
+            forget_unpacked(dir.path());
+            assert!(compress || found.exists());
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_and_work_that_is_not_wanted_stops() {
+        let (dir, from, to) = dump();
+        let stop = Stop::default();
+        stop.ask();
+        assert!(settle(&from, &to, false, &stop).unwrap_err().contains("given up"));
+        let (_other, from, to) = dump();
+        settle(&from, &to, true, &Stop::default()).unwrap();
+        fs::write(to.join("images/pages-1.img.zst"), "not zstd").unwrap();
+        assert!(unpacked(&to, dir.path()).unwrap_err().contains("pages-1.img"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Memory in which a dump is staged, so that the program need not stand still for a disk.
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::statvfs::statvfs;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Name of the mount in a run's folder, which nobody outside the sandbox sees.
+const NAME: &str = "stage";
+
+/// Less than this left, bytes: what failed there failed for want of room.
+const FULL_BYTES: u64 = 1 << 20;
+
+/// What a dump needs beside the program's memory, bytes.
+const EXTRA_BYTES: u64 = 32 << 20;
+
+/// A file system in memory; gone when dropped.
+#[derive(Debug)]
+pub struct Stage(PathBuf);
+
+impl Stage {
+    /// Memory for a dump of these processes; none if they do not fit into a share of what is free.
+    pub fn for_dump(run: &Path, tree: &[i32], share: f64) -> Option<Stage> {
+        let bytes = (free_bytes() as f64 * share.clamp(0.0, 1.0)) as u64;
+        let needed = tree.iter().map(|pid| resident_bytes(*pid)).sum::<u64>() + EXTRA_BYTES;
+        (needed <= bytes).then(|| Stage::open(run, bytes)).and_then(Result::ok)
+    }
+
+    fn open(run: &Path, bytes: u64) -> io::Result<Stage> {
+        let path = run.join(NAME);
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let options = format!("mode=0700,size={bytes}");
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(Some("tmpfs"), &path, Some("tmpfs"), flags, Some(options.as_str()))?;
+        Ok(Stage(path))
+    }
+
+    /// Where.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Whether nothing more fits.
+    pub fn is_full(&self) -> bool {
+        statvfs(&self.0).is_ok_and(|s| s.blocks_available() * s.fragment_size() < FULL_BYTES)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// What a process has in memory that no file has, bytes; what it shares counts for each.
+fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    ["RssAnon", "RssShmem", "VmSwap"].iter().filter_map(|name| kib(&status, name)).sum::<u64>() << 10
+}
+
+/// What is free on this node and within the limits of our control groups, bytes.
+fn free_bytes() -> u64 {
+    let node = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib(&text, "MemAvailable")).unwrap_or(0) << 10;
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().filter_map(group).flat_map(|(v2, folder)| left_bytes(v2, folder)).fold(node, u64::min)
+}
+
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Folder of our control group that limits memory, of either version (cgroups(7)), and whether it is the second.
+fn group(line: &str) -> Option<(bool, PathBuf)> {
+    let (head, path) = line.split_once(":/")?;
+    let (_, controllers) = head.split_once(':')?;
+    match controllers {
+        "" => Some((true, Path::new("/sys/fs/cgroup").join(path))),
+        _ if controllers.split(',').any(|c| c == "memory") => {
+            Some((false, Path::new("/sys/fs/cgroup/memory").join(path)))
+        }
+        _ => None,
+    }
+}
+
+/// What is left below the limits of a group and of those that it is in, bytes. What files hold there is given up
+/// when memory is wanted.
+fn left_bytes(v2: bool, folder: PathBuf) -> Vec<u64> {
+    let (limit, used) =
+        if v2 { ("memory.max", "memory.current") } else { ("memory.limit_in_bytes", "memory.usage_in_bytes") };
+    let number = |folder: &Path, name| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    let left = |folder: &Path| {
+        let (limit, used) = (number(folder, limit)?, number(folder, used)?);
+        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let of = |line: &str| {
+            let (name, bytes) = line.split_once(' ')?;
+            matches!(name, "inactive_file" | "active_file").then(|| bytes.parse::<u64>().ok())?
+        };
+        Some(limit.saturating_sub(used.saturating_sub(stat.lines().filter_map(of).sum())))
+    };
+    folder.ancestors().filter_map(left).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_by_the_node_and_by_every_group_above() {
+        assert!(free_bytes() > 0 && resident_bytes(std::process::id() as i32) > 0);
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("job/step");
+        fs::create_dir_all(&below).unwrap();
+        let write = |folder: &Path, limit: &str, used: &str| {
+            fs::write(folder.join("memory.max"), limit).unwrap();
+            fs::write(folder.join("memory.current"), used).unwrap();
+        };
+        write(&below, "max\n", "5\n");
+        write(&dir.path().join("job"), "1000\n", "700\n");
+        fs::write(dir.path().join("job/memory.stat"), "anon 100\ninactive_file 400\nactive_file 100\n").unwrap();
+        assert_eq!(left_bytes(true, below), [800]);
+        assert_eq!(group("0::/job/step"), Some((true, PathBuf::from("/sys/fs/cgroup/job/step"))));
+        assert_eq!(group("4:cpu,memory:/a"), Some((false, PathBuf::from("/sys/fs/cgroup/memory/a"))));
+        assert_eq!(group("4:cpu:/a"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_staged() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Stage::for_dump(dir.path(), &[std::process::id() as i32], 1e-6).is_none());
+        assert!(!dir.path().join(NAME).exists());
+    }
+}
