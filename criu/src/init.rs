@@ -5,6 +5,7 @@
 
 use crate::client::{self, Answer, Ask};
 use crate::frozen::{self, Frozen};
+use crate::line::{Line, Order, Said};
 use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
 use crate::warden::Task;
@@ -38,7 +39,8 @@ const RESTORES: u32 = 2;
 struct Init<'a> {
     task: &'a Task,
     signals: SignalFd,
-    listener: UnixListener,
+    listener: Option<UnixListener>,
+    line: Option<Line>,
     relays: Vec<Relay>,
     tmp: Option<PathBuf>,
     program: i32,
@@ -75,11 +77,17 @@ impl Pipe {
     }
 }
 
+/// Who asked for a dump: the wrapper of a whole script, or the driver of a job, which tells each phase.
+enum Asker {
+    Socket(UnixStream),
+    Line,
+}
+
 /// A dump on its way.
 struct Dumping {
     criu: i32,
     folder: PathBuf,
-    stream: UnixStream,
+    asker: Asker,
     until: Instant,
     frozen: Pipe,
     thaw: Pipe,
@@ -88,30 +96,35 @@ struct Dumping {
 }
 
 /// Runs the sandbox to its end; the exit code of the program.
-pub fn run(task: &Task, names: &Names, signals: &SigSet) -> i32 {
+pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
         eprintln!("joulepoint: {reason}");
         code
     };
-    let mut init = match Init::open(task, names, signals) {
+    let mut init = match Init::open(task, line, names, signals) {
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|reason| {
-            let _ = fs::write(folder.join(NOT_RESTORED), &reason);
+            // The line of a whole step is set aside, not one task of it.
+            let line = if task.member.is_some() { folder.parent().unwrap_or(folder) } else { folder };
+            let _ = fs::write(line.join(NOT_RESTORED), &reason);
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_NOT_RESTORED)
         }),
         None => init.start(),
     };
     match begun.and_then(|()| init.follow().map_err(|e| (format!("the sandbox has failed: {e}"), 126))) {
-        Ok(code) => code,
+        Ok(code) => {
+            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code }));
+            code
+        }
         Err((reason, code)) => told(reason, code),
     }
 }
 
 impl Init<'_> {
-    fn open<'a>(task: &'a Task, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
+    fn open<'a>(task: &'a Task, line: Option<Line>, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
@@ -119,7 +132,11 @@ impl Init<'_> {
         Ok(Init {
             task,
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
-            listener: client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?,
+            listener: match line {
+                Some(_) => None,
+                None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
+            },
+            line,
             relays: relay::standard().map_err(|e| e.to_string())?,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
@@ -246,11 +263,14 @@ impl Init<'_> {
 
     /// Waits for anything to happen, and deals with all of it but ended processes.
     fn wait(&mut self) -> io::Result<()> {
-        let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd()];
         fds.extend(self.relays.iter().map(Relay::read_end));
-        if let Some(dumping) = &self.dumping {
-            fds.push(dumping.frozen.read.as_fd());
-        }
+        let relays = 1..fds.len();
+        fds.extend(self.dumping.as_ref().map(|d| d.frozen.read.as_fd()));
+        let standing_still = relays.end..fds.len();
+        fds.extend(self.listener.as_ref().map(AsFd::as_fd));
+        let asked = standing_still.end..fds.len();
+        fds.extend(self.line.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::from(ROUND_MS)) {
             Ok(_) | Err(nix::Error::EINTR) => {}
@@ -260,15 +280,16 @@ impl Init<'_> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             self.signalled(info.ssi_signo as i32);
         }
-        for (relay, _) in self.relays.iter_mut().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+        for (relay, _) in self.relays.iter_mut().zip(&ready[relays]).filter(|(_, ready)| **ready) {
             relay.drain()?;
         }
-        if ready[1] {
+        if ready[asked].contains(&true) {
             self.asked();
         }
-        if ready.get(2 + self.relays.len()).is_some_and(|r| *r) {
+        if ready[standing_still].contains(&true) {
             self.standing_still();
         }
+        self.obey();
         Ok(())
     }
 
@@ -303,18 +324,62 @@ impl Init<'_> {
 
     /// Somebody asks for a dump.
     fn asked(&mut self) {
-        let Ok((mut stream, _)) = self.listener.accept() else { return };
-        let begun = match &self.dumping {
-            Some(_) => Err("another dump is on its way".to_string()),
-            None => read(&stream).and_then(|ask| self.begin(&ask, &stream)),
-        };
-        match begun {
-            Ok(dumping) => self.dumping = Some(dumping),
-            Err(reason) => answer(&mut stream, &Answer::Failed(reason)),
+        let Some(Ok((mut stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
+        let asker = || stream.try_clone().map(Asker::Socket).map_err(|e| e.to_string());
+        let begun = read(&stream).and_then(|ask| self.begin(&ask, asker()?));
+        if let Err(reason) = begun {
+            answer(&mut stream, &Answer::Failed(reason));
         }
     }
 
-    fn begin(&self, ask: &Ask, stream: &UnixStream) -> Result<Dumping, String> {
+    /// Does what the driver of the job says; without it the program goes on, and no dump counts.
+    fn obey(&mut self) {
+        loop {
+            let Some(line) = &mut self.line else { return };
+            match line.hear() {
+                Ok(Some(order)) => self.ordered(order),
+                Ok(None) => return,
+                Err(_) => {
+                    self.line = None;
+                    self.thaw(false);
+                }
+            }
+        }
+    }
+
+    fn ordered(&mut self, order: Order) {
+        match order {
+            Order::Freeze { folder, limit_s } => {
+                if let Err(reason) = self.begin(&Ask { folder, limit_s }, Asker::Line) {
+                    self.tell(&Said::Failed(reason));
+                }
+            }
+            Order::Save => {
+                self.save();
+                let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
+                let carried_bytes = [carried(self.relays.first()), carried(self.relays.get(1))];
+                match self.dumping.as_ref().and_then(|d| d.saved.clone()) {
+                    Some(Ok(())) => self.tell(&Said::Saved { carried_bytes }),
+                    Some(Err(reason)) => self.tell(&Said::Failed(reason)),
+                    None => {}
+                }
+            }
+            Order::Thaw { keep } => self.thaw(keep),
+            Order::End => {
+                let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+            }
+        }
+    }
+
+    fn tell(&mut self, said: &Said) {
+        // A line that is broken is noticed when it is read.
+        let _ = self.line.as_mut().map(|line| line.tell(said));
+    }
+
+    fn begin(&mut self, ask: &Ask, asker: Asker) -> Result<(), String> {
+        if self.dumping.is_some() {
+            return Err("another dump is on its way".to_string());
+        }
         let own = |e: io::Error| e.to_string();
         DirBuilder::new().mode(0o700).create(ask.folder.join(tool::IMAGES)).map_err(own)?;
         let (frozen, thaw) = (Pipe::new()?, Pipe::new()?);
@@ -322,16 +387,10 @@ impl Init<'_> {
         let command = tool::dump(&self.task.criu, self.program, &ask.folder, told, asked);
         let child = command.and_then(|mut command| command.spawn());
         let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
-        Ok(Dumping {
-            criu,
-            folder: ask.folder.clone(),
-            stream: stream.try_clone().map_err(own)?,
-            until: Instant::now() + seconds(ask.limit_s),
-            frozen,
-            thaw,
-            saved: None,
-            killed: None,
-        })
+        let until = Instant::now() + seconds(ask.limit_s);
+        let folder = ask.folder.clone();
+        self.dumping = Some(Dumping { criu, folder, asker, until, frozen, thaw, saved: None, killed: None });
+        Ok(())
     }
 
     /// CRIU has written its images, and the program stands still: save the rest, then let it go on.
@@ -340,10 +399,30 @@ impl Init<'_> {
         if dumping.frozen.read.read(&mut [0; 16]).is_err() {
             return;
         }
+        match dumping.asker {
+            Asker::Line if self.line.is_none() => self.thaw(false),
+            Asker::Line => self.tell(&Said::Frozen),
+            Asker::Socket(_) => {
+                self.save();
+                self.thaw(true);
+            }
+        }
+    }
+
+    fn save(&mut self) {
+        let Some(dumping) = &mut self.dumping else { return };
         let saved = frozen::save(self.program, &mut self.relays, self.tmp.as_deref(), &dumping.folder);
-        let word: &[u8] = if saved.is_ok() { b"go\n" } else { b"no\n" };
-        let _ = dumping.thaw.write.write_all(word);
         dumping.saved = Some(saved);
+    }
+
+    /// Lets the program go on; the dump counts if it is to be kept and everything is saved.
+    fn thaw(&mut self, keep: bool) {
+        let Some(dumping) = &mut self.dumping else { return };
+        let good = keep && matches!(dumping.saved, Some(Ok(())));
+        let _ = dumping.thaw.write.write_all(if good { b"go\n" } else { b"no\n" });
+        if !keep {
+            dumping.saved = Some(Err("given up".to_string()));
+        }
     }
 
     /// Ends a CRIU that takes too long, or whose dump is no longer wanted.
@@ -351,7 +430,7 @@ impl Init<'_> {
         let Some(dumping) = self.dumping.as_mut().filter(|d| d.killed.is_none()) else { return };
         if Instant::now() > dumping.until {
             dumping.killed = Some("criu took too long and was ended".to_string());
-        } else if hung_up(&dumping.stream) {
+        } else if matches!(&dumping.asker, Asker::Socket(stream) if hung_up(stream)) {
             dumping.killed = Some("given up".to_string());
         }
         if dumping.killed.is_some() {
@@ -373,11 +452,13 @@ impl Init<'_> {
             }
             (None, Ended::Signal(signal)) => Err(format!("criu was ended by {signal}")),
         };
-        let said = match result {
-            Ok(()) => Answer::Dumped { frozen_s: tool::frozen_s(&dumping.folder) },
-            Err(reason) => Answer::Failed(reason),
-        };
-        answer(&mut dumping.stream, &said);
+        let frozen_s = tool::frozen_s(&dumping.folder);
+        match (dumping.asker, result) {
+            (Asker::Socket(mut stream), Ok(())) => answer(&mut stream, &Answer::Dumped { frozen_s }),
+            (Asker::Socket(mut stream), Err(reason)) => answer(&mut stream, &Answer::Failed(reason)),
+            (Asker::Line, Ok(())) => self.tell(&Said::Dumped { frozen_s }),
+            (Asker::Line, Err(reason)) => self.tell(&Said::Failed(reason)),
+        }
     }
 }
 

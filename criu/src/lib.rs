@@ -2,13 +2,14 @@
 //!
 //! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
 //! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
-//! a [`client`] asks on its socket. What belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while
+//! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step. What belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while
 //! the program stands still. [`probe`] tells whether all this works on a machine. This room knows no run, no policy
 //! and no Slurm.
 
 pub mod client;
 pub mod frozen;
 pub mod init;
+pub mod line;
 pub mod peers;
 pub mod probe;
 pub mod relay;

@@ -19,6 +19,7 @@ pub struct Relay {
     write: OwnedFd,
     to: File,
     inode: u64,
+    carried_bytes: u64,
 }
 
 impl Relay {
@@ -32,7 +33,7 @@ impl Relay {
         // SAFETY: a plain system call on a descriptor that we own; a smaller pipe serves too.
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY_BYTES) };
         let inode = File::from(write.try_clone()?).metadata()?.ino();
-        Ok(Relay { read: File::from(read), write, to: File::from(to.try_clone_to_owned()?), inode })
+        Ok(Relay { read: File::from(read), write, to: File::from(to.try_clone_to_owned()?), inode, carried_bytes: 0 })
     }
 
     /// Number by which `/proc` and CRIU name the pipe.
@@ -63,6 +64,7 @@ impl Relay {
                 Ok(length) => {
                     self.to.write_all(&block[..length])?;
                     carried += length;
+                    self.carried_bytes += length as u64;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -70,6 +72,11 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// How much it has carried on, bytes.
+    pub fn carried_bytes(&self) -> u64 {
+        self.carried_bytes
     }
 
     /// Size of the target, bytes, if it is a file that keeps what is written.

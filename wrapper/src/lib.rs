@@ -36,3 +36,4 @@ pub mod script;
 pub mod srun;
 pub mod supervise;
 pub mod tool;
+pub mod wardens;
