@@ -38,6 +38,9 @@ pub struct Pipe {
     pub inode: u64,
     /// Size of the file that it led to, bytes; absent if it led to no file.
     pub kept_bytes: Option<u64>,
+    /// The beginning of a line that was not carried on yet.
+    #[serde(default)]
+    pub held: Vec<u8>,
 }
 
 /// A file that the program writes.
@@ -66,7 +69,7 @@ pub fn save(program: i32, relays: &mut [Relay], tmp: Option<&Path>, into: &Path)
     let mut pipes = Vec::new();
     for relay in relays {
         relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
-        pipes.push(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() });
+        pipes.push(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes(), held: relay.held().to_vec() });
     }
     let told = |what: &Path| {
         let what = what.display().to_string();

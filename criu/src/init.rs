@@ -30,9 +30,6 @@ const ROUND_MS: u16 = 200;
 /// Longest wait for the text of a request; who may connect is the user's own wrapper.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// File in a run's folder that tells the sizes of its output files before it, bytes.
-const BEGAN: &str = "output-began.json";
-
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
@@ -129,6 +126,10 @@ impl Init<'_> {
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let mut relays = relay::standard().map_err(|e| e.to_string())?;
+        if line.is_some() {
+            relays.iter_mut().for_each(|relay| relay.by_lines(Vec::new()));
+        }
         Ok(Init {
             task,
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
@@ -137,7 +138,7 @@ impl Init<'_> {
                 None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
             },
             line,
-            relays: relay::standard().map_err(|e| e.to_string())?,
+            relays,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
             ended: None,
@@ -149,7 +150,7 @@ impl Init<'_> {
     fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
         sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
-        self.begin_output().map_err(own)?;
+        relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN)).map_err(own)?;
         let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
         let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
         let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {
@@ -174,25 +175,6 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Remembers how much was in the output before the run; a program that begins anew later on goes back to it.
-    fn begin_output(&mut self) -> io::Result<()> {
-        let record = self.task.run.join(BEGAN);
-        match fs::read(&record) {
-            Ok(text) => {
-                let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
-                let both = self.relays.iter_mut().zip(began);
-                both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let began: Vec<Option<u64>> = self.relays.iter().map(Relay::kept_bytes).collect();
-                let beside = record.with_extension("partial");
-                fs::write(&beside, serde_json::to_vec(&began)?)?;
-                fs::rename(beside, record)
-            }
-            Err(e) => Err(e),
-        }
-    }
-
     /// Brings the program back from a checkpoint.
     fn restore(&mut self, folder: &Path) -> Result<(), String> {
         let mut reason = String::new();
@@ -214,6 +196,9 @@ impl Init<'_> {
             let relay = self.relays.get_mut(i).ok_or("standard error has gone where standard output goes")?;
             if let Some(bytes) = pipe.kept_bytes {
                 relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
+            }
+            if self.line.is_some() {
+                relay.by_lines(pipe.held.clone());
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
@@ -253,7 +238,7 @@ impl Init<'_> {
                 self.dumped(status);
             }
             if let Some(code) = self.ended.map(Ended::exit_code) {
-                self.relays.iter_mut().try_for_each(Relay::drain)?;
+                self.relays.iter_mut().try_for_each(Relay::finish)?;
                 return Ok(code);
             }
             self.look_after_dump();
