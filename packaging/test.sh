@@ -34,6 +34,7 @@ floor "doctor: each fault provoked" -p suite --test doctor
 floor "any program, by CRIU" -p suite --test criu -- --test-threads=1 --nocapture
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
+floor "steps across nodes, by CRIU" -p suite --test steps -- --test-threads=1 --nocapture
 floor "groups that recover alone" -p suite --test groups -- --test-threads=1 --nocapture
 floor "loans of idle nodes" -p suite --test loans -- --test-threads=1 --nocapture
 floor "the plan before the job" -p suite --test choice -- --test-threads=1 --nocapture

@@ -180,6 +180,21 @@ struct WardenArgs {
     /// Give it a network of its own, with nothing but the loopback interface.
     #[arg(long)]
     own_network: bool,
+    /// The program is a task of this `srun` call: the driver of the job is told of it, and has it dumped.
+    #[arg(long, value_name = "CALL")]
+    call: Option<String>,
+    /// Group of nodes that the task belongs to.
+    #[arg(long, requires = "call", value_name = "GROUP")]
+    group: Option<usize>,
+    /// Number of tasks that its `srun` starts.
+    #[arg(long, env = "SLURM_STEP_NUM_TASKS", default_value_t = 1, value_name = "TASKS")]
+    tasks: u32,
+    /// Rank of the task among those of the call.
+    #[arg(long, env = "SLURM_PROCID", default_value_t = 0, value_name = "RANK")]
+    rank: u32,
+    /// Node of the task.
+    #[arg(long, env = "SLURMD_NODENAME", default_value = "", value_name = "NODE")]
+    node: String,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -237,8 +252,10 @@ fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return Ok(run_model(&args)),
         Command::Warden(args) => {
-            let WardenArgs { criu, run, restore, limit_s, own_network, command } = args;
-            return Ok(criu::warden::run(&criu::warden::Task { criu, run, restore, limit_s, own_network, command }));
+            let WardenArgs { criu, run, restore, limit_s, own_network, call, group, tasks, rank, node, command } = args;
+            let member = call.map(|call| criu::line::Member { call, group, rank, tasks, node });
+            let task = criu::warden::Task { criu, run, member, restore, limit_s, own_network, command };
+            return Ok(criu::warden::run(&task));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Split { args } => return Ok(wrapper::groups::shim::run(&args)),

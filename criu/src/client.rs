@@ -15,7 +15,7 @@ const SOCKET: &str = "warden.socket";
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What is asked: a dump into a folder. Who hangs up before the answer does not want it any more.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// An empty folder.
     pub folder: PathBuf,

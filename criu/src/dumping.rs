@@ -22,7 +22,23 @@ use std::time::{Duration, Instant};
 /// How a dump ended: the time for which the program stood still, s, or why it failed.
 pub type Outcome = Result<f64, String>;
 
-type Work = JoinHandle<Result<(), String>>;
+/// What has become of a dump.
+pub enum Progress {
+    /// CRIU has written its images, and the program stands still.
+    Frozen,
+    /// The rest is saved, or not, and the program stands still.
+    Saved(Done),
+    /// The program goes on, and the dump has ended.
+    Over(Outcome),
+}
+
+/// What a thread does for a dump.
+enum Work {
+    Saves(JoinHandle<Done>),
+    Settles(JoinHandle<Done>),
+}
+
+type Done = Result<(), String>;
 
 /// A dump on its way.
 pub struct Dumping {
@@ -35,7 +51,8 @@ pub struct Dumping {
     wake: Pipe,
     thaw: Pipe,
     work: Option<Work>,
-    saved: Option<Result<(), String>>,
+    was_frozen: bool,
+    saved: Option<Done>,
     frozen_s: f64,
     given_up: Option<&'static str>,
     stop: Stop,
@@ -71,7 +88,20 @@ impl Dumping {
         let child = command.and_then(|mut command| command.spawn());
         let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
         let (work, saved, given_up, stop) = (None, None, None, Stop::default());
-        Ok(Dumping { ask, until, criu, stage, wake, thaw, work, saved, frozen_s: 0.0, given_up, stop })
+        Ok(Dumping {
+            ask,
+            until,
+            criu,
+            stage,
+            wake,
+            thaw,
+            work,
+            saved,
+            frozen_s: 0.0,
+            given_up,
+            stop,
+            was_frozen: false,
+        })
     }
 
     /// CRIU's process id; 0 if it has ended.
@@ -88,51 +118,58 @@ impl Dumping {
         self.stage.as_ref().map_or(&self.ask.folder, Stage::path)
     }
 
-    /// CRIU has written its images and the program stands still, or a piece of work has ended; the outcome if the
-    /// whole dump has.
-    pub fn woken(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) -> Option<Outcome> {
+    /// CRIU has written its images and the program stands still, or a piece of work has ended.
+    pub fn woken(&mut self) -> Option<Progress> {
         if let Err(e) = self.wake.read.read(&mut [0; 16]) {
-            return Some(Err(e.to_string()));
+            return Some(Progress::Over(Err(e.to_string())));
         }
-        let Some(work) = self.work.take() else {
-            let saving = self.save(program, relays, tmp);
-            saving.unwrap_or_else(|reason| self.thaw(Err(reason)));
-            return None;
-        };
-        let done = work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()));
-        match self.saved {
+        let ended =
+            |work: JoinHandle<Done>| work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()));
+        match self.work.take() {
             None => {
-                self.thaw(done);
-                None
+                self.was_frozen = true;
+                Some(Progress::Frozen)
             }
-            Some(_) => Some(done.map(|()| self.frozen_s)),
+            // Who let the program go on meanwhile wants nothing of it.
+            Some(Work::Saves(_)) if self.saved.is_some() => None,
+            Some(Work::Saves(work)) => Some(Progress::Saved(self.saved.insert(ended(work)).clone())),
+            Some(Work::Settles(work)) => Some(Progress::Over(ended(work).map(|()| self.frozen_s))),
         }
     }
 
-    /// Saves what is not in the images.
-    fn save(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) -> Result<(), String> {
-        let pipes = frozen::pipes(relays)?;
+    /// Saves what is not in the images, while the program stands still.
+    pub fn save(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) {
         let (at, tmp, stop) = (self.at().to_path_buf(), tmp.map(PathBuf::from), self.stop.clone());
-        self.work(move || frozen::save(program, pipes, tmp.as_deref(), &at, &stop))
+        let pipes = frozen::pipes(relays);
+        match self.work(move || frozen::save(program, pipes?, tmp.as_deref(), &at, &stop)) {
+            Ok(saving) => self.work = Some(Work::Saves(saving)),
+            Err(_) => self.give_up("no thread could be started"),
+        }
     }
 
-    fn thaw(&mut self, saved: Result<(), String>) {
-        let word: &[u8] = if saved.is_ok() { b"go\n" } else { b"no\n" };
-        let _ = self.thaw.write.write_all(word);
-        self.saved = Some(saved);
+    /// Lets the program go on; the dump counts if it is to be kept and everything is saved.
+    pub fn thaw(&mut self, keep: bool) {
+        let good = keep && matches!(self.saved, Some(Ok(())));
+        if !good && !matches!(self.saved, Some(Err(_))) {
+            self.saved = Some(Err("given up".to_string()));
+            self.stop.ask();
+        }
+        let _ = self.thaw.write.write_all(if good { b"go\n" } else { b"no\n" });
+    }
+
+    /// Whether the program has stood still for it.
+    pub fn was_frozen(&self) -> bool {
+        self.was_frozen
     }
 
     /// A thread, since a file system that hangs must not keep us from anything.
-    fn work(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
-        let told = |e: io::Error| e.to_string();
-        let mut wake = self.wake.write.try_clone().map_err(told)?;
-        let work = thread::Builder::new().spawn(move || {
+    fn work(&self, act: impl FnOnce() -> Result<(), String> + Send + 'static) -> io::Result<JoinHandle<Done>> {
+        let mut wake = self.wake.write.try_clone()?;
+        thread::Builder::new().spawn(move || {
             let done = act();
             let _ = wake.write_all(b"\n");
             done
-        });
-        self.work = Some(work.map_err(told)?);
-        Ok(())
+        })
     }
 
     /// Ends a dump that takes too long or is no longer wanted; the outcome if nothing is left to wait for.
@@ -142,13 +179,16 @@ impl Dumping {
         if self.given_up.is_some() || wanted && !late {
             return None;
         }
+        self.give_up(reason);
+        (self.criu == 0).then(|| Err(reason.to_string()))
+    }
+
+    fn give_up(&mut self, reason: &'static str) {
         self.given_up = Some(reason);
         self.stop.ask();
-        if self.criu == 0 {
-            return Some(Err(reason.to_string()));
+        if self.criu != 0 {
+            let _ = kill(Pid::from_raw(self.criu), Signal::SIGKILL);
         }
-        let _ = kill(Pid::from_raw(self.criu), Signal::SIGKILL);
-        None
     }
 
     /// CRIU has ended; the outcome if the whole dump has.
@@ -158,7 +198,10 @@ impl Dumping {
         let settling = self.verdict(status).and_then(|()| {
             self.frozen_s = tool::frozen_s(self.at());
             let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
-            self.work(move || settle(&at, &ask.folder, ask.compress, &stop))
+            let settling =
+                self.work(move || settle(&at, &ask.folder, ask.compress, &stop)).map_err(|e| e.to_string())?;
+            self.work = Some(Work::Settles(settling));
+            Ok(())
         });
         settling.err().map(Err)
     }

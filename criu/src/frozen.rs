@@ -39,6 +39,9 @@ pub struct Pipe {
     pub inode: u64,
     /// Size of the file that it led to, bytes; absent if it led to no file.
     pub kept_bytes: Option<u64>,
+    /// The beginning of a line that was not carried on yet.
+    #[serde(default)]
+    pub held: Vec<u8>,
 }
 
 /// A file that the program writes.
@@ -57,7 +60,7 @@ pub struct Written {
 pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     let one = |relay: &mut Relay| {
         relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
-        Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes() })
+        Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes(), held: relay.held().to_vec() })
     };
     relays.iter_mut().map(one).collect()
 }

@@ -4,8 +4,9 @@
 //! refuses to dump the processes of another pid namespace.
 
 use crate::client::{self, Answer, Ask};
-use crate::dumping::{Dumping, Outcome};
+use crate::dumping::{Dumping, Outcome, Progress};
 use crate::frozen::{self, Frozen};
+use crate::line::{Line, Order, Said};
 use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
 use crate::warden::Task;
@@ -30,22 +31,20 @@ const ROUND_MS: u16 = 200;
 /// Longest wait for the text of a request; who may connect is the user's own wrapper.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// File in a run's folder that tells the sizes of its output files before it, bytes.
-const BEGAN: &str = "output-began.json";
-
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
 struct Init<'a> {
     task: &'a Task,
     signals: SignalFd,
-    listener: UnixListener,
+    listener: Option<UnixListener>,
+    line: Option<Line>,
     relays: Vec<Relay>,
     tmp: Option<PathBuf>,
     program: i32,
     ended: Option<Ended>,
     /// A dump on its way, and who wants it.
-    dumping: Option<(Dumping, UnixStream)>,
+    dumping: Option<(Dumping, Asker)>,
 }
 
 /// How a process ended.
@@ -66,31 +65,52 @@ impl Ended {
     }
 }
 
+/// Who asked for a dump: the wrapper of a whole script, or the driver of a job, which tells each phase.
+enum Asker {
+    Socket(UnixStream),
+    Line,
+}
+
+impl Asker {
+    /// Whether the dump is still wanted; the driver of a job says so itself.
+    fn waits(&self) -> bool {
+        match self {
+            Asker::Socket(stream) => !hung_up(stream),
+            Asker::Line => true,
+        }
+    }
+}
+
 /// Runs the sandbox to its end; the exit code of the program.
-pub fn run(task: &Task, names: &Names, signals: &SigSet) -> i32 {
+pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
         eprintln!("joulepoint: {reason}");
         code
     };
-    let mut init = match Init::open(task, names, signals) {
+    let mut init = match Init::open(task, line, names, signals) {
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|reason| {
-            let _ = fs::write(folder.join(NOT_RESTORED), &reason);
+            // The line of a whole step is set aside, not one task of it.
+            let line = if task.member.is_some() { folder.parent().unwrap_or(folder) } else { folder };
+            let _ = fs::write(line.join(NOT_RESTORED), &reason);
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
         None => init.start(),
     };
     match begun.and_then(|()| init.follow().map_err(|e| (format!("the sandbox has failed: {e}"), 126))) {
-        Ok(code) => code,
+        Ok(code) => {
+            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code }));
+            code
+        }
         Err((reason, code)) => told(reason, code),
     }
 }
 
 impl Init<'_> {
-    fn open<'a>(task: &'a Task, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
+    fn open<'a>(task: &'a Task, line: Option<Line>, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
@@ -98,11 +118,19 @@ impl Init<'_> {
             sandbox::raise_loopback()?;
         }
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let mut relays = relay::standard().map_err(|e| e.to_string())?;
+        if line.is_some() {
+            relays.iter_mut().for_each(|relay| relay.by_lines(Vec::new()));
+        }
         Ok(Init {
             task,
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
-            listener: client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?,
-            relays: relay::standard().map_err(|e| e.to_string())?,
+            listener: match line {
+                Some(_) => None,
+                None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
+            },
+            line,
+            relays,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
             ended: None,
@@ -114,7 +142,7 @@ impl Init<'_> {
     fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
         sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
-        self.begin_output().map_err(own)?;
+        relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN)).map_err(own)?;
         let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
         let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
         let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {
@@ -143,25 +171,6 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Remembers how much was in the output before the run; a program that begins anew later on goes back to it.
-    fn begin_output(&mut self) -> io::Result<()> {
-        let record = self.task.run.join(BEGAN);
-        match fs::read(&record) {
-            Ok(text) => {
-                let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
-                let both = self.relays.iter_mut().zip(began);
-                both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let began: Vec<Option<u64>> = self.relays.iter().map(Relay::kept_bytes).collect();
-                let beside = record.with_extension("partial");
-                fs::write(&beside, serde_json::to_vec(&began)?)?;
-                fs::rename(beside, record)
-            }
-            Err(e) => Err(e),
-        }
-    }
-
     /// Brings the program back from a checkpoint.
     fn restore(&mut self, folder: &Path) -> Result<(), String> {
         let unpacked = settle::unpacked(folder, &self.task.run)?;
@@ -185,6 +194,9 @@ impl Init<'_> {
             let relay = self.relays.get_mut(i).ok_or("standard error has gone where standard output goes")?;
             if let Some(bytes) = pipe.kept_bytes {
                 relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
+            }
+            if self.line.is_some() {
+                relay.by_lines(pipe.held.clone());
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
@@ -225,10 +237,10 @@ impl Init<'_> {
                 self.dumped(outcome);
             }
             if let Some(code) = self.ended.map(Ended::exit_code) {
-                self.relays.iter_mut().try_for_each(Relay::drain)?;
+                self.relays.iter_mut().try_for_each(Relay::finish)?;
                 return Ok(code);
             }
-            let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(!hung_up(asker)));
+            let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(asker.waits()));
             self.dumped(outcome);
             self.wait()?;
         }
@@ -236,9 +248,14 @@ impl Init<'_> {
 
     /// Waits for anything to happen, and deals with all of it but ended processes.
     fn wait(&mut self) -> io::Result<()> {
-        let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd()];
         fds.extend(self.relays.iter().map(Relay::read_end));
-        fds.extend(self.dumping.iter().map(|(d, _)| d.wakes()));
+        let relays = 1..fds.len();
+        fds.extend(self.dumping.as_ref().map(|(d, _)| d.wakes()));
+        let woken = relays.end..fds.len();
+        fds.extend(self.listener.as_ref().map(AsFd::as_fd));
+        let asked = woken.end..fds.len();
+        fds.extend(self.line.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::from(ROUND_MS)) {
             Ok(_) | Err(nix::Error::EINTR) => {}
@@ -248,18 +265,16 @@ impl Init<'_> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             self.signalled(info.ssi_signo as i32);
         }
-        for (relay, _) in self.relays.iter_mut().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+        for (relay, _) in self.relays.iter_mut().zip(&ready[relays]).filter(|(_, ready)| **ready) {
             relay.drain()?;
         }
-        if ready[1] {
+        if ready[asked].contains(&true) {
             self.asked();
         }
-        if ready.get(2 + self.relays.len()).is_some_and(|r| *r)
-            && let Some((dumping, _)) = &mut self.dumping
-        {
-            let outcome = dumping.woken(self.program, &mut self.relays, self.tmp.as_deref());
-            self.dumped(outcome);
+        if ready[woken].contains(&true) {
+            self.woken();
         }
+        self.obey();
         Ok(())
     }
 
@@ -294,38 +309,109 @@ impl Init<'_> {
 
     /// Somebody asks for a dump.
     fn asked(&mut self) {
-        let Ok((mut stream, _)) = self.listener.accept() else { return };
-        let begun = match &self.dumping {
-            Some(_) => Err("another dump is on its way".to_string()),
-            None => read(&stream).and_then(|ask| self.begin(ask)),
-        };
-        match begun {
-            Ok(dumping) => self.dumping = Some((dumping, stream)),
-            Err(reason) => answer(&mut stream, &Answer::Failed(reason)),
+        let Some(Ok((mut stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
+        let asker = || stream.try_clone().map(Asker::Socket).map_err(|e| e.to_string());
+        let begun = read(&stream).and_then(|ask| self.begin(ask, asker()?));
+        if let Err(reason) = begun {
+            answer(&mut stream, &Answer::Failed(reason));
         }
     }
 
-    fn begin(&self, ask: Ask) -> Result<Dumping, String> {
-        Dumping::begin(self.task, self.program, ask)
+    /// Does what the driver of the job says; without it the program goes on, and no dump counts.
+    fn obey(&mut self) {
+        loop {
+            let Some(line) = &mut self.line else { return };
+            match line.hear() {
+                Ok(Some(order)) => self.ordered(order),
+                Ok(None) => return,
+                Err(_) => {
+                    self.line = None;
+                    self.thaw(false);
+                }
+            }
+        }
     }
 
-    /// Answers if the dump has ended; one for which memory was too small begins again without.
+    fn ordered(&mut self, order: Order) {
+        match order {
+            Order::Freeze(ask) => {
+                if let Err(reason) = self.begin(ask, Asker::Line) {
+                    self.tell(&Said::Failed(reason));
+                }
+            }
+            Order::Save => self.save(),
+            Order::Thaw { keep } => self.thaw(keep),
+            Order::End => {
+                let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+            }
+        }
+    }
+
+    fn tell(&mut self, said: &Said) {
+        // A line that is broken is noticed when it is read.
+        let _ = self.line.as_mut().map(|line| line.tell(said));
+    }
+
+    fn begin(&mut self, ask: Ask, asker: Asker) -> Result<(), String> {
+        if self.dumping.is_some() {
+            return Err("another dump is on its way".to_string());
+        }
+        self.dumping = Some((Dumping::begin(self.task, self.program, ask)?, asker));
+        Ok(())
+    }
+
+    /// A dump has come a step further: a wrapper wants all of it at once, a driver tells each phase.
+    fn woken(&mut self) {
+        let Some((dumping, asker)) = &mut self.dumping else { return };
+        match (dumping.woken(), &*asker) {
+            (None, _) => {}
+            (Some(Progress::Over(outcome)), _) => self.dumped(Some(outcome)),
+            (Some(Progress::Frozen), Asker::Socket(_)) => self.save(),
+            (Some(Progress::Saved(_)), Asker::Socket(_)) => self.thaw(true),
+            (Some(_), Asker::Line) if self.line.is_none() => self.thaw(false),
+            (Some(Progress::Frozen), Asker::Line) => self.tell(&Said::Frozen),
+            (Some(Progress::Saved(Err(reason))), Asker::Line) => self.tell(&Said::Failed(reason)),
+            (Some(Progress::Saved(Ok(()))), Asker::Line) => {
+                let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
+                let carried_bytes = [carried(self.relays.first()), carried(self.relays.get(1))];
+                self.tell(&Said::Saved { carried_bytes });
+            }
+        }
+    }
+
+    fn save(&mut self) {
+        if let Some((dumping, _)) = &mut self.dumping {
+            dumping.save(self.program, &mut self.relays, self.tmp.as_deref());
+        }
+    }
+
+    /// Lets the program go on; the dump counts if it is to be kept and everything is saved.
+    fn thaw(&mut self, keep: bool) {
+        if let Some((dumping, _)) = &mut self.dumping {
+            dumping.thaw(keep);
+        }
+    }
+
+    /// Answers if the dump has ended; one for which memory was too small begins again without, unless its driver has
+    /// heard of its failure.
     fn dumped(&mut self, outcome: Option<Outcome>) {
         let Some(mut outcome) = outcome else { return };
-        let Some((dumping, mut stream)) = self.dumping.take() else { return };
+        let Some((dumping, asker)) = self.dumping.take() else { return };
         let again = outcome.as_ref().err().and_then(|_| dumping.without_memory());
+        let again = again.filter(|_| matches!(asker, Asker::Socket(_)) || !dumping.was_frozen());
         drop(dumping);
         if let Some(ask) = again {
-            match self.begin(ask) {
-                Ok(dumping) => return self.dumping = Some((dumping, stream)),
+            match Dumping::begin(self.task, self.program, ask) {
+                Ok(dumping) => return self.dumping = Some((dumping, asker)),
                 Err(reason) => outcome = Err(reason),
             }
         }
-        let said = match outcome {
-            Ok(frozen_s) => Answer::Dumped { frozen_s },
-            Err(reason) => Answer::Failed(reason),
-        };
-        answer(&mut stream, &said);
+        match (asker, outcome) {
+            (Asker::Socket(mut stream), Ok(frozen_s)) => answer(&mut stream, &Answer::Dumped { frozen_s }),
+            (Asker::Socket(mut stream), Err(reason)) => answer(&mut stream, &Answer::Failed(reason)),
+            (Asker::Line, Ok(frozen_s)) => self.tell(&Said::Dumped { frozen_s }),
+            (Asker::Line, Err(reason)) => self.tell(&Said::Failed(reason)),
+        }
     }
 }
 

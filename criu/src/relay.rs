@@ -4,13 +4,20 @@
 //! so the program writes into a pipe, and each new warden carries it on.
 
 use nix::fcntl::OFlag;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// File in a run's folder that tells the sizes of its output files before it, bytes.
+pub const BEGAN: &str = "output-began.json";
 
 /// Capacity asked for each pipe, bytes.
 const CAPACITY_BYTES: i32 = 1 << 20;
+
+/// Longest line that is kept until it ends, bytes.
+const LINE_BYTES: usize = 64 << 10;
 
 /// One pipe and its target.
 #[derive(Debug)]
@@ -19,6 +26,9 @@ pub struct Relay {
     write: OwnedFd,
     to: File,
     inode: u64,
+    carried_bytes: u64,
+    by_lines: bool,
+    held: Vec<u8>,
 }
 
 impl Relay {
@@ -32,7 +42,15 @@ impl Relay {
         // SAFETY: a plain system call on a descriptor that we own; a smaller pipe serves too.
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY_BYTES) };
         let inode = File::from(write.try_clone()?).metadata()?.ino();
-        Ok(Relay { read: File::from(read), write, to: File::from(to.try_clone_to_owned()?), inode })
+        Ok(Relay {
+            read: File::from(read),
+            write,
+            to: File::from(to.try_clone_to_owned()?),
+            inode,
+            carried_bytes: 0,
+            by_lines: false,
+            held: Vec::new(),
+        })
     }
 
     /// Number by which `/proc` and CRIU name the pipe.
@@ -61,7 +79,7 @@ impl Relay {
             match self.read.read(&mut block) {
                 Ok(0) => return Ok(()),
                 Ok(length) => {
-                    self.to.write_all(&block[..length])?;
+                    self.carry(&block[..length])?;
                     carried += length;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -70,6 +88,43 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    fn carry(&mut self, block: &[u8]) -> io::Result<()> {
+        self.held.extend(block);
+        let whole = self.held.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let ready = if self.by_lines && self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() };
+        self.to.write_all(&self.held[..ready])?;
+        self.carried_bytes += ready as u64;
+        self.held.drain(..ready);
+        Ok(())
+    }
+
+    /// From now on carries whole lines, as `slurmstepd` does, so that all that is carried on arrives; `held` is the
+    /// beginning of a line that an earlier relay kept.
+    pub fn by_lines(&mut self, held: Vec<u8>) {
+        self.by_lines = true;
+        self.held = held;
+    }
+
+    /// The beginning of a line that is kept until the line ends.
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Carries on all that is left; the program has ended.
+    ///
+    /// # Errors
+    /// What the target's file system says.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.drain()?;
+        self.by_lines = false;
+        self.carry(&[])
+    }
+
+    /// How much it has carried on, bytes.
+    pub fn carried_bytes(&self) -> u64 {
+        self.carried_bytes
     }
 
     /// Size of the target, bytes, if it is a file that keeps what is written.
@@ -102,6 +157,27 @@ pub fn standard() -> io::Result<Vec<Relay>> {
         _ => vec![out, err],
     };
     same.into_iter().map(Relay::new).collect()
+}
+
+/// Remembers how much was in the targets before a run, in `record`; a program that begins anew later on goes back to it.
+///
+/// # Errors
+/// What the file system says.
+pub fn begin(relays: &mut [Relay], record: &Path) -> io::Result<()> {
+    match fs::read(record) {
+        Ok(text) => {
+            let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
+            let both = relays.iter_mut().zip(began);
+            both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let began: Vec<Option<u64>> = relays.iter().map(Relay::kept_bytes).collect();
+            let beside = record.with_extension("partial");
+            fs::write(&beside, serde_json::to_vec(&began)?)?;
+            fs::rename(beside, record)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 fn place(of: BorrowedFd) -> io::Result<(u64, u64)> {

@@ -1,23 +1,31 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
+use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
 use crate::{init, sandbox};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 /// Exit code of a warden that could not make its sandbox.
 const EXIT_NO_SANDBOX: i32 = 126;
+
+/// File in the folder of a task's dump with the exit code of a task that had ended.
+pub const ENDED: &str = "ended";
 
 /// What a warden is to run.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// CRIU's command.
     pub criu: PathBuf,
-    /// Folder of the run, for its user only; the socket is here.
+    /// Folder of the run, for its user only; the socket is here, or the address of the driver if it is a task of a step.
     pub run: PathBuf,
+    /// Which task of which step it is, if it is one.
+    pub member: Option<Member>,
     /// The checkpoint to go on from.
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.
@@ -32,6 +40,41 @@ pub struct Task {
 ///
 /// Only for a process with one thread: it leaves its user namespace.
 pub fn run(task: &Task) -> i32 {
+    match &task.member {
+        Some(member) => of_step(task, member),
+        None => sandboxed(task, None),
+    }
+}
+
+/// Runs a task of a step: the driver of its job is told of it, and its folder is its own.
+fn of_step(task: &Task, member: &Member) -> i32 {
+    let own = || -> Result<(Line, Task), String> {
+        let line = line::call(&task.run, &Hello::Task(member.clone()))?;
+        let run = task.run.join("tasks").join(member.folder());
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&run);
+        made.map_err(|e| format!("{}: {e}", run.display()))?;
+        let restore = task.restore.as_ref().map(|folder| folder.join(member.folder()));
+        Ok((line, Task { run, restore, ..task.clone() }))
+    };
+    let (line, task) = match own() {
+        Ok(own) => own,
+        Err(reason) => {
+            eprintln!("joulepoint: {reason}");
+            return EXIT_NO_SANDBOX;
+        }
+    };
+    // A task that had ended when the others were dumped ends at once.
+    let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
+    match ended.and_then(|text| text.trim().parse().ok()) {
+        Some(code) => {
+            line.leave(&Said::Ended { code });
+            code
+        }
+        None => sandboxed(&task, Some(line)),
+    }
+}
+
+fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let names = Names::of_user();
     // The kernel would call it "exe", after the way it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
@@ -43,8 +86,12 @@ pub fn run(task: &Task) -> i32 {
     }
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
-        Ok(ForkResult::Child) => std::process::exit(init::run(task, &names, &signals)),
-        Ok(ForkResult::Parent { child }) => stand_by(child, &signals),
+        Ok(ForkResult::Child) => std::process::exit(init::run(task, line, &names, &signals)),
+        Ok(ForkResult::Parent { child }) => {
+            // The line breaks with the sandbox.
+            drop(line);
+            stand_by(child, &signals)
+        }
         Err(e) => {
             eprintln!("joulepoint: no process can be started: {e}");
             EXIT_NO_SANDBOX

@@ -69,6 +69,27 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Exit code of a command of `packaging/` that has to be skipped.
+const SKIPPED: i32 = 77;
+
+/// Puts a CRIU that works here into a folder, for everybody: the one that `packaging/criu.sh` fetched for this build.
+///
+/// # Errors
+/// Why there is none: the test is skipped.
+pub fn fetch_criu(into: &Path) -> Result<(), String> {
+    let kept = built().map_err(|e| e.to_string())?.join("criu");
+    let script = repository().join("packaging/criu.sh");
+    let output = Command::new("sh").arg(script).arg(&kept).output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => {}
+        Some(SKIPPED) => return Err(said.trim().to_string()),
+        _ => panic!("packaging/criu.sh: {said}"),
+    }
+    let copied = Command::new("cp").arg("-a").arg(&kept).arg(into).status();
+    copied.is_ok_and(|s| s.success()).then_some(()).ok_or(format!("cp to {}", into.display()))
+}
+
 impl Site {
     /// Starts a site in `dir`, which ordinary users must be able to enter.
     pub fn start(dir: &Path, wanted: &Wanted, progress: &mut dyn FnMut(&str)) -> Result<Site> {

@@ -18,9 +18,6 @@ use suite::{Site, Wanted, built, repository};
 /// Longest time of one program, with all of its restarts.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Exit code of a command of `packaging/` that has to be skipped.
-const SKIPPED: i32 = 77;
-
 /// An ordinary user of the cluster.
 const USER: &str = "jpalice";
 
@@ -42,7 +39,7 @@ impl Place {
         fs::create_dir_all(&folder).expect("a folder");
         open(&folder);
         let place = Place(folder);
-        if let Err(reason) = place.fetch_criu() {
+        if let Err(reason) = suite::fetch_criu(&place.path("criu")) {
             println!("skipped: the engine criu: {reason}");
             return None;
         }
@@ -63,21 +60,6 @@ impl Place {
         );
         fs::write(place.path("joulepoint.toml"), conf).expect("a site file");
         Some(place)
-    }
-
-    /// The one that the environment names, or one for everybody in the build folder, copied.
-    fn fetch_criu(&self) -> Result<(), String> {
-        let kept = built().map_err(|e| e.to_string())?.join("criu");
-        let script = repository().join("packaging/criu.sh");
-        let output = Command::new("sh").arg(script).arg(&kept).output().map_err(|e| e.to_string())?;
-        match output.status.code() {
-            Some(0) => {}
-            Some(SKIPPED) => return Err(text(&output.stderr)),
-            _ => panic!("packaging/criu.sh: {}", text(&output.stderr)),
-        }
-        let copied = Command::new("cp").arg("-a").arg(&kept).arg(self.path("criu")).status();
-        assert!(copied.expect("cp").success());
-        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -39,6 +39,22 @@ pub struct Call {
     pub begun_s: f64,
     /// How it ended; absent while it is to be run.
     pub ended: Option<End>,
+    /// Where it writes while it runs.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+/// A file that the script had opened for a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Descriptor: 1 or 2.
+    pub descriptor: i32,
+    /// The file.
+    pub path: PathBuf,
+    /// First byte of the call.
+    pub start: u64,
+    /// First byte of what the call writes since it was started last.
+    pub from: u64,
 }
 
 /// How a call ended.
@@ -200,6 +216,11 @@ impl Calls {
         write_durably(&self.folder.join(format!("{name}.json")), &serde_json::to_vec(call)?)
     }
 
+    /// The folder itself, with the copies of outputs.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where a copy of an output is kept.
     pub fn output(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -313,7 +334,7 @@ mod tests {
     /// A call of `key` that began and ended (with a code) then.
     fn call(key: &str, begun_s: f64, ended: Option<(f64, i32)>) -> Call {
         let ended = ended.map(|(at_s, code)| End { at_s, code, outputs: Vec::new() });
-        Call { number: 1, key: key.into(), command: key.into(), begun_s, ended }
+        Call { number: 1, key: key.into(), command: key.into(), begun_s, ended, targets: Vec::new() }
     }
 
     /// Which calls count as ended, and whether the line is needed.

@@ -4,6 +4,10 @@ use crate::{dmtcp, tool};
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
 
+/// Why MPI programs that `srun` starts cannot be dumped.
+pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
+                             holds; use --ft-energy-engine=app, hook, scr or dmtcp";
+
 /// What is known of a run beside its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -13,7 +17,7 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
-    /// Whether the script starts steps, which no sandbox holds.
+    /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
     /// Why CRIU cannot be used, as its probe found.
     pub no_criu: Option<String>,
@@ -47,10 +51,10 @@ fn missing(commands: &[&str]) -> Option<String> {
 
 /// Whether it must be known if CRIU works.
 pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
-    let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook && facts.nodes == 1;
+    let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook;
     match settings.engine {
         Some(engine) => engine == Engine::Criu,
-        None => open() && no_images(facts).is_none(),
+        None => open() && no_criu_images(facts).is_none(),
     }
 }
 
@@ -71,7 +75,7 @@ fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
         Engine::App => None,
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
         Engine::Scr => facts.no_scr.clone(),
-        Engine::Criu => facts.no_criu.clone().or_else(|| several_nodes(facts)),
+        Engine::Criu => facts.no_criu.clone().or_else(|| no_sandbox(facts)),
         Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| several_nodes(facts)),
     }
 }
@@ -80,11 +84,27 @@ fn several_nodes(facts: &Facts) -> Option<String> {
     (facts.nodes > 1).then(|| format!("the job has {} nodes and it works within one", facts.nodes))
 }
 
+/// What keeps CRIU's sandboxes from holding the program: they hold a whole script on one node, or tasks of steps.
+fn no_sandbox(facts: &Facts) -> Option<String> {
+    match facts.starts_steps {
+        true => facts.links("libmpi").then(|| MPI_STEPS.to_string()),
+        false => several_nodes(facts),
+    }
+}
+
 /// What keeps any engine from taking images of the processes.
 fn no_images(facts: &Facts) -> Option<String> {
     let device = [("libcuda", "a GPU"), ("libamdhip64", "a GPU"), ("libibverbs", "an RDMA device")];
     let held = device.iter().find(|(library, _)| facts.links(library));
     held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"))
+}
+
+fn no_criu_images(facts: &Facts) -> Option<String> {
+    no_images(facts).or_else(|| no_sandbox(facts))
+}
+
+fn no_dmtcp_images(facts: &Facts) -> Option<String> {
+    no_images(facts)
         .or_else(|| several_nodes(facts))
         .or_else(|| facts.starts_steps.then(|| "the script starts steps with srun, which run outside it".to_string()))
 }
@@ -107,10 +127,13 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
             Some(absent) => against.push(format!("scr: {why}, but {absent}")),
         }
     }
-    let images = [(Engine::Criu, &facts.no_criu), (Engine::Dmtcp, &facts.no_dmtcp)];
+    let images = [
+        (Engine::Criu, &facts.no_criu, no_criu_images(facts)),
+        (Engine::Dmtcp, &facts.no_dmtcp, no_dmtcp_images(facts)),
+    ];
     let mut open: Vec<Engine> = Vec::new();
-    for (engine, absent) in images {
-        match absent.clone().or_else(|| no_images(facts)) {
+    for (engine, absent, images) in images {
+        match absent.clone().or(images) {
             None => open.push(engine),
             Some(why) => against.push(format!("{}: {why}", engine.as_str())),
         }
@@ -159,14 +182,18 @@ mod tests {
         let scr = facts(&["libscr.so.3", "libmpi.so.40"]);
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
-        let cases: [Case; 15] = [
+        let steps = |libraries: &[&str]| Facts { starts_steps: true, no_criu: None, nodes: 3, ..facts(libraries) };
+        let cases: [Case; 18] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
             (none, scr, None, "links to libscr, but SCR is absent"),
             (none, dmtcp(&["libc.so.6"], 1), Some(Engine::Dmtcp), "nothing else"),
             (none, criu.clone(), Some(Engine::Criu), "nothing else"),
-            (none, Facts { starts_steps: true, ..criu }, None, "srun"),
+            (none, Facts { starts_steps: true, no_criu: Some("CRIU is absent".into()), ..criu.clone() }, None, "srun"),
+            (none, steps(&[]), Some(Engine::Criu), "nothing else"),
+            (none, steps(&["libmpi.so.40"]), None, "an MPI program under srun"),
+            (&[("ft-energy-engine", "criu")], Facts { starts_steps: false, ..steps(&[]) }, None, "has 3 nodes"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
             (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),

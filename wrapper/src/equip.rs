@@ -3,6 +3,7 @@
 use crate::app::{Announced, App, Ask, Files};
 use crate::checkpoints::Checkpoints;
 use crate::criu::{self, Criu};
+use crate::criu_steps::{self, CriuSteps};
 use crate::dmtcp::Dmtcp;
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
@@ -41,6 +42,8 @@ pub struct Gear<'a> {
     pub criu: Option<PathBuf>,
     /// What the site says of it.
     pub dumps: &'a config::Criu,
+    /// Address of this node for the tasks of steps, if the script starts some.
+    pub host: Option<String>,
     /// When SCR is to halt the program.
     pub halt_s: Option<f64>,
     /// Longest time for a checkpoint.
@@ -54,14 +57,20 @@ pub struct Gear<'a> {
 /// # Errors
 /// What the file system says.
 pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Result<Box<dyn Engine>> {
-    let Gear { settings, me, post, checkpoints, run, argv, tree, steps, .. } = gear;
-    Ok(match (kind, gear.commands, gear.criu) {
-        (Some(Kind::Hook), Some(commands), _) => Box::new(Hook::new(post, checkpoints, commands)),
-        (Some(Kind::Criu), _, Some(criu)) => {
+    let Gear { settings, me, post, checkpoints, run, argv, tree, steps, limit_s, .. } = gear;
+    Ok(match (kind, gear.commands, gear.criu, gear.host) {
+        (Some(Kind::Hook), Some(commands), ..) => Box::new(Hook::new(post, checkpoints, commands)),
+        (Some(Kind::Criu), _, Some(criu), Some(host)) => {
+            let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
+            let dumps = gear.dumps.clone();
+            let parts = criu_steps::Parts { post, checkpoints, calls, criu, run, host, node, limit_s, dumps };
+            Box::new(CriuSteps::listen(parts)?)
+        }
+        (Some(Kind::Criu), _, Some(criu), None) => {
             let own_network = criu::own_network(settings.network, &linked::words(argv, &me.folder));
-            let words = criu::within(&criu, run, argv, me.job.is_some(), gear.limit_s, own_network)?;
+            let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
-            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), gear.limit_s, gear.dumps.clone()))
+            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), limit_s, gear.dumps.clone()))
         }
         (Some(Kind::Scr), ..) => {
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });
@@ -69,7 +78,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             Box::new(Scr::new(post, checkpoints, prefix, halting))
         }
         (Some(Kind::Dmtcp), ..) => {
-            let limit = Duration::from_secs_f64(gear.limit_s);
+            let limit = Duration::from_secs_f64(limit_s);
             let dmtcp = Dmtcp::new(post, checkpoints, run.join("dmtcp"), argv.to_vec(), tree, limit);
             script.instead = dmtcp.instead();
             Box::new(dmtcp)

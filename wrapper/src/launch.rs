@@ -176,7 +176,12 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
     let (announced, descriptor) = announcements(&me.folder)?;
-    script.calls = folder.resume_by(resume(settings, chosen), argv);
+    let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
+    script.calls = folder.resume_by(resume(settings, chosen, by_steps), argv);
+    if by_steps && resumes {
+        // Steps outlive the `srun` of a wrapper that was killed.
+        script.cancel_steps();
+    }
     let gear = Gear {
         settings,
         me: &me,
@@ -187,8 +192,9 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         tree,
         steps,
         commands: hook_commands(site),
-        criu,
         dumps: &site.criu,
+        host: by_steps.then(|| address(&slurm, &me)),
+        criu: criu.map(|c| c.command),
         halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
         limit_s,
         announced,
@@ -237,7 +243,7 @@ fn plan(
     argv: &[String],
     runs: &Path,
     controller: &Controller,
-) -> (Plan, Option<options::Engine>, Option<PathBuf>) {
+) -> (Plan, Option<options::Engine>, Option<Criu>) {
     let question = PlanRequest {
         request: request.clone(),
         nodes: me.nodes.len() as u32,
@@ -260,7 +266,8 @@ fn plan(
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
         libraries: linked::libraries_of(&words, &me.folder),
-        starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
+        // Groups checkpoint by the programs' own means.
+        starts_steps: settings.groups < 2 && words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
         proven: plan.engine.clone(),
@@ -278,12 +285,30 @@ fn plan(
         );
     }
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
-    (plan, engine, criu.and_then(Result::ok))
+    let by_steps = facts.starts_steps && engine == Some(options::Engine::Criu);
+    (plan, engine, criu.and_then(Result::ok).map(|command| Criu { command, by_steps }))
 }
 
-/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip.
-fn resume(settings: &Settings, engine: Option<options::Engine>) -> Resume {
+/// CRIU of this node, tried and good.
+struct Criu {
+    command: PathBuf,
+    /// Whether it dumps the tasks of steps, and not the whole script.
+    by_steps: bool,
+}
+
+/// Where other nodes reach this one.
+fn address(slurm: &Slurm, me: &Identity) -> String {
+    let here = me.node.clone().unwrap_or_else(|| "localhost".to_string());
+    let known = slurm.nodes().unwrap_or_default().into_iter().find(|n| n.name == here);
+    known.map_or(here, |n| n.addr)
+}
+
+/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that
+/// brings back the tasks of steps (`by_steps`) knows them by the script's calls.
+fn resume(settings: &Settings, engine: Option<options::Engine>, by_steps: bool) -> Resume {
     match (settings.resume, engine) {
+        (Resume::Script, Some(options::Engine::Criu)) if by_steps => Resume::Steps,
+        (resume, Some(options::Engine::Criu)) if by_steps => resume,
         (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
         (resume, _) => resume,
     }

@@ -3,9 +3,11 @@
 //! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
 //! call is no reason not to run it.
 
-use crate::calls::{Call, Calls, End, Output, VARIABLE};
+use crate::calls::{Call, Calls, End, Output, Target, VARIABLE};
 use crate::mail::now_s;
+use crate::sandboxes::{self, Sandboxes};
 use crate::supervise::{block_signals, exit_code, unblocked};
+use ::criu::line::Line;
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
@@ -51,8 +53,14 @@ pub fn run() -> i32 {
         eprintln!("joulepoint: srun: not found in the PATH");
         return 127;
     };
-    real.args(&words);
+    let sandboxes = Sandboxes::of_environment();
     let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words)?))) else {
+        real.args(&words);
+        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &words, "a step that reads or writes a pipe".into()))
+        {
+            // The driver knows of the step for as long as the real one runs.
+            let _ = line.outlive();
+        }
         return exec(real);
     };
     match calls.claim(&key) {
@@ -61,11 +69,21 @@ pub fn run() -> i32 {
             let known = calls.read(&name);
             match known.as_ref().and_then(|call| replayed(&calls, number, call)) {
                 Some(code) => code,
-                None => follow(&calls, &name, fresh(number, key, &words, known), real),
+                None => {
+                    let held = sandboxes.and_then(|s| hold(&s, &name, &words, known.is_some(), &mut real));
+                    if held.is_none() {
+                        real.args(&words);
+                    }
+                    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(positions);
+                    let mut call = fresh(number, key, &words, known);
+                    call.targets = targets(&starts);
+                    follow(&calls, &name, call, real, held)
+                }
             }
         }
         Err(e) => {
             eprintln!("joulepoint: this step cannot be remembered: {e}");
+            real.args(&words);
             exec(real)
         }
     }
@@ -73,8 +91,76 @@ pub fn run() -> i32 {
 
 /// A call that has not ended; one that was interrupted began when it began first.
 fn fresh(number: usize, key: String, words: &[OsString], known: Option<Call>) -> Call {
-    let command = words.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    Call { number, key, command, begun_s: known.map_or_else(now_s, |c| c.begun_s), ended: None }
+    let begun_s = known.map_or_else(now_s, |c| c.begun_s);
+    Call { number, key, command: text(words), begun_s, ended: None, targets: Vec::new() }
+}
+
+fn text(words: &[OsString]) -> String {
+    words.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A step that the driver knows of.
+struct Held {
+    /// The step has ended when it is closed.
+    _line: Line,
+    /// Whether its tasks are in sandboxes.
+    sandboxed: bool,
+    /// Where the output of the whole call begins, by descriptor, if it goes on from a recovery line.
+    starts: Option<Vec<(i32, u64)>>,
+}
+
+/// Tells the driver of a step and puts its tasks into sandboxes, if they can be.
+fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, real: &mut Command) -> Option<Held> {
+    let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
+    let inside = plain.ok_or("its words are no plain text".to_string()).and_then(|plain| {
+        let has_input =
+            !takes_no_input(words) && fs::read_link("/proc/self/fd/0").is_ok_and(|p| p != Path::new("/dev/null"));
+        if has_input {
+            Err("it reads standard input; write 'srun ... </dev/null'".to_string())
+        } else {
+            sandboxes.words(&plain, name, before)
+        }
+    });
+    let inside = match inside {
+        Ok(inside) => inside,
+        Err(reason) => {
+            let line = outside(sandboxes, name, words, reason)?;
+            real.args(words);
+            return Some(Held { _line: line, sandboxed: false, starts: None });
+        }
+    };
+    let line =
+        sandboxes.begin(name, &text(words), None).inspect_err(|e| eprintln!("joulepoint: {e}; no checkpoints")).ok()?;
+    let starts = sandboxes.outputs(name).map(|(outputs, folder)| {
+        let back = |output: &Output| Ok((output.descriptor, put_back(output, missing(folder, output)?, true)?));
+        outputs.iter().map(back).collect::<io::Result<Vec<_>>>()
+    });
+    let starts = starts.transpose().unwrap_or_else(|e| {
+        eprintln!("joulepoint: what this step wrote before cannot be put back: {e}");
+        None
+    });
+    real.args(inside);
+    Some(Held { _line: line, sandboxed: true, starts })
+}
+
+/// Tells the driver of a step whose tasks are in no sandbox, and the user why.
+fn outside(sandboxes: &Sandboxes, name: &str, words: &[OsString], reason: String) -> Option<Line> {
+    eprintln!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
+    sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| eprintln!("joulepoint: {e}")).ok()
+}
+
+/// Where a call writes: its output begins at `starts`, and what it writes from now on at the present positions.
+fn targets(starts: &[(i32, u64)]) -> Vec<Target> {
+    let now = positions();
+    let file = |descriptor: i32| regular(descriptor).map(|(m, path)| ((m.dev(), m.ino()), path));
+    let of = |descriptor: i32| {
+        let (inode, path) = file(descriptor)?;
+        let same = |d: &i32| file(*d).is_some_and(|(other, _)| other == inode);
+        let at = |all: &[(i32, u64)]| all.iter().find(|(d, _)| same(d)).map(|(_, at)| *at);
+        let from = at(&now)?;
+        Some(Target { descriptor, path, start: at(starts).unwrap_or(from), from })
+    };
+    [1, 2].into_iter().filter_map(of).collect()
 }
 
 /// The real `srun` with the environment that it would have without us, if the `PATH` has one.
@@ -87,7 +173,12 @@ fn real() -> Option<Command> {
     let runs = |p: &PathBuf| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file();
     let program = folders.iter().map(|f| f.join(NAME)).find(runs)?;
     let mut command = Command::new(program);
-    command.arg0(NAME).env_remove(VARIABLE).env_remove("_").env("PATH", std::env::join_paths(folders).ok()?);
+    command
+        .arg0(NAME)
+        .env_remove(VARIABLE)
+        .env_remove(sandboxes::VARIABLE)
+        .env_remove("_")
+        .env("PATH", std::env::join_paths(folders).ok()?);
     Some(command)
 }
 
@@ -177,9 +268,9 @@ fn regular(descriptor: i32) -> Option<(fs::Metadata, PathBuf)> {
 fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
     let end = call.ended.as_ref()?;
     // None is written before all can be.
-    let missing = end.outputs.iter().filter_map(|output| missing(calls, output).transpose());
-    let put_back = missing.collect::<io::Result<Vec<_>>>().and_then(|all| {
-        all.into_iter().try_for_each(|(descriptor, saved)| descriptor_file(descriptor)?.write_all(&saved))
+    let lost: io::Result<Vec<_>> = end.outputs.iter().map(|output| missing(calls.folder(), output)).collect();
+    let put_back = lost.and_then(|lost| {
+        end.outputs.iter().zip(lost).try_for_each(|(output, lost)| put_back(output, lost, false).map(drop))
     });
     if let Err(e) = put_back {
         eprintln!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
@@ -189,20 +280,35 @@ fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
     Some(end.code)
 }
 
-/// What has to be written again of what a call wrote, and where to: nothing if it is still there; the script has
-/// emptied the file if it opened it by `>`.
-fn missing(calls: &Calls, output: &Output) -> io::Result<Option<(i32, Vec<u8>)>> {
-    let length = fs::metadata(format!("/proc/self/fd/{}", output.descriptor))?.len();
+/// What has to be written again of what a call wrote: nothing if it is still there; the script has emptied the file if
+/// it opened it by `>`.
+fn missing(folder: &Path, output: &Output) -> io::Result<Option<Vec<u8>>> {
     let Some(saved) = &output.saved else {
+        let length = fs::metadata(format!("/proc/self/fd/{}", output.descriptor))?.len();
         let text = format!("its output of {} bytes is gone, and too large to keep", output.end - output.start);
         return if length >= output.end { Ok(None) } else { Err(io::Error::other(text)) };
     };
-    let saved = fs::read(calls.output(saved))?;
+    let saved = fs::read(folder.join(saved))?;
     if saved.len() as u64 != output.end - output.start {
         return Err(io::Error::other("the copy of its output is damaged"));
     }
     let there = content(output.descriptor, output.start, saved.len()).is_ok_and(|there| there == saved);
-    Ok((!there).then_some((output.descriptor, saved)))
+    Ok((!there).then_some(saved))
+}
+
+/// Writes it. What a call that is not over (`goes_on`) wrote after that is forgotten. Tells where its output begins.
+fn put_back(output: &Output, missing: Option<Vec<u8>>, goes_on: bool) -> io::Result<u64> {
+    let mut file = descriptor_file(output.descriptor)?;
+    let Some(saved) = missing else {
+        if goes_on {
+            file.set_len(output.end)?;
+            file.seek(io::SeekFrom::End(0))?;
+        }
+        return Ok(output.start);
+    };
+    let start = position(output.descriptor, file.metadata()?.len())?;
+    file.write_all(&saved)?;
+    Ok(start)
 }
 
 fn content(descriptor: i32, start: u64, length: usize) -> io::Result<Vec<u8>> {
@@ -242,16 +348,18 @@ fn position(descriptor: i32, length: u64) -> io::Result<u64> {
 }
 
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
-fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
+fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, held: Option<Held>) -> i32 {
     if let Err(e) = calls.note(name, &call) {
         eprintln!("joulepoint: this step cannot be remembered: {e}");
         return exec(real);
     }
-    let starts = positions();
+    let starts = distinct(&call.targets);
+    // A task whose sandbox was killed ends so, too: the wrapper knows.
+    let in_doubt = |code: i32| has_other_nodes() || code > 128 && held.as_ref().is_some_and(|h| h.sandboxed);
     let ended = spawn(&mut real).and_then(|(child, signals)| {
         let (code, asked) = wait(child, &signals)?;
-        let held = code != 0 && !asked && (has_other_nodes() || calls.is_closed());
-        Ok((code, asked || held && hold_back(calls, &signals)?))
+        let waits = code != 0 && !asked && (in_doubt(code) || calls.is_closed());
+        Ok((code, asked || waits && hold_back(calls, &signals)?))
     });
     let (code, asked) = match ended {
         Ok(ended) => ended,
@@ -272,6 +380,19 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command) -> i32 {
         }
     }
     code
+}
+
+/// Where the output of a call begins, once for two names of one file.
+fn distinct(targets: &[Target]) -> Vec<(i32, u64)> {
+    let mut seen: Vec<&Path> = Vec::new();
+    let mut starts = Vec::new();
+    for target in targets {
+        if !seen.contains(&target.path.as_path()) {
+            seen.push(&target.path);
+            starts.push((target.descriptor, target.start));
+        }
+    }
+    starts
 }
 
 fn has_other_nodes() -> bool {

@@ -91,6 +91,9 @@ pub struct Share {
     pub step: String,
 }
 
+/// A long name of an option, and its value if it has one.
+pub type Named = (String, Option<String>);
+
 /// One option as it was written.
 struct Written {
     name: String,
@@ -182,6 +185,22 @@ impl Call {
         args.extend(self.command.iter().cloned());
         Share { args, step }
     }
+}
+
+/// The options of an `srun` with their values, and where the program's name stands.
+///
+/// # Errors
+/// A sentence: they are not understood, or there is no program.
+pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(written) = option(&args[at..])? {
+        at += written.words;
+        if written.name == "--" {
+            break;
+        }
+        found.push((written.name, written.value));
+    }
+    if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
 }
 
 /// The next option of srun, or none where the program's name begins.

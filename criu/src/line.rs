@@ -1,0 +1,269 @@
+//! The line between the tasks of a step and the driver of their job: who is there, and the phases of a common dump.
+//!
+//! The driver listens; its address and a secret are in a folder that only the user may enter. Both sides prove that
+//! they know the secret ([`mlog::proof`]); what follows is one JSON value on each line.
+
+use crate::client::Ask;
+use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, Token, Words, random};
+use nix::sys::socket::{MsgFlags, recv};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// Folder of a run with the address and the secret.
+pub const FOLDER: &str = "wardens";
+
+/// File with `host:port` of the driver.
+pub const ADDRESS: &str = "address";
+
+/// File with the secret.
+const SECRET: &str = "secret";
+
+/// Longest wait for the other side to connect, to prove itself, or to take a word.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hello {
+    /// The warden of one task.
+    Task(Member),
+    /// A step begins; it ends when the line is closed.
+    Step {
+        /// The call, as its tasks name it.
+        call: String,
+        /// Its words, for people.
+        words: String,
+        /// Why its tasks are in no sandbox; absent if they are.
+        outside: Option<String>,
+    },
+}
+
+/// One task of a step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// Tells the `srun` call of the script from others.
+    pub call: String,
+    /// The group of nodes that the task belongs to, in a run of groups.
+    pub group: Option<usize>,
+    /// Rank among the tasks of the call.
+    pub rank: u32,
+    /// Number of tasks that its `srun` has started.
+    pub tasks: u32,
+    /// Its node.
+    pub node: String,
+}
+
+impl Member {
+    /// Name of its folder within a checkpoint.
+    pub fn folder(&self) -> String {
+        format!("{}.{}", self.call, self.rank)
+    }
+}
+
+/// What the driver tells a task's warden.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Stand still and write the images of the processes into an empty folder.
+    Freeze(Ask),
+    /// All stand still: save the rest.
+    Save,
+    /// Go on.
+    Thaw {
+        /// Whether the dump is wanted.
+        keep: bool,
+    },
+    /// End the program.
+    End,
+}
+
+/// What a task's warden tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// The program stands still; its images are written.
+    Frozen,
+    /// The rest is saved, and all output until now is carried on.
+    Saved {
+        /// How much this warden has carried on of standard output and standard error since it began, bytes.
+        carried_bytes: [u64; 2],
+    },
+    /// The program goes on, and the dump is good, but not synced.
+    Dumped {
+        /// Time for which it stood still, s.
+        frozen_s: f64,
+    },
+    /// The program goes on; nothing of the dump counts.
+    Failed(String),
+    /// The program has ended with this exit code, or 128 + signal.
+    Ended {
+        /// The code.
+        code: i32,
+    },
+}
+
+/// One end of a line.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// The secret of a run, made if it is not there.
+///
+/// # Errors
+/// A sentence: it cannot be made or read, or others may read it.
+pub fn secret(run: &Path) -> Result<Token, String> {
+    Token::open(&run.join(FOLDER).join(SECRET)).map_err(|e| e.to_string())
+}
+
+/// Calls the driver of a run.
+///
+/// # Errors
+/// A sentence.
+pub fn call(run: &Path, hello: &Hello) -> Result<Line, String> {
+    let file = run.join(FOLDER).join(ADDRESS);
+    let address = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let gone = |e: io::Error| format!("the wrapper of the job does not answer at {}: {e}", address.trim());
+    let secret = secret(run)?;
+    let mut stream = connect(address.trim()).map_err(gone)?;
+    patient(&stream).map_err(gone)?;
+    let mine = random().map_err(|e| e.to_string())?;
+    stream.write_all(&mine).map_err(gone)?;
+    let (theirs, proof) = (take::<SECRET_BYTES>(&mut stream).map_err(gone)?, take::<PROOF_BYTES>(&mut stream));
+    let words = |role| Words { role, dialer: 0, listener: 0, dialer_nonce: &mine, listener_nonce: &theirs };
+    if !secret.check(&words(LISTENER), &proof.map_err(gone)?) {
+        return Err(format!("what answers at {} is not the wrapper of the job", address.trim()));
+    }
+    stream.write_all(&secret.prove(&words(DIALER))).map_err(gone)?;
+    let mut line = Line { stream, read: Vec::new() };
+    line.tell(hello).map_err(gone)?;
+    Ok(line)
+}
+
+/// Answers one that called: who it is, and the line to it.
+///
+/// # Errors
+/// What the kernel says, or that it knows no secret.
+pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)> {
+    patient(&stream)?;
+    let theirs = take::<SECRET_BYTES>(&mut stream)?;
+    let mine = random().map_err(io::Error::other)?;
+    let words = |role| Words { role, dialer: 0, listener: 0, dialer_nonce: &theirs, listener_nonce: &mine };
+    stream.write_all(&mine)?;
+    stream.write_all(&secret.prove(&words(LISTENER)))?;
+    if !secret.check(&words(DIALER), &take::<PROOF_BYTES>(&mut stream)?) {
+        return Err(io::Error::other("it does not know the secret of the run"));
+    }
+    let mut text = String::new();
+    // Byte by byte: what follows is left to who reads the line.
+    BufReader::with_capacity(1, &stream).read_line(&mut text)?;
+    let hello = serde_json::from_str(&text)?;
+    stream.set_read_timeout(None)?;
+    Ok((hello, Line { stream, read: Vec::new() }))
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("no such host");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, LIMIT) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn patient(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))
+}
+
+fn take<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Line {
+    /// Says one word.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tell(&mut self, word: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec(word)?;
+        text.push(b'\n');
+        self.stream.write_all(&text)
+    }
+
+    /// A word that has come, without waiting; an error if the other side has gone and nothing is left.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        loop {
+            if let Some(end) = self.read.iter().position(|b| *b == b'\n') {
+                let text: Vec<u8> = self.read.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&text)?));
+            }
+            let mut block = [0; 4096];
+            match recv(self.stream.as_raw_fd(), &mut block, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.read.extend(&block[..length]),
+                Err(nix::Error::EAGAIN) => return Ok(None),
+                Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Says the last word, and waits until it is taken: what the other side says meanwhile would destroy it.
+    pub fn leave(mut self, word: &Said) {
+        let _ = self.tell(word).and_then(|()| self.stream.shutdown(Shutdown::Write));
+        let _ = self.stream.set_read_timeout(Some(LIMIT));
+        while matches!(self.stream.read(&mut [0; 4096]), Ok(length) if length > 0) {}
+    }
+
+    /// A second handle of the same line, for one that only tells.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn teller(&self) -> io::Result<Line> {
+        Ok(Line { stream: self.stream.try_clone()?, read: Vec::new() })
+    }
+
+    /// All words until the other side has gone.
+    pub fn words<T: DeserializeOwned>(self) -> impl Iterator<Item = T> {
+        let lines = BufReader::new(self.stream).lines().map_while(Result::ok);
+        lines.map_while(|text| serde_json::from_str(&text).ok())
+    }
+
+    /// Hangs up, whoever else holds the line.
+    pub fn hang_up(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Keeps the line open in the program that this process becomes.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn outlive(self) -> io::Result<()> {
+        use std::os::fd::IntoRawFd;
+        nix::fcntl::fcntl(&self.stream, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+        let _ = self.stream.into_raw_fd();
+        Ok(())
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

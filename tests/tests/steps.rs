@@ -1,0 +1,194 @@
+//! Steps of an ordinary user across nodes, dumped as one by CRIU: nodes, wardens, CRIU and drivers die, no work is lost.
+//!
+//! Needs root and a CRIU that works here; without one every test says that it skipped.
+
+use anyhow::{Context, Result, ensure};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use suite::{Site, Wanted};
+
+const USER: &str = "jpalice";
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// A program that knows nothing of checkpoints: each line depends on all before it.
+const PROGRAM: &str = r#"#!/bin/bash
+# work.sh NAME STEPS PAUSE_S
+echo "$1 of $SLURM_PROCID" >>"began.$1"
+x=$((SLURM_PROCID + 1))
+for n in $(seq "$2"); do
+    x=$((x * 6364136223846793005 + n))
+    echo "$1 rank $SLURM_PROCID step $n $x"
+    sleep "$3"
+done
+"#;
+
+fn site() -> Option<MutexGuard<'static, Site>> {
+    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
+    let start = || {
+        let dir = std::env::temp_dir().join(format!("joulepoint-steps-{}", std::process::id()));
+        let criu = dir.join("criu");
+        let more = format!("[criu]\ncommand = {:?}\n\n[wrapper]\nstep_retries = 1000\n\n", criu.join("criu"));
+        let wanted = Wanted { nodes: 4, toml: more + &Wanted::default().toml, ..Wanted::default() };
+        let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
+        match suite::fetch_criu(&criu) {
+            Ok(()) => Some(Mutex::new(site)),
+            Err(reason) => {
+                println!("skipped: steps by the engine criu: {reason}");
+                None
+            }
+        }
+    };
+    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A seed that can be given again: `SEED=7`.
+fn random(name: &str) -> ChaCha8Rng {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(6);
+    println!("{name}: SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// One job whose script runs steps of the program.
+struct Job {
+    id: u32,
+    folder: PathBuf,
+    nodes: u32,
+    steps: Vec<(&'static str, u32)>,
+}
+
+impl Job {
+    fn submit(site: &Site, name: &str, nodes: u32, steps: &[(&'static str, u32)]) -> Result<Job> {
+        let folder = site.folder(USER, name)?;
+        let program = folder.join("work.sh");
+        fs::write(&program, PROGRAM)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let calls: String = steps.iter().map(|(name, count)| format!("srun ./work.sh {name} {count} 0.1\n")).collect();
+        let (n, tasks) = (format!("-N{nodes}"), format!("-n{nodes}"));
+        let options = ["--output=out", "--error=err", "--exclusive", "--ft-energy", "--ft-energy-engine=criu"];
+        let options = [&[n.as_str(), tasks.as_str()], &options[..], &["--ft-energy-interval=2s"]].concat();
+        let id = site.submit(USER, &folder, &options, &format!("echo begin\n{calls}echo end"))?;
+        Ok(Job { id, folder, nodes, steps: steps.to_vec() })
+    }
+
+    /// Waits until `count` checkpoints of the job are complete.
+    fn wait_for_lines(&self, site: &Site, count: u64) -> Result<Value> {
+        let made = |run: &Value| (run["total"]["checkpoints"].as_u64()? >= count).then(|| run.clone());
+        site.wait_report(self.id, "checkpoints", LIMIT, made).with_context(|| self.said())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.join("err")).unwrap_or_default()
+    }
+
+    /// Waits for the end, and compares all output with that of an undisturbed run.
+    fn ends_as_if_undisturbed(&self, site: &Site) -> Result<Value> {
+        let state = site.wait_state(self.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
+        let out = fs::read_to_string(self.folder.join("out"))?;
+        ensure!(state == "COMPLETED", "{state}: {}\n{out}", self.said());
+        // Tasks of one step may overtake each other; steps may not.
+        let mut lines = out.lines();
+        ensure!(lines.next() == Some("begin"), "{out}");
+        for (name, count) in &self.steps {
+            let mut seen: Vec<&str> = lines.by_ref().take((self.nodes * count) as usize).collect();
+            let mut expected: Vec<String> = (0..self.nodes).flat_map(|rank| lines_of(name, rank, *count)).collect();
+            seen.sort_unstable();
+            expected.sort_unstable();
+            ensure!(seen == expected, "step {name}: {}\n{out}", self.said());
+        }
+        ensure!(lines.collect::<Vec<_>>() == ["end"], "{out}");
+        let over = |run: &Value| (run["state"] == "completed").then(|| run.clone());
+        site.wait_report(self.id, "the end", LIMIT, over)
+    }
+
+    /// How often tasks of a step began from their beginning.
+    fn began(&self, step: &str) -> usize {
+        fs::read_to_string(self.folder.join(format!("began.{step}"))).unwrap_or_default().lines().count()
+    }
+}
+
+/// What one task writes.
+fn lines_of(name: &str, rank: u32, count: u32) -> Vec<String> {
+    let mut x = i64::from(rank) + 1;
+    let line = |n: u32| {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(i64::from(n));
+        format!("{name} rank {rank} step {n} {x}")
+    };
+    (1..=count).map(line).collect()
+}
+
+#[test]
+fn a_script_of_three_steps_on_three_nodes_goes_on_in_its_second_after_a_node_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let mut random = random("three steps");
+    let job = Job::submit(&site, "three", 3, &[("one", 10), ("two", 150), ("three", 10)])?;
+    job.wait_for_lines(&site, 1)?;
+    while job.began("two") < 3 {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let run = job.wait_for_lines(&site, 2)?;
+    thread::sleep(Duration::from_millis(random.random_range(0..1500)));
+    let nodes = run["records"][0]["nodes"].as_array().context("nodes")?;
+    let victim = nodes[random.random_range(0..nodes.len())].as_str().context("a name")?.to_string();
+    site.cluster.kill_node(&victim)?;
+    let run = job.ends_as_if_undisturbed(&site)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(job.began("one") == 3, "step 1 ran again: {}", job.said());
+    ensure!(job.began("two") == 3, "step 2 began anew: {}", job.said());
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    println!("three steps: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(())
+}
+
+/// Processes of the cluster whose command line has a word, but for those that have another.
+fn processes(site: &Site, word: &str) -> Vec<i32> {
+    let nodes = (1..=4).map(|n| format!("n{n}"));
+    let all: BTreeSet<i32> = nodes.flat_map(|n| site.cluster.node_pids(&n).unwrap_or_default()).collect();
+    let line = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    all.into_iter().filter(|pid| String::from_utf8_lossy(&line(*pid)).replace('\0', " ").contains(word)).collect()
+}
+
+/// Folders of checkpoints of a job's run, with whether each is complete.
+fn checkpoints(job: &Job) -> Vec<(PathBuf, bool)> {
+    let home = job.folder.parent().unwrap_or(Path::new("/"));
+    let pattern = home.join(format!("**/.joulepoint/*/{}*/checkpoints/[0-9]*", job.id));
+    let found = glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten();
+    found.map(|f| (f.clone(), f.join("manifest.json").exists())).collect()
+}
+
+#[test]
+fn wardens_criu_and_the_driver_are_killed_in_every_phase_of_a_dump_and_nothing_is_lost() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let mut random = random("killed parts");
+    let job = Job::submit(&site, "parts", 2, &[("one", 220)])?;
+    job.wait_for_lines(&site, 1)?;
+    let mut killed = 0;
+    for word in [" warden --criu", "--unprivileged", " wrap --request", " warden --criu", "--unprivileged"] {
+        let limit = Instant::now() + Duration::from_secs(30);
+        // A dump is on its way while the newest folder has no manifest.
+        while checkpoints(&job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let before: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        thread::sleep(Duration::from_millis(random.random_range(0..150)));
+        let victims = processes(&site, word);
+        let Some(victim) = victims.get(random.random_range(0..victims.len().max(1))) else { continue };
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*victim), nix::sys::signal::Signal::SIGKILL).ok();
+        killed += 1;
+        let now: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        ensure!(before.is_empty() || !now.is_empty(), "no line is left of {before:?}: {}", job.said());
+        thread::sleep(Duration::from_millis(random.random_range(500..2500)));
+    }
+    let run = job.ends_as_if_undisturbed(&site)?;
+    ensure!(killed >= 3, "{killed} kills");
+    ensure!(job.began("one") == 2, "the step began anew: {}", job.said());
+    println!("killed parts: {killed} kills, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(())
+}

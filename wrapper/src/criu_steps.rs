@@ -1,0 +1,228 @@
+//! Engine `criu` for scripts that start steps: the tasks of each `srun` in sandboxes on their nodes, dumped as one.
+//!
+//! The script itself begins anew after a failure: steps that have ended are only told of by the stand-in for `srun`,
+//! and the tasks of the one that was interrupted go on from their images.
+
+use crate::app::interval_variables;
+use crate::calls::{Calls, Output, Target};
+use crate::checkpoints::Checkpoints;
+use crate::criu::is_own;
+use crate::mail::{Post, Tries, Try};
+use crate::ports::{Engine, Happening};
+use crate::sandboxes::{Sandboxes, record};
+use crate::wardens::{Dump, Standing, Wardens};
+use ::criu::line::Member;
+use ::criu::relay;
+use protocol::Manifest;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Exit code that stands for a script whose tasks were killed: it begins anew from the newest line.
+const KILLED: i32 = 128 + libc::SIGKILL;
+
+/// Head start of who watches nodes over the news that a task on another node is gone.
+const NODES_FIRST: Duration = Duration::from_secs(3);
+
+/// Longest wait for output that `srun` carries to a file.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time between two looks at it.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The engine.
+pub struct CriuSteps {
+    post: Post,
+    checkpoints: Checkpoints,
+    calls: Option<Calls>,
+    sandboxes: Sandboxes,
+    wardens: Wardens,
+    attempt: Arc<Mutex<Option<Try>>>,
+    attempts: Tries,
+    tries: Tries,
+    dumps: config::Criu,
+}
+
+/// What the engine is made of.
+pub struct Parts {
+    /// Where its happenings go.
+    pub post: Post,
+    /// Where its checkpoints go.
+    pub checkpoints: Checkpoints,
+    /// What is remembered of the script's calls.
+    pub calls: Option<Calls>,
+    /// CRIU's command.
+    pub criu: PathBuf,
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Name or address of this node for others.
+    pub host: String,
+    /// This node as Slurm calls it.
+    pub node: String,
+    /// Longest time of a dump or restore, s.
+    pub limit_s: f64,
+    /// What the site says of dumps.
+    pub dumps: config::Criu,
+}
+
+impl CriuSteps {
+    /// An engine that listens for tasks.
+    ///
+    /// # Errors
+    /// What the file system or the network says.
+    pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
+        let Parts { post, checkpoints, calls, criu, run, host, node, limit_s, dumps } = parts;
+        let attempt: Arc<Mutex<Option<Try>>> = Arc::default();
+        let (told, current) = (post.clone(), attempt.clone());
+        let lost = move |member: &Member| {
+            let Some(of) = current.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+            eprintln!("joulepoint: task {} on {} was killed; its step goes back", member.rank, member.node);
+            if member.node != node {
+                thread::sleep(NODES_FIRST);
+            }
+            told.tell_of(&of, Happening::Exited { code: KILLED });
+        };
+        let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
+        let sandboxes = Sandboxes { criu, run, restore: None, limit_s };
+        let (attempts, tries) = (Tries::default(), Tries::default());
+        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, dumps })
+    }
+}
+
+impl Engine for CriuSteps {
+    fn name(&self) -> &str {
+        "criu"
+    }
+
+    fn on_demand(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+        is_own(&self.sandboxes.run)?;
+        self.wardens.forget();
+        *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.attempts.begin());
+        // The script writes again what it has written itself, and the stand-in what its steps have.
+        let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
+        output.map_err(|e| format!("the output of the job: {e}"))?;
+        self.sandboxes.restore = from.map(|manifest| self.checkpoints.path(manifest.number));
+        let mut environment = interval_variables(interval_s);
+        environment.push(self.sandboxes.variable());
+        Ok(environment)
+    }
+
+    fn begin(&mut self, into: PathBuf) {
+        let one = self.tries.begin();
+        let (post, wardens, calls) = (self.post.clone(), self.wardens.clone(), self.calls.clone());
+        let (limit_s, dumps) = (self.sandboxes.limit_s, self.dumps.clone());
+        thread::spawn(move || {
+            let still = |standing: &[Standing]| match &calls {
+                Some(calls) => keep_outputs(calls, standing, &into),
+                None => Err("the steps of the script are not remembered".to_string()),
+            };
+            let dump =
+                Dump { of: None, into: &into, limit_s, dumps: &dumps, wanted: &|| one.is_current(), still: &still };
+            let files = wardens.dump(&dump);
+            post.tell_of(&one, Happening::Checkpointed(files));
+        });
+    }
+
+    fn give_up(&mut self) {
+        self.tries.void();
+    }
+}
+
+impl Drop for CriuSteps {
+    fn drop(&mut self) {
+        self.tries.void();
+        self.attempts.void();
+    }
+}
+
+/// Keeps what each call has written until all its tasks stood still.
+fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(), String> {
+    let names: BTreeSet<&str> = standing.iter().map(|s| s.member.call.as_str()).collect();
+    for name in names {
+        let call = calls.read(name).ok_or_else(|| format!("nothing is known of call {name}"))?;
+        let of_call = || standing.iter().filter(|s| s.member.call == name);
+        let carried = |descriptor: i32| of_call().map(|s| s.carried_bytes[(descriptor - 1) as usize]).sum::<u64>();
+        let mut outputs: Vec<Output> = Vec::new();
+        let mut done: Vec<&Path> = Vec::new();
+        for target in &call.targets {
+            if done.contains(&target.path.as_path()) {
+                continue;
+            }
+            done.push(&target.path);
+            let same = call.targets.iter().filter(|t| t.path == target.path);
+            let end = target.from + same.map(|t| carried(t.descriptor)).sum::<u64>();
+            let saved = format!("{name}.out{}", target.descriptor);
+            let end = keep(target, end, &into.join(&saved)).map_err(|e| format!("{}: {e}", target.path.display()))?;
+            outputs.push(Output { descriptor: target.descriptor, start: target.start, end, saved: Some(saved) });
+        }
+        let text = serde_json::to_vec(&outputs).map_err(|e| e.to_string())?;
+        fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// Copies a call's part of a file as soon as the file has it up to `end`; where the part ends.
+fn keep(target: &Target, end: u64, copy: &Path) -> io::Result<u64> {
+    let limit = Instant::now() + OUTPUT_LIMIT;
+    let mut file = File::open(&target.path)?;
+    let length = loop {
+        let length = file.metadata()?.len();
+        if length >= end {
+            break length;
+        }
+        if Instant::now() > limit {
+            return Err(io::Error::other(format!("{} bytes of the step's output have not arrived", end - length)));
+        }
+        thread::sleep(LOOK);
+    };
+    file.seek(io::SeekFrom::Start(target.start))?;
+    io::copy(&mut file.take(length.saturating_sub(target.start)), &mut File::create(copy)?)?;
+    Ok(length.max(target.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::Call;
+
+    #[test]
+    fn the_output_of_a_step_is_kept_when_all_of_it_has_arrived() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        let (path, into) = (dir.path().join("out"), dir.path().join("into"));
+        fs::create_dir(&into).unwrap();
+        fs::write(&path, "begin\nbefore\n").unwrap();
+        let target = |descriptor| Target { descriptor, path: path.clone(), start: 6, from: 13 };
+        let call = Call {
+            number: 1,
+            key: "a".into(),
+            command: "prog".into(),
+            begun_s: 1.0,
+            ended: None,
+            targets: vec![target(1), target(2)],
+        };
+        calls.note("a.1", &call).unwrap();
+        let member = |rank| Member { call: "a.1".into(), group: None, rank, tasks: 2, node: "n".into() };
+        let standing: Vec<_> = [(0, [4, 0]), (1, [2, 1])]
+            .map(|(rank, carried_bytes)| Standing { member: member(rank), carried_bytes })
+            .to_vec();
+        let late = path.clone();
+        let writer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            fs::write(&late, "begin\nbefore\nafter7\n").unwrap();
+        });
+        keep_outputs(&calls, &standing, &into).unwrap();
+        writer.join().unwrap();
+        let outputs: Vec<Output> = serde_json::from_slice(&fs::read(into.join("a.1.json")).unwrap()).unwrap();
+        assert_eq!(outputs, [Output { descriptor: 1, start: 6, end: 20, saved: Some("a.1.out1".into()) }]);
+        assert_eq!(fs::read_to_string(into.join("a.1.out1")).unwrap(), "before\nafter7\n");
+    }
+}

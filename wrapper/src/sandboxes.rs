@@ -1,0 +1,157 @@
+//! Puts the tasks of an `srun` call into sandboxes, where the engine `criu` can dump and restore them.
+//!
+//! `srun OPTIONS PROGRAM` becomes `srun OPTIONS joulepoint warden ... PROGRAM`: the wardens call the driver, and go on
+//! from the folder of their task if the recovery line has their call.
+
+use crate::calls::Output;
+use crate::groups::split;
+use crate::linked;
+use ::criu::line::{self, Hello, Line};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
+pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
+
+/// What the stand-in must know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sandboxes {
+    /// CRIU's command.
+    pub criu: PathBuf,
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Folder of the recovery line, if there is one.
+    pub restore: Option<PathBuf>,
+    /// Longest time of a restore, s.
+    pub limit_s: f64,
+}
+
+/// Name of a call's record within a recovery line.
+pub fn record(call: &str) -> String {
+    format!("{call}.json")
+}
+
+impl Sandboxes {
+    /// What the environment says, if anything.
+    pub fn of_environment() -> Option<Sandboxes> {
+        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// What the script must see.
+    pub fn variable(&self) -> (String, String) {
+        (VARIABLE.to_string(), serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
+    /// no sandbox.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(&self, call: &str, words: &str, outside: Option<String>) -> Result<Line, String> {
+        line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside })
+    }
+
+    /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.
+    pub fn outputs(&self, call: &str) -> Option<(Vec<Output>, &Path)> {
+        let folder = self.restore.as_deref()?;
+        Some((serde_json::from_slice(&fs::read(folder.join(record(call))).ok()?).ok()?, folder))
+    }
+
+    /// The words of a call whose tasks run in sandboxes; what it wrote `before` stays.
+    ///
+    /// # Errors
+    /// A sentence: they cannot.
+    pub fn words(&self, words: &[String], call: &str, before: bool) -> Result<Vec<String>, String> {
+        let (names, at) = split::options(words)?;
+        let unfit = |(name, value): &split::Named| match name.as_str() {
+            "multi-prog" | "pty" | "bcast" => Some(format!("it uses --{name}")),
+            "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
+            "output" | "error" => {
+                let file = value.as_deref().unwrap_or_default();
+                let shared = !file.contains('%') && file != "none";
+                shared.then(|| {
+                    format!("it writes by --{name}={file}; write 'srun ... > {file}', or a file of each task (%t)")
+                })
+            }
+            _ => None,
+        };
+        if let Some(reason) = names.iter().find_map(unfit) {
+            return Err(reason);
+        }
+        let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+        let program = &words[at..];
+        if program.iter().any(|w| w == ":") {
+            return Err("it starts several programs at once".to_string());
+        }
+        if linked::libraries_of(&program[..1], &folder).iter().any(|l| l.starts_with("libmpi.so")) {
+            return Err(crate::engines::MPI_STEPS.to_string());
+        }
+        let us = std::env::current_exe().map_err(|e| e.to_string())?;
+        let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
+        let mut all = words[..end].to_vec();
+        all.push("--input=none".to_string());
+        if before {
+            all.push("--open-mode=append".to_string());
+        }
+        let path = |p: &Path| p.to_string_lossy().into_owned();
+        all.extend([path(&us), "warden".to_string(), "--criu".to_string(), path(&self.criu)]);
+        all.extend(["--run".to_string(), path(&self.run), "--call".to_string(), call.to_string()]);
+        if let Some((_, line)) = self.outputs(call) {
+            all.extend(["--restore".to_string(), path(line)]);
+        }
+        all.extend(["--limit-s".to_string(), self.limit_s.to_string(), "--".to_string()]);
+        all.extend_from_slice(program);
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sandboxes(restore: Option<PathBuf>) -> Sandboxes {
+        Sandboxes { criu: "/criu".into(), run: "/run/1".into(), restore, limit_s: 9.0 }
+    }
+
+    fn words(line: &str, restore: Option<PathBuf>, before: bool) -> Result<String, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+        let all = sandboxes(restore).words(&words, "a.1", before)?;
+        let us = std::env::current_exe().unwrap();
+        Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
+    }
+
+    #[test]
+    fn a_warden_stands_before_the_program_and_goes_on_from_a_line_that_has_its_call() {
+        let plain = "--input=none US warden --criu /criu --run /run/1 --call a.1 --limit-s 9 -- prog -n 7";
+        assert_eq!(words("-n 6 -- prog -n 7", None, false).unwrap(), format!("-n 6 {plain}"));
+        let line = tempfile::tempdir().unwrap();
+        let restore = || Some(line.path().to_path_buf());
+        assert!(!words("prog", restore(), true).unwrap().contains("--restore"), "the line has not this call");
+        fs::write(line.path().join(record("a.1")), "[]").unwrap();
+        let again = words("prog", restore(), true).unwrap();
+        assert!(again.starts_with("--input=none --open-mode=append US warden"), "{again}");
+        assert!(again.contains(&format!("--restore {} ", line.path().display())), "{again}");
+    }
+
+    #[test]
+    fn a_call_that_no_sandbox_can_hold_is_told_why() {
+        for (line, why) in [
+            ("--pty bash", "--pty"),
+            ("--multi-prog a.conf", "--multi-prog"),
+            ("-i data prog", "--input"),
+            ("-o out prog", "srun ... > out"),
+            ("-n1 a : -n2 b", "several programs"),
+        ] {
+            assert!(words(line, None, false).unwrap_err().contains(why), "{line}");
+        }
+        assert!(words("-o out.%t -i none prog", None, false).is_ok());
+    }
+
+    #[test]
+    fn what_the_stand_in_must_know_comes_through_the_environment() {
+        let one = sandboxes(Some("/line".into()));
+        let (_, text) = one.variable();
+        assert_eq!(serde_json::from_str::<Sandboxes>(&text).unwrap(), one);
+    }
+}
