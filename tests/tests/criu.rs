@@ -385,11 +385,20 @@ fn without_a_criu_that_works_the_job_runs_and_says_why_it_is_not_protected() {
 #[test]
 fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturbed() {
     let Some(place) = Place::get() else { return };
-    let threads = format!("{} 400", place.path("threads").display());
+    let threads = format!("{} 600", place.path("threads").display());
     let mut make = Command::new("make");
     make.args(["-s", "-C"]).arg(repository().join("apps/heat")).arg(format!("BUILD={}", place.0.display()));
     assert!(make.status().expect("make").success(), "Open MPI is needed (packaging/test-packages.sh)");
-    let heat = format!("mpirun -n 4 {} --size 128 --steps 800 --step-ms 20 --report 40", place.path("heat").display());
+    let heat = format!(
+        "mpirun --oversubscribe -n 4 {} --size 128 --steps 800 --step-ms 20 --report 40",
+        place.path("heat").display()
+    );
+    let programs = [("threads", threads, 3), ("heat", heat, 0)];
+    for (name, program, code) in &programs {
+        let reference = place.home(&format!("{name}-job-undisturbed"));
+        let words: Vec<&str> = program.split(' ').collect();
+        assert_eq!(reference.undisturbed(&words), Some(*code), "{}", reference.said());
+    }
     let wanted = Wanted {
         nodes: 3,
         toml: format!(
@@ -401,19 +410,14 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
     };
     let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");
     let options = ["--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
-    let options = [&options[..], &["--ft-energy-interval=2s", "--nodes=1"]].concat();
-    let jobs: Vec<_> = [("threads", "-n1", &threads, 3), ("heat", "-n4", &heat, 0)]
-        .map(|(name, tasks, program, code)| {
-            let reference = place.home(&format!("{name}-job-undisturbed"));
-            let words: Vec<&str> =
-                ["env", "OMPI_MCA_rmaps_base_oversubscribe=1"].into_iter().chain(program.split(' ')).collect();
-            assert_eq!(reference.undisturbed(&words), Some(code), "{}", reference.said());
-            let folder = site.folder(USER, name).expect("a folder");
-            let script = format!("echo begin $SLURM_JOB_ID\n{program}\necho end $?");
-            let job = site.submit(USER, &folder, &[&options[..], &[tasks]].concat(), &script).expect("a job");
-            (job, folder.join("out"), format!("begin {job}\n{}end {code}\n", reference.read("out")))
-        })
-        .into();
+    let options = [&options[..], &["--ft-energy-interval=2s", "-n1"]].concat();
+    let jobs = programs.map(|(name, program, code)| {
+        let folder = site.folder(USER, name).expect("a folder");
+        let script = format!("echo begin $SLURM_JOB_ID\n{program}\necho end $?");
+        let job = site.submit(USER, &folder, &options, &script).expect("a job");
+        let expected = place.home(&format!("{name}-job-undisturbed")).read("out");
+        (job, folder.join("out"), format!("begin {job}\n{expected}end {code}\n"))
+    });
     let report = |site: &Site, job: u32, what: &str, wanted: &dyn Fn(&serde_json::Value) -> bool| {
         site.wait_report(job, what, LIMIT, |run| wanted(run).then(|| run.clone())).expect("a report")
     };
