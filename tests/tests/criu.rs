@@ -5,6 +5,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -364,30 +365,55 @@ fn without_a_criu_that_works_the_job_runs_and_says_why_it_is_not_protected() {
 }
 
 #[test]
-fn a_job_of_an_ordinary_user_goes_on_after_its_node_died_and_ends_as_if_undisturbed() {
+fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturbed() {
     let Some(place) = Place::get() else { return };
-    let program = place.path("threads").to_string_lossy().into_owned();
-    let reference = place.home("job-undisturbed");
-    reference.undisturbed(&[&program, "600"]);
+    let threads = format!("{} 600", place.path("threads").display());
+    let mut make = Command::new("make");
+    make.args(["-s", "-C"]).arg(repository().join("apps/heat")).arg(format!("BUILD={}", place.0.display()));
+    assert!(make.status().expect("make").success(), "Open MPI is needed (packaging/test-packages.sh)");
+    let heat = format!(
+        "mpirun --oversubscribe -n 4 {} --size 128 --steps 800 --step-ms 20 --report 40",
+        place.path("heat").display()
+    );
+    let programs = [("threads", threads, 3), ("heat", heat, 0)];
+    for (name, program, code) in &programs {
+        let reference = place.home(&format!("{name}-job-undisturbed"));
+        let words: Vec<&str> = program.split(' ').collect();
+        assert_eq!(reference.undisturbed(&words), Some(*code), "{}", reference.said());
+    }
     let wanted = Wanted {
-        nodes: 2,
-        toml: format!("[criu]\ncommand = {:?}\n\n{}", place.path("criu/criu"), Wanted::default().toml),
+        nodes: 3,
+        toml: format!(
+            "[criu]\ncommand = {:?}\ncompress = \"zstd\"\n\n{}",
+            place.path("criu/criu"),
+            Wanted::default().toml
+        ),
         ..Wanted::default()
     };
     let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");
-    let folder = site.folder(USER, "transparent").expect("a folder");
-    let options = ["-n1", "--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
-    let options = [&options[..], &["--ft-energy-interval=2s"]].concat();
-    let script = format!("echo begin $SLURM_JOB_ID\n{program} 600\necho end $?");
-    let job = site.submit(USER, &folder, &options, &script).expect("a job");
-    let report = |site: &Site, what: &str, wanted: &dyn Fn(&serde_json::Value) -> bool| {
+    let options = ["--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
+    let options = [&options[..], &["--ft-energy-interval=2s", "-n1"]].concat();
+    let jobs = programs.map(|(name, program, code)| {
+        let folder = site.folder(USER, name).expect("a folder");
+        let script = format!("echo begin $SLURM_JOB_ID\n{program}\necho end $?");
+        let job = site.submit(USER, &folder, &options, &script).expect("a job");
+        let expected = place.home(&format!("{name}-job-undisturbed")).read("out");
+        (job, folder.join("out"), format!("begin {job}\n{expected}end {code}\n"))
+    });
+    let report = |site: &Site, job: u32, what: &str, wanted: &dyn Fn(&serde_json::Value) -> bool| {
         site.wait_report(job, what, LIMIT, |run| wanted(run).then(|| run.clone())).expect("a report")
     };
-    let run = report(&site, "a checkpoint", &|run| run["total"]["checkpoints"].as_u64() >= Some(1));
-    let victim = run["records"][0]["nodes"][0].as_str().expect("a node").to_string();
-    site.cluster.kill_node(&victim).expect("a node dies");
-    let run = report(&site, "the end", &|run| run["state"] == "completed" || run["state"] == "failed");
-    let out = fs::read_to_string(folder.join("out")).expect("an output");
-    assert_eq!(out, format!("begin {job}\n{}end 3\n", reference.read("out")));
-    assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run}");
+    let mut victims = BTreeSet::new();
+    for (job, ..) in &jobs {
+        let run = report(&site, *job, "a checkpoint", &|run| run["total"]["checkpoints"].as_u64() >= Some(1));
+        victims.insert(run["records"][0]["nodes"][0].as_str().expect("a node").to_string());
+    }
+    for victim in victims {
+        site.cluster.kill_node(&victim).expect("a node dies");
+    }
+    for (job, out, expected) in jobs {
+        let run = report(&site, job, "the end", &|run| run["state"] == "completed" || run["state"] == "failed");
+        assert_eq!(fs::read_to_string(out).expect("an output"), expected);
+        assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run}");
+    }
 }

@@ -34,6 +34,9 @@ const SAMPLES: u32 = 1000;
 pub fn run(only_service: bool, only_dumps: bool) -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
     println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
+    if only_dumps {
+        return dumps::run();
+    }
     service()?;
     if only_service {
         return Ok(());
