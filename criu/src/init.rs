@@ -159,7 +159,7 @@ impl Init<'_> {
         let mut command = Command::new(name);
         command
             .args(arguments)
-            .stdin(standard_input().map_err(own)?)
+            .stdin(standard_input(self.line.is_some()).map_err(own)?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
             // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
@@ -447,11 +447,12 @@ impl Init<'_> {
     }
 }
 
-/// Standard input as the program can keep it over a restore: a file, or nothing.
-fn standard_input() -> io::Result<File> {
+/// Standard input as the program can keep it over a restore: a file, or nothing; a task of a step is known to have none.
+fn standard_input(is_empty: bool) -> io::Result<File> {
     let path = fs::read_link("/proc/self/fd/0").unwrap_or_default();
     match fs::metadata("/proc/self/fd/0").map(|m| m.file_type()) {
         Ok(kind) if kind.is_file() => File::open(path),
+        Ok(_) if is_empty => File::open("/dev/null"),
         Ok(kind) if kind.is_fifo() || kind.is_char_device() && path != Path::new("/dev/null") => {
             eprintln!("joulepoint: standard input is empty for a program under the engine criu; read a file instead");
             File::open("/dev/null")

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -156,9 +156,9 @@ fn processes(site: &Site, word: &str) -> Vec<i32> {
 }
 
 /// Folders of checkpoints of a job's run, with whether each is complete.
-fn checkpoints(job: &Job) -> Vec<(PathBuf, bool)> {
-    let home = job.folder.parent().unwrap_or(Path::new("/"));
-    let pattern = home.join(format!("**/.joulepoint/*/{}*/checkpoints/[0-9]*", job.id));
+fn checkpoints(site: &Site, job: &Job) -> Vec<(PathBuf, bool)> {
+    let runs = site.cluster.shared().join(format!("runs-{USER}"));
+    let pattern = runs.join(format!("*/{}.*/checkpoints/[0-9]*", job.id));
     let found = glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten();
     found.map(|f| (f.clone(), f.join("manifest.json").exists())).collect()
 }
@@ -170,20 +170,23 @@ fn wardens_criu_and_the_driver_are_killed_in_every_phase_of_a_dump_and_nothing_i
     let job = Job::submit(&site, "parts", 2, &[("one", 220)])?;
     job.wait_for_lines(&site, 1)?;
     let mut killed = 0;
-    for word in [" warden --criu", "--unprivileged", " wrap --request", " warden --criu", "--unprivileged"] {
+    ensure!(!checkpoints(&site, &job).is_empty(), "no folder of checkpoints");
+    for word in
+        [" warden --criu", "--unprivileged", "/proc/self/exe wrap --request", " warden --criu", "--unprivileged"]
+    {
         let limit = Instant::now() + Duration::from_secs(30);
         // A dump is on its way while the newest folder has no manifest.
-        while checkpoints(&job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
+        while checkpoints(&site, &job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
             thread::sleep(Duration::from_millis(2));
         }
-        let before: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        let before: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
         thread::sleep(Duration::from_millis(random.random_range(0..150)));
         let victims = processes(&site, word);
         let Some(victim) = victims.get(random.random_range(0..victims.len().max(1))) else { continue };
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*victim), nix::sys::signal::Signal::SIGKILL).ok();
         killed += 1;
-        let now: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
-        ensure!(before.is_empty() || !now.is_empty(), "no line is left of {before:?}: {}", job.said());
+        let now: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        ensure!(!before.is_empty() && !now.is_empty(), "no line is left of {before:?}: {}", job.said());
         thread::sleep(Duration::from_millis(random.random_range(500..2500)));
     }
     let run = job.ends_as_if_undisturbed(&site)?;
