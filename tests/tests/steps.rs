@@ -147,12 +147,23 @@ fn a_script_of_three_steps_on_three_nodes_goes_on_in_its_second_after_a_node_die
     Ok(())
 }
 
-/// Processes of the cluster whose command line has a word, but for those that have another.
-fn processes(site: &Site, word: &str) -> Vec<i32> {
+/// A part of the machinery: how the first word of its command line ends, and another word of it.
+type Part = (&'static str, &'static str);
+
+const WARDEN: Part = ("joulepoint", "warden");
+const CRIU: Part = ("", "--unprivileged");
+const DRIVER: Part = ("/proc/self/exe", "wrap");
+
+/// Processes of the cluster that are such a part.
+fn processes(site: &Site, (program, word): Part) -> Vec<i32> {
     let nodes = (1..=4).map(|n| format!("n{n}"));
     let all: BTreeSet<i32> = nodes.flat_map(|n| site.cluster.node_pids(&n).unwrap_or_default()).collect();
-    let line = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    all.into_iter().filter(|pid| String::from_utf8_lossy(&line(*pid)).replace('\0', " ").contains(word)).collect()
+    let is_part = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        words[0].ends_with(program.as_bytes()) && words.contains(&word.as_bytes())
+    };
+    all.into_iter().filter(is_part).collect()
 }
 
 /// Folders of checkpoints of a job's run, with whether each is complete.
@@ -167,24 +178,26 @@ fn checkpoints(site: &Site, job: &Job) -> Vec<(PathBuf, bool)> {
 fn wardens_criu_and_the_driver_are_killed_in_every_phase_of_a_dump_and_nothing_is_lost() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
     let mut random = random("killed parts");
-    let job = Job::submit(&site, "parts", 2, &[("one", 220)])?;
+    let job = Job::submit(&site, "parts", 2, &[("one", 260)])?;
     job.wait_for_lines(&site, 1)?;
     let mut killed = 0;
     ensure!(!checkpoints(&site, &job).is_empty(), "no folder of checkpoints");
-    for word in
-        [" warden --criu", "--unprivileged", "/proc/self/exe wrap --request", " warden --criu", "--unprivileged"]
-    {
+    for part in [WARDEN, CRIU, DRIVER, WARDEN, CRIU] {
         let limit = Instant::now() + Duration::from_secs(30);
         // A dump is on its way while the newest folder has no manifest.
         while checkpoints(&site, &job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
             thread::sleep(Duration::from_millis(2));
         }
         let before: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
-        thread::sleep(Duration::from_millis(random.random_range(0..150)));
-        let victims = processes(&site, word);
+        thread::sleep(Duration::from_millis(random.random_range(0..50)));
+        let mut victims = processes(&site, part);
+        while victims.is_empty() && Instant::now() < limit {
+            victims = processes(&site, part);
+        }
         let Some(victim) = victims.get(random.random_range(0..victims.len().max(1))) else { continue };
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*victim), nix::sys::signal::Signal::SIGKILL).ok();
         killed += 1;
+        println!("killed: {} {}", part.0, part.1);
         let now: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
         ensure!(!before.is_empty() && !now.is_empty(), "no line is left of {before:?}: {}", job.said());
         thread::sleep(Duration::from_millis(random.random_range(500..2500)));
