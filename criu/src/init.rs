@@ -41,6 +41,8 @@ struct Init<'a> {
     relays: Vec<Relay>,
     tmp: Option<PathBuf>,
     program: i32,
+    may_restore: bool,
+    runs: bool,
     ended: Option<Ended>,
     dumping: Option<Dumping>,
 }
@@ -137,10 +139,12 @@ impl Init<'_> {
                 Some(_) => None,
                 None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
             },
+            may_restore: line.is_none(),
             line,
             relays,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
+            runs: false,
             ended: None,
             dumping: None,
         })
@@ -178,7 +182,9 @@ impl Init<'_> {
     /// Brings the program back from a checkpoint.
     fn restore(&mut self, folder: &Path) -> Result<(), String> {
         let mut reason = String::new();
-        for _ in 0..RESTORES {
+        // Tasks of a step that are back already write to files that another try would cut.
+        let tries = if self.line.is_some() { 1 } else { RESTORES };
+        for _ in 0..tries {
             match self.restore_once(folder) {
                 Ok(()) => return Ok(()),
                 Err(e) => reason = e,
@@ -202,6 +208,7 @@ impl Init<'_> {
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
+        self.wait_for_others()?;
         let child = tool::restore(&self.task.criu, folder, &ends).spawn();
         let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
         drop(ends);
@@ -224,6 +231,19 @@ impl Init<'_> {
         sandbox::set_last_pid(last_pid)
     }
 
+    /// Waits until all tasks of the step have put their files back, since they may share some.
+    fn wait_for_others(&mut self) -> Result<(), String> {
+        self.tell(&Said::Ready);
+        let until = Instant::now() + seconds(self.task.limit_s);
+        while !self.may_restore {
+            if self.line.is_none() || Instant::now() > until {
+                return Err("the other tasks of the step do not come back".to_string());
+            }
+            self.wait().map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
     /// Ends whatever a failed restore has left.
     fn end_all(&mut self) {
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
@@ -232,6 +252,7 @@ impl Init<'_> {
 
     /// Goes on until the program has ended.
     fn follow(&mut self) -> io::Result<i32> {
+        self.runs = true;
         loop {
             let criu = self.dumping.as_ref().map_or(0, |d| d.criu);
             if let Some(status) = self.reap(criu) {
@@ -349,6 +370,7 @@ impl Init<'_> {
                     None => {}
                 }
             }
+            Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),
             Order::End => {
                 let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
@@ -362,6 +384,9 @@ impl Init<'_> {
     }
 
     fn begin(&mut self, ask: &Ask, asker: Asker) -> Result<(), String> {
+        if !self.runs {
+            return Err("the program is not back yet".to_string());
+        }
         if self.dumping.is_some() {
             return Err("another dump is on its way".to_string());
         }
