@@ -42,6 +42,8 @@ struct Init<'a> {
     relays: Vec<Relay>,
     tmp: Option<PathBuf>,
     program: i32,
+    may_restore: bool,
+    runs: bool,
     ended: Option<Ended>,
     /// A dump on its way, and who wants it.
     dumping: Option<(Dumping, Asker)>,
@@ -129,10 +131,12 @@ impl Init<'_> {
                 Some(_) => None,
                 None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
             },
+            may_restore: line.is_none(),
             line,
             relays,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
+            runs: false,
             ended: None,
             dumping: None,
         })
@@ -151,7 +155,7 @@ impl Init<'_> {
         let mut command = Command::new(name);
         command
             .args(arguments)
-            .stdin(standard_input().map_err(own)?)
+            .stdin(standard_input(self.line.is_some()).map_err(own)?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
             // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
@@ -174,8 +178,10 @@ impl Init<'_> {
     /// Brings the program back from a checkpoint.
     fn restore(&mut self, folder: &Path) -> Result<(), String> {
         let unpacked = settle::unpacked(folder, &self.task.run)?;
+        // Tasks of a step that are back already write to files that another try would cut.
+        let tries = if self.line.is_some() { 1 } else { RESTORES };
         let mut restored = Ok(());
-        for _ in 0..RESTORES {
+        for _ in 0..tries {
             restored = self.restore_once(&unpacked);
             if restored.is_ok() {
                 break;
@@ -200,6 +206,7 @@ impl Init<'_> {
             }
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
+        self.wait_for_others()?;
         let child = tool::restore(self.task, folder, &ends).spawn();
         let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
         drop(ends);
@@ -222,6 +229,19 @@ impl Init<'_> {
         sandbox::set_last_pid(last_pid)
     }
 
+    /// Waits until all tasks of the step have put their files back, since they may share some.
+    fn wait_for_others(&mut self) -> Result<(), String> {
+        self.tell(&Said::Ready);
+        let until = Instant::now() + seconds(self.task.limit_s);
+        while !self.may_restore {
+            if self.line.is_none() || Instant::now() > until {
+                return Err("the other tasks of the step do not come back".to_string());
+            }
+            self.wait().map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
     /// Ends whatever a failed restore has left.
     fn end_all(&mut self) {
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
@@ -230,6 +250,7 @@ impl Init<'_> {
 
     /// Goes on until the program has ended.
     fn follow(&mut self) -> io::Result<i32> {
+        self.runs = true;
         loop {
             let criu = self.dumping.as_ref().map_or(0, |(d, _)| d.criu());
             if let Some(status) = self.reap(criu) {
@@ -340,6 +361,7 @@ impl Init<'_> {
                 }
             }
             Order::Save => self.save(),
+            Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),
             Order::End => {
                 let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
@@ -353,6 +375,9 @@ impl Init<'_> {
     }
 
     fn begin(&mut self, ask: Ask, asker: Asker) -> Result<(), String> {
+        if !self.runs {
+            return Err("the program is not back yet".to_string());
+        }
         if self.dumping.is_some() {
             return Err("another dump is on its way".to_string());
         }
@@ -415,11 +440,12 @@ impl Init<'_> {
     }
 }
 
-/// Standard input as the program can keep it over a restore: a file, or nothing.
-fn standard_input() -> io::Result<File> {
+/// Standard input as the program can keep it over a restore: a file, or nothing; a task of a step is known to have none.
+fn standard_input(is_empty: bool) -> io::Result<File> {
     let path = fs::read_link("/proc/self/fd/0").unwrap_or_default();
     match fs::metadata("/proc/self/fd/0").map(|m| m.file_type()) {
         Ok(kind) if kind.is_file() => File::open(path),
+        Ok(_) if is_empty => File::open("/dev/null"),
         Ok(kind) if kind.is_fifo() || kind.is_char_device() && path != Path::new("/dev/null") => {
             eprintln!("joulepoint: standard input is empty for a program under the engine criu; read a file instead");
             File::open("/dev/null")

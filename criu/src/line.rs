@@ -74,6 +74,8 @@ pub enum Order {
     Freeze(Ask),
     /// All stand still: save the rest.
     Save,
+    /// All have put back what their files were: restore the processes.
+    Restore,
     /// Go on.
     Thaw {
         /// Whether the dump is wanted.
@@ -87,6 +89,8 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
+    /// What the program's files were at the dump is put back; its processes are not.
+    Ready,
     /// The program stands still; its images are written.
     Frozen,
     /// The rest is saved, and all output until now is carried on.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -147,18 +147,29 @@ fn a_script_of_three_steps_on_three_nodes_goes_on_in_its_second_after_a_node_die
     Ok(())
 }
 
-/// Processes of the cluster whose command line has a word, but for those that have another.
-fn processes(site: &Site, word: &str) -> Vec<i32> {
+/// A part of the machinery: how the first word of its command line ends, and another word of it.
+type Part = (&'static str, &'static str);
+
+const WARDEN: Part = ("joulepoint", "warden");
+const CRIU: Part = ("", "--unprivileged");
+const DRIVER: Part = ("/proc/self/exe", "wrap");
+
+/// Processes of the cluster that are such a part.
+fn processes(site: &Site, (program, word): Part) -> Vec<i32> {
     let nodes = (1..=4).map(|n| format!("n{n}"));
     let all: BTreeSet<i32> = nodes.flat_map(|n| site.cluster.node_pids(&n).unwrap_or_default()).collect();
-    let line = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    all.into_iter().filter(|pid| String::from_utf8_lossy(&line(*pid)).replace('\0', " ").contains(word)).collect()
+    let is_part = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        words[0].ends_with(program.as_bytes()) && words.contains(&word.as_bytes())
+    };
+    all.into_iter().filter(is_part).collect()
 }
 
 /// Folders of checkpoints of a job's run, with whether each is complete.
-fn checkpoints(job: &Job) -> Vec<(PathBuf, bool)> {
-    let home = job.folder.parent().unwrap_or(Path::new("/"));
-    let pattern = home.join(format!("**/.joulepoint/*/{}*/checkpoints/[0-9]*", job.id));
+fn checkpoints(site: &Site, job: &Job) -> Vec<(PathBuf, bool)> {
+    let runs = site.cluster.shared().join(format!("runs-{USER}"));
+    let pattern = runs.join(format!("*/{}.*/checkpoints/[0-9]*", job.id));
     let found = glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten();
     found.map(|f| (f.clone(), f.join("manifest.json").exists())).collect()
 }
@@ -167,23 +178,28 @@ fn checkpoints(job: &Job) -> Vec<(PathBuf, bool)> {
 fn wardens_criu_and_the_driver_are_killed_in_every_phase_of_a_dump_and_nothing_is_lost() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
     let mut random = random("killed parts");
-    let job = Job::submit(&site, "parts", 2, &[("one", 220)])?;
+    let job = Job::submit(&site, "parts", 2, &[("one", 260)])?;
     job.wait_for_lines(&site, 1)?;
     let mut killed = 0;
-    for word in [" warden --criu", "--unprivileged", " wrap --request", " warden --criu", "--unprivileged"] {
+    ensure!(!checkpoints(&site, &job).is_empty(), "no folder of checkpoints");
+    for part in [WARDEN, CRIU, DRIVER, WARDEN, CRIU] {
         let limit = Instant::now() + Duration::from_secs(30);
         // A dump is on its way while the newest folder has no manifest.
-        while checkpoints(&job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
+        while checkpoints(&site, &job).iter().all(|(_, complete)| *complete) && Instant::now() < limit {
             thread::sleep(Duration::from_millis(2));
         }
-        let before: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
-        thread::sleep(Duration::from_millis(random.random_range(0..150)));
-        let victims = processes(&site, word);
+        let before: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        thread::sleep(Duration::from_millis(random.random_range(0..50)));
+        let mut victims = processes(&site, part);
+        while victims.is_empty() && Instant::now() < limit {
+            victims = processes(&site, part);
+        }
         let Some(victim) = victims.get(random.random_range(0..victims.len().max(1))) else { continue };
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*victim), nix::sys::signal::Signal::SIGKILL).ok();
         killed += 1;
-        let now: Vec<PathBuf> = checkpoints(&job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
-        ensure!(before.is_empty() || !now.is_empty(), "no line is left of {before:?}: {}", job.said());
+        println!("killed: {} {}", part.0, part.1);
+        let now: Vec<PathBuf> = checkpoints(&site, &job).into_iter().filter(|(_, c)| *c).map(|(f, _)| f).collect();
+        ensure!(!before.is_empty() && !now.is_empty(), "no line is left of {before:?}: {}", job.said());
         thread::sleep(Duration::from_millis(random.random_range(500..2500)));
     }
     let run = job.ends_as_if_undisturbed(&site)?;

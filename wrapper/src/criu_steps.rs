@@ -77,8 +77,12 @@ impl CriuSteps {
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
         let Parts { post, checkpoints, calls, criu, run, host, node, limit_s, dumps } = parts;
         let attempt: Arc<Mutex<Option<Try>>> = Arc::default();
-        let (told, current) = (post.clone(), attempt.clone());
+        let (told, current, record) = (post.clone(), attempt.clone(), calls.clone());
         let lost = move |member: &Member| {
+            if record.as_ref().is_some_and(Calls::is_closed) {
+                // The script is being stopped.
+                return;
+            }
             let Some(of) = current.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
             eprintln!("joulepoint: task {} on {} was killed; its step goes back", member.rank, member.node);
             if member.node != node {

@@ -77,6 +77,8 @@ struct Task {
     member: Member,
     teller: Line,
     said: Option<Said>,
+    /// Whether it waits to be restored.
+    ready: bool,
     ended: Option<i32>,
 }
 
@@ -266,7 +268,7 @@ impl Shared {
     fn serve(&self, member: Member, line: Line) {
         let Ok(teller) = line.teller() else { return };
         let id = self.state().number();
-        let task = Task { member: member.clone(), teller, said: None, ended: None };
+        let task = Task { member: member.clone(), teller, said: None, ready: false, ended: None };
         self.state().tasks.insert(id, task);
         for said in line.words::<Said>() {
             let mut state = self.state();
@@ -276,8 +278,10 @@ impl Shared {
                     task.ended = Some(code);
                     task.teller.hang_up();
                 }
+                Said::Ready => task.ready = true,
                 said => task.said = Some(said),
             }
+            state.restore(&member);
             drop(state);
             self.changed.notify_all();
         }
@@ -315,6 +319,20 @@ impl State {
         self.last
     }
 
+    /// Lets the tasks of a call be restored when all of them are ready.
+    fn restore(&mut self, of: &Member) {
+        let of_call = |t: &Task| (&t.member.call, t.member.group) == (&of.call, of.group);
+        let is_ready = |t: &Task| t.ended.is_some() || t.ready;
+        if self.tasks.values().filter(|t| of_call(t) && is_ready(t)).count() < of.tasks as usize {
+            return;
+        }
+        for task in self.tasks.values_mut().filter(|t| of_call(t) && t.ready) {
+            task.ready = false;
+            // A line that is broken is noticed by who reads it.
+            let _ = task.teller.tell(&Order::Restore);
+        }
+    }
+
     /// A line has ended. Whether its task is lost: not if it told its end, or another one's end explains it.
     fn gone(&mut self, id: u64) -> bool {
         let Some(task) = self.tasks.get(&id).filter(|t| t.ended.is_none()) else { return false };
@@ -326,6 +344,9 @@ impl State {
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
     fn complete(&self, of: Option<usize>) -> Result<(Running, Vec<(Member, i32)>), String> {
         let known: Vec<(&u64, &Task)> = self.tasks.iter().filter(|(_, t)| t.is_of(of)).collect();
+        if known.iter().any(|(_, t)| t.ready) {
+            return Err("the tasks of a step are being restored".to_string());
+        }
         for step in self.steps.values().filter(|_| of.is_none()) {
             if let Some(reason) = &step.outside {
                 return Err(format!("srun {} runs in no sandbox: {reason}", step.words));
@@ -462,6 +483,23 @@ mod tests {
         let files = dump(&wardens, None, into.path()).unwrap();
         assert_eq!(files.iter().map(|f| f.copy.as_str()).collect::<Vec<_>>(), ["a.1.1/ended"]);
         assert!(lost.try_recv().is_err());
+    }
+
+    #[test]
+    fn no_task_is_restored_before_all_have_put_their_files_back() {
+        let run = tempfile::tempdir().unwrap();
+        let (wardens, _) = listen(run.path());
+        let mut one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 3))).unwrap();
+        let mut other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 3))).unwrap();
+        line::call(run.path(), &Hello::Task(member("a.1", None, 2, 3))).unwrap().leave(&Said::Ended { code: 0 });
+        wait_for(&wardens, 2);
+        one.tell(&Said::Ready).unwrap();
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(one.hear::<Order>().unwrap(), None);
+        other.tell(&Said::Ready).unwrap();
+        for line in [one, other] {
+            assert_eq!(line.words::<Order>().next(), Some(Order::Restore));
+        }
     }
 
     #[test]
