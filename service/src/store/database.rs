@@ -128,11 +128,16 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
+/// The values of a row.
+macro_rules! row {
+    ($($value:expr),* $(,)?) => { [$($crate::store::ToValue::to_value(&$value)),*] };
+}
+
 /// The values of a statement's `?1`, `?2`, ...
 macro_rules! params {
-    ($($value:expr),* $(,)?) => { &[$($crate::store::ToValue::to_value(&$value)),*] };
+    ($($value:expr),* $(,)?) => { &$crate::store::row![$($value),*] };
 }
-pub(crate) use params;
+pub(crate) use {params, row};
 
 /// A row of an answer.
 pub enum Row<'a> {
