@@ -4,11 +4,13 @@ mod database;
 mod keeping;
 mod lending;
 mod mysql;
+mod ordering;
 mod rows;
 mod sqlite;
 
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
 pub(crate) use database::{params, row};
+pub use ordering::KeptOrder;
 pub(crate) use rows::Rows;
 
 use crate::apply::{self, Applying};
@@ -18,8 +20,12 @@ use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 3] =
-    [include_str!("store/schema1.sql"), include_str!("store/schema2.sql"), include_str!("store/schema3.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("store/schema1.sql"),
+    include_str!("store/schema2.sql"),
+    include_str!("store/schema3.sql"),
+    include_str!("store/schema4.sql"),
+];
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
