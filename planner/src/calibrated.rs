@@ -1,7 +1,7 @@
 //! What a calibration says of a plan's operations: costs from its points, corrected by real runs.
 
 use policy::Invalid;
-use policy::calibration::VolumeModel;
+use policy::calibration::{Fits, VolumeModel};
 use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
 use policy::frequency::Models;
 use protocol::{Calibration, Fingerprint, Measured, Operation, Storage, StoredCalibration};
@@ -35,8 +35,9 @@ pub fn cost(
     storage: Option<Storage>,
     at: At,
     frequency_hz: Option<f64>,
+    fits: &Fits,
 ) -> Result<Cost, Invalid> {
-    let measured = measured_cost(&stored.calibration, operation, storage, at, frequency_hz)?;
+    let measured = measured_cost(&stored.calibration, operation, storage, at, frequency_hz, fits)?;
     Ok(corrected(stored, operation, storage, measured))
 }
 
@@ -50,22 +51,29 @@ pub fn measured_cost(
     storage: Option<Storage>,
     at: At,
     frequency_hz: Option<f64>,
+    fits: &Fits,
 ) -> Result<Cost, Invalid> {
     let points = of_frequency(&samples(calibration, operation, storage), frequency_hz);
     let model = match operation {
         Operation::Synchro | Operation::Compute => VolumeModel::BestOf,
         _ => VolumeModel::Linear,
     };
-    estimate(&points, at, model)
+    estimate(&points, at, model, fits)
 }
 
 /// What logging a run's messages to memory or disk costs on one node: `at.bytes` is their whole volume there.
 ///
 /// # Errors
 /// As [`cost`].
-pub fn logging_cost(stored: &StoredCalibration, operation: Operation, messages: f64, at: At) -> Result<Cost, Invalid> {
+pub fn logging_cost(
+    stored: &StoredCalibration,
+    operation: Operation,
+    messages: f64,
+    at: At,
+    fits: &Fits,
+) -> Result<Cost, Invalid> {
     let points = of_frequency(&samples(&stored.calibration, operation, None), None);
-    Ok(corrected(stored, operation, None, logging(&points, messages, at)?))
+    Ok(corrected(stored, operation, None, logging(&points, messages, at, fits)?))
 }
 
 /// Models of a node's checkpoint by volume and CPU frequency, and the frequencies that were set, rising.
@@ -212,7 +220,7 @@ mod tests {
     #[test]
     fn an_estimate_is_corrected_by_what_runs_have_shown_at_its_target_only() {
         let at = At { nodes: 1.0, processes: 1.0, bytes: 2.5e9 };
-        let cost = |s: Option<Storage>| cost(&stored(1.2), Operation::CheckpointWrite, s, at, None);
+        let cost = |s: Option<Storage>| cost(&stored(1.2), Operation::CheckpointWrite, s, at, None, &Fits::default());
         assert!((cost(Some(Storage::Shared)).unwrap().time_s.value - 3.0).abs() < 1e-9);
         assert_eq!(cost(Some(Storage::Local)).unwrap_err().parameter, "samples");
     }

@@ -3,64 +3,29 @@
 use crate::Wanted;
 use crate::calibrated::{cost, frequencies, logging_cost};
 use options::Engine;
+use policy::calibration::Fits;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shapes of runs whose costs are kept.
-const MOST_SHAPES: usize = 1000;
-
-/// A calibration in the store. Whoever makes many plans keeps it: fitting a shape of run that it has not seen takes
-/// milliseconds, and is done once.
+/// A calibration in the store. Whoever makes many plans keeps it: fitting its points takes milliseconds, and is done
+/// once for all runs.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The calibration, with what runs have corrected.
     pub stored: Arc<StoredCalibration>,
-    seen: Arc<Mutex<BTreeMap<Shape, Costs>>>,
-}
-
-/// All that the costs of a run's operations depend on, beside the calibration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
-    nodes: u32,
-    processes: u32,
-    groups: u32,
-    messages: Option<(u64, u64)>,
-    /// Bits of the volume of a checkpoint on each node.
-    bytes: Option<u64>,
-    gathers: bool,
-    /// Bits of how much longer a checkpoint may take for its CPU frequency, if one may be set.
-    slowdown: Option<u64>,
+    fits: Arc<Mutex<Fits>>,
 }
 
 impl Known {
     /// A calibration of the store.
     pub fn new(stored: StoredCalibration) -> Known {
-        Known { stored: Arc::new(stored), seen: Arc::default() }
+        Known { stored: Arc::new(stored), fits: Arc::default() }
     }
 
-    /// The costs of a run, fitted at the first time.
-    fn costs(&self, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
-        let shape = Shape {
-            nodes: wanted.nodes,
-            processes: wanted.processes,
-            groups: wanted.groups(),
-            messages: wanted.settings.messages,
-            bytes: bytes.map(f64::to_bits),
-            gathers: gathers(wanted.settings.engine),
-            slowdown: wanted.cpufreq.then(|| wanted.slowdown().to_bits()),
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(costs) = seen.get(&shape) {
-            return costs.clone();
-        }
-        if seen.len() >= MOST_SHAPES {
-            seen.clear();
-        }
-        let costs = Costs::fit(&self.stored, wanted, bytes);
-        seen.insert(shape, costs.clone());
-        costs
+    /// The same calibration with what runs have corrected since: its points are still those.
+    pub fn corrected(&self, stored: StoredCalibration) -> Known {
+        Known { stored: Arc::new(stored), fits: self.fits.clone() }
     }
 }
 
@@ -144,7 +109,7 @@ impl Calibrated {
             node_type: calibration.node_type.clone(),
             idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
             switches_w: power.switches_idle_w.iter().sum(),
-            costs: known.costs(wanted, bytes),
+            costs: Costs::fit(known, wanted, bytes),
         }
     }
 
@@ -157,7 +122,9 @@ impl Calibrated {
 }
 
 impl Costs {
-    fn fit(stored: &StoredCalibration, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
+    fn fit(known: &Known, wanted: &Wanted<'_>, bytes: Option<f64>) -> Costs {
+        let stored = &*known.stored;
+        let fits = &*known.fits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
         let (nodes, processes) = (f64::from(wanted.nodes), f64::from(wanted.processes.max(1)));
         let at = |nodes: f64, bytes: f64| At { nodes, processes, bytes };
@@ -173,9 +140,8 @@ impl Costs {
             _ => (None, None),
         };
         let moved = |operation, hz| {
-            let (gathering, bytes) =
-                if gathers(wanted.settings.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
-            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), hz).ok()?;
+            let (gathering, bytes) = if gathers(wanted.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
+            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), hz, fits).ok()?;
             Some(Cost { delta_w: cost.delta_w.through(|w| w / gathering), ..cost })
         };
         let write = moved(Operation::CheckpointWrite, checkpoint_hz);
@@ -193,11 +159,11 @@ impl Costs {
             if nodes * processes <= 1.0 {
                 return NOTHING;
             }
-            let synchro = cost(stored, Operation::Synchro, None, at(0.0), None).ok();
+            let synchro = cost(stored, Operation::Synchro, None, at(0.0), None, fits).ok();
             if synchro.is_none() {
                 notes.push("synchro was not calibrated: coordination is taken to cost nothing".to_string());
             }
-            let polling = mean_message.and_then(|v| cost(stored, Operation::Polling, None, at(v), None).ok());
+            let polling = mean_message.and_then(|v| cost(stored, Operation::Polling, None, at(v), None, fits).ok());
             together(synchro.unwrap_or(NOTHING), polling.unwrap_or(NOTHING))
         };
         let coordination = coordinate(nodes, processes);
@@ -208,12 +174,12 @@ impl Costs {
             None => Err("the messages are not known: say --ft-energy-messages=COUNT:SIZE".to_string()),
             Some((0, _)) => Ok(NOTHING),
             Some((count, volume)) => {
-                logging_cost(stored, operation, count as f64 / nodes, at(1.0, volume as f64 / nodes))
+                logging_cost(stored, operation, count as f64 / nodes, at(1.0, volume as f64 / nodes), fits)
                     .map_err(|_| format!("{} was not calibrated", operation.as_str()))
             }
         };
         Costs {
-            compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None).ok().map(|c| c.delta_w),
+            compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None, fits).ok().map(|c| c.delta_w),
             write,
             checkpoint_hz,
             read: moved(Operation::CheckpointRead, None),
@@ -240,7 +206,7 @@ fn frequency(
     if !wanted.cpufreq {
         return own("node.cpufreq is off on this site");
     }
-    let bytes = if gathers(wanted.settings.engine) { bytes * f64::from(wanted.nodes) } else { bytes };
+    let bytes = if gathers(wanted.engine) { bytes * f64::from(wanted.nodes) } else { bytes };
     match models.choose(bytes, &settable_hz, wanted.slowdown()) {
         Some(choice) if Some(choice.frequency_hz) != settable_hz.last().copied() => {
             let reason = format!("checkpoints are made at a CPU frequency that is set: {}", choice.reason);

@@ -52,6 +52,8 @@ pub struct History {
 /// A run that wants a plan.
 pub(crate) struct Wanted<'a> {
     settings: &'a Settings,
+    /// The engine that was asked for, or that earlier runs made checkpoints with.
+    engine: Option<Engine>,
     nodes: u32,
     processes: u32,
     node_names: &'a [String],
@@ -85,6 +87,7 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
     let settings = options::resolve(&request.request, &site.defaults)?;
     let wanted = Wanted {
         settings: &settings,
+        engine: settings.engine.or_else(|| engine_named(history.engine.as_deref()?)),
         nodes: request.nodes.max(1),
         processes: request.tasks.map_or(request.cpus_per_node, |tasks| tasks.div_ceil(request.nodes.max(1))),
         node_names: &request.node_names,
@@ -96,12 +99,17 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
 
+fn engine_named(name: &str) -> Option<Engine> {
+    Engine::ALL.into_iter().find(|e| e.as_str() == name)
+}
+
 /// The plan that a wrapper makes while the controller is away.
 pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Plan {
     let nodes = nodes.max(1);
     let (node_names, node_type, work_s) = (&[], None, None);
     let wanted = Wanted {
         settings,
+        engine: settings.engine,
         nodes,
         processes: 1,
         node_names,
@@ -272,12 +280,28 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_costs_what_the_engine_that_has_worked_costs() {
+        let with = |options: &[(&str, &str)], engine: Option<&str>| {
+            let mut options = options.to_vec();
+            options.extend([("ft-energy", ""), ("ft-energy-memory", "8G")]);
+            let engine = engine.map(str::to_string);
+            let history = History { calibrations: vec![published::calibration(100.0)], engine, ..History::default() };
+            make_plan(&request(&options, 4), &history, &Site::default()).unwrap().checkpoint_s
+        };
+        let asked = with(&[("ft-energy-engine", "criu")], None);
+        assert_eq!(asked, with(&[], Some("criu")));
+        assert_ne!(asked, with(&[], None), "one node copies the files of a program that writes its own");
+        assert_eq!(with(&[], None), with(&[("ft-energy-engine", "app")], Some("criu")), "who asks is heard");
+    }
+
+    #[test]
     fn a_row_of_the_capability_table_opens_a_protocol() {
         const APP_LOGS: &Capabilities = &[(Engine::App, &[Protocol::Coordinated, Protocol::DiskLog])];
         let options = [("ft-energy", ""), ("ft-energy-messages", "1000:1M"), ("ft-energy-memory", "8G")];
         let settings = options::resolve(&request(&options, 8).request, &Default::default()).unwrap();
         let wanted = Wanted {
             settings: &settings,
+            engine: None,
             nodes: 8,
             processes: 4,
             node_names: &[],

@@ -5,9 +5,11 @@
 //! logging charges one access time for the whole volume, where M messages cost M accesses ([`logging_s`]).
 
 mod curve;
+mod fits;
 
 pub use curve::{BestOf, Curve, Fit, Method, best_of};
 pub(crate) use curve::{falling_to_rising, straight};
+pub use fits::Fits;
 
 use crate::invalid::{Invalid, non_negative, positive, require};
 
@@ -67,7 +69,14 @@ pub enum TwoWay {
 /// Estimates t(p0, V0) in seconds from a table `t[i][j]` at `p[i]` processes (or nodes) and `v[j]` bytes: Aupy15
 /// §1.3's two ways. Path A fits every row in V and the results in p; path B every column in p and the results in V.
 /// Points that were measured are used as they are. Refuses tables below two by two, and p0 <= 0 or V0 < 0.
-pub fn two_way(p: &[f64], v: &[f64], t: &[Vec<f64>], p0: f64, v0: f64, model: VolumeModel) -> Result<TwoWay, Invalid> {
+pub fn two_way(
+    p: &[f64],
+    v: &[f64],
+    t: &[Vec<f64>],
+    (p0, v0): (f64, f64),
+    model: VolumeModel,
+    fits: &Fits,
+) -> Result<TwoWay, Invalid> {
     require(p.len() >= 2, "p_values", p.len() as f64, "two values or more")?;
     require(v.len() >= 2, "V_values", v.len() as f64, "two values or more")?;
     require(t.len() == p.len(), "t", t.len() as f64, "one row for each of p_values")?;
@@ -83,10 +92,10 @@ pub fn two_way(p: &[f64], v: &[f64], t: &[Vec<f64>], p0: f64, v0: f64, model: Vo
     let in_volume = |y: &[f64]| -> Result<Fit, Invalid> {
         match model {
             VolumeModel::Linear => straight(v, y),
-            VolumeModel::BestOf => Ok(best_of(v, y, Method::LeastSquares, false)?.best),
+            VolumeModel::BestOf => Ok(fits.best_of(v, y)?.best),
         }
     };
-    let in_nodes = |y: &[f64]| -> Result<Fit, Invalid> { Ok(best_of(p, y, Method::LeastSquares, false)?.best) };
+    let in_nodes = |y: &[f64]| -> Result<Fit, Invalid> { Ok(fits.best_of(p, y)?.best) };
     let mut inputs_a = Vec::with_capacity(p.len());
     for row in t {
         inputs_a.push(match at_v {

@@ -4,7 +4,7 @@
 //! where all three do, it is taken for each N, and a curve in N through the results. The extra power depends on p
 //! alone (MODELS B), so it is averaged over the rest.
 
-use crate::calibration::{Curve, Fit, Method, TwoWay, VolumeModel, best_of, logging_s, operation_j, two_way};
+use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, straight, two_way};
 use crate::invalid::{Invalid, non_negative, positive, require};
 use crate::repeated::student;
 
@@ -134,11 +134,12 @@ pub fn of_frequency(samples: &[Sample], frequency_hz: Option<f64>) -> Vec<Sample
 
 /// Estimates an operation. The points must be of one frequency ([`of_frequency`]).
 ///
-/// `volume` is [`VolumeModel::Linear`] for what moves bytes, [`VolumeModel::BestOf`] for synchronisation.
+/// `volume` is [`VolumeModel::Linear`] for what moves bytes, [`VolumeModel::BestOf`] for synchronisation. `fits` keeps
+/// what other estimates from the same points can use.
 ///
 /// # Errors
 /// Without points, or with figures that are not finite or below zero.
-pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Cost, Invalid> {
+pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) -> Result<Cost, Invalid> {
     require(!samples.is_empty(), "samples", 0.0, "one measured point or more")?;
     positive("N", at.nodes)?;
     positive("p", at.processes)?;
@@ -150,9 +151,9 @@ pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Cost,
     ]
     .into_iter()
     .fold(0.0, f64::max);
-    let time = over_nodes(samples, at, volume)?;
+    let time = over_nodes(samples, at, volume, fits)?;
     let time_half = time.half * (1.0 + outside);
-    let (delta, delta_half) = delta(samples, at)?;
+    let (delta, delta_half) = delta(samples, at, fits)?;
     Ok(Cost {
         time_s: Estimate::around(time.value, time_half),
         delta_w: Estimate::around(delta, delta_half * (1.0 + outside)),
@@ -164,9 +165,9 @@ pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Cost,
 ///
 /// # Errors
 /// As [`estimate`], and with fewer than two volumes.
-pub fn logging(samples: &[Sample], messages: f64, at: At) -> Result<Cost, Invalid> {
+pub fn logging(samples: &[Sample], messages: f64, at: At, fits: &Fits) -> Result<Cost, Invalid> {
     non_negative("messages", messages)?;
-    let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Linear);
+    let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Linear, fits);
     let volumes = distinct(samples, |s| s.bytes);
     require(volumes.len() >= 2, "V_values", volumes.len() as f64, "two values or more")?;
     let (least, most) = (volumes[0], volumes[volumes.len() - 1]);
@@ -200,24 +201,24 @@ fn distinct(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<f64> {
     values
 }
 
-fn over_nodes(samples: &[Sample], at: At, volume: VolumeModel) -> Result<Value, Invalid> {
+fn over_nodes(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) -> Result<Value, Invalid> {
     let nodes = distinct(samples, |s| s.nodes);
     let (bytes, processes) = (distinct(samples, |s| s.bytes), distinct(samples, |s| s.processes));
     if nodes.len() == 1 {
-        return plane(samples, &processes, &bytes, (at.processes, at.bytes), volume, |s| (s.processes, s.bytes));
+        return plane(samples, &processes, &bytes, (at.processes, at.bytes), volume, fits, |s| (s.processes, s.bytes));
     }
     if bytes.len() == 1 {
-        return plane(samples, &nodes, &processes, (at.nodes, at.processes), volume, |s| (s.nodes, s.processes));
+        return plane(samples, &nodes, &processes, (at.nodes, at.processes), volume, fits, |s| (s.nodes, s.processes));
     }
     let at_n = |n: f64| {
         let of_n: Vec<Sample> = samples.iter().filter(|s| s.nodes == n).copied().collect();
-        over_nodes(&of_n, at, volume)
+        over_nodes(&of_n, at, volume, fits)
     };
     if nodes.contains(&at.nodes) {
         return at_n(at.nodes);
     }
     let through: Vec<Value> = nodes.iter().map(|n| at_n(*n)).collect::<Result<_, _>>()?;
-    curve(&nodes, &through, at.nodes, VolumeModel::BestOf)
+    curve(&nodes, &through, at.nodes, VolumeModel::BestOf, fits)
 }
 
 /// A value from a table over two axes; from a line over one of them where the table has holes or only one row.
@@ -227,13 +228,14 @@ fn plane(
     columns: &[f64],
     at: (f64, f64),
     model: VolumeModel,
+    fits: &Fits,
     of: impl Fn(&Sample) -> (f64, f64),
 ) -> Result<Value, Invalid> {
     let cell = |r: f64, c: f64| samples.iter().find(|s| of(s) == (r, c));
     let along = |values: &[f64], x: f64, model, of: &dyn Fn(f64) -> Option<Value>| {
         let known: Vec<(f64, Value)> = values.iter().filter_map(|v| Some((*v, of(*v)?))).collect();
         let (x_values, y): (Vec<f64>, Vec<Value>) = known.into_iter().unzip();
-        curve(&x_values, &y, x, model)
+        curve(&x_values, &y, x, model, fits)
     };
     let measured = |s: &Sample| Value { value: s.time_s, half: s.time_ci_s };
     if let Some(found) = cell(at.0, at.1) {
@@ -244,7 +246,7 @@ fn plane(
     match full {
         Some(table) if rows.len() >= 2 && columns.len() >= 2 => {
             let noise = relative_noise(samples);
-            Ok(match two_way(rows, columns, &table, at.0, at.1, model)? {
+            Ok(match two_way(rows, columns, &table, at, model, fits)? {
                 TwoWay::Measured(value) => Value { value, half: noise * value },
                 TwoWay::Estimated { a, b, b_is_better } => {
                     let path = if b_is_better { &b } else { &a };
@@ -270,7 +272,7 @@ fn plane(
 }
 
 /// The value at `x` of the curve through points; of the only one, or of the one that was measured there.
-fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel) -> Result<Value, Invalid> {
+fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel, fits: &Fits) -> Result<Value, Invalid> {
     if let Some(i) = x_values.iter().position(|v| *v == x) {
         return Ok(y[i]);
     }
@@ -278,10 +280,9 @@ fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel) -> Result<Va
         return Ok(*only);
     }
     let values: Vec<f64> = y.iter().map(|v| v.value).collect();
-    let all = best_of(x_values, &values, Method::LeastSquares, false)?;
     let fit = match model {
-        VolumeModel::Linear => all.fits[0],
-        VolumeModel::BestOf => safest(&all.fits, values.len()),
+        VolumeModel::Linear => straight(x_values, &values)?,
+        VolumeModel::BestOf => safest(&fits.best_of(x_values, &values)?.fits, values.len()),
     };
     let widest = y.iter().map(|v| if v.value > 0.0 { v.half / v.value } else { 0.0 }).fold(0.0, f64::max);
     let value = fit.at(x);
@@ -313,7 +314,7 @@ fn relative_noise(samples: &[Sample]) -> f64 {
 }
 
 /// Extra power at p: the mean over the rest for every p, then the best curve in p.
-fn delta(samples: &[Sample], at: At) -> Result<(f64, f64), Invalid> {
+fn delta(samples: &[Sample], at: At, fits: &Fits) -> Result<(f64, f64), Invalid> {
     let processes = distinct(samples, |s| s.processes);
     let mut through = Vec::with_capacity(processes.len());
     for p in &processes {
@@ -324,5 +325,5 @@ fn delta(samples: &[Sample], at: At) -> Result<(f64, f64), Invalid> {
         let spread = of_p.iter().map(|s| (s.delta_w - value).powi(2)).sum::<f64>() / n;
         through.push(Value { value, half: own.hypot(spread.sqrt()) });
     }
-    curve(&processes, &through, at.processes, VolumeModel::BestOf).map(|v| (v.value, v.half))
+    curve(&processes, &through, at.processes, VolumeModel::BestOf, fits).map(|v| (v.value, v.half))
 }

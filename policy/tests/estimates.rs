@@ -1,6 +1,6 @@
 //! Estimates from generated points with noise come near the truth, and say how near.
 
-use policy::calibration::VolumeModel;
+use policy::calibration::{Fits, VolumeModel};
 use policy::estimate::{At, Base, Sample, checkpoint_j, coordination_j, estimate, logging, logging_j, of_frequency};
 use rand::{Rng, SeedableRng};
 
@@ -56,7 +56,9 @@ fn a_checkpoint_between_the_points_is_estimated_within_the_noise() {
     let truth = |_: f64, p: f64, v: f64| 0.05 + 0.01 * p + v / 4e8;
     for seed in 0..20 {
         let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
-        let cost = estimate(&samples, At { nodes: 1.0, processes: 6.0, bytes: 6e8 }, VolumeModel::Linear).unwrap();
+        let cost =
+            estimate(&samples, At { nodes: 1.0, processes: 6.0, bytes: 6e8 }, VolumeModel::Linear, &Fits::default())
+                .unwrap();
         near(cost.time_s.value, truth(1.0, 6.0, 6e8), 0.049);
         near(cost.delta_w.value, 50.0, 0.049);
         assert!(!cost.extrapolated && cost.time_s.low < cost.time_s.value && cost.time_s.value < cost.time_s.high);
@@ -69,7 +71,7 @@ fn the_truth_lies_in_the_interval_nearly_always() {
     let hit = |seed: u64| {
         let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
         let at = At { nodes: 1.0, processes: 10.0, bytes: 3e8 };
-        let cost = estimate(&samples, at, VolumeModel::Linear).unwrap();
+        let cost = estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap();
         let t = truth(1.0, 10.0, 3e8);
         cost.time_s.low <= t && t <= cost.time_s.high
     };
@@ -82,7 +84,11 @@ fn a_shared_file_system_slows_down_with_the_nodes() {
     let truth = |n: f64, _: f64, v: f64| 0.1 + n * v / 2e9;
     let samples = points(&grid(&N, &[1.0, 8.0, 16.0], &V), 3, truth, |_| 30.0);
     let at = At { nodes: 5.0, processes: 12.0, bytes: 6e8 };
-    near(estimate(&samples, at, VolumeModel::Linear).unwrap().time_s.value, truth(5.0, 0.0, 6e8), 0.05);
+    near(
+        estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s.value,
+        truth(5.0, 0.0, 6e8),
+        0.05,
+    );
 }
 
 #[test]
@@ -90,7 +96,11 @@ fn synchronisation_follows_the_logarithm_of_the_nodes() {
     let truth = |n: f64, p: f64, _: f64| 1e-3 * (1.0 + (n * p).ln());
     let samples = points(&grid(&[1.0, 4.0, 8.0, 12.0, 16.0], &[1.0, 2.0, 3.0, 4.0], &[0.0]), 5, truth, |_| 60.0);
     let at = At { nodes: 10.0, processes: 2.0, bytes: 0.0 };
-    near(estimate(&samples, at, VolumeModel::BestOf).unwrap().time_s.value, truth(10.0, 2.0, 0.0), 0.05);
+    near(
+        estimate(&samples, at, VolumeModel::BestOf, &Fits::default()).unwrap().time_s.value,
+        truth(10.0, 2.0, 0.0),
+        0.05,
+    );
 }
 
 #[test]
@@ -98,7 +108,8 @@ fn outside_of_the_points_the_interval_widens_and_it_is_said() {
     let truth = |_: f64, _: f64, v: f64| 0.05 + v / 4e8;
     let samples = points(&grid(&[1.0], &[1.0], &V), 7, truth, |_| 30.0);
     let width = |bytes: f64| {
-        let cost = estimate(&samples, At { nodes: 1.0, processes: 1.0, bytes }, VolumeModel::Linear).unwrap();
+        let cost = estimate(&samples, At { nodes: 1.0, processes: 1.0, bytes }, VolumeModel::Linear, &Fits::default())
+            .unwrap();
         ((cost.time_s.high - cost.time_s.low) / cost.time_s.value, cost.extrapolated)
     };
     let (inside, outside) = (width(6e8), width(4e9));
@@ -109,8 +120,8 @@ fn outside_of_the_points_the_interval_widens_and_it_is_said() {
 fn one_point_is_an_estimate_and_none_is_an_error() {
     let at = At { nodes: 3.0, processes: 2.0, bytes: 0.0 };
     let one = points(&[(2.0, 2.0, 0.0)], 1, |_, _, _| 0.5, |_| 10.0);
-    assert_eq!(estimate(&one, at, VolumeModel::BestOf).unwrap().time_s.value, one[0].time_s);
-    let e = estimate(&[], at, VolumeModel::BestOf).unwrap_err();
+    assert_eq!(estimate(&one, at, VolumeModel::BestOf, &Fits::default()).unwrap().time_s.value, one[0].time_s);
+    let e = estimate(&[], at, VolumeModel::BestOf, &Fits::default()).unwrap_err();
     assert_eq!(e.parameter, "samples");
 }
 
@@ -118,7 +129,7 @@ fn one_point_is_an_estimate_and_none_is_an_error() {
 fn messages_pay_their_access_each() {
     let samples = points(&grid(&[1.0], &[1.0, 4.0], &[1e3, 1e5, 1e6]), 2, |_, _, v| 1e-5 + v / 1e9, |_| 40.0);
     let at = |bytes| At { nodes: 1.0, processes: 1.0, bytes };
-    let cost = logging(&samples, 1e6, at(1e9)).unwrap();
+    let cost = logging(&samples, 1e6, at(1e9), &Fits::default()).unwrap();
     near(cost.time_s.value, 10.0 + 1.0, 0.1);
 }
 
@@ -135,7 +146,7 @@ fn energies_are_those_of_the_paper() {
             delta_w: d,
             delta_ci_w: 0.0,
         };
-        estimate(&[s], At { nodes: 4.0, processes: 2.0, bytes: 1e9 }, VolumeModel::Linear).unwrap()
+        estimate(&[s], At { nodes: 4.0, processes: 2.0, bytes: 1e9 }, VolumeModel::Linear, &Fits::default()).unwrap()
     };
     let base = Base { nodes: 4.0, idle_w: 400.0, switches_w: 100.0 };
     assert_eq!(checkpoint_j(&exact(2.0, 50.0), &base).value, 2.0 * (4.0 * 50.0 + 500.0));

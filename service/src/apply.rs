@@ -1,7 +1,7 @@
 //! What an event of a run changes in the tables.
 
 use crate::calibrations;
-use crate::store::{Connection, params};
+use crate::store::{Connection, Rows, Value, params, row};
 use anyhow::Result;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Phase, Record, RunKey};
 
@@ -19,20 +19,62 @@ pub fn short(name: &str) -> &str {
     name.char_indices().nth(LONGEST_NAME).map_or(name, |(end, _)| &name[..end])
 }
 
-/// Applies one event within the transaction that stores it.
-///
-/// # Errors
-/// What the database says.
-pub fn apply(c: &Connection, key: &RunKey, record: &Record, uid: u32) -> Result<()> {
-    change(c, key, record.at_s, &record.event, uid)
+/// The records of a run on their way into the tables, within the transaction that stores them. What only adds rows is
+/// inserted together, before anything that looks at them.
+pub struct Applying<'a> {
+    c: &'a Connection,
+    key: &'a RunKey,
+    uid: u32,
+    /// SLURM_RESTART_COUNT of the run's current record, once it was looked up.
+    current: Option<u32>,
+    phases: Rows,
+    counters: Rows,
 }
 
-fn change(c: &Connection, key: &RunKey, at_s: f64, event: &Event, uid: u32) -> Result<()> {
-    let RunKey { cluster, run } = key;
-    match event {
-        Event::Started { job, restart_count, user, account, partition, job_name, nodes, .. } => {
-            close_earlier(c, key, *restart_count, at_s)?;
-            c.prepare_cached(
+impl<'a> Applying<'a> {
+    /// Nothing yet, of a run whose records `uid` sends.
+    pub fn new(c: &'a Connection, key: &'a RunKey, uid: u32) -> Applying<'a> {
+        Applying { c, key, uid, current: None, phases: phases(), counters: counters() }
+    }
+
+    /// Applies one event.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn apply(&mut self, record: &Record) -> Result<()> {
+        self.change(record.at_s, &record.event)
+    }
+
+    /// Inserts what is still on its way.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn end(mut self) -> Result<()> {
+        self.insert()
+    }
+
+    fn insert(&mut self) -> Result<()> {
+        self.phases.insert(self.c)?;
+        self.counters.insert(self.c)
+    }
+
+    fn current(&mut self) -> Result<u32> {
+        let current = self.current.map_or_else(|| current(self.c, self.key), Ok)?;
+        self.current = Some(current);
+        Ok(current)
+    }
+
+    fn change(&mut self, at_s: f64, event: &Event) -> Result<()> {
+        let Applying { c, key, uid, .. } = *self;
+        let RunKey { cluster, run } = key;
+        if !matches!(event, Event::Phase { .. } | Event::Reading { .. }) {
+            self.insert()?;
+            self.current = None;
+        }
+        match event {
+            Event::Started { job, restart_count, user, account, partition, job_name, nodes, .. } => {
+                close_earlier(c, key, *restart_count, at_s)?;
+                c.prepare_cached(
                 "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, NULL, ?10, NULL)
                  ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3",
             )?
@@ -48,65 +90,76 @@ fn change(c: &Connection, key: &RunKey, at_s: f64, event: &Event, uid: u32) -> R
                 at_s,
                 restart_count
             ])?;
-            c.prepare_cached(
-                "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
+                c.prepare_cached(
+                    "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
                  ON CONFLICT (cluster, run, restart_count) DO UPDATE SET state = 'running', end_s = NULL",
-            )?
-            .execute(params![cluster, run, restart_count, job, at_s, serde_json::to_string(nodes)?])?;
-        }
-        Event::Planned(plan) => {
-            c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?.execute(params![
-                cluster,
-                run,
-                serde_json::to_string(plan)?
-            ])?;
-        }
-        Event::Phase { phase, node, start_s, end_s, joules, source } => {
-            let restart_count = current(c, key)?;
-            insert_phase(c, key, restart_count, node, phase.as_str(), (*start_s, *end_s), *joules, source)?;
-        }
-        Event::Reading { node, reading } => count(c, key, current(c, key)?, node, at_s, reading)?,
-        Event::Committed { number, begun_s, ended_s, bytes, joules } => {
-            c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-                .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
-            if let Some(writer) = first_node(c, key)? {
-                // The record counts whatever becomes of this.
-                if let Err(e) = calibrations::learn(c, &writer, at_s, *bytes as f64, ended_s - begun_s) {
-                    tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
+                )?
+                .execute(params![
+                    cluster,
+                    run,
+                    restart_count,
+                    job,
+                    at_s,
+                    serde_json::to_string(nodes)?
+                ])?;
+            }
+            Event::Planned(plan) => {
+                c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?.execute(params![
+                    cluster,
+                    run,
+                    serde_json::to_string(plan)?
+                ])?;
+            }
+            Event::Phase { phase, node, start_s, end_s, joules, source } => {
+                let (current, span) = (self.current()?, (*start_s, *end_s));
+                self.phases.push(phase_row(key, current, node, phase.as_str(), span, *joules, source));
+            }
+            Event::Reading { node, reading } => {
+                let current = self.current()?;
+                self.counters.push(counter(key, current, node, at_s, reading));
+            }
+            Event::Committed { number, begun_s, ended_s, bytes, joules } => {
+                c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                    .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
+                if let Some(writer) = first_node(c, key)? {
+                    // The record counts whatever becomes of this.
+                    if let Err(e) = calibrations::learn(c, &writer, at_s, *bytes as f64, ended_s - begun_s) {
+                        tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
+                    }
+                }
+            }
+            Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
+            Event::Failure { kind, node, failed_s, detected_s, reason } => {
+                failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
+            }
+            Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s, None)?,
+            Event::InGroup { nodes, of, .. } => match &**of {
+                Event::RolledBack { kept_until_s, .. } => {
+                    nodes.iter().try_for_each(|node| roll_back(c, key, *kept_until_s, Some(node)))?;
+                }
+                // What holds groups is no group.
+                Event::InGroup { .. } => {}
+                of => self.change(at_s, of)?,
+            },
+            Event::Lent { node, borrower, start_s, end_s, joules } => {
+                let (node, end_s) = (node.clone(), Some(*end_s));
+                lent(c, key, &LoanAccount { node, borrower: *borrower, start_s: *start_s, end_s, joules: *joules })?;
+            }
+            Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
+            Event::Ordered { verb, by, text, .. } => {
+                decision(c, key, at_s, verb.as_str(), &format!("ordered by {by}: {text}"), 0.0)?;
+            }
+            Event::Ended { state, .. } => {
+                close_record(c, key, current(c, key)?, at_s, state)?;
+                // A run that was requeued or interrupted goes on, or is closed by the watch.
+                if !matches!(state.as_str(), "requeued" | "interrupted") {
+                    c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
+                        .execute(params![cluster, run, state, at_s])?;
                 }
             }
         }
-        Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
-        Event::Failure { kind, node, failed_s, detected_s, reason } => {
-            failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
-        }
-        Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s, None)?,
-        Event::InGroup { nodes, of, .. } => match &**of {
-            Event::RolledBack { kept_until_s, .. } => {
-                nodes.iter().try_for_each(|node| roll_back(c, key, *kept_until_s, Some(node)))?;
-            }
-            // What holds groups is no group.
-            Event::InGroup { .. } => {}
-            of => change(c, key, at_s, of, uid)?,
-        },
-        Event::Lent { node, borrower, start_s, end_s, joules } => {
-            let (node, end_s) = (node.clone(), Some(*end_s));
-            lent(c, key, &LoanAccount { node, borrower: *borrower, start_s: *start_s, end_s, joules: *joules })?;
-        }
-        Event::Decided { action, reason, interval_s } => decision(c, key, at_s, action, reason, *interval_s)?,
-        Event::Ordered { verb, by, text, .. } => {
-            decision(c, key, at_s, verb.as_str(), &format!("ordered by {by}: {text}"), 0.0)?;
-        }
-        Event::Ended { state, .. } => {
-            close_record(c, key, current(c, key)?, at_s, state)?;
-            // A run that was requeued or interrupted goes on, or is closed by the watch.
-            if !matches!(state.as_str(), "requeued" | "interrupted") {
-                c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
-                    .execute(params![cluster, run, state, at_s])?;
-            }
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// SLURM_RESTART_COUNT of the run's current record.
@@ -125,23 +178,20 @@ fn first_node(c: &Connection, key: &RunKey) -> Result<Option<String>> {
     Ok(nodes.into_iter().next())
 }
 
-#[allow(clippy::too_many_arguments, reason = "the columns of one row")]
-fn insert_phase(
-    c: &Connection,
-    key: &RunKey,
+fn phases() -> Rows {
+    Rows::new("phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source)", 9, "")
+}
+
+fn phase_row(
+    RunKey { cluster, run }: &RunKey,
     restart_count: u32,
     node: &str,
     phase: &str,
     (start_s, end_s): (f64, f64),
     joules: Option<f64>,
     source: &str,
-) -> Result<()> {
-    c.prepare_cached(
-        "INSERT INTO phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?
-    .execute(params![key.cluster, key.run, restart_count, node, phase, start_s, end_s, joules, source])?;
-    Ok(())
+) -> [Value; 9] {
+    row![cluster, run, restart_count, node, phase, start_s, end_s, joules, source]
 }
 
 fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str, interval_s: f64) -> Result<()> {
@@ -152,19 +202,21 @@ fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str,
     Ok(())
 }
 
-/// Keeps the highest value of a counter.
-///
-/// # Errors
-/// What the database says.
-pub fn count(c: &Connection, key: &RunKey, restart_count: u32, node: &str, at_s: f64, r: &JobReading) -> Result<()> {
-    c.prepare_cached(
-        "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-         ON CONFLICT (cluster, run, restart_count, node, since_s) DO UPDATE SET
+/// Readings of counters, of which the highest values are kept.
+pub fn counters() -> Rows {
+    Rows::new(
+        "counters",
+        8,
+        "ON CONFLICT (cluster, run, restart_count, node, since_s) DO UPDATE SET
          joules = CASE WHEN excluded.joules > joules THEN excluded.joules ELSE joules END,
          at_s = CASE WHEN excluded.at_s > at_s THEN excluded.at_s ELSE at_s END",
-    )?
-    .execute(params![key.cluster, key.run, restart_count, node, r.since_s, at_s, r.joules, r.source])?;
-    Ok(())
+    )
+}
+
+/// A reading for [`counters`].
+pub fn counter(key: &RunKey, restart_count: u32, node: &str, at_s: f64, r: &JobReading) -> [Value; 8] {
+    let RunKey { cluster, run } = key;
+    row![cluster, run, restart_count, node, r.since_s, at_s, r.joules, r.source]
 }
 
 /// Notes a failure; what the controller and the wrapper both tell of one dead node is one failure.
@@ -234,6 +286,7 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>
             Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?))
         })?
         .collect::<Result<_, _>>()?;
+    let mut cut = phases();
     for (id, restart_count, node, start_s, end_s, joules, source) in spanning {
         let kept = (kept_until_s - start_s) / (end_s - start_s);
         let kept_j = joules.map(|j| j * kept);
@@ -243,8 +296,9 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>
             kept_until_s,
             kept_j
         ])?;
-        insert_phase(c, key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source)?;
+        cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source));
     }
+    cut.insert(c)?;
     c.prepare_cached(
         "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5
          AND (?6 IS NULL OR node = ?6)",
@@ -296,6 +350,7 @@ pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64,
     let counters: Vec<(String, f64, f64, String)> = statement
         .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?
         .collect::<Result<_, _>>()?;
+    let mut rests = phases();
     for (node, total_j, last_s, source) in counters {
         let (cut_j, cut_s): (f64, f64) = c
             .prepare_cached(
@@ -307,9 +362,10 @@ pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64,
         if rest_j > ROUNDING_J {
             let start_s = if cut_s > 0.0 { cut_s } else { last_s };
             let span = (start_s, last_s.max(start_s));
-            insert_phase(c, key, restart_count, &node, rest_is.as_str(), span, Some(rest_j), &source)?;
+            rests.push(phase_row(key, restart_count, &node, rest_is.as_str(), span, Some(rest_j), &source));
         }
     }
+    rests.insert(c)?;
     c.prepare_cached(
         "UPDATE records SET state = ?4, end_s = ?5 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
     )?

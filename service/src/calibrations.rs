@@ -74,7 +74,11 @@ impl Controller {
         self.mark_stale(&mut stored);
         let mut known = lock(&self.known);
         if known.iter().map(|k| &*k.stored).ne(&stored) {
-            *known = stored.into_iter().map(Known::new).collect();
+            let renewed = |s: StoredCalibration| match known.iter().find(|k| k.stored.id == s.id) {
+                Some(k) => k.corrected(s),
+                None => Known::new(s),
+            };
+            *known = stored.into_iter().map(renewed).collect();
         }
         Ok(())
     }
@@ -161,7 +165,7 @@ pub(crate) fn learn(c: &Connection, node: &str, at_s: f64, bytes: f64, measured_
     let Some((_, of_node)) = measured(c, None, false)?.into_iter().find(has_node) else { return Ok(()) };
     let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
     let at = At { nodes: 1.0, processes: 1.0, bytes };
-    let Ok(cost) = calibrated::measured_cost(&of_node, operation, storage, at, None) else { return Ok(()) };
+    let Ok(cost) = calibrated::measured_cost(&of_node, operation, storage, at, None, c.fits()) else { return Ok(()) };
     let mut corrections = corrections(c, &of_node.node_type)?;
     let is_ours = |k: &Correction| k.operation == operation && k.storage == storage;
     let before = corrections.iter().find(|k| is_ours(k)).map_or_else(refine::Correction::default, |k| {

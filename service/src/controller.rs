@@ -95,6 +95,8 @@ pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
     let again = || Ok::<_, anyhow::Error>(Mutex::new(Store::open_again(&site.controller.store)?));
     let (reader, reporter) = (again()?, again()?);
+    let orders = Orders::new(now_s());
+    orders.take_up(now_s(), lock(&store).kept_orders(now_s())?);
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
         slurm: Slurm::new(site.slurm_bin.clone()),
@@ -105,7 +107,7 @@ pub async fn serve(site: Site) -> Result<()> {
         open: Mutex::default(),
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
         access: Access::new(&site.controller.operators),
-        orders: Orders::new(now_s()),
+        orders,
         loans: Loans::default(),
         health: Mutex::new(Health { ok: false, parts: BTreeMap::new() }),
         commented_s: Mutex::default(),

@@ -1,9 +1,11 @@
 //! Orders of people for runs, from the moment they are given until the run's wrapper tells what came of them.
 //!
-//! They are kept in memory: an order is the wish of a person who waits for it. One that is lost with this service is
-//! told as lost to whoever asks after it, and what was done stands in the run's journal and in the store.
+//! An order is in the store before it is answered for and before its wrapper hears of it; what came of it stands in the
+//! run's records. So a start of this service finds all of them again.
 
 use crate::lock;
+use crate::store::KeptOrder;
+use anyhow::Result;
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,6 +27,9 @@ const HEARD_S: f64 = 60.0;
 /// How long an answered order is remembered, s.
 const REMEMBERED_S: f64 = 3600.0;
 
+/// Why an order has failed whose run is over and has not said so.
+const WORDLESS: &str = "the run ended without its wrapper's word";
+
 /// Why an order is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTaken {
@@ -32,6 +37,8 @@ pub enum NotTaken {
     OtherOrder,
     /// Too many are waiting.
     TooMany,
+    /// The store did not keep it.
+    NotKept,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +47,33 @@ struct Entry {
     restart_count: u32,
     owner: u32,
     settled_s: Option<f64>,
+}
+
+impl Entry {
+    /// Takes in what its run tells.
+    fn hear(&mut self, now_s: f64, event: &Event) {
+        match event {
+            Event::Ordered { id, state, text, checkpoint, .. } if *id == self.status.order.id => {
+                self.settled_s = Some(now_s);
+                self.status.state = *state;
+                self.status.text.clone_from(text);
+                self.status.checkpoint.clone_from(checkpoint);
+            }
+            Event::Started { restart_count, .. } if self.restart_count != *restart_count => {
+                self.fail(now_s, "the job was requeued");
+            }
+            Event::Ended { state, .. } => self.fail(now_s, &format!("the run ended before: {state}")),
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, now_s: f64, text: &str) {
+        if self.settled_s.is_none() {
+            self.settled_s = Some(now_s);
+            self.status.state = OrderState::Failed;
+            self.status.text = text.to_string();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -66,7 +100,25 @@ impl Orders {
         Orders { book: Mutex::new(Book { last: first, ..Book::default() }), bell: watch::Sender::new(first), first }
     }
 
-    /// Takes an order for the record `restart_count` of a run of `owner`; the same order again is the same.
+    /// Takes up the orders that an earlier life of this service has kept.
+    pub fn take_up(&self, now_s: f64, kept: Vec<KeptOrder>) {
+        let mut book = lock(&self.book);
+        for KeptOrder { status, owner, restart_count, records, is_open } in kept {
+            let key = status.key.clone();
+            let mut entry = Entry { status, restart_count, owner, settled_s: None };
+            records.iter().for_each(|r| entry.hear(now_s, &r.event));
+            if !is_open {
+                entry.fail(now_s, WORDLESS);
+            }
+            book.orders.insert(entry.status.order.id.clone(), entry);
+            if let Some(last) = records.last() {
+                book.upto.insert(key, last.seq);
+            }
+        }
+    }
+
+    /// Takes an order for the record `restart_count` of a run of `owner`, once `keep` has it in the store; the same
+    /// order again is the same.
     ///
     /// # Errors
     /// Why it is not taken.
@@ -76,6 +128,7 @@ impl Orders {
         status: OrderStatus,
         owner: u32,
         restart_count: u32,
+        keep: impl FnOnce(&OrderStatus) -> Result<()>,
     ) -> Result<OrderStatus, NotTaken> {
         let mut book = lock(&self.book);
         book.tidy(now_s);
@@ -87,6 +140,10 @@ impl Orders {
         if book.orders.values().filter(open).count() >= MOST_OF_RUN || !book.make_room() {
             return Err(NotTaken::TooMany);
         }
+        keep(&status).map_err(|e| {
+            tracing::error!(error = format!("{e:#}"), "an order was not kept");
+            NotTaken::NotKept
+        })?;
         let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
         book.orders.insert(status.order.id.clone(), entry);
         self.ring(&mut book, &status.key);
@@ -100,16 +157,28 @@ impl Orders {
         book.orders.get(id).map(|e| (e.status.clone(), e.owner))
     }
 
-    /// The unanswered orders of a run, for its wrapper, and the count of its news.
-    pub fn hand_out(&self, now_s: f64, key: &RunKey) -> (u64, Vec<Order>) {
+    /// The unanswered orders of a run, for its wrapper, and the count of its news; `taken` notes each that it has not
+    /// had before.
+    ///
+    /// # Errors
+    /// What `taken` says; the order is handed out the next time.
+    pub fn hand_out(
+        &self,
+        now_s: f64,
+        key: &RunKey,
+        mut taken: impl FnMut(&str) -> Result<()>,
+    ) -> Result<(u64, Vec<Order>)> {
         let mut book = lock(&self.book);
         book.tidy(now_s);
         let mut orders = Vec::new();
         for entry in book.orders.values_mut().filter(|e| e.settled_s.is_none() && e.status.key == *key) {
-            entry.status.state = OrderState::Taken;
+            if entry.status.state == OrderState::Waiting {
+                taken(&entry.status.order.id)?;
+                entry.status.state = OrderState::Taken;
+            }
             orders.push(entry.status.order.clone());
         }
-        (book.news(key).unwrap_or(self.first), orders)
+        Ok((book.news(key).unwrap_or(self.first), orders))
     }
 
     /// Takes in a record of a run's journal that is stored.
@@ -123,22 +192,10 @@ impl Orders {
         if book.upto.len() > MOST_RUNS {
             book.upto.pop_first();
         }
-        match &record.event {
-            Event::Ordered { id, state, text, checkpoint, .. } => {
-                let Some(entry) = book.orders.get_mut(id).filter(|e| e.status.key == *key) else { return };
-                entry.settled_s = Some(now_s);
-                entry.status.state = *state;
-                entry.status.text.clone_from(text);
-                entry.status.checkpoint.clone_from(checkpoint);
-            }
-            Event::Started { restart_count, .. } => {
-                book.fail(now_s, |e| e.status.key == *key && e.restart_count != *restart_count, "the job was requeued");
-            }
-            Event::Ended { state, .. } => {
-                book.fail(now_s, |e| e.status.key == *key, &format!("the run ended before: {state}"));
-            }
-            _ => return,
+        if !matches!(record.event, Event::Ordered { .. } | Event::Started { .. } | Event::Ended { .. }) {
+            return;
         }
+        book.orders.values_mut().filter(|e| e.status.key == *key).for_each(|e| e.hear(now_s, &record.event));
         self.ring(&mut book, key);
     }
 
@@ -150,7 +207,7 @@ impl Orders {
     /// A run is over, and its wrapper cannot say so.
     pub fn close(&self, now_s: f64, key: &RunKey) {
         let mut book = lock(&self.book);
-        book.fail(now_s, |e| e.status.key == *key, "the run ended without its wrapper's word");
+        book.fail(now_s, |e| e.status.key == *key, WORDLESS);
         self.ring(&mut book, key);
         book.news.remove(key);
         book.upto.remove(key);
@@ -188,11 +245,7 @@ impl Book {
     }
 
     fn fail(&mut self, now_s: f64, which: impl Fn(&Entry) -> bool, text: &str) {
-        for entry in self.orders.values_mut().filter(|e| e.settled_s.is_none() && which(e)) {
-            entry.settled_s = Some(now_s);
-            entry.status.state = OrderState::Failed;
-            entry.status.text = text.to_string();
-        }
+        self.orders.values_mut().filter(|e| which(e)).for_each(|e| e.fail(now_s, text));
     }
 
     /// Forgets the order that was answered first, if there is no room for another.
@@ -234,6 +287,14 @@ mod tests {
         }
     }
 
+    fn kept(_: &OrderStatus) -> Result<()> {
+        Ok(())
+    }
+
+    fn noted(_: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn record(seq: u64, event: Event) -> Record {
         Record { seq, at_s: 100.0, event }
     }
@@ -257,17 +318,21 @@ mod tests {
     #[test]
     fn an_order_goes_to_its_wrapper_and_comes_back_answered() {
         let orders = Orders::new(100.0);
-        orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
-        assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0).unwrap().order.id, "a", "the same again is the same");
-        assert_eq!(orders.post(100.0, status("a", "7.2"), 1, 0), Err(NotTaken::OtherOrder));
-        assert!(orders.hand_out(101.0, &key("7.2")).1.is_empty());
-        assert_eq!(orders.hand_out(101.0, &key("7.1")).1.len(), 1);
+        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        assert_eq!(
+            orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap().order.id,
+            "a",
+            "the same again is the same"
+        );
+        assert_eq!(orders.post(100.0, status("a", "7.2"), 1, 0, kept), Err(NotTaken::OtherOrder));
+        assert!(orders.hand_out(101.0, &key("7.2"), noted).unwrap().1.is_empty());
+        assert_eq!(orders.hand_out(101.0, &key("7.1"), noted).unwrap().1.len(), 1);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
         orders.heard(102.0, &key("7.2"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Taken, "only its own run answers it");
         orders.heard(102.0, &key("7.1"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Done);
-        assert!(orders.hand_out(102.0, &key("7.1")).1.is_empty());
+        assert!(orders.hand_out(102.0, &key("7.1"), noted).unwrap().1.is_empty());
         assert!(orders.get(102.0 + REMEMBERED_S, "a").is_none());
     }
 
@@ -282,7 +347,7 @@ mod tests {
         ];
         for (fate, text) in fates {
             let orders = Orders::new(100.0);
-            orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
+            orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
             fate(&orders, &ended);
             let (after, owner) = orders.get(161.0, "a").unwrap();
             assert_eq!((after.state, after.text.as_str(), owner), (OrderState::Failed, text, 1));
@@ -294,7 +359,7 @@ mod tests {
         let orders = Orders::new(100.0);
         let journal = [record(1, Event::CheckpointFailed { reason: "full".into() }), ended(2, "requeued")];
         journal.iter().for_each(|r| orders.heard(100.0, &key("7.1"), r));
-        orders.post(100.0, status("a", "7.1"), 1, 1).unwrap();
+        orders.post(100.0, status("a", "7.1"), 1, 1, kept).unwrap();
         journal.iter().for_each(|r| orders.heard(101.0, &key("7.1"), r));
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
         orders.heard(102.0, &key("7.1"), &ended(3, "completed"));
@@ -302,16 +367,72 @@ mod tests {
     }
 
     #[test]
+    fn an_order_that_is_not_kept_is_not_given_and_one_that_is_not_noted_is_not_handed_out() {
+        let orders = Orders::new(100.0);
+        let fails = || anyhow::bail!("the disk is full");
+        assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0, |_| fails()), Err(NotTaken::NotKept));
+        assert!(orders.get(100.0, "a").is_none());
+        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        assert!(orders.hand_out(100.0, &key("7.1"), |_| fails()).is_err());
+        assert_eq!(orders.get(100.0, "a").unwrap().0.state, OrderState::Waiting);
+    }
+
+    #[test]
+    fn a_start_of_the_service_finds_every_order_as_it_stands() {
+        let of = |id: &str, state, records, is_open| {
+            let status = OrderStatus { state, ..status(id, &format!("{id}.1")) };
+            KeptOrder { status, owner: 1, restart_count: 1, records, is_open }
+        };
+        let started = |restart_count| Event::Started {
+            job: 7,
+            restart_count,
+            user: "alice".into(),
+            account: String::new(),
+            partition: String::new(),
+            job_name: String::new(),
+            nodes: Vec::new(),
+            resumed_from: None,
+            dir: String::new(),
+        };
+        use OrderState::{Done, Failed, Taken, Waiting};
+        let orders = Orders::new(150.0);
+        orders.take_up(
+            150.0,
+            vec![
+                of("waits", Waiting, vec![], true),
+                of("taken", Taken, vec![record(5, started(1))], true),
+                of("done", Taken, vec![record(5, ordered(5, "done").event)], true),
+                of("requeued", Waiting, vec![record(5, started(2))], true),
+                of("over", Taken, vec![], false),
+            ],
+        );
+        for (id, state) in
+            [("waits", Waiting), ("taken", Taken), ("done", Done), ("requeued", Failed), ("over", Failed)]
+        {
+            assert_eq!(orders.get(150.0, id).unwrap().0.state, state, "{id}");
+        }
+        assert_eq!(orders.hand_out(150.0, &key("waits.1"), noted).unwrap().1.len(), 1);
+        assert_eq!(
+            orders.hand_out(150.0, &key("taken.1"), noted).unwrap().1.len(),
+            1,
+            "its wrapper knows it by its id"
+        );
+        orders.heard(151.0, &key("taken.1"), &record(4, started(0)));
+        assert_eq!(orders.get(151.0, "taken").unwrap().0.state, Taken, "a journal that is sent again fails nothing");
+        assert_eq!(orders.get(151.0 + HEARD_S, "waits").unwrap().0.state, Taken);
+    }
+
+    #[test]
     fn what_waits_is_bounded() {
         let orders = Orders::new(100.0);
         for i in 0..MOST_OF_RUN {
-            orders.post(100.0, status(&i.to_string(), "7.1"), 1, 0).unwrap();
+            orders.post(100.0, status(&i.to_string(), "7.1"), 1, 0, kept).unwrap();
         }
-        assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0), Err(NotTaken::TooMany));
-        orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
+        assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0, kept), Err(NotTaken::TooMany));
+        orders.post(100.0, status("other", "8.1"), 1, 0, kept).unwrap();
         for seq in 1..=MOST as u64 + 100 {
             let id = format!("n{seq}");
-            orders.post(100.0, status(&id, "9.1"), 1, 0).unwrap();
+            orders.post(100.0, status(&id, "9.1"), 1, 0, kept).unwrap();
             orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), &ordered(seq, &id));
         }
         assert_eq!(lock(&orders.book).orders.len(), MOST);
@@ -322,15 +443,15 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_hears_at_once() {
         let orders = std::sync::Arc::new(Orders::new(100.0));
-        let (since, _) = orders.hand_out(100.0, &key("7.1"));
+        let (since, _) = orders.hand_out(100.0, &key("7.1"), noted).unwrap();
         let waiting = tokio::spawn({
             let orders = orders.clone();
             async move { orders.news(&key("7.1"), since, Duration::from_secs(3600)).await }
         });
-        orders.post(100.0, status("other", "8.1"), 1, 0).unwrap();
-        orders.post(100.0, status("a", "7.1"), 1, 0).unwrap();
+        orders.post(100.0, status("other", "8.1"), 1, 0, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
         waiting.await.unwrap();
-        let (news, _) = orders.hand_out(100.0, &key("7.1"));
+        let (news, _) = orders.hand_out(100.0, &key("7.1"), noted).unwrap();
         assert_ne!(news, since);
         orders.close(101.0, &key("7.1"));
         orders.settled("a", Duration::from_secs(3600)).await;

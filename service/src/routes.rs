@@ -192,7 +192,7 @@ async fn health(
         c.orders.news(&key, since, limit).await;
     }
     let health = blocking(move || -> Result<_> {
-        let (news, orders) = c.orders.hand_out(now_s(), &key);
+        let (news, orders) = c.orders.hand_out(now_s(), &key, |id| lock(&c.store).order_taken(id))?;
         let open = lock(&c.reader).open_runs()?;
         let Some(run) = open.into_iter().find(|r| r.key == key) else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });
@@ -255,9 +255,14 @@ async fn give_order(
         id = status.order.id,
         "an order"
     );
-    c.orders.post(now_s(), status, owner, restart_count).map(Json).map_err(|why| match why {
+    let posted = blocking(move || {
+        let keep = |status: &OrderStatus| lock(&c.store).keep_order(status, owner, restart_count);
+        c.orders.post(now_s(), status, owner, restart_count, keep)
+    });
+    posted.await?.map(Json).map_err(|why| match why {
         NotTaken::OtherOrder => Refusal(StatusCode::CONFLICT, "another order has this id".into()),
         NotTaken::TooMany => Refusal(StatusCode::TOO_MANY_REQUESTS, "too many orders wait for this run".into()),
+        NotTaken::NotKept => Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the store did not keep the order".into()),
     })
 }
 

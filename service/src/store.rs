@@ -4,20 +4,28 @@ mod database;
 mod keeping;
 mod lending;
 mod mysql;
+mod ordering;
+mod rows;
 mod sqlite;
 
-pub(crate) use database::params;
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
+pub(crate) use database::{params, row};
+pub use ordering::KeptOrder;
+pub(crate) use rows::Rows;
 
-use crate::apply;
+use crate::apply::{self, Applying};
 use anyhow::{Context, Result, bail};
 use planner::History;
 use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 3] =
-    [include_str!("store/schema1.sql"), include_str!("store/schema2.sql"), include_str!("store/schema3.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("store/schema1.sql"),
+    include_str!("store/schema2.sql"),
+    include_str!("store/schema3.sql"),
+    include_str!("store/schema4.sql"),
+];
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
@@ -83,7 +91,9 @@ impl Write {
             Write::Counters { key, restart_count, node, at_s, reading } => {
                 // Counters that arrive after the record's end belong to nobody's account any more.
                 if apply::is_open(c, key, *restart_count)? {
-                    apply::count(c, key, *restart_count, node, *at_s, reading)?;
+                    let mut counters = apply::counters();
+                    counters.push(apply::counter(key, *restart_count, node, *at_s, reading));
+                    counters.insert(c)?;
                 }
                 Ok(0)
             }
@@ -96,6 +106,8 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
     let mut upto: u64 = c
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE cluster = ?1 AND run = ?2")?
         .query_row(params![cluster, run], |r| r.get(0))?;
+    let mut events = Rows::new("events", 5, "");
+    let mut applying = Applying::new(c, &batch.key, uid);
     for record in &batch.records {
         if record.seq <= upto {
             continue;
@@ -103,17 +115,12 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
         if record.seq != upto + 1 {
             break;
         }
-        let json = serde_json::to_string(record)?;
-        c.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
-            cluster,
-            run,
-            record.seq,
-            record.at_s,
-            json
-        ])?;
-        apply::apply(c, &batch.key, record, uid).with_context(|| format!("record {} of run {run}", record.seq))?;
+        events.push(row![cluster, run, record.seq, record.at_s, serde_json::to_string(record)?]);
+        applying.apply(record).with_context(|| format!("record {} of run {run}", record.seq))?;
         upto = record.seq;
     }
+    events.insert(c)?;
+    applying.end().with_context(|| format!("records up to {upto} of run {run}"))?;
     Ok(upto)
 }
 

@@ -75,29 +75,37 @@ fn quantile(values: &mut [f64], share: f64) -> f64 {
 
 fn plans() -> Result<()> {
     let site = config::Site::default();
-    let setting = |v: &str| protocol::Setting { value: v.into(), source: protocol::Source::Option };
-    let options = [("ft-energy", "energy"), ("ft-energy-memory", "3G"), ("ft-energy-messages", "100000:7G")];
-    let settings = options.map(|(name, value)| (name.to_string(), setting(value))).into();
-    let request = protocol::Request { settings };
-    let question = protocol::PlanRequest {
-        request,
-        nodes: 5,
-        cpus_per_node: 7,
-        user: "u".into(),
-        job_name: "j".into(),
-        ..Default::default()
+    let question = |memory: &str| {
+        let setting = |v: &str| protocol::Setting { value: v.into(), source: protocol::Source::Option };
+        let options = [("ft-energy", "energy"), ("ft-energy-memory", memory), ("ft-energy-messages", "100000:7G")];
+        let settings = options.map(|(name, value)| (name.to_string(), setting(value))).into();
+        protocol::PlanRequest {
+            request: protocol::Request { settings },
+            nodes: 5,
+            cpus_per_node: 7,
+            user: "u".into(),
+            job_name: "j".into(),
+            ..Default::default()
+        }
     };
     let history = planner::History { node_failures: 3, node_seconds: 1e7, ..Default::default() };
     let calibrated = planner::History { calibrations: vec![calibration()], ..history.clone() };
-    for (what, history) in [("plan", history), ("plan on a calibration", calibrated)] {
+    let same = |_| "3G".to_string();
+    let new = |i| format!("{}M", 3000 + i);
+    let cases: [(&str, _, fn(usize) -> String); 3] = [
+        ("plan", &history, same),
+        ("plan on a calibration", &calibrated, same),
+        ("plan on it, each of a new shape", &calibrated, new),
+    ];
+    for (what, history, memory) in cases {
         let mut times = Vec::with_capacity(PLANS);
-        for _ in 0..PLANS {
+        for i in 0..PLANS {
+            let question = question(&memory(i));
             let start = Instant::now();
-            std::hint::black_box(planner::make_plan(&question, &history, &site)?);
+            std::hint::black_box(planner::make_plan(&question, history, &site)?);
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
-        let first_ms = times[0] / 1e3;
-        row(&format!("{what}, first of its shape"), &format!("{first_ms:.1} ms"), "", "");
+        row(&format!("{what}, first"), &format!("{:.1} us", times[0]), "", "");
         row(&format!("{what}, median"), &format!("{:.1} us", quantile(&mut times, 0.5)), "", "");
         let most = format!("{:.1} us", quantile(&mut times, 0.99));
         row(&format!("{what}, 99 %"), &most, "", "< 1000 us at the controller");

@@ -1,6 +1,6 @@
 //! Answers `ecofit_*` (Aupy15 §1.3).
 
-use policy::calibration::{self, Curve, Fit, Method, Path, ProtocolEnergy, TwoWay, VolumeModel};
+use policy::calibration::{self, Curve, Fit, Fits, Method, Path, ProtocolEnergy, TwoWay, VolumeModel};
 use serde_json::{Map, Value, json};
 
 use super::answer::{n, optional, whole};
@@ -52,8 +52,8 @@ pub(super) fn ecofit_bilinear(p: &Parameters<'_>) -> Result<Value, String> {
         _ => VolumeModel::Linear,
     };
     let (nodes, volumes, table) = (p.list("p_values")?, p.list("V_values")?, p.table("t")?);
-    let estimate =
-        calibration::two_way(&nodes, &volumes, &table, p.number("p0")?, p.number("V0")?, model).map_err(words)?;
+    let at = (p.number("p0")?, p.number("V0")?);
+    let estimate = calibration::two_way(&nodes, &volumes, &table, at, model, &Fits::default()).map_err(words)?;
     let (a, b, b_is_better) = match estimate {
         TwoWay::Measured(value) => return Ok(json!({ "value": n(value), "path": "measured" })),
         TwoWay::Estimated { a, b, b_is_better } => (a, b, b_is_better),

@@ -1,7 +1,7 @@
 //! Fits curves of one variable to measurements by least squares and picks the best (Aupy15 §1.3).
 
 use crate::invalid::{Invalid, require};
-use crate::memoryless::golden_section;
+use std::sync::LazyLock;
 
 /// Which curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,54 +193,58 @@ fn scaled(lx: &[f64], ly: Option<Vec<f64>>, y: &[f64], method: Method) -> Option
     if method == Method::Linearized {
         return None;
     }
-    let powers = |a: f64| lx.iter().map(|l| (a * l).exp()).collect::<Vec<f64>>();
-    let of_powers = |powers: &[f64]| {
-        let (mut xy, mut xx) = (0.0, 0.0);
-        for (u, v) in powers.iter().zip(y) {
-            xy += u * v;
-            xx += u * u;
-        }
-        xy / xx
-    };
-    let scale = |a: f64| of_powers(&powers(a));
-    let sse = |a: f64| {
-        let u = powers(a);
-        let b = of_powers(&u);
-        u.iter().zip(y).map(|(u, v)| (v - b * u).powi(2)).sum::<f64>()
-    };
     // A constant is met exactly by exponent zero; otherwise the search spans what stays within e^-40 to e^40.
     if is_constant(y) && y[0] != 0.0 {
         return Some((0.0, y[0]));
     }
+    let mut u = vec![0.0; lx.len()];
+    let scale = |a: f64, u: &mut [f64]| {
+        let (mut xy, mut xx) = (0.0, 0.0);
+        for ((u, l), v) in u.iter_mut().zip(lx).zip(y) {
+            *u = (a * l).exp();
+            xy += *u * v;
+            xx += *u * *u;
+        }
+        xy / xx
+    };
     let widest = lx.iter().fold(0.0_f64, |m, l| m.max(l.abs()));
     let limit = 40.0 / widest;
-    let slope = |a: f64| {
-        let u = powers(a);
-        let b = of_powers(&u);
-        -b * lx.iter().zip(&u).zip(y).map(|((l, u), v)| (v - b * u) * l * u).sum::<f64>()
-    };
-    let a = search(&sse, &slope, -limit, limit);
-    Some((a, scale(a)))
+    let a = search(-limit, limit, |a| {
+        let b = scale(a, &mut u);
+        let (mut sse, mut slope) = (0.0, 0.0);
+        for ((l, u), v) in lx.iter().zip(&u).zip(y) {
+            let missed = v - b * u;
+            sse += missed.powi(2);
+            slope += missed * l * u;
+        }
+        (sse, -b * slope)
+    });
+    Some((a, scale(a, &mut u)))
 }
 
 /// a^p + b. For each a, b is the mean residual, so that ln a is searched.
 fn exponential(x: &[f64], y: &[f64]) -> (f64, f64) {
-    let powers = |l: f64| x.iter().map(|u| (l * u).exp()).collect::<Vec<f64>>();
-    let of_powers = |powers: &[f64]| y.iter().zip(powers).map(|(v, u)| v - u).sum::<f64>() / x.len() as f64;
-    let offset = |l: f64| of_powers(&powers(l));
-    let sse = |l: f64| {
-        let u = powers(l);
-        let b = of_powers(&u);
-        u.iter().zip(y).map(|(u, v)| (v - u - b).powi(2)).sum::<f64>()
+    let mut u = vec![0.0; x.len()];
+    let offset = |l: f64, u: &mut [f64]| {
+        let mut sum = 0.0;
+        for ((u, x), v) in u.iter_mut().zip(x).zip(y) {
+            *u = (l * x).exp();
+            sum += v - *u;
+        }
+        sum / x.len() as f64
     };
     let (low, high) = exponent_range(x, y);
-    let slope = |l: f64| {
-        let u = powers(l);
-        let b = of_powers(&u);
-        -x.iter().zip(&u).zip(y).map(|((x, u), v)| (v - u - b) * x * u).sum::<f64>()
-    };
-    let l = search(&sse, &slope, low, high);
-    (l.exp(), offset(l))
+    let l = search(low, high, |l| {
+        let b = offset(l, &mut u);
+        let (mut sse, mut slope) = (0.0, 0.0);
+        for ((x, u), v) in x.iter().zip(&u).zip(y) {
+            let missed = v - u - b;
+            sse += missed.powi(2);
+            slope += missed * x * u;
+        }
+        (sse, -slope)
+    });
+    (l.exp(), offset(l, &mut u))
 }
 
 /// ln a from -50 to where a^p exceeds anything in the data.
@@ -251,51 +255,51 @@ fn exponent_range(x: &[f64], y: &[f64]) -> (f64, f64) {
     (-(50.0_f64.min(600.0 / largest_x)), high.min(600.0 / largest_x))
 }
 
-/// The least value of a function of one variable: a grid, golden section about its minimum, then bisection of the
-/// derivative, since golden section alone resolves only the square root of the precision. The grid is logarithmic near
-/// zero, where a slow trend lies, and linear from a hundredth of the limit on, where a steep one does.
-fn search(f: &impl Fn(f64) -> f64, slope: &impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
-    const HALF: i32 = 600;
-    const SIDE: i32 = 2 * HALF;
-    const STRIDE: usize = 4;
-    let step = |n: i32| {
-        let limit = if n < 0 { low } else { high };
-        let t = f64::from(n.abs()) / f64::from(HALF);
-        match n.abs() {
-            0 => 0.0,
-            1..HALF => limit * 10_f64.powf(10.0 * t - 12.0),
-            _ => limit * (0.01 + 0.99 * (t - 1.0)),
+/// Points of the grid on each side of zero, and how many of them are logarithmic.
+const SIDE: i32 = 1200;
+const HALF: i32 = 600;
+
+/// The grid as parts of its limit: logarithmic near zero, where a slow trend lies, and linear from a hundredth of the
+/// limit on, where a steep one does.
+static GRID: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let part = |n: i32| match (n, f64::from(n) / f64::from(HALF)) {
+        (0, _) => 0.0,
+        (..HALF, t) => 10_f64.powf(10.0 * t - 12.0),
+        (_, t) => 0.01 + 0.99 * (t - 1.0),
+    };
+    (0..=SIDE).map(part).collect()
+});
+
+/// Where a function of one variable is least: each valley of a coarse grid is looked at more closely, and in the
+/// deepest the derivative is bisected. `f` gives the value and the derivative.
+fn search(low: f64, high: f64, mut f: impl FnMut(f64) -> (f64, f64)) -> f64 {
+    let at = |n: i32| if n < 0 { low } else { high } * GRID[n.unsigned_abs() as usize];
+    // Near zero a function hardly bends from one point to the next.
+    let is_coarse = |n: &i32| n % if n.abs() < HALF { 24 } else { 8 } == 0;
+    let coarse: Vec<(i32, f64)> = (-SIDE..=SIDE).filter(is_coarse).map(|n| (n, f(at(n)).0)).collect();
+    let (mut best, mut least) = coarse[0];
+    for (i, (_, value)) in coarse.iter().enumerate() {
+        let (before, after) = (i.checked_sub(1).map(|b| coarse[b]), coarse.get(i + 1).copied());
+        if before.is_some_and(|(_, v)| v <= *value) || after.is_some_and(|(_, v)| v < *value) {
+            continue;
         }
-    };
-    // Every valley of the coarse grid is looked at closely: which is the deepest shows only there.
-    let coarse: Vec<f64> = (-SIDE..=SIDE).step_by(STRIDE).map(|n| f(step(n))).collect();
-    let is_valley = |i: usize| {
-        let beside = |j: usize| coarse.get(j).is_none_or(|v| coarse[i] <= *v || v.is_nan());
-        beside(i.wrapping_sub(1)) && beside(i + 1)
-    };
-    let (mut best, mut least) = (-SIDE, f(step(-SIDE)));
-    let grid = (-SIDE..=SIDE).step_by(STRIDE).enumerate();
-    for (_, n) in grid.filter(|(i, _)| is_valley(*i)) {
-        for m in (n - STRIDE as i32).max(-SIDE)..=(n + STRIDE as i32).min(SIDE) {
-            let value = f(step(m));
+        for n in before.map_or(-SIDE, |(n, _)| n)..=after.map_or(SIDE, |(n, _)| n) {
+            let value = f(at(n)).0;
             if value < least {
-                (best, least) = (m, value);
+                (best, least) = (n, value);
             }
         }
     }
-    let at = step(best);
-    if f(at) == 0.0 || best == -SIDE {
-        return at;
+    let near = at(best);
+    let (a, b) = (at((best - 1).max(-SIDE)), at((best + 1).min(SIDE)));
+    match falling_to_rising(|x| f(x).1, a, b) {
+        Some(refined) if least > 0.0 && f(refined).0 <= least => refined,
+        _ => near,
     }
-    let (a, b) = (step(best - 1), step((best + 1).min(SIDE)));
-    let found = golden_section(f, a, b);
-    let width = ((b - a) * 1e-3).max(found.abs() * 1e-7);
-    let refined = falling_to_rising(slope, found - width, found + width).unwrap_or(found);
-    if f(refined) <= f(at) { refined } else { at }
 }
 
 /// Where `slope` changes its sign from minus to plus between `low` and `high`.
-pub(crate) fn falling_to_rising(slope: &impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> Option<f64> {
+pub(crate) fn falling_to_rising(mut slope: impl FnMut(f64) -> f64, mut low: f64, mut high: f64) -> Option<f64> {
     if !(slope(low) < 0.0 && slope(high) > 0.0) {
         return None;
     }

@@ -2,6 +2,7 @@
 
 use super::{mysql, sqlite};
 use anyhow::{Context, Result, bail};
+use policy::calibration::Fits;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -127,11 +128,16 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
+/// The values of a row.
+macro_rules! row {
+    ($($value:expr),* $(,)?) => { [$($crate::store::ToValue::to_value(&$value)),*] };
+}
+
 /// The values of a statement's `?1`, `?2`, ...
 macro_rules! params {
-    ($($value:expr),* $(,)?) => { &[$($crate::store::ToValue::to_value(&$value)),*] };
+    ($($value:expr),* $(,)?) => { &$crate::store::row![$($value),*] };
 }
-pub(crate) use params;
+pub(crate) use {params, row};
 
 /// A row of an answer.
 pub enum Row<'a> {
@@ -159,8 +165,8 @@ impl Row<'_> {
 /// Calibrations that were read once, by their ids: they are long, and never change.
 pub(crate) type Kept = RefCell<BTreeMap<u64, Arc<protocol::Calibration>>>;
 
-/// A connection to the store's database, how many answers it has read, and the calibrations among them.
-pub struct Connection(Backend, Cell<u64>, Kept);
+/// A connection to the store's database, how many answers it has read, the calibrations among them, and their fits.
+pub struct Connection(Backend, Cell<u64>, Kept, Fits);
 
 enum Backend {
     Sqlite(rusqlite::Connection),
@@ -183,7 +189,7 @@ impl Connection {
             Some(url) => Backend::Mysql(mysql::Session::open(url)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
-        Ok(Connection(backend, Cell::new(0), Kept::default()))
+        Ok(Connection(backend, Cell::new(0), Kept::default(), Fits::default()))
     }
 
     /// The version of the tables; 0 where there are none.
@@ -237,6 +243,11 @@ impl Connection {
     /// Calibrations that were read so far.
     pub(crate) fn calibrations(&self) -> &Kept {
         &self.2
+    }
+
+    /// What was fitted to them so far.
+    pub(crate) fn fits(&self) -> &Fits {
+        &self.3
     }
 
     /// How many answers were read so far.

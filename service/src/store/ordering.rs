@@ -1,0 +1,94 @@
+//! Keeps orders of people, so that they outlive the controller. What came of them stands in the runs' records.
+
+use super::{Store, params};
+use anyhow::{Context, Result};
+use protocol::{OrderState, OrderStatus, Record};
+
+/// How long an order is kept, s: longer than anybody asks after it.
+const KEPT_S: f64 = 86_400.0;
+
+/// An order as it is found after a start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptOrder {
+    /// The order, waiting or taken.
+    pub status: OrderStatus,
+    /// Who owns its run.
+    pub owner: u32,
+    /// SLURM_RESTART_COUNT of the record it was given for.
+    pub restart_count: u32,
+    /// What the run has told since.
+    pub records: Vec<Record>,
+    /// Whether the run has not ended.
+    pub is_open: bool,
+}
+
+impl Store {
+    /// Keeps an order that is new, and forgets those of long ago.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn keep_order(&mut self, status: &OrderStatus, owner: u32, restart_count: u32) -> Result<()> {
+        let (c, key) = (self.connection(), &status.key);
+        let json = serde_json::to_string(status)?;
+        c.transaction(|| {
+            c.prepare_cached("DELETE FROM orders WHERE at_s < ?1")?.execute(params![status.at_s - KEPT_S])?;
+            c.prepare_cached(
+                "INSERT INTO orders (id, cluster, run, uid, restart_count, after_seq, at_s, taken, json)
+                 SELECT ?1, ?2, ?3, ?4, ?5, coalesce(max(seq), 0), ?6, 0, ?7 FROM events
+                 WHERE cluster = ?2 AND run = ?3",
+            )?
+            .execute(params![
+                status.order.id,
+                key.cluster,
+                key.run,
+                owner,
+                restart_count,
+                status.at_s,
+                json
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// Notes that the run's wrapper is told of an order.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn order_taken(&mut self, id: &str) -> Result<()> {
+        let mut statement = self.connection().prepare_cached("UPDATE orders SET taken = 1 WHERE id = ?1")?;
+        statement.execute(params![id]).map(drop)
+    }
+
+    /// The orders that are kept, oldest first, with all that was heard since.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn kept_orders(&self, now_s: f64) -> Result<Vec<KeptOrder>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT o.json, o.uid, o.restart_count, o.after_seq, o.taken, r.state = 'running' FROM orders o
+             JOIN runs r ON r.cluster = o.cluster AND r.run = o.run WHERE o.at_s >= ?1 ORDER BY o.at_s",
+        )?;
+        type Row = (String, u32, u32, u64, bool, bool);
+        let rows: Vec<Row> = statement
+            .query_map(params![now_s - KEPT_S], |r| {
+                Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?))
+            })?
+            .collect::<Result<_>>()?;
+        let kept = |(json, owner, restart_count, after, taken, is_open): Row| {
+            let mut status: OrderStatus =
+                serde_json::from_str(&json).with_context(|| format!("an order in the store: {json}"))?;
+            status.state = if taken { OrderState::Taken } else { OrderState::Waiting };
+            let records = self.records_after(&status.key, after)?;
+            Ok(KeptOrder { status, owner, restart_count, records, is_open })
+        };
+        rows.into_iter().map(kept).collect()
+    }
+
+    fn records_after(&self, key: &protocol::RunKey, seq: u64) -> Result<Vec<Record>> {
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq")?;
+        let rows = statement.query_map(params![key.cluster, key.run, seq], |r| r.get::<String>(0))?;
+        rows.map(|json| Ok(serde_json::from_str(&json?)?)).collect()
+    }
+}
