@@ -1,6 +1,7 @@
 //! What is tried with the packages on every series, in this order.
 
 use crate::admin_page;
+use crate::loan;
 use crate::site::{CONTROLLER, DEBS, Site};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -21,7 +22,7 @@ pub const STEPS: [(&str, Step); 12] = [
     ("A job without the option is not touched", untouched),
     ("A checkpoint on order", ordered),
     ("Report: phases add up, the failure is counted once", reported),
-    ("A loan", loan),
+    ("A loan: idle nodes of a run go to a queued job, and come back", loan::lent),
     ("Upgrade of all packages under a running protected job", upgraded),
     ("Remove: Slurm runs jobs, the store stays", removed),
     ("Purge: nothing of ours is left", purged),
@@ -117,16 +118,6 @@ fn reported(site: &mut Site) -> Result<String> {
     done()
 }
 
-fn loan(site: &mut Site) -> Result<String> {
-    let said =
-        site.hosts.try_run(CONTROLLER, crate::site::USER, "sbatch --ft-energy --ft-energy-lend=yes --wrap true")?;
-    let text = String::from_utf8_lossy(&said.stderr).into_owned();
-    match text.contains("not available in this version") {
-        true => Ok("not yet: refused in this version".into()),
-        false => Ok("not tried here: resizing needs slurmdbd".into()),
-    }
-}
-
 /// Packages of the next version: the same files under a higher number.
 pub fn next_version(site: &Site) -> Result<()> {
     site.everywhere(&format!(
@@ -134,7 +125,7 @@ pub fn next_version(site: &Site) -> Result<()> {
         for deb in joulepoint*.deb; do
             dpkg-deb -R $deb next/tree
             sed -i 's/\\(^Version: .*\\)/\\1+next/; s/(= \\([^)]*\\))/(= \\1+next)/' next/tree/DEBIAN/control
-            dpkg-deb -Zgzip --root-owner-group -b next/tree next/$deb; rm -r next/tree
+            dpkg-deb -Zgzip -z1 --root-owner-group -b next/tree next/$deb; rm -r next/tree
         done"
     ))
 }
@@ -175,8 +166,8 @@ fn removed(site: &mut Site) -> Result<String> {
 /// What hosts have more or less than before.
 pub fn differences(site: &Site) -> Result<Vec<String>> {
     // What systems write by themselves, whoever is installed.
-    let grows =
-        ["log", "lib/slurm", "lib/apt", "lib/dpkg", "cache", "lib/systemd", "tmp"].map(|f| format!("/var/{f}/"));
+    let grows = ["log", "lib/slurm", "lib/apt", "lib/dpkg", "cache", "lib/systemd", "lib/mysql", "tmp"]
+        .map(|f| format!("/var/{f}/"));
     let grown = |path: &str| path.starts_with("/tmp/") || grows.iter().any(|folder| path.starts_with(folder));
     let mut found = Vec::new();
     for ((name, before), (_, after)) in site.before.iter().zip(site.paths()?) {
