@@ -30,10 +30,10 @@ pub const STEPS: [(&str, Step); 12] = [
 
 const OLD_STORE: &str = "/var/lib/joulepoint/joulepoint.sqlite";
 
-/// A program that counts, saves its count on a signal, and goes on from what it saved.
+/// A program that counts until there is enough, saves its count on a signal, and goes on from what it saved.
 const COUNTER: &str = "save() { echo $i > count.tmp && mv count.tmp count.state; }\ntrap save USR1\n\
     i=$(cat count.state 2> /dev/null || echo 0)\n\
-    while [ $i -lt ${LAST:-150} ]; do sleep 0.2; i=$((i + 1)); done\necho counted to $i\n";
+    until [ -e enough ]; do sleep 0.2; i=$((i + 1)); done\necho counted to $i\n";
 const PROTECTED: &str =
     "--ft-energy=energy --ft-energy-interval=3s --ft-energy-signal=USR1 --ft-energy-done=count.state";
 
@@ -132,7 +132,7 @@ pub fn next_version(site: &Site) -> Result<()> {
 
 fn upgraded(site: &mut Site) -> Result<String> {
     next_version(site)?;
-    site.user("rm -f count.state")?;
+    site.user("rm -f count.state enough")?;
     let job = site.submit(&format!("-o upgraded.out {PROTECTED}"), COUNTER)?;
     site.wait_report(job, "a checkpoint", |run| (run["total"]["checkpoints"].as_u64()? >= 1).then_some(()))?;
     let pids = "systemctl show -p MainPID joulepoint-controller joulepoint-node";
@@ -145,8 +145,9 @@ fn upgraded(site: &mut Site) -> Result<String> {
     let checkpoints = |run: &serde_json::Value| run["total"]["checkpoints"].as_u64();
     let had = site.wait_report(job, "the run", checkpoints)?;
     site.wait_report(job, "one more checkpoint", |run| (checkpoints(run)? > had).then_some(()))?;
+    site.user("touch enough")?;
     site.wait_state(job, "COMPLETED")?;
-    ensure!(site.user("cat upgraded.out")?.contains("counted to 150"), "{}", site.user("cat upgraded.out")?);
+    ensure!(site.user("cat upgraded.out")?.contains("counted to"), "{}", site.user("cat upgraded.out")?);
     let run = site.wait_report(job, "the run's end", |run| (run["state"] == "completed").then(|| run.clone()))?;
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it was started again: {run:#}");
     ensure!(site.user("grep -c '^#*url' /etc/joulepoint/joulepoint.toml")?.trim() == "1", "the site file changed");
