@@ -8,6 +8,7 @@ cp "$built/joulepoint" "$built/joulepointd" "$built/joulepoint-relay" "$built/li
 cp "$built/libjoulepoint.so" "$out/joulepoint.so"
 "$built/joulepoint" man --all "$out/man"
 "$built/joulepointd" man > "$out/man/joulepointd.8"
+"$built/joulepoint-relay" man "$out/man"
 "$built/joulepoint" completion bash > "$out/bash/joulepoint"
 "$built/joulepoint" completion zsh > "$out/_joulepoint"
 "$built/joulepoint" completion fish > "$out/joulepoint.fish"

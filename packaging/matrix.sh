@@ -10,8 +10,9 @@ cargo test -p suite --test packages slurm_ -- --test-threads=1 --nocapture || st
 table=target/matrix/matrix.md
 {
     printf '# The packages on three series of Slurm\n\n'
-    printf 'Made by `make matrix` (%s): each series on five hosts of its own Debian, a controller and four nodes that boot\n' "$(date +%F)"
-    printf 'systemd and can lose power. `tests/tests/packages/steps.rs` says what each row is.\n\n'
+    printf 'Made by `make matrix` (%s, packages of the %s build): each series on five hosts of its own Debian, a controller\n' \
+        "$(date +%F)" "$(basename "$(cat target/deb/built)")"
+    printf 'and four nodes that boot systemd and can lose power. `tests/tests/packages/steps.rs` says what each row is.\n\n'
     awk -F '\t' '
         FNR == 1 { columns++; split(FILENAME, path, "/"); head[columns] = path[3]; sub(/\.tsv$/, "", head[columns]) }
         columns == 1 { step[FNR] = $1; rows = FNR }

@@ -1,28 +1,41 @@
 #!/bin/sh
-# Runs all tests, fast ones first, and ends with their number by floor.
+# Runs all tests, fast ones first, and ends with their number and time by floor.
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.failures"' EXIT
 summary=""
 failed=0
+
+# failures: what the log says of those that failed, wherever it stands; its end, if nothing there looks like one.
+failures() {
+    awk '
+        /^failures:/ { section = 1 }
+        /^test result:/ { section = 0 }
+        /panicked at|^error/ { more = 20 }
+        section || more-- > 0 { print; found = 1 }
+        END { exit !found }' "$log" > "$log.failures" || tail -n 80 "$log" > "$log.failures"
+    head -n 200 "$log.failures"
+}
 
 # floor NAME ARGUMENTS...: runs cargo test and adds its counts to the summary.
 floor() {
     name=$1; shift
     printf '\n== %s\n' "$name"
     status=0
+    begin=$(date +%s)
     cargo test --no-fail-fast "$@" > "$log" 2>&1 || status=$?
-    grep -E '^test |^skipped|^error|panicked|FAILED|failures:|SEED=' "$log" || true
+    grep -E '^test |^skipped|SEED=' "$log" || true
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     broken=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
     skipped=$(grep -c '^skipped' "$log" || true)
     if [ "$status" -ne 0 ]; then
-        tail -n 80 "$log"
+        failures
         failed=1
         [ "$broken" -gt 0 ] || broken=1
     fi
-    summary="$summary$(printf '%-34s %4d passed, %d failed, %d skipped' "$name" "$passed" "$broken" "$skipped")
+    summary="$summary$(printf '%-34s %4d passed, %d failed, %d skipped, %d s' "$name" "$passed" "$broken" "$skipped" \
+        $(($(date +%s) - begin)))
 "
 }
 

@@ -1,13 +1,13 @@
 //! `joulepoint-relay`: serves the message log of one group, and answers questions about it.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use mlog::book::Book;
 use mlog::frame::{Frame, Kind, LONGEST_BYTES};
 use mlog::relay::{Config, Relay};
 use mlog::{Error, Link, Stream, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,6 +42,12 @@ enum What {
     },
     /// Stop the relay. A log in memory is lost.
     Stop(Whose),
+    /// Write the manual pages of this program and of its commands.
+    #[command(hide = true)]
+    Man {
+        /// An existing folder.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Args, Clone)]
@@ -127,7 +133,16 @@ fn act(what: What) -> Result<(), Error> {
             ask(&whose, question).map(drop)
         }
         What::Stop(whose) => ask(&whose, Frame::number(Kind::Stop, 0)).map(drop),
+        What::Man { folder } => write_pages(&folder),
     }
+}
+
+/// The pages come from the definitions of the help.
+fn write_pages(folder: &Path) -> Result<(), Error> {
+    // Without this each "help" has a page, too.
+    let command = Cli::command().disable_help_subcommand(true);
+    let failed = |source| Error::System { what: folder.display().to_string(), source };
+    clap_mangen::generate_to(command, folder).map_err(failed)
 }
 
 /// Writes the relay's status now and then, for those who cannot reach its socket.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Longest time for making one, seconds.
-const MAKING_S: &str = "180";
+const MAKING_S: &str = "300";
 
 /// Makes Debian's `suite` with `packages` (separated by commas) in `root`; `more` are arguments for mmdebstrap.
 ///

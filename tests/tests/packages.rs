@@ -10,6 +10,8 @@ mod admin_page;
 mod life;
 #[path = "packages/lists.rs"]
 mod lists;
+#[path = "packages/loan.rs"]
+mod loan;
 #[path = "packages/site.rs"]
 mod site;
 #[path = "packages/steps.rs"]
@@ -38,7 +40,7 @@ fn slurm_26_05_on_debian_forky() {
 /// Tries every step on one series; one that fails does not keep the others from being tried.
 fn series(release: &str, series: &str, debian: &str) {
     let mut column = table::Column::new(series, debian);
-    let debian = match site::debian(release) {
+    let debian = match site::debian(release, true) {
         Ok(debian) => debian,
         Err(reason) => {
             println!("skipped: Slurm {series}: {reason}");

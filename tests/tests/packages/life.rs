@@ -6,9 +6,25 @@ use anyhow::{Result, ensure};
 
 const UNITS: &str = "joulepoint-controller joulepoint-node";
 
+/// A tree as cpufreq has it, and what a node service that was killed while it held 1.2 GHz left.
+const HELD: &str = r#"set -e
+mount -t tmpfs tmpfs /sys/devices/system
+cpu=/sys/devices/system/cpu/cpu0/cpufreq
+mkdir -p $cpu /run/joulepoint
+echo 1200000 | tee $cpu/scaling_min_freq > $cpu/scaling_max_freq
+echo performance > $cpu/scaling_governor
+echo '[{"folder":"'$cpu'","governor":"powersave","min_khz":"800000","max_khz":"2400000"}]' > /run/joulepoint/ctl.cpufreq"#;
+/// What else the unit must forbid, tried within its sandbox.
+const TRIAL: &str = "mkdir -p /run/systemd/system/joulepoint-node.service.d
+cat > /run/systemd/system/joulepoint-node.service.d/trial.conf << 'END'
+[Service]
+ExecStartPre=/bin/sh -c '! touch /sys/devices/system/other && ! tee /proc/sys/vm/swappiness < /proc/sys/vm/swappiness'
+END
+systemctl daemon-reload";
+
 #[test]
 fn a_host_is_upgraded_and_at_last_left_as_it_was() -> Result<()> {
-    let debian = match debian("bookworm") {
+    let debian = match debian("bookworm", false) {
         Ok(debian) => debian,
         Err(reason) => {
             println!("skipped: {reason}");
@@ -21,7 +37,13 @@ fn a_host_is_upgraded_and_at_last_left_as_it_was() -> Result<()> {
     ))?;
     ensure!(site.root(&format!("systemctl is-active {UNITS} || true"))? == "inactive\ninactive\n", "started unasked");
     site.root("ln -s /usr/share/joulepoint/joulepoint.conf /etc/slurm/plugstack.conf.d/")?;
+    site.root(HELD)?;
+    site.root(TRIAL)?;
     site.root(&format!("systemctl enable --now {UNITS}"))?;
+    site.hosts.wait("the frequency to be put back", 10, |hosts| {
+        let said = hosts.try_run(CONTROLLER, "root", "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_*")?;
+        Ok((said.stdout == b"powersave2400000800000").then_some(()))
+    })?;
     let pids = format!("systemctl show --property=MainPID --value {UNITS}");
     let before = site.root(&pids)?;
 

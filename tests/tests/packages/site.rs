@@ -11,6 +11,12 @@ use tempfile::TempDir;
 
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps,\
     hostname,util-linux,iproute2,passwd,curl";
+/// Accounting, without which Slurm resizes no job.
+const ACCOUNTING: &str = "slurmdbd,slurm-wlm-mysql-plugin,mariadb-server";
+const ACCOUNTS: &str = "systemctl enable --now mariadb
+    mariadb -e \"CREATE DATABASE slurm_acct_db; GRANT ALL ON slurm_acct_db.* TO slurm@localhost IDENTIFIED BY 'monday'\"
+    systemctl enable --now slurmdbd
+    for try in $(seq 100); do sacctmgr --immediate add cluster monday && exit; sleep 0.2; done; exit 1";
 const HOSTS: [&str; 5] = [CONTROLLER, "n1", "n2", "n3", "n4"];
 const USER_ID: u32 = 2000;
 
@@ -36,6 +42,7 @@ impl Site {
     /// Boots the hosts over a Debian and waits until all nodes are idle.
     pub fn boot(folder: TempDir, series: &str) -> Result<Site> {
         let mut site = Site::without_slurm(folder, series, &HOSTS)?;
+        site.root(ACCOUNTS)?;
         for name in HOSTS {
             let daemon = if name == CONTROLLER { "slurmctld" } else { "slurmd" };
             site.hosts.run(name, "root", &format!("systemctl enable --now {daemon}"))?;
@@ -124,10 +131,11 @@ impl Site {
     }
 }
 
-/// A folder with a bare Debian in it, or the reason for which there is none.
-pub fn debian(release: &str) -> Result<TempDir, String> {
+/// A folder with a bare Debian in it, for a whole site or for one host; or the reason for which there is none.
+pub fn debian(release: &str, whole: bool) -> Result<TempDir, String> {
+    let packages = if whole { format!("{PACKAGES},{ACCOUNTING}") } else { PACKAGES.to_string() };
     let folder = tempfile::Builder::new().prefix("joulepoint-hosts-").tempdir().map_err(|e| e.to_string())?;
-    chroot::make(release, PACKAGES, &[], &folder.path().join("base"))?;
+    chroot::make(release, &packages, &[], &folder.path().join("base"))?;
     Ok(folder)
 }
 
@@ -158,15 +166,20 @@ fn copy_packages(base: &Path) -> Result<()> {
 /// The user, and what a site's slurm.conf says.
 fn prepare(base: &Path, series: &str) -> Result<()> {
     let id = USER_ID.to_string();
-    for args in [["groupadd", "-g", &id, USER].as_slice(), &["useradd", "-u", &id, "-g", &id, "-s", "/bin/bash", USER]]
-    {
+    fs::write(base.join("etc/slurm/slurmdbd.conf"), include_str!("slurmdbd.conf"))?;
+    for args in [
+        ["groupadd", "-g", &id, USER].as_slice(),
+        &["useradd", "-u", &id, "-g", &id, "-s", "/bin/bash", USER],
+        &["chown", "slurm:", "/etc/slurm/slurmdbd.conf"],
+        &["chmod", "600", "/etc/slurm/slurmdbd.conf"],
+    ] {
         let done = Command::new("chroot").arg(base).args(args).output()?;
         if !done.status.success() {
             bail!("{args:?}: {}", String::from_utf8_lossy(&done.stderr));
         }
     }
     // Which daemon a host has is decided when it boots.
-    for daemon in ["slurmctld", "slurmd"] {
+    for daemon in ["slurmctld", "slurmd", "slurmdbd", "mariadb"] {
         let _ = fs::remove_file(base.join(format!("etc/systemd/system/multi-user.target.wants/{daemon}.service")));
     }
     fs::write(base.join("etc/slurm/slurm.conf"), include_str!("slurm.conf"))?;
