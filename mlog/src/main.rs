@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Carries and logs the messages of one group of a run.
 ///
@@ -40,6 +40,16 @@ enum What {
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
     },
+    /// Have the program close its connection at its next call, so that it can be dumped, and wait for that.
+    Rest {
+        #[command(flatten)]
+        whose: Whose,
+        /// Longest wait [s]; after it the program goes on as before.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        limit: u64,
+    },
+    /// The program may connect again.
+    Wake(Whose),
     /// Stop the relay. A log in memory is lost.
     Stop(Whose),
 }
@@ -126,8 +136,22 @@ fn act(what: What) -> Result<(), Error> {
             let question = Frame::new(Kind::Handover, 0, 0, 0, to.as_os_str().as_bytes().to_vec());
             ask(&whose, question).map(drop)
         }
+        What::Rest { whose, limit } => rest(&whose, Duration::from_secs(limit)),
+        What::Wake(whose) => ask(&whose, Frame::number(Kind::Wake, 0)).map(drop),
         What::Stop(whose) => ask(&whose, Frame::number(Kind::Stop, 0)).map(drop),
     }
+}
+
+fn rest(whose: &Whose, limit: Duration) -> Result<(), Error> {
+    let begun = Instant::now();
+    while ask(whose, Frame::number(Kind::Rest, 0))?.header.number == 0 {
+        if begun.elapsed() >= limit {
+            ask(whose, Frame::number(Kind::Wake, 0))?;
+            return Err(Error::Usage(format!("group {}: no call of mlog for {limit:?}; try later", whose.group)));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Writes the relay's status now and then, for those who cannot reach its socket.
