@@ -190,9 +190,11 @@ impl Groups<'_> {
         let Some(lent) = self.lent.take() else { return };
         let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
         let back = match outcome {
-            Outcome::Back { nodes, away_s } => {
-                self.decided("unpark", &format!("{} are back after {away_s:.0} s", nodes.join(",")));
-                nodes
+            Outcome::Back { nodes: back, away_s } => {
+                let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
+                let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
+                self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
+                back
             }
             Outcome::Kept(reason) => {
                 self.decided("unpark", &format!("the nodes were not lent: {reason}"));
