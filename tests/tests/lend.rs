@@ -75,8 +75,7 @@ fn coupled(site: &Site, name: &str, steps: u32, step_ms: u32, more: &[&str]) -> 
     );
     let groups = format!("--ft-energy-groups={GROUPS}");
     let usual = ["-N4", "-n4", "-t30", "--exclusive", "--no-kill", "--ft-energy=energy"];
-    let grouped =
-        ["--ft-energy-protocol=uncoordinated", &groups, "--ft-energy-spare=1", "--ft-energy-log=disk"];
+    let grouped = ["--ft-energy-protocol=uncoordinated", &groups, "--ft-energy-spare=1", "--ft-energy-log=disk"];
     let files = ["--ft-energy-done={group}.ckpt"];
     let args: Vec<&str> = usual.iter().chain(&grouped).chain(&files).chain(more).copied().collect();
     let job = site.submit(LENDER, &folder, &args, &script)?;
@@ -96,7 +95,9 @@ fn loans_of(site: &Site, job: u32) -> Result<Vec<Value>> {
 
 fn decisions(run: &Value) -> Vec<String> {
     let all = run["decisions"].as_array().cloned().unwrap_or_default();
-    all.iter().map(|d| format!("{}: {}", d["action"].as_str().unwrap_or(""), d["reason"].as_str().unwrap_or(""))).collect()
+    all.iter()
+        .map(|d| format!("{}: {}", d["action"].as_str().unwrap_or(""), d["reason"].as_str().unwrap_or("")))
+        .collect()
 }
 
 /// The node of a group, as the run's decisions tell it.

@@ -3,8 +3,8 @@
 use super::board::{Board, Sandboxes, Seats};
 use super::driver;
 use super::lines::Folders;
-use super::place::Places;
 use super::park::Park;
+use super::place::Places;
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use crate::app::{Announced, App, Ask, Files};

@@ -1,7 +1,7 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
-use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
 use crate::lend::Outcome;
+use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
 use protocol::{Manifest, ManifestFile};
 use std::path::{Path, PathBuf};
 

@@ -304,8 +304,12 @@ impl World {
 
     /// A node other than the batch host dies; its group's step may notice before anybody says why.
     fn kill_node(&mut self) -> Option<Happening> {
-        let live: Vec<String> =
-            self.nodes.iter().filter(|(n, dead)| dead.is_none() && *n != "n0" && !self.is_lent(n)).map(|(n, _)| n.clone()).collect();
+        let live: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(n, dead)| dead.is_none() && *n != "n0" && !self.is_lent(n))
+            .map(|(n, _)| n.clone())
+            .collect();
         if live.is_empty() {
             return None;
         }
