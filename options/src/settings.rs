@@ -392,7 +392,11 @@ mod tests {
         };
         let whole = ask(&[protocol, groups, ("ft-energy-done", "a.{group}"), ("ft-energy-log", "disk")]).unwrap();
         assert_eq!((whole.groups, whole.log), (3, Some(Log::Disk)));
+        let lend = ("ft-energy-lend", "yes");
+        assert!(!whole.lend && ask(&[protocol, groups, ("ft-energy-log", "disk"), lend]).unwrap().lend);
         for (half, word) in [
+            (vec![lend], "logged on disk"),
+            (vec![protocol, groups, ("ft-energy-log", "memory"), lend], "logged on disk"),
             (vec![protocol], "how many groups"),
             (vec![groups], "uncoordinated"),
             (vec![("ft-energy-log", "memory")], "uncoordinated"),

@@ -50,7 +50,7 @@ fn play(dir: &Path, clock: &Instant) -> Result<()> {
     );
     let wanted = Wanted { nodes: GROUPS as u32 + 1, toml, ..Wanted::default() };
     let mut site = Site::start(&dir.join("site"), &wanted, &mut |text| say(clock, &format!("  {text}")))?;
-    let program = stencil(dir)?;
+    let program = stencil(&dir.join("site/bin"))?;
 
     say(clock, &format!("an undisturbed run of {GROUPS} coupled groups, without its pauses"));
     let (quiet, undisturbed) = submit(&site, "undisturbed", &program, 0, &[])?;
@@ -99,12 +99,12 @@ fn criu(own: &Path) -> Result<PathBuf> {
     Ok(own.join("criu"))
 }
 
-fn stencil(dir: &Path) -> Result<PathBuf> {
+fn stencil(bin: &Path) -> Result<PathBuf> {
     let source = repository().join("apps/stencil");
-    let settings = [format!("BUILD={}", dir.join("bin").display()), format!("MLOG={}", built()?.display())];
+    let settings = [format!("BUILD={}", bin.display()), format!("MLOG={}", built()?.display())];
     let output = Command::new("make").arg("-C").arg(source).args(settings).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(dir.join("bin/stencil"))
+    Ok(bin.join("stencil"))
 }
 
 fn submit(site: &Site, name: &str, program: &Path, step_ms: u32, more: &[&str]) -> Result<(u32, PathBuf)> {
