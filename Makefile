@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo test accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
+.PHONY: all packages build demo demo-lend test accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -15,6 +15,10 @@ build:
 # A real program loses a node on a private eight-node Slurm: make demo [APP=gromacs|lammps|heat]
 demo: packages build
 	./target/release/xtask demo --app $(APP)
+
+# A coupled program loses a node; those that would wait are lent to another user's jobs
+demo-lend: packages build
+	./target/release/xtask demo-lend
 
 # All tests: fast ones first, the cluster suite once, other Slurm series last.
 test: packages

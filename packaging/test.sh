@@ -50,6 +50,7 @@ floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threa
 floor "steps across nodes, by CRIU" -p suite --test steps -- --test-threads=1 --nocapture
 floor "groups that recover alone" -p suite --test groups -- --test-threads=1 --nocapture
 floor "loans of idle nodes" -p suite --test loans -- --test-threads=1 --nocapture
+floor "survivors parked, their nodes lent" -p suite --test lend -- --test-threads=1 --nocapture
 floor "the plan before the job" -p suite --test choice -- --test-threads=1 --nocapture
 floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture
 floor "the user's page: syntax" -p suite --test user_page -- every_script_has

@@ -109,6 +109,9 @@ enum Command {
     /// Run a program in a sandbox in which CRIU can dump and restore it; the engine criu calls this.
     #[command(hide = true)]
     Warden(WardenArgs),
+    /// Dump a group's program on its node while its nodes are to be lent; the wrapper calls this.
+    #[command(hide = true)]
+    Park(ParkArgs),
     /// Stand in for srun in a job of several groups; the wrapper's srun calls this.
     #[command(hide = true, disable_help_flag = true)]
     Split {
@@ -200,6 +203,25 @@ struct WardenArgs {
     command: Vec<std::ffi::OsString>,
 }
 
+#[derive(clap::Args)]
+struct ParkArgs {
+    /// Folder of the run.
+    #[arg(long, value_name = "FOLDER")]
+    run: PathBuf,
+    /// The group, from 0.
+    #[arg(long, value_name = "N")]
+    group: usize,
+    /// Folder of the sandbox in which the program runs.
+    #[arg(long, value_name = "FOLDER")]
+    sandbox: PathBuf,
+    /// An empty folder for the image.
+    #[arg(long, value_name = "FOLDER")]
+    into: PathBuf,
+    /// Longest time, s.
+    #[arg(long, value_name = "SECONDS")]
+    limit_s: f64,
+}
+
 fn main() -> ExitCode {
     if called_as(wrapper::srun::NAME) {
         return exit(wrapper::srun::run());
@@ -258,6 +280,10 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             return Ok(criu::warden::run(&task));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
+        Command::Park(ParkArgs { run, group, sandbox, into, limit_s }) => {
+            let dumped = wrapper::groups::park::here(&run, group, &sandbox, &into, limit_s);
+            dumped.map_err(|reason| Failure::Other(anyhow::anyhow!(reason)))?;
+        }
         Command::Split { args } => return Ok(wrapper::groups::shim::run(&args)),
         Command::Run(args) => return run_command(&cli.conf, &args),
         Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,

@@ -6,27 +6,43 @@ use crate::program::{Join, Opened};
 use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Connects, opens and joins; tries again while the relay is away.
+/// Time between two looks at whether the relay still wants no program.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The file beside a relay's socket that is there while no program may connect, since a dump is under way. A file,
+/// because a program that waits must not hold a socket.
+pub(crate) fn rest(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".rest");
+    path.into()
+}
+
+/// Connects, opens and joins; tries again while the relay is away. A rest does not count, nor the time for which the
+/// program stood still or was only an image.
 pub(crate) fn call(
     socket: &Path,
     wait_s: u64,
     checkpoint: u64,
     join: &mut dyn FnMut(&Opened) -> Join,
 ) -> Result<(Link, Opened, Vec<u64>), Error> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_millis(2);
+    let (mut waited, mut pause) = (Duration::ZERO, Duration::from_millis(2));
+    let rest = rest(socket);
     loop {
+        while rest.exists() {
+            std::thread::sleep(LOOK);
+        }
         let reason = match try_call(socket, checkpoint, join) {
             Err(Error::System { source, .. }) => source.to_string(),
             other => return other,
         };
-        if begun.elapsed().as_secs() >= wait_s {
+        if waited.as_secs() >= wait_s {
             return Err(Error::Away { socket: socket.display().to_string(), waited_s: wait_s, reason });
         }
         std::thread::sleep(pause);
+        waited += pause;
         pause = (2 * pause).min(Duration::from_millis(200));
     }
 }

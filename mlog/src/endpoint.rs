@@ -362,12 +362,17 @@ impl Endpoint {
                 return Err(Error::told(header.tag, text, header.number));
             }
             Kind::Mark | Kind::Commit | Kind::Bye => self.answer = Some(frame),
+            Kind::Rest => {
+                self.link.close().map_err(system("/dev/null"))?;
+                return self.rejoin();
+            }
             kind => return Err(Error::Garbage(format!("{kind:?} from the relay"))),
         }
         Ok(())
     }
 
-    /// The relay has gone: joins again when it is back, and sends again what it may not have logged.
+    /// The relay has gone, or wants no program for a while: joins again when it may, and sends again what the relay
+    /// may not have logged.
     fn rejoin(&mut self) -> Result<(), Error> {
         let mut held = self.sent.clone();
         for frame in &self.unlogged {

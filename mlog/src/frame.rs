@@ -63,9 +63,14 @@ pub enum Kind {
     Head,
     /// In a log only: the channel was emptied and goes on after `number`; body as of a head.
     Reset,
+    /// Relay to program: close this connection until the relay calls again. Command to relay: tell it so; answered by
+    /// the same kind, number: 1 if no program is connected any more.
+    Rest,
+    /// Command to relay: the program may come again; answered by the same kind.
+    Wake,
 }
 
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 24] = [
     Kind::Open,
     Kind::Opened,
     Kind::Join,
@@ -88,6 +93,8 @@ const KINDS: [Kind; 22] = [
     Kind::Lost,
     Kind::Head,
     Kind::Reset,
+    Kind::Rest,
+    Kind::Wake,
 ];
 
 /// The head of a frame.
@@ -194,7 +201,7 @@ mod tests {
         let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097 };
         assert!(Header::decode(&header.encode(), STRANGER_BYTES).is_err());
         let mut bytes = header.encode();
-        for kind in [0, 23, 255] {
+        for kind in [0, 25, 255] {
             bytes[4] = kind;
             assert!(Header::decode(&bytes, LONGEST_BYTES).is_err());
         }

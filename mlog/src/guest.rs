@@ -59,6 +59,7 @@ impl Relay {
         let outcome = match guest.link.stream() {
             Stream::Unix(_) => self.welcome_local(guest.link, &frame),
             Stream::Tcp(_) => self.welcome_relay(guest, &frame),
+            Stream::Closed(_) => return,
         };
         if let Err(e) = outcome {
             self.refuse(&e.to_string());

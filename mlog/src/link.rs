@@ -4,6 +4,7 @@ use crate::Error;
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -23,6 +24,8 @@ pub enum Stream {
     Unix(UnixStream),
     /// To another relay.
     Tcp(TcpStream),
+    /// To nobody: a socket that was closed for a dump.
+    Closed(File),
 }
 
 impl AsFd for Stream {
@@ -30,6 +33,7 @@ impl AsFd for Stream {
         match self {
             Stream::Unix(s) => s.as_fd(),
             Stream::Tcp(s) => s.as_fd(),
+            Stream::Closed(f) => f.as_fd(),
         }
     }
 }
@@ -39,6 +43,7 @@ impl Read for &Stream {
         match self {
             Stream::Unix(s) => (&mut &*s).read(into),
             Stream::Tcp(s) => (&mut &*s).read(into),
+            Stream::Closed(_) => Ok(0),
         }
     }
 }
@@ -73,6 +78,7 @@ impl Link {
                 s.set_nodelay(true)?;
                 notice_death(s)?;
             }
+            Stream::Closed(_) => {}
         }
         let (piece, out) = (vec![0; PIECE_BYTES], VecDeque::new());
         Ok(Link { stream, limit_bytes, piece, filled: 0, taken: 0, open: None, out, written: 0, out_bytes: 0 })
@@ -81,6 +87,15 @@ impl Link {
     /// The other side has proved who it is: longer bodies may come.
     pub fn trust(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
+    }
+
+    /// Closes the socket; what is in the queue will not be written.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.stream = Stream::Closed(File::open("/dev/null")?);
+        Ok(())
     }
 
     /// The socket, to poll.

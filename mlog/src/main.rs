@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Carries and logs the messages of one group of a run.
 ///
@@ -40,6 +40,16 @@ enum What {
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
     },
+    /// Have the program close its connection at its next call, so that it can be dumped, and wait for that.
+    Rest {
+        #[command(flatten)]
+        whose: Whose,
+        /// Longest wait [s]; after it the program goes on as before.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        limit: u64,
+    },
+    /// The program may connect again.
+    Wake(Whose),
     /// Stop the relay. A log in memory is lost.
     Stop(Whose),
     /// Write the manual pages of this program and of its commands.
@@ -132,6 +142,8 @@ fn act(what: What) -> Result<(), Error> {
             let question = Frame::new(Kind::Handover, 0, 0, 0, to.as_os_str().as_bytes().to_vec());
             ask(&whose, question).map(drop)
         }
+        What::Rest { whose, limit } => rest(&whose, Duration::from_secs(limit)),
+        What::Wake(whose) => ask(&whose, Frame::number(Kind::Wake, 0)).map(drop),
         What::Stop(whose) => ask(&whose, Frame::number(Kind::Stop, 0)).map(drop),
         What::Man { folder } => write_pages(&folder),
     }
@@ -143,6 +155,18 @@ fn write_pages(folder: &Path) -> Result<(), Error> {
     let command = Cli::command().disable_help_subcommand(true);
     let failed = |source| Error::System { what: folder.display().to_string(), source };
     clap_mangen::generate_to(command, folder).map_err(failed)
+}
+
+fn rest(whose: &Whose, limit: Duration) -> Result<(), Error> {
+    let begun = Instant::now();
+    while ask(whose, Frame::number(Kind::Rest, 0))?.header.number == 0 {
+        if begun.elapsed() >= limit {
+            ask(whose, Frame::number(Kind::Wake, 0))?;
+            return Err(Error::Usage(format!("group {}: no call of mlog for {limit:?}; try later", whose.group)));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Writes the relay's status now and then, for those who cannot reach its socket.

@@ -4,7 +4,7 @@ use crate::frame::{Frame, Kind, LONGEST_BYTES};
 use crate::inbox::Counters;
 use crate::link::Link;
 use crate::peer::Peer;
-use crate::relay::Relay;
+use crate::relay::{Relay, absent};
 use crate::status::{Loss, PeerStatus, Status};
 use crate::{Error, system};
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,8 @@ impl Relay {
             Kind::Open => return self.open_program(link, frame),
             Kind::Status => Frame::json(Kind::Status, 0, &self.status()),
             Kind::Handover => self.hand_over(frame),
+            Kind::Rest => self.send_away(),
+            Kind::Wake => absent(&self.rest).map(|()| Frame::number(Kind::Wake, 0)),
             Kind::Stop => {
                 self.ending = true;
                 Ok(Frame::number(Kind::Stop, 0))
@@ -100,6 +102,17 @@ impl Relay {
         };
         link.push(answer.unwrap_or_else(|e| trouble(&e)));
         link.flush().map_err(system("a command"))
+    }
+
+    /// Has the program close its connection, and keeps it and others away.
+    fn send_away(&mut self) -> Result<Frame, Error> {
+        if !self.rest.exists() {
+            std::fs::write(&self.rest, "").map_err(system(self.rest.display()))?;
+            if let Some(program) = &mut self.program {
+                program.link.push(Frame::number(Kind::Rest, 0));
+            }
+        }
+        Ok(Frame::number(Kind::Rest, u64::from(self.program.is_none())))
     }
 
     fn hand_over(&mut self, frame: &Frame) -> Result<Frame, Error> {
@@ -113,6 +126,10 @@ impl Relay {
     /// A program takes the place of the one before, which is dead or will be told by its socket.
     fn open_program(&mut self, mut link: Link, frame: &Frame) -> Result<(), Error> {
         self.leave();
+        if self.rest.exists() {
+            // It began to call before it could know.
+            return Ok(());
+        }
         let checkpoint = frame.header.number;
         let counters = match checkpoint {
             0 => Ok(None),

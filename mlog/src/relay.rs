@@ -66,6 +66,8 @@ pub struct Relay {
     pub(crate) ending: bool,
     pub(crate) token: Token,
     pub(crate) guests: Vec<Guest>,
+    /// The file that keeps programs away.
+    pub(crate) rest: PathBuf,
     book: Book,
     tcp: TcpListener,
     unix: UnixListener,
@@ -124,6 +126,7 @@ impl Relay {
             ending: false,
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
+            rest: crate::call::rest(&socket),
             unix: listen_unix(&socket)?,
             tcp,
             dialed: mpsc::channel(),
@@ -373,16 +376,22 @@ impl Relay {
     }
 }
 
+/// Removes a file that may be there.
+pub(crate) fn absent(path: &std::path::Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(system(path.display())(e)),
+        _ => Ok(()),
+    }
+}
+
 fn listen_unix(path: &std::path::Path) -> Result<UnixListener, Error> {
     if path.as_os_str().len() > LONGEST_SOCKET_PATH {
         let what = format!("{}: too long for a socket; name a shorter one with --socket", path.display());
         return Err(Error::Usage(what));
     }
     // The log's lock says that no other relay of this group lives: what is there was left by a dead one.
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(system(path.display())(e)),
-        _ => {}
-    }
+    absent(path)?;
+    absent(&crate::call::rest(path))?;
     let listener = UnixListener::bind(path).map_err(system(path.display()))?;
     let private = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
     private.and_then(|()| listener.set_nonblocking(true)).map_err(system(path.display()))?;

@@ -128,6 +128,8 @@ pub struct Settings {
     pub groups: u32,
     /// Where messages between groups are logged; absent if the groups send none.
     pub log: Option<Log>,
+    /// Whether nodes that wait for another group are lent.
+    pub lend: bool,
     /// Spare nodes within the allocation.
     pub spare: u32,
     /// Signal on which the program writes a checkpoint.
@@ -200,6 +202,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
             Some(_) => Some(Log::Memory),
             None => None,
         },
+        lend: merged.get("ft-energy-lend") == Some("yes"),
         spare: merged.parsed("ft-energy-spare", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(0),
         signal: merged.parsed("ft-energy-signal", forms::parse_signal),
         done: merged
@@ -294,9 +297,6 @@ fn refuse_later_capabilities(merged: &Merged) -> Result<(), Refusal> {
         let why = "shadow replicas are only estimated (joulepoint model shadow), not enacted";
         return Err(later("ft-energy-protocol", why, "auto, coordinated, uncoordinated"));
     }
-    if merged.get("ft-energy-lend") == Some("yes") {
-        return Err(later("ft-energy-lend", "no run lends by itself yet", "no"));
-    }
     if merged.get("ft-energy-laxity").is_some() {
         return Err(later("ft-energy-laxity", "shadow replicas are not enacted yet", "leave it out"));
     }
@@ -313,6 +313,7 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
         ));
     }
     refuse_half_of_groups(merged, settings)?;
+    refuse_lending(merged, settings)?;
     if let Some(engine) = settings.engine.filter(|e| *e != Engine::App && settings.signal.is_some()) {
         return Err(refusal(
             merged,
@@ -322,6 +323,16 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
         ));
     }
     Ok(())
+}
+
+/// Only groups that wait for each other have nodes to lend, and their logs must be served meanwhile.
+fn refuse_lending(merged: &Merged, settings: &Settings) -> Result<(), Refusal> {
+    if !settings.lend || settings.log == Some(Log::Disk) {
+        return Ok(());
+    }
+    let reason = "lends the nodes of groups that wait for another, whose messages must be logged on disk";
+    let cure = "--ft-energy-protocol=uncoordinated --ft-energy-log=disk";
+    Err(refusal(merged, "ft-energy-lend", reason, cure))
 }
 
 /// Groups, their protocol, their files and their log make sense only together.
@@ -376,8 +387,7 @@ mod tests {
 
     #[test]
     fn capabilities_of_later_versions_are_refused_by_name() {
-        for (name, value) in [("ft-energy-protocol", "shadow"), ("ft-energy-lend", "yes"), ("ft-energy-laxity", "1.5")]
-        {
+        for (name, value) in [("ft-energy-protocol", "shadow"), ("ft-energy-laxity", "1.5")] {
             let refused = resolve(&request(&[("ft-energy", ""), (name, value)]), &BTreeMap::new());
             let text = refused.unwrap_err().to_string();
             assert!(text.contains("not available in this version"), "{text}");
@@ -401,7 +411,11 @@ mod tests {
         };
         let whole = ask(&[protocol, groups, ("ft-energy-done", "a.{group}"), ("ft-energy-log", "disk")]).unwrap();
         assert_eq!((whole.groups, whole.log), (3, Some(Log::Disk)));
+        let lend = ("ft-energy-lend", "yes");
+        assert!(!whole.lend && ask(&[protocol, groups, ("ft-energy-log", "disk"), lend]).unwrap().lend);
         for (half, word) in [
+            (vec![lend], "logged on disk"),
+            (vec![protocol, groups, ("ft-energy-log", "memory"), lend], "logged on disk"),
             (vec![protocol], "how many groups"),
             (vec![groups], "uncoordinated"),
             (vec![("ft-energy-log", "memory")], "uncoordinated"),

@@ -104,7 +104,7 @@ pub const OPTIONS: &[Spec] = &[
         Takes::Required, Form::CountFrom0),
     spec("ft-energy-log", "memory|disk", "uncoordinated: log the messages between groups (mlog), and where",
         Takes::Required, Form::Log),
-    spec("ft-energy-lend", "yes|no", "lend nodes that would idle during a recovery", Takes::Required, Form::YesNo),
+    spec("ft-energy-lend", "yes|no", "lend the nodes of groups that wait during a recovery (needs CRIU)", Takes::Required, Form::YesNo),
     spec("ft-energy-laxity", "X", "shadow: longest runtime as a multiple of the shortest",
         Takes::Required, Form::Laxity),
     spec("ft-energy-signal", "SIG[@TIME]", "engine app: the signal on which the program writes a checkpoint",

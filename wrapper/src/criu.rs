@@ -39,15 +39,23 @@ pub struct Criu {
 /// A sentence: why this job cannot be checkpointed by it, and what can be used in its place.
 pub fn find(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> {
     let instead = "use --ft-energy-engine=app or hook";
-    let found = tool::find(site.criu.command.as_deref(), std::env::var_os("PATH")).and_then(|criu| {
+    on_this_node(site, me, runs)
+        .map_err(|reason| format!("the engine criu does not work on this node ({reason}): {instead}"))
+}
+
+/// The CRIU of this node, for whatever is dumped.
+///
+/// # Errors
+/// Why it does not work.
+pub fn on_this_node(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> {
+    tool::find(site.criu.command.as_deref(), std::env::var_os("PATH")).and_then(|criu| {
         let folder = runs.join(&me.cluster);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|e| format!("{}: {e}", folder.display()))?;
         let host = nix::unistd::gethostname().map_err(|e| e.to_string())?;
         let cache = folder.join(format!("criu-{}.works", host.to_string_lossy()));
         probe::usable(&criu, &warden, &cache).map(|()| criu)
-    });
-    found.map_err(|reason| format!("the engine criu does not work on this node ({reason}): {instead}"))
+    })
 }
 
 /// A warden without its arguments.

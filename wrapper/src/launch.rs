@@ -10,6 +10,7 @@ use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch};
 use crate::hook::Commands;
 use crate::job::{Controller, Job};
+use crate::lend::Lender;
 use crate::mail::{self, Post};
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
@@ -109,6 +110,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
+    let lender = Lender::new(controller.client.clone(), (*slurm).clone());
+    if settings.lend {
+        // The groups need their nodes before they are dealt out.
+        groups::park::take_up(&path, &lender);
+    }
     let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
     let places = groups::launch::places(settings, &me, &slurm);
     if places.is_some() && plan.checkpoint_hz.take().is_some() {
@@ -172,7 +178,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         answered,
     };
     if let Some(places) = places {
-        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before };
+        let criu = if settings.lend { criu::on_this_node(site, &me, &runs) } else { Err(String::new()) };
+        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before, lender, criu };
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
     let (announced, descriptor) = announcements(&me.folder)?;

@@ -75,6 +75,11 @@ impl Ledger {
         cut
     }
 
+    /// The nodes were away: what was between the last cut and now is not accounted.
+    pub fn skip(&mut self, now_s: f64) {
+        self.nodes.values_mut().for_each(|open| open.start_s = now_s);
+    }
+
     /// A node joins; its account begins now.
     pub fn add_node(&mut self, node: &str, now_s: f64) {
         self.nodes.insert(node.to_string(), Open { start_s: now_s, reading: None });

@@ -99,10 +99,18 @@ impl Lender {
         Outcome::Kept(last)
     }
 
-    /// Takes up a loan that an earlier wrapper of the job asked for.
+    /// Takes up a loan that an earlier wrapper of the job asked for; none if the broker has not heard of it, or does
+    /// not answer.
     pub fn take_up(&self, id: &str, expect: &mut dyn FnMut(&Loan) -> f64) -> Option<Outcome> {
-        let loan = self.ask(&format!("/v1/loans/{id}"))?;
-        Some(self.follow(loan, expect))
+        for _ in 0..TRIES {
+            match self.client.get(&format!("/v1/loans/{id}")) {
+                Ok(loan) => return Some(self.follow(loan, expect)),
+                Err(Error::Refused { .. }) => return None,
+                Err(e) => tracing::warn!(%e, "the broker cannot be asked about a loan"),
+            }
+            sleep(PAUSE);
+        }
+        None
     }
 
     fn follow(&self, mut loan: Loan, expect: &mut dyn FnMut(&Loan) -> f64) -> Outcome {

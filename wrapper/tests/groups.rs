@@ -15,7 +15,7 @@ use wrapper::driver::Outcome;
 const SEEDS: u64 = 3000;
 
 /// Plays one history to its end.
-fn play(seed: u64) -> u64 {
+fn play(seed: u64) -> (u64, u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut some = |most: f64| if rng.random_bool(0.5) { rng.random_range(0.0..most) } else { 0.0 };
     let chances = Chances {
@@ -30,6 +30,9 @@ fn play(seed: u64) -> u64 {
         checkpoint_rots: some(0.3),
         meter_fails: some(0.2),
         ordered: some(0.02),
+        park_fails: some(0.3),
+        loan_refused: some(0.5),
+        lent_node_dies: some(0.3),
     };
     let world = world::World::shared(rng, chances);
     let mut record = 0;
@@ -42,7 +45,7 @@ fn play(seed: u64) -> u64 {
         match outcome {
             Ok(Outcome::Ended(0)) => {
                 world.borrow().check_end();
-                return world.borrow().restarts;
+                return (world.borrow().restarts, world.borrow().loans);
             }
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
             Err(cause) if cause.is::<Killed>() => {}
@@ -58,16 +61,18 @@ fn no_group_goes_back_that_did_not_fail() {
         play(seed);
         return;
     }
-    let mut restarts = 0;
+    let (mut restarts, mut loans) = (0, 0);
     std::panic::set_hook(Box::new(|_| {}));
     for seed in 0..SEEDS {
-        restarts += catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
+        let (more, lent) = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
             let _ = std::panic::take_hook();
             eprintln!("SEED={seed} fails");
             resume_unwind(cause)
         });
+        (restarts, loans) = (restarts + more, loans + lent);
     }
     let _ = std::panic::take_hook();
-    println!("{SEEDS} histories, {restarts} groups started again alone");
+    println!("{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times");
+    assert!(loans > SEEDS / 10, "{loans} loans are too few to show anything");
     assert!(restarts > SEEDS, "{restarts} restarts are too few to show anything");
 }

@@ -4,6 +4,7 @@ mod accuracy;
 mod bench;
 mod bench_simulator;
 mod demo;
+mod demo_lend;
 
 use clap::{Parser, Subcommand};
 
@@ -22,6 +23,8 @@ enum Chore {
         #[arg(long, default_value = "gromacs")]
         app: String,
     },
+    /// A coupled program loses a node, and the nodes that would wait are lent to another user's jobs meanwhile.
+    DemoLend,
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of three minutes.
@@ -44,6 +47,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
+        Chore::DemoLend => demo_lend::run(),
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Bench { service, dumps } => bench::run(service, dumps),
         Chore::BenchSimulator => bench_simulator::run(),

@@ -9,7 +9,7 @@ use crate::script::Steps;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -35,14 +35,33 @@ pub struct Seats {
     all: Arc<Mutex<BTreeMap<u64, Seat>>>,
     post: Post,
     steps: Option<Steps>,
+    sandboxes: Option<Sandboxes>,
 }
 
 /// One open call.
 struct Seat {
     to: UnixStream,
     call: Call,
-    /// Names of the steps that run, by group.
-    running: BTreeMap<usize, String>,
+    /// The steps that run, by group.
+    running: BTreeMap<usize, Running>,
+}
+
+/// A group's step.
+struct Running {
+    name: String,
+    /// Folder of the sandbox in which its only task runs.
+    sandbox: Option<PathBuf>,
+}
+
+/// What programs run in so that they can be dumped.
+#[derive(Clone)]
+pub struct Sandboxes {
+    /// CRIU's command.
+    pub criu: PathBuf,
+    /// Folder for the folders of sandboxes, which all nodes see.
+    pub folder: PathBuf,
+    /// Longest time of a restore, s.
+    pub limit_s: f64,
 }
 
 impl Board {
@@ -50,14 +69,20 @@ impl Board {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(post: Post, steps: Option<Steps>, sizes: Vec<usize>, srun: PathBuf) -> io::Result<Board> {
+    pub fn open(
+        post: Post,
+        steps: Option<Steps>,
+        sizes: Vec<usize>,
+        srun: PathBuf,
+        sandboxes: Option<Sandboxes>,
+    ) -> io::Result<Board> {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("joulepoint-XXXXXX"))?;
         let shim = folder.join("srun");
         let me = std::env::current_exe()?;
         fs::write(&shim, format!("#!/bin/sh\nexec '{}' split -- \"$@\"\n", me.display()))?;
         fs::set_permissions(&shim, fs::Permissions::from_mode(0o700))?;
         let listener = UnixListener::bind(folder.join("socket"))?;
-        let seats = Seats { all: Arc::default(), post, steps };
+        let seats = Seats { all: Arc::default(), post, steps, sandboxes };
         let of_listener = seats.clone();
         thread::spawn(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -141,7 +166,7 @@ impl Seats {
         let (post, steps) = (self.post.clone(), self.steps.clone());
         thread::spawn(move || {
             if code != 0 {
-                clear(steps.as_ref(), &step);
+                clear(steps.as_ref(), &step.name);
             }
             post.tell(Happening::Group(News::Ended { call, group, code }));
         });
@@ -150,7 +175,7 @@ impl Seats {
     /// The program in place of `srun` is gone: what it started must not go on without it.
     fn dropped(&self, call: u64) {
         let Some(seat) = self.with(|all| all.remove(&call)) else { return };
-        seat.running.values().for_each(|step| clear(self.steps.as_ref(), step));
+        seat.running.values().for_each(|step| clear(self.steps.as_ref(), &step.name));
         self.post.tell(Happening::Group(News::Dropped { call }));
     }
 
@@ -166,6 +191,15 @@ impl Seats {
         if asked == 0 { Err(format!("group {group} has no step that could be asked")) } else { Ok(()) }
     }
 
+    /// The sandbox of a group's program, if it is one program, in one.
+    pub fn sandbox(&self, group: usize) -> Option<PathBuf> {
+        self.with(|all| {
+            let mut running = all.values().filter_map(|s| s.running.get(&group));
+            let only = running.next().filter(|_| running.next().is_none());
+            only.and_then(|r| r.sandbox.clone())
+        })
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, Seat>) -> T) -> T {
         f(&mut self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -175,8 +209,10 @@ impl Shares for Seats {
     fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
         self.with(|all| {
             let Some(seat) = all.get_mut(&call) else { return };
-            let share = seat.call.share(call, group, places);
-            seat.running.insert(group, share.step);
+            let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group, places));
+            let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
+            let share = seat.call.share(call, group, places, &within.unwrap_or_default());
+            seat.running.insert(group, Running { name: share.step, sandbox });
             tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
         });
     }
@@ -189,6 +225,21 @@ impl Shares for Seats {
         if let Some(seat) = self.with(|all| all.remove(&call)) {
             tell(&seat.to, &Told::End { code });
         }
+    }
+}
+
+impl Sandboxes {
+    /// A fresh sandbox for a group's program, and the words that go before the program's; without one it runs as it is.
+    fn make(&self, group: usize) -> Option<(PathBuf, Vec<String>)> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).and_then(|()| {
+            let folder = nix::unistd::mkdtemp(&self.folder.join(format!("g{group}.XXXXXX")))?;
+            Ok((folder, std::env::current_exe()?))
+        });
+        let (folder, me) = made.inspect_err(|e| tracing::warn!(%e, group, "no sandbox")).ok()?;
+        let arguments = ::criu::probe::arguments(&self.criu, &folder, None, self.limit_s);
+        let mut words = vec![me.to_string_lossy().into_owned(), "warden".to_string()];
+        words.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
+        Some((folder, words))
     }
 }
 

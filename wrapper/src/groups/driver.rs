@@ -4,6 +4,7 @@
 //! drives it through thousands of failure histories.
 
 use super::group::{Group, Share, State, head_start_s};
+use super::loan::Lent;
 use super::place::Places;
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
@@ -26,6 +27,10 @@ pub struct Groups<'a> {
     pub(super) spare_ledger: Ledger,
     pub(super) desk: Desk,
     pub(super) sweep: Option<Sweep>,
+    /// The survivors that are put aside.
+    pub(super) lent: Option<Lent>,
+    /// The end of the wait about which it was decided last whether to lend.
+    pub(super) decided_s: f64,
     /// When each open call began.
     pub(super) calls: BTreeMap<u64, f64>,
     /// When this wrapper took the run up.
@@ -48,6 +53,8 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports:
         ports,
         desk: Desk::resume(&setup.answered),
         sweep: None,
+        lent: None,
+        decided_s: f64::NEG_INFINITY,
         calls: BTreeMap::new(),
         started_s: now_s,
         next_cut_s: now_s + LONGEST_CUT_S,
@@ -126,6 +133,9 @@ impl Groups<'_> {
             News::Checkpointed { group, result } => self.checkpointed(group, result),
             News::Appeared { group } => self.appeared(group),
             News::Joined { node } => self.joined(&node),
+            News::Parked { group, result } => self.parked(group, result),
+            News::Lent => self.went(),
+            News::Returned(outcome) => self.returned(outcome),
         }
     }
 
@@ -160,8 +170,10 @@ impl Groups<'_> {
             g.caught_up_s = now_s + g.lost_s;
         }
         self.ports.relays.place(group, &places[group][0]);
+        let mut environment = g.environment.clone();
+        environment.extend(g.image.take().map(|folder| self.ports.lending.image(&folder)));
         for call in g.down() {
-            self.ports.shares.start(call, group, &places, &g.environment);
+            self.ports.shares.start(call, group, &places, &environment);
             g.shares.insert(call, Share::Runs);
         }
         self.phase_all();
@@ -181,7 +193,7 @@ impl Groups<'_> {
                     self.restart(group);
                 }
             }
-            _ if code == 0 => {
+            State::Well | State::Doubtful { .. } if code == 0 => {
                 g.shares.insert(call, Share::Ended(0));
                 self.settle(call);
                 self.phase(group);
@@ -189,9 +201,14 @@ impl Groups<'_> {
             State::Doubtful { .. } => {
                 g.shares.insert(call, Share::Down(Some(code)));
             }
-            State::Well => {
+            State::Parked => {
+                g.shares.insert(call, Share::Down(None));
+                self.lend();
+            }
+            State::Well | State::Parking => {
                 g.shares.insert(call, Share::Down(Some(code)));
                 g.state = State::Doubtful { since_s: now_s };
+                self.keep(&format!("group {group} ended meanwhile"));
             }
         }
     }
@@ -219,6 +236,7 @@ impl Groups<'_> {
 
     fn forget(&mut self, call: u64) {
         self.calls.remove(&call);
+        self.keep("the program has ended");
         for group in 0..self.all.len() {
             if self.all[group].shares.remove(&call).is_some() {
                 if self.all[group].shares.is_empty() {
@@ -228,6 +246,7 @@ impl Groups<'_> {
                 self.phase(group);
             }
         }
+        self.lend();
     }
 
     /// The script does not wait for a call any more; its shares are ended by whoever told it.
@@ -263,6 +282,7 @@ impl Groups<'_> {
         {
             return self.terminated(cause);
         }
+        self.ports.lending.stop();
         self.ports.relays.stop();
         // What it left running would go on without anybody to protect it.
         self.ports.child.stop();
@@ -272,6 +292,7 @@ impl Groups<'_> {
     /// Slurm or a person ends the job: write down why, let the script leave.
     fn terminated(&mut self, kind: FailureKind) -> Outcome {
         self.give_all_up("the job is ended from outside");
+        self.ports.lending.stop();
         self.ports.relays.stop();
         let now_s = self.ports.clock.now_s();
         self.cut_all(Some(Phase::Idle));
@@ -300,6 +321,7 @@ impl Groups<'_> {
 
     /// Hands the run back to the queue.
     pub(super) fn requeue(&mut self, then: &Then) -> Outcome {
+        self.ports.lending.stop();
         self.ports.relays.stop();
         self.ports.child.stop();
         self.cut_all(Some(Phase::Idle));
@@ -366,10 +388,14 @@ impl Groups<'_> {
     pub(super) fn waits(&self, group: usize) -> bool {
         let now_s = self.ports.clock.now_s();
         let is_behind = |g: &Group| now_s < g.caught_up_s;
-        self.is_coupled() && !is_behind(&self.all[group]) && self.all.iter().any(is_behind)
+        let others = self.lent.is_some() || self.all.iter().any(is_behind);
+        self.is_coupled() && !is_behind(&self.all[group]) && others
     }
 
     pub(super) fn cut(&mut self, group: usize, next: Phase) -> crate::ledger::Cut {
+        if self.all[group].away {
+            return crate::ledger::Cut::default();
+        }
         let counters = self.ports.meter.read();
         let now_s = self.ports.clock.now_s();
         let mut cut = self.all[group].ledger.cut(now_s, next, &counters);
@@ -384,7 +410,7 @@ impl Groups<'_> {
         let now_s = self.ports.clock.now_s();
         self.next_cut_s = now_s + LONGEST_CUT_S;
         let mut events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
-        for group in 0..self.all.len() {
+        for group in (0..self.all.len()).filter(|g| !self.all[*g].away).collect::<Vec<_>>() {
             let g = &mut self.all[group];
             let phase = g.ledger.phase();
             let mut cut = g.ledger.cut(now_s, next.unwrap_or(phase), &counters);

@@ -32,6 +32,10 @@ pub enum State {
     Stopping,
     /// It failed, and lacks a node.
     Short,
+    /// It waits for another group, and is being dumped.
+    Parking,
+    /// It is an image; what ran of it is being ended, or has ended.
+    Parked,
 }
 
 /// A checkpoint on its way.
@@ -80,6 +84,10 @@ pub struct Group {
     pub caught_up_s: f64,
     /// The line to which it goes back, or the beginning, from its failure until it starts again.
     pub back: Option<Option<Manifest>>,
+    /// The image from which it goes on, while it is parked.
+    pub image: Option<PathBuf>,
+    /// Its nodes are lent: what they do is none of the run's account.
+    pub away: bool,
 }
 
 impl Group {
@@ -105,6 +113,8 @@ impl Group {
             lost_s: 0.0,
             caught_up_s: f64::NEG_INFINITY,
             back: None,
+            image: None,
+            away: false,
         }
     }
 
@@ -128,6 +138,8 @@ impl Group {
     pub fn phase(&self, waits: bool) -> Phase {
         match self.state {
             State::Stopping | State::Short => Phase::Restart,
+            State::Parking => Phase::Checkpoint,
+            State::Parked => Phase::Idle,
             _ if self.checkpointing.is_some() => Phase::Checkpoint,
             _ if waits && self.runs() => Phase::Idle,
             _ if self.shares.values().all(|s| matches!(s, Share::Ended(_))) && !self.shares.is_empty() => Phase::Idle,

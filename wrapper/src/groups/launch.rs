@@ -1,10 +1,11 @@
 //! Puts the driver of groups together: engines, folders, and the program in place of `srun`.
 
-use super::board::{Board, Seats};
+use super::board::{Board, Sandboxes, Seats};
 use super::driver;
 use super::lines::Folders;
+use super::park::Park;
 use super::place::Places;
-use super::ports::{GroupPorts, News, NoRelays, Relays};
+use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use crate::app::{Announced, App, Ask, Files};
 use crate::driver::{Outcome, Setup};
@@ -12,7 +13,8 @@ use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::job::Job;
 use crate::launch::hook_commands;
-use crate::mail::{MailClock, Post};
+use crate::lend::Lender;
+use crate::mail::{MailClock, Post, Tries};
 use crate::nodes::Nodes;
 use crate::ports::{Engine, Happening};
 use crate::resized::Layout;
@@ -49,6 +51,10 @@ pub struct Launch<'a> {
     pub places: Places,
     /// Whose they were.
     pub before: Vec<Vec<String>>,
+    /// The way to the broker of loans.
+    pub lender: Lender,
+    /// The CRIU by which survivors are parked, or why there is none.
+    pub criu: Result<PathBuf, String>,
 }
 
 /// The groups of the job, if it is to have some and can.
@@ -88,7 +94,13 @@ impl Launch<'_> {
         let count = self.places.groups.len();
         let mut lines = Folders::open(folder.path(), count, settings.keep)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
-        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, self.srun())?;
+        let criu = self.setup.settings.lend.then_some(self.criu.as_ref());
+        let sandboxes = criu.and_then(Result::ok).map(|criu| Sandboxes {
+            criu: criu.clone(),
+            folder: folder.path().join("sandboxes"),
+            limit_s: self.setup.checkpoint_limit_s,
+        });
+        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, self.srun(), sandboxes)?;
         let mut shares = board.seats();
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
         script.resized = Arc::new(move || variables.clone());
@@ -99,6 +111,7 @@ impl Launch<'_> {
         self.watch_nodes();
         let mut engines: Vec<Box<dyn Engine>> = (0..count).map(|g| self.engine(g, &lines, &shares)).collect();
         let mut relays = self.relays(folder, &board);
+        let mut lending = self.lending(folder, &shares);
         let ports = GroupPorts {
             clock,
             meter: nodes,
@@ -109,6 +122,7 @@ impl Launch<'_> {
             lines: &mut lines,
             shares: &mut shares,
             relays: relays.as_mut(),
+            lending: lending.as_mut(),
         };
         Ok(driver::run(self.setup, &self.places, &self.before, ports))
     }
@@ -127,6 +141,28 @@ impl Launch<'_> {
             sockets: format!("{}.relay", board.folder().display()),
             cpus: self.me.cpus_per_node,
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
+        })
+    }
+
+    /// What lends the nodes of groups that wait.
+    fn lending(&self, folder: &RunFolder, seats: &Seats) -> Box<dyn Lending> {
+        let (Some(job), true) = (self.me.job, self.setup.settings.lend) else { return Box::new(NoLending) };
+        Box::new(Park {
+            lender: self.lender.clone(),
+            srun: self.srun(),
+            run: folder.path().to_path_buf(),
+            seats: seats.clone(),
+            post: self.post.clone(),
+            job: job.to_string(),
+            partition: self.me.partition.clone(),
+            cpus: self.me.cpus_per_node,
+            idle_w: self.site.energy.idle_w,
+            shelter: self.me.node.clone().unwrap_or_default(),
+            trouble: self.criu.as_ref().err().cloned(),
+            limit_s: self.setup.checkpoint_limit_s,
+            tries: self.places.groups.iter().map(|_| Tries::default()).collect(),
+            return_s: Arc::default(),
+            loan: Tries::default(),
         })
     }
 

@@ -1,8 +1,9 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
+use crate::lend::Outcome;
 use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
 use protocol::{Manifest, ManifestFile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the world tells of groups.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,17 @@ pub enum News {
         /// Which.
         node: String,
     },
+    /// A survivor is dumped, and stands still beyond it; or it goes on.
+    Parked {
+        /// Whose.
+        group: usize,
+        /// The folder of its image, which is whole and synced.
+        result: Result<PathBuf, String>,
+    },
+    /// The job has given the nodes of the parked groups up.
+    Lent,
+    /// They are back, were never given away, or are lost.
+    Returned(Outcome),
 }
 
 /// The groups' shares in the script's calls of `srun`.
@@ -102,6 +114,65 @@ impl Relays for NoRelays {
     fn stop(&mut self) {}
 }
 
+/// What survivors are put aside by, and their nodes lent.
+pub trait Lending {
+    /// What policy must know before anything is done; a sentence if these groups, on these nodes, cannot be lent.
+    ///
+    /// # Errors
+    /// The sentence.
+    fn market(&mut self, groups: &[usize], nodes: &[String]) -> Result<Market, String>;
+    /// Dumps a group; [`News::Parked`] follows.
+    fn park(&mut self, group: usize, node: &str);
+    /// A group that was to be parked goes on.
+    fn wake(&mut self, group: usize, node: &str);
+    /// Lends nodes on which nothing runs until `return_s`; [`News::Returned`] follows, in between [`News::Lent`].
+    fn lend(&mut self, nodes: &[String], return_s: f64, reason: &str);
+    /// The nodes are needed at another moment than was said.
+    fn expect(&mut self, return_s: f64);
+    /// What a group's program must see to go on from its image.
+    fn image(&self, folder: &Path) -> (String, String);
+    /// Where the relays of parked groups can be.
+    fn shelter(&self) -> String;
+    /// The run ends: nothing is waited for any more.
+    fn stop(&mut self);
+}
+
+/// What a platform offers for nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Market {
+    /// Time limit of the shortest job that waits and would fit, s; absent if none waits.
+    pub shortest_queued_s: Option<f64>,
+    /// Power of an idle node, W.
+    pub idle_w: f64,
+}
+
+/// Runs that keep what they have.
+pub struct NoLending;
+
+impl Lending for NoLending {
+    fn market(&mut self, _: &[usize], _: &[String]) -> Result<Market, String> {
+        Err("--ft-energy-lend=yes was not asked for".to_string())
+    }
+
+    fn park(&mut self, _: usize, _: &str) {}
+
+    fn wake(&mut self, _: usize, _: &str) {}
+
+    fn lend(&mut self, _: &[String], _: f64, _: &str) {}
+
+    fn expect(&mut self, _: f64) {}
+
+    fn image(&self, _: &Path) -> (String, String) {
+        Default::default()
+    }
+
+    fn shelter(&self) -> String {
+        String::new()
+    }
+
+    fn stop(&mut self) {}
+}
+
 /// All ports of a driver of groups.
 pub struct GroupPorts<'a> {
     /// Time and happenings.
@@ -122,4 +193,6 @@ pub struct GroupPorts<'a> {
     pub shares: &'a mut dyn Shares,
     /// What coupled groups talk through.
     pub relays: &'a mut dyn Relays,
+    /// What lends the nodes of those that wait.
+    pub lending: &'a mut dyn Lending,
 }

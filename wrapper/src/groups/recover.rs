@@ -30,7 +30,12 @@ impl Groups<'_> {
 
     /// A node is dead.
     pub(super) fn lost(&mut self, node: &str, at_s: f64) {
+        if self.is_away(node) {
+            // No failure of ours; who is missing at the return is told then.
+            return;
+        }
         let Some(group) = self.note_lost(node, at_s) else { return };
+        self.keep(&format!("node {node} has died"));
         self.fail(group);
     }
 
@@ -90,6 +95,7 @@ impl Groups<'_> {
     /// Ends what is left of a group, to start it again.
     fn fail(&mut self, group: usize) {
         self.give_up(group, "the group failed");
+        self.leave_loan(group);
         let g = &mut self.all[group];
         g.state = State::Stopping;
         g.caught_up_s = f64::INFINITY;

@@ -160,8 +160,15 @@ impl Call {
         self.tasks(sizes).iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(g, _)| g).collect()
     }
 
-    /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script.
-    pub fn share(&self, number: u64, group: usize, places: &[Vec<String>]) -> Share {
+    /// Whether the share of `group` is one task.
+    pub fn is_single(&self, group: usize, places: &[Vec<String>]) -> bool {
+        let sizes: Vec<usize> = places.iter().map(Vec::len).collect();
+        self.tasks(&sizes)[group] == [1]
+    }
+
+    /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,
+    /// and the words `within` go before the program's.
+    pub fn share(&self, number: u64, group: usize, places: &[Vec<String>], within: &[String]) -> Share {
         let sizes: Vec<usize> = places.iter().map(Vec::len).collect();
         let tasks = self.tasks(&sizes);
         let program = self.command.first().map(String::as_str).unwrap_or_default();
@@ -182,7 +189,7 @@ impl Call {
             format!("--nodelist={}", mine.join(",")),
         ]);
         args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
-        args.extend(self.command.iter().cloned());
+        args.extend(within.iter().chain(&self.command).cloned());
         Share { args, step }
     }
 }
@@ -328,7 +335,7 @@ mod tests {
         let places = places(&[1, 2]);
         let mut seen = Vec::new();
         for group in 0..2 {
-            let share = call.share(3, group, &places);
+            let share = call.share(3, group, &places, &[]);
             assert_eq!(share.step, format!("p.3.g{group}"));
             let at = share.args.iter().position(|a| a == "-c").unwrap();
             let tasks: usize = share.args.iter().find_map(|a| a.strip_prefix("--ntasks=")).unwrap().parse().unwrap();
@@ -345,7 +352,7 @@ mod tests {
         }
         let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 on n1,n2,n3\n")).collect();
         assert_eq!(seen, expected);
-        let share = call.share(0, 1, &places).args.join(" ");
+        let share = call.share(0, 1, &places, &[]).args.join(" ");
         let begins =
             "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
         assert!(share.starts_with(begins), "{share}");

@@ -49,6 +49,7 @@ impl Groups<'_> {
             let caught_up = self.all.iter().map(|g| g.caught_up_s).filter(|at| *at > now_s);
             until_s = caught_up.fold(until_s, f64::min);
             self.phase_all();
+            self.consider_loan();
         }
         self.overdue();
         if let Some(by) = self.desk.disabled_by() {

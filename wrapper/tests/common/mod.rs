@@ -55,6 +55,10 @@ pub fn check_energy(journal: &[Event]) {
             Event::Reading { node, reading } => {
                 counters.insert(node, reading.joules);
             }
+            // What a node did while it was lent is none of the run's account.
+            Event::Decided { action, reason, .. } if action == "unpark" => {
+                ends.retain(|node, _| !reason.split([' ', ',', ';']).any(|word| word == *node));
+            }
             _ => {}
         }
     }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use wrapper::groups::ports::News;
+use wrapper::lend::Outcome;
 use wrapper::ports::Happening;
 
 /// Calls of ports after which a history is taken to have no end.
@@ -32,6 +33,9 @@ pub struct Chances {
     pub checkpoint_rots: f64,
     pub meter_fails: f64,
     pub ordered: f64,
+    pub park_fails: f64,
+    pub loan_refused: f64,
+    pub lent_node_dies: f64,
 }
 
 /// A group's program.
@@ -52,6 +56,12 @@ pub struct Program {
     pub done: bool,
     /// It was started in this record.
     pub started: bool,
+    /// It is being dumped: when that is done, whether it fails, and the progress in it.
+    pub parking: Option<(f64, bool, f64)>,
+    /// How far it was when it was asked to stand still.
+    pub parked_at: f64,
+    /// The progress in its image.
+    pub image: Option<f64>,
 }
 
 pub struct World {
@@ -79,6 +89,12 @@ pub struct World {
     pub log: Option<options::Log>,
     /// How often a group alone started again.
     pub restarts: u64,
+    /// The nodes that the broker was asked to lend: since when, until when.
+    pub loan: Option<(Vec<String>, f64, f64)>,
+    /// The job has given them up.
+    pub lent: bool,
+    /// How often nodes came back.
+    pub loans: u64,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -96,6 +112,9 @@ impl World {
             interval_s: rng.random_range(5.0..500.0),
             log,
             restarts: 0,
+            loan: None,
+            lent: false,
+            loans: 0,
             rng,
             now_s: 1e9,
             calls: 0,
@@ -124,6 +143,7 @@ impl World {
         self.pending.clear();
         self.told.clear();
         self.calls = 0;
+        (self.loan, self.lent) = (None, false);
         for p in &mut self.programs {
             *p = Program { lines: std::mem::take(&mut p.lines), ..Program::default() };
         }
@@ -164,6 +184,7 @@ impl World {
         let p = &mut self.programs[group];
         p.running = None;
         p.asked = None;
+        p.parking = None;
         let call = p.call.take()?;
         p.failed |= code != 0;
         p.done = code == 0;
@@ -190,6 +211,11 @@ impl World {
                 consider((asked + takes).max(self.now_s), 2, g);
             }
         }
+        let parking = self.programs.iter().enumerate();
+        parking.filter_map(|(g, p)| Some((g, p.parking?.0))).for_each(|(g, at)| consider(at.max(self.now_s), 8, g));
+        if let Some((_, since, until)) = &self.loan {
+            consider(if self.lent { until.max(since + 30.0) } else { since + 5.0 }.max(self.now_s), 9, 0);
+        }
         let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
         let c = &self.chances;
         let chances = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.ordered, 6), (c.node_returns, 7)];
@@ -215,6 +241,8 @@ impl World {
             }
             6 => Some(Happening::Ordered(self.order())),
             7 => self.return_node(),
+            8 => Some(self.finish_parking(first.2)),
+            9 => Some(self.broker()),
             _ => None,
         }
     }
@@ -240,10 +268,48 @@ impl World {
         Happening::Group(News::Checkpointed { group, result })
     }
 
+    fn finish_parking(&mut self, group: usize) -> Happening {
+        let p = &mut self.programs[group];
+        let (_, fails, progress) = p.parking.take().expect("parking");
+        p.image = (!fails).then_some(progress);
+        let result = if fails { Err("a socket leads out of the job".into()) } else { Ok("image".into()) };
+        Happening::Group(News::Parked { group, result })
+    }
+
+    /// The broker refuses, gives the nodes away, or brings them back.
+    fn broker(&mut self) -> Happening {
+        let c = &self.chances;
+        let (refused, dies) = (c.loan_refused, c.lent_node_dies);
+        if !self.lent && !self.chance(refused) {
+            self.lent = true;
+            return Happening::Group(News::Lent);
+        }
+        let was_lent = std::mem::take(&mut self.lent);
+        let (mut nodes, since_s, _) = self.loan.take().expect("a loan");
+        let outcome = match (was_lent, self.chance(dies)) {
+            (false, _) => Outcome::Kept("the queue is empty".into()),
+            (true, true) if nodes.len() == 1 => Outcome::Lost("node died".into()),
+            (true, dies) => {
+                if dies {
+                    let dead = nodes.pop().expect("a node");
+                    self.nodes.insert(dead.clone(), Some(self.now_s));
+                    self.gone.insert(dead);
+                }
+                self.loans += 1;
+                Outcome::Back { nodes, away_s: self.now_s - since_s }
+            }
+        };
+        Happening::Group(News::Returned(outcome))
+    }
+
     /// A node other than the batch host dies; its group's step may notice before anybody says why.
     fn kill_node(&mut self) -> Option<Happening> {
-        let live: Vec<String> =
-            self.nodes.iter().filter(|(n, dead)| dead.is_none() && *n != "n0").map(|(n, _)| n.clone()).collect();
+        let live: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(n, dead)| dead.is_none() && *n != "n0" && !self.is_lent(n))
+            .map(|(n, _)| n.clone())
+            .collect();
         if live.is_empty() {
             return None;
         }
@@ -257,6 +323,7 @@ impl World {
             self.programs[group].failed = true;
             self.programs[group].running = None;
             self.programs[group].asked = None;
+            self.programs[group].parking = None;
             if self.chance(0.3) {
                 self.pending.push(lost);
                 return self.ends(group, 1);
@@ -275,6 +342,10 @@ impl World {
         let new = format!("{node}x");
         self.nodes.insert(new.clone(), None);
         Some(Happening::Group(News::Joined { node: new }))
+    }
+
+    fn is_lent(&self, node: &String) -> bool {
+        self.lent && self.loan.as_ref().is_some_and(|(nodes, ..)| nodes.contains(node))
     }
 
     /// A run that has ended well has done all its work.

@@ -6,11 +6,11 @@ use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest};
 use rand::Rng;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wrapper::driver::{Outcome, Setup, Started};
 use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
-use wrapper::groups::ports::{GroupPorts, Lines, News, Relays, Shares};
+use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
 use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Store};
 
 struct Port(Shared);
@@ -80,7 +80,7 @@ impl Engine for GroupEngine {
 }
 
 impl Shares for Port {
-    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], _: &[(String, String)]) {
+    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
         let mut w = self.0.borrow_mut();
         w.call();
         let told_dead = |n: &String| {
@@ -97,16 +97,25 @@ impl Shares for Port {
         let p = &mut w.programs[group];
         assert!(p.call.is_none(), "two instances of one program");
         let from = p.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, progress, _)| *progress);
-        assert!(!p.started || p.failed, "a group started again that did not fail");
+        let from = match p.image.take().filter(|_| environment.iter().any(|(name, _)| name == "IMAGE")) {
+            Some(progress) => progress,
+            None => {
+                assert!(!p.started || p.failed, "a group started again that did not fail");
+                from
+            }
+        };
         (p.call, p.running, p.failed) = (Some(call), Some((now_s, from)), false);
         let again = std::mem::replace(&mut p.started, true);
         w.restarts += u64::from(again);
+        let lent = w.loan.as_ref().is_some_and(|(nodes, ..)| nodes.iter().any(|n| places[group].contains(n)));
+        assert!(!lent, "started on a lent node");
     }
 
     fn stop(&mut self, _: u64, group: usize) {
         let mut w = self.0.borrow_mut();
         w.call();
-        assert!(w.programs[group].failed, "a group was stopped that did not fail");
+        let p = &w.programs[group];
+        assert!(p.failed || p.image.is_some(), "a group was stopped that did not fail and is no image");
         if let Some(ended) = w.ends(group, 143) {
             w.pending.insert(0, ended);
         }
@@ -133,6 +142,70 @@ impl Relays for Port {
     }
 
     fn stop(&mut self) {}
+}
+
+impl Lending for Port {
+    fn market(&mut self, _: &[usize], nodes: &[String]) -> Result<Market, String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert!(!nodes.iter().any(|n| n == "n0"), "the batch host was to be lent");
+        let shortest_queued_s = w.chance(0.9).then_some(60.0);
+        Ok(Market { shortest_queued_s, idle_w: 100.0 })
+    }
+
+    fn park(&mut self, group: usize, _: &str) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let fails = w.chances.park_fails;
+        let fails = w.chance(fails);
+        let takes_s = w.rng.random_range(0.5..10.0);
+        let (now_s, progress) = (w.now_s, w.progress(group));
+        let p = &mut w.programs[group];
+        (p.image, p.running) = (None, None);
+        p.parking = Some((now_s + takes_s, fails, progress));
+        p.parked_at = progress;
+    }
+
+    fn wake(&mut self, group: usize, _: &str) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let now_s = w.now_s;
+        let p = &mut w.programs[group];
+        (p.image, p.parking) = (None, None);
+        assert!(p.call.is_some() && p.running.is_none(), "woken that did not stand still");
+        p.running = Some((now_s, p.parked_at));
+    }
+
+    fn lend(&mut self, nodes: &[String], return_s: f64, _: &str) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert!(w.loan.is_none(), "two loans of one run");
+        for (group, place) in w.places.iter().enumerate() {
+            let its = place.iter().any(|n| nodes.contains(n));
+            assert!(!its || w.programs[group].call.is_none(), "group {group} runs on nodes to be lent");
+        }
+        w.loan = Some((nodes.to_vec(), w.now_s, return_s));
+    }
+
+    fn expect(&mut self, return_s: f64) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        if let Some((.., until)) = &mut w.loan {
+            *until = return_s;
+        }
+    }
+
+    fn image(&self, _: &Path) -> (String, String) {
+        ("IMAGE".to_string(), String::new())
+    }
+
+    fn shelter(&self) -> String {
+        "n0".to_string()
+    }
+
+    fn stop(&mut self) {
+        self.0.borrow_mut().loan = None;
+    }
 }
 
 impl Lines for Port {
@@ -277,7 +350,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         answered,
     };
     let port = || Port(world.clone());
-    let [mut clock, mut meter, mut child, mut cluster, mut store, mut lines, mut shares, mut relays] =
+    let [mut clock, mut meter, mut child, mut cluster, mut store, mut lines, mut shares, mut relays, mut lending] =
         std::array::from_fn(|_| port());
     let mut engines: Vec<GroupEngine> = (0..groups).map(|g| GroupEngine(world.clone(), g)).collect();
     let ports = GroupPorts {
@@ -290,6 +363,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         lines: &mut lines,
         shares: &mut shares,
         relays: &mut relays,
+        lending: &mut lending,
     };
     driver::run(&setup, &places, &earlier, ports)
 }

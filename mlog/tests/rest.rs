@@ -1,0 +1,87 @@
+//! A program leaves its relay for a dump and comes back, and nothing is lost or doubled.
+
+mod run;
+
+use mlog::Endpoint;
+use run::{Run, wait_for};
+use std::thread;
+
+const MESSAGES: u64 = 120;
+
+fn rested(run: &Run, group: usize, more: &[&str]) -> bool {
+    run.ask("rest", group, more).status.success()
+}
+
+#[test]
+fn a_rest_at_any_moment_loses_and_doubles_nothing() {
+    for log in ["memory", "disk"] {
+        let run = Run::new(2, log);
+        let _relays = run.relays();
+        (0..2).for_each(|g| drop(wait_for("a relay", || run.status(g))));
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let mut endpoint = Endpoint::connect(&run.socket(0), 0).expect("joined");
+                for number in 0..MESSAGES {
+                    endpoint.send(1, 1, &number.to_le_bytes()).expect("sent");
+                    assert_eq!(endpoint.recv(1, 2).expect("received"), number.to_le_bytes());
+                }
+                endpoint.finalize().expect("ended");
+            });
+            let receiver = scope.spawn(|| {
+                let mut endpoint = Endpoint::connect(&run.socket(1), 0).expect("joined");
+                for number in 0..MESSAGES {
+                    assert_eq!(endpoint.recv(0, 1).expect("received"), number.to_le_bytes());
+                    endpoint.send(0, 2, &number.to_le_bytes()).expect("sent");
+                    thread::sleep(std::time::Duration::from_millis(2));
+                }
+                endpoint.finalize().expect("ended");
+            });
+            let mut rests = 0;
+            while !(sender.is_finished() && receiver.is_finished()) {
+                for group in [0, 1] {
+                    rests += u32::from(rested(&run, group, &[]));
+                    assert!(!run.status(group).expect("a status").program, "it holds a socket");
+                    assert!(run.ask("wake", group, &[]).status.success());
+                }
+            }
+            assert!(rests > 4, "{rests} rests are too few to show anything");
+            sender.join().expect("no panic");
+            receiver.join().expect("no panic");
+        });
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_a_message_rests_and_goes_on_waiting_at_another_relay() {
+    let run = Run::new(2, "disk");
+    let (mut first, _other) = (run.relay(0), run.relay(1));
+    (0..2).for_each(|g| drop(wait_for("a relay", || run.status(g))));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut endpoint = Endpoint::connect(&run.socket(0), 0).expect("joined");
+            endpoint.recv(1, 1).expect("received")
+        });
+        wait_for("the program", || run.status(0).filter(|s| s.program));
+        assert!(rested(&run, 0, &[]));
+        // Its relay goes, as that of a parked group, and another one comes.
+        first.kill();
+        let _second = run.relay(0);
+        wait_for("the program again", || run.status(0).filter(|s| s.program));
+        let mut sender = Endpoint::connect(&run.socket(1), 0).expect("joined");
+        sender.send(0, 1, b"word").expect("sent");
+        assert_eq!(waits.join().expect("no panic"), b"word");
+    });
+}
+
+#[test]
+fn a_program_that_makes_no_call_is_left_as_it_was() {
+    let run = Run::new(2, "memory");
+    let _relays = run.relays();
+    (0..2).for_each(|g| drop(wait_for("a relay", || run.status(g))));
+    let mut quiet = Endpoint::connect(&run.socket(0), 0).expect("joined");
+    let output = run.ask("rest", 0, &["--limit", "1"]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("no call of mlog"));
+    quiet.send(1, 1, b"word").expect("sent");
+    let mut other = Endpoint::connect(&run.socket(1), 0).expect("joined");
+    assert_eq!(other.recv(0, 1).expect("received"), b"word");
+}

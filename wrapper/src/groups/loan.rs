@@ -1,0 +1,222 @@
+//! A group works its lost time again and the others wait: whether to put them aside and lend their nodes, and how.
+//!
+//! All survivors are dumped and stand still; then what ran of them is ended, their relays move, and their nodes are
+//! lent. When the nodes are back, each goes on from its image. Whatever goes wrong before the nodes are given away
+//! leaves the survivors where they were, idle.
+
+use super::driver::Groups;
+use super::group::{Share, State};
+use super::ports::Market;
+use super::sweep::Then;
+use crate::lend::Outcome;
+use policy::lending::{Prospect, Verdict, lend};
+use std::collections::BTreeSet;
+
+/// What Slurm needs to give nodes away and back, s: two of its scheduler's rounds.
+const SCHEDULER_S: f64 = 10.0;
+
+/// Survivors that are put aside.
+pub struct Lent {
+    /// Groups.
+    groups: BTreeSet<usize>,
+    /// Those of them whose dump is not there yet.
+    missing: BTreeSet<usize>,
+    /// When they are needed again.
+    return_s: f64,
+    /// Why lending pays.
+    reason: String,
+    /// The broker has been asked.
+    asked: bool,
+}
+
+impl Groups<'_> {
+    /// Asks policy once for each wait whether the survivors' nodes are to be lent.
+    pub(super) fn consider_loan(&mut self) {
+        let now_s = self.ports.clock.now_s();
+        let behind_s = self.all.iter().map(|g| g.caught_up_s).fold(f64::NEG_INFINITY, f64::max);
+        if behind_s.is_finite() && self.lent.as_ref().is_some_and(|l| l.asked && self.decided_s != behind_s) {
+            // The group failed again: the wait is longer than was thought.
+            self.decided_s = behind_s;
+            self.ports.lending.expect(behind_s);
+        }
+        let is_decided = behind_s <= now_s || behind_s == f64::INFINITY || self.decided_s == behind_s;
+        if is_decided || self.lent.is_some() || self.sweep.is_some() {
+            return;
+        }
+        self.decided_s = behind_s;
+        let shelter = self.ports.lending.shelter();
+        let may_go = |g: &&super::group::Group| {
+            g.works() && g.caught_up_s <= now_s && g.checkpointing.is_none() && !g.nodes.contains(&shelter)
+        };
+        let groups: BTreeSet<usize> = self.all.iter().filter(may_go).map(|g| g.number).collect();
+        let verdict = self.lending_pays(&groups, behind_s - now_s);
+        match verdict {
+            Ok(verdict) if verdict.lend => {
+                self.decided("park", &verdict.reason);
+                let return_s = now_s + verdict.idle_s - self.restart_s(&groups);
+                let reason = verdict.reason;
+                self.lent =
+                    Some(Lent { missing: groups.clone(), groups: groups.clone(), return_s, reason, asked: false });
+                for group in groups {
+                    self.all[group].state = State::Parking;
+                    self.ports.lending.park(group, &self.all[group].nodes[0]);
+                }
+                self.phase_all();
+            }
+            Ok(Verdict { reason, .. }) | Err(reason) => self.decided("idle", &reason),
+        }
+    }
+
+    fn restart_s(&self, groups: &BTreeSet<usize>) -> f64 {
+        groups.iter().map(|g| self.all[*g].adaptation.restart_s()).fold(0.0, f64::max)
+    }
+
+    fn lending_pays(&mut self, groups: &BTreeSet<usize>, idle_s: f64) -> Result<Verdict, String> {
+        let nodes = self.nodes_of(groups);
+        if nodes.is_empty() {
+            return Err("kept: no survivor's nodes can be given away".to_string());
+        }
+        let groups_: Vec<usize> = groups.iter().copied().collect();
+        let Market { shortest_queued_s, idle_w } = self.ports.lending.market(&groups_, &nodes)?;
+        let checkpoint_s = groups.iter().map(|g| self.all[*g].adaptation.checkpoint_s()).fold(0.0, f64::max);
+        let prospect = Prospect {
+            since_line_s: idle_s,
+            checkpoint_s,
+            restart_s: self.restart_s(groups),
+            // The survivors do not compute while they are dumped, and the replay is as fast as the first time.
+            alpha: 0.0,
+            rho: 1.0,
+            load_save_s: 0.0,
+            scheduler_s: SCHEDULER_S,
+            shortest_queued_s,
+            nodes: nodes.len() as f64,
+            idle_w,
+        };
+        lend(&prospect).map_err(|e| e.to_string())
+    }
+
+    fn nodes_of(&self, groups: &BTreeSet<usize>) -> Vec<String> {
+        groups.iter().flat_map(|g| self.all[*g].nodes.clone()).collect()
+    }
+
+    /// A survivor is dumped, or cannot be.
+    pub(super) fn parked(&mut self, group: usize, result: Result<std::path::PathBuf, String>) {
+        let Some(lent) = &mut self.lent else { return };
+        if !lent.missing.remove(&group) {
+            return;
+        }
+        match result {
+            Ok(image) => self.all[group].image = Some(image),
+            Err(reason) => return self.keep(&format!("group {group} cannot be parked: {reason}")),
+        }
+        if !lent.missing.is_empty() {
+            return;
+        }
+        for group in lent.groups.clone() {
+            self.all[group].state = State::Parked;
+            let running = self.all[group].shares.iter().filter(|(_, s)| **s == Share::Runs);
+            let calls: Vec<u64> = running.map(|(call, _)| *call).collect();
+            calls.into_iter().for_each(|call| self.ports.shares.stop(call, group));
+        }
+        self.phase_all();
+    }
+
+    /// The survivors stay: those that are not ended yet go on.
+    pub(super) fn keep(&mut self, why: &str) {
+        if self.all.iter().all(|g| g.state != State::Parking) {
+            return;
+        }
+        let Some(lent) = self.lent.take() else { return };
+        self.decided("idle", &format!("kept: {why}"));
+        for group in lent.groups {
+            let g = &mut self.all[group];
+            g.image = None;
+            if g.state == State::Parking {
+                g.state = State::Well;
+                self.ports.lending.wake(group, &self.all[group].nodes[0]);
+            }
+        }
+        self.phase_all();
+    }
+
+    /// Lends the nodes as soon as nothing runs on them.
+    pub(super) fn lend(&mut self) {
+        let Some(lent) = &mut self.lent else { return };
+        if !lent.missing.is_empty() {
+            return;
+        }
+        let runs = lent.groups.iter().any(|g| self.all[*g].shares.values().any(|s| *s == Share::Runs));
+        if runs || std::mem::replace(&mut lent.asked, true) {
+            return;
+        }
+        let (groups, return_s, reason) = (lent.groups.clone(), lent.return_s, lent.reason.clone());
+        let shelter = self.ports.lending.shelter();
+        groups.iter().for_each(|g| self.ports.relays.place(*g, &shelter));
+        let nodes = self.nodes_of(&groups);
+        self.decided("lend", &format!("{}: {reason}", nodes.join(",")));
+        self.ports.lending.lend(&nodes, return_s, &reason);
+    }
+
+    /// A group that was put aside has failed: it is none of the loan's any more.
+    pub(super) fn leave_loan(&mut self, group: usize) {
+        self.all[group].image = None;
+        let Some(lent) = &mut self.lent else { return };
+        if !lent.groups.remove(&group) {
+            return;
+        }
+        if lent.groups.is_empty() && !lent.asked {
+            self.lent = None;
+        } else {
+            self.lend();
+        }
+    }
+
+    /// The job has no part in the nodes any more.
+    pub(super) fn went(&mut self) {
+        let groups = self.lent.as_ref().map(|l| l.groups.clone()).unwrap_or_default();
+        for group in groups {
+            self.cut(group, protocol::Phase::Idle);
+            self.all[group].away = true;
+        }
+    }
+
+    /// Whether a node is lent.
+    pub(super) fn is_away(&self, node: &str) -> bool {
+        self.all.iter().any(|g| g.away && g.nodes.iter().any(|n| n == node))
+    }
+
+    /// The nodes are back: the survivors go on from their images.
+    pub(super) fn returned(&mut self, outcome: Outcome) {
+        let Some(lent) = self.lent.take() else { return };
+        let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
+        let back = match outcome {
+            Outcome::Back { nodes: back, away_s } => {
+                let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
+                let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
+                self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
+                back
+            }
+            Outcome::Kept(reason) => {
+                self.decided("unpark", &format!("the nodes were not lent: {reason}"));
+                nodes.clone()
+            }
+            Outcome::Lost(reason) => {
+                self.begin_sweep(Vec::new(), Then::Short, &format!("lent nodes are lost: {reason}"));
+                return;
+            }
+        };
+        for group in lent.groups {
+            let g = &mut self.all[group];
+            if std::mem::take(&mut g.away) {
+                g.ledger.skip(now_s);
+            }
+            let dead: Vec<String> = g.nodes.iter().filter(|n| !back.contains(n)).cloned().collect();
+            if dead.is_empty() {
+                self.launch(group);
+            } else {
+                g.image = None;
+                dead.iter().for_each(|node| self.lost(node, now_s));
+            }
+        }
+    }
+}

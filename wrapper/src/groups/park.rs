@@ -1,0 +1,207 @@
+//! Puts a survivor aside on its node, and lends nodes until they are needed again: the real port.
+//!
+//! A group of one task runs in a sandbox. Its relay has the program close its connection; then CRIU dumps it there.
+//! The program stands still after that, since the relay does not let it come back, until its step is ended.
+
+use super::board::Seats;
+use super::ports::{Lending, Market, News};
+use crate::checkpoints::{survey, write_durably};
+use crate::criu::RESTORE;
+use crate::lend::{Lender, Offer, Outcome};
+use crate::mail::{Post, Tries, now_s};
+use crate::ports::Happening;
+use ::criu::client::{self, Ask};
+use protocol::LoanState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// The file in a run's folder that names the loan under way, for the wrapper that comes after.
+const LOAN: &str = "loan";
+
+/// Why a group cannot be parked though CRIU works.
+const SEVERAL: &str = "only groups of one task on one node can be parked";
+
+/// What a lender of groups is made of.
+pub struct Park {
+    /// The way to the broker.
+    pub lender: Lender,
+    /// The real `srun`.
+    pub srun: PathBuf,
+    /// The run's folder, which all nodes see.
+    pub run: PathBuf,
+    /// The programs of the groups.
+    pub seats: Seats,
+    /// Where news go.
+    pub post: Post,
+    /// The job as people write it.
+    pub job: String,
+    /// Its partition.
+    pub partition: String,
+    /// CPUs of a node.
+    pub cpus: u32,
+    /// Power of an idle node, W.
+    pub idle_w: f64,
+    /// The batch host.
+    pub shelter: String,
+    /// Why nothing can be parked on this cluster, if so.
+    pub trouble: Option<String>,
+    /// Longest time of a dump, s.
+    pub limit_s: f64,
+    /// Attempts to park, by group.
+    pub tries: Vec<Tries>,
+    /// When the nodes are needed again.
+    pub return_s: Arc<Mutex<f64>>,
+    /// The loan.
+    pub loan: Tries,
+}
+
+impl Park {
+    /// A program of ours as a step of its own on a node.
+    fn step(&self, name: &str, node: &str, program: &str) -> Command {
+        let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("joulepoint"));
+        let mut command = Command::new(&self.srun);
+        command
+            .args(["--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--input=none"])
+            .args(["--mpi=none", &format!("--nodelist={node}"), &format!("--job-name={name}")])
+            .arg(me.with_file_name(program))
+            // Slurm's variables of the job would ask for as many tasks as the job has.
+            .env_remove("SLURM_NTASKS_PER_NODE")
+            .env_remove("SLURM_NTASKS")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Lending for Park {
+    fn market(&mut self, groups: &[usize], nodes: &[String]) -> Result<Market, String> {
+        if let Some(trouble) = &self.trouble {
+            return Err(format!("kept: {trouble}"));
+        }
+        if let Some(group) = groups.iter().find(|g| self.seats.sandbox(**g).is_none()) {
+            return Err(format!("kept: group {group} runs several tasks or calls; {SEVERAL}"));
+        }
+        let cpus = self.cpus * nodes.len() as u32;
+        Ok(Market { shortest_queued_s: self.lender.shortest_queued_s(&self.partition, cpus), idle_w: self.idle_w })
+    }
+
+    fn park(&mut self, group: usize, node: &str) {
+        let (one, post) = (self.tries[group].begin(), self.post.clone());
+        let tell = move |result| post.tell_of(&one, Happening::Group(News::Parked { group, result }));
+        let Some(sandbox) = self.seats.sandbox(group) else { return tell(Err(SEVERAL.to_string())) };
+        let folder = self.run.join("parked").join(format!("g{group}"));
+        let mut command = self.step(&format!("park.g{group}"), node, "joulepoint");
+        command.arg("park").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
+        command.arg("--sandbox").arg(sandbox).arg("--into").arg(&folder);
+        command.args(["--limit-s", &self.limit_s.to_string()]);
+        thread::spawn(move || {
+            let dumped = room(&folder).and_then(|()| said(&mut command)).and_then(|()| survey(&folder));
+            tell(dumped.map(|_| folder));
+        });
+    }
+
+    fn wake(&mut self, group: usize, node: &str) {
+        self.tries[group].void();
+        let mut command = self.step(&format!("wake.g{group}"), node, "joulepoint-relay");
+        command.arg("wake").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
+        thread::spawn(move || {
+            if let Err(e) = said(&mut command) {
+                tracing::warn!(group, e, "the group's relay was not told to let its program come back");
+            }
+        });
+    }
+
+    fn lend(&mut self, nodes: &[String], return_s: f64, reason: &str) {
+        self.expect(return_s);
+        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let offer = Offer { job: self.job.clone(), nodes: nodes.to_vec(), return_s, reason: reason.to_string() };
+        let (one, post, lender) = (self.loan.begin(), self.post.clone(), self.lender.clone());
+        let (expected, file) = (self.return_s.clone(), self.run.join(LOAN));
+        thread::spawn(move || {
+            let outcome = match write_durably(&file, id.as_bytes()) {
+                Ok(()) => {
+                    let mut went = false;
+                    lender.lend(&id, &offer, &mut |loan| {
+                        if loan.state == LoanState::Lent && !std::mem::replace(&mut went, true) {
+                            post.tell_of(&one, Happening::Group(News::Lent));
+                        }
+                        *expected.lock().unwrap_or_else(PoisonError::into_inner)
+                    })
+                }
+                Err(e) => Outcome::Kept(format!("{}: {e}", file.display())),
+            };
+            let _ = fs::remove_file(&file);
+            post.tell_of(&one, Happening::Group(News::Returned(outcome)));
+        });
+    }
+
+    fn expect(&mut self, return_s: f64) {
+        *self.return_s.lock().unwrap_or_else(PoisonError::into_inner) = return_s;
+    }
+
+    fn image(&self, folder: &Path) -> (String, String) {
+        (RESTORE.to_string(), folder.to_string_lossy().into_owned())
+    }
+
+    fn shelter(&self) -> String {
+        self.shelter.clone()
+    }
+
+    fn stop(&mut self) {
+        self.tries.iter().for_each(Tries::void);
+        self.loan.void();
+    }
+}
+
+/// Calls back what an earlier wrapper of the run had lent, and waits for it.
+pub fn take_up(run: &Path, lender: &Lender) {
+    let file = run.join(LOAN);
+    let Ok(id) = fs::read_to_string(&file) else { return };
+    let outcome = lender.take_up(id.trim(), &mut |_| now_s());
+    tracing::warn!(?outcome, "an earlier wrapper of the run had lent nodes");
+    let _ = fs::remove_file(file);
+}
+
+/// What `joulepoint park` does on a group's node: the program leaves its relay, and is dumped.
+///
+/// # Errors
+/// A sentence; the program goes on then.
+pub fn here(run: &Path, group: usize, sandbox: &Path, into: &Path, limit_s: f64) -> Result<f64, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let relay = |what: &str| {
+        let mut command = Command::new(me.with_file_name("joulepoint-relay"));
+        command.arg(what).arg("--run").arg(run).args(["--group", &group.to_string()]);
+        command
+    };
+    said(relay("rest").args(["--limit", &format!("{limit_s:.0}")]))?;
+    let ask = Ask { folder: into.to_path_buf(), limit_s, memory_share: 0.0, compress: false };
+    let dumped = client::dump(sandbox, &ask, || true);
+    dumped.map_err(|reason| match said(&mut relay("wake")) {
+        Ok(()) => reason,
+        Err(e) => format!("{reason}; and its relay was not told: {e}"),
+    })
+}
+
+/// An empty folder, for its user only.
+fn room(folder: &Path) -> Result<(), String> {
+    let own = |e: std::io::Error| format!("{}: {e}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(own)?;
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(own)
+}
+
+/// Runs a command; what it says if it fails is the reason.
+fn said(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = text.lines().find(|l| l.starts_with("joulepoint")).or_else(|| text.lines().next());
+    Err(line.map_or_else(|| output.status.to_string(), str::to_string))
+}
