@@ -390,7 +390,7 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
     make.args(["-s", "-C"]).arg(repository().join("apps/heat")).arg(format!("BUILD={}", place.0.display()));
     assert!(make.status().expect("make").success(), "Open MPI is needed (packaging/test-packages.sh)");
     let heat = format!(
-        "mpirun --oversubscribe -n 4 {} --size 128 --steps 800 --step-ms 20 --report 40",
+        "mpirun --oversubscribe -n 4 {} --size 128 --steps 500 --step-ms 20 --report 20",
         place.path("heat").display()
     );
     let programs = [("threads", threads, 3), ("heat", heat, 0)];
@@ -409,7 +409,7 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
         ..Wanted::default()
     };
     let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");
-    let options = ["--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
+    let options = ["--open-mode=append", "--output=out", "--error=err", "--ft-energy", "--ft-energy-engine=criu"];
     let options = [&options[..], &["--ft-energy-interval=2s", "-n1"]].concat();
     let jobs = programs.map(|(name, program, code)| {
         let folder = site.folder(USER, name).expect("a folder");
