@@ -198,10 +198,12 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
     let home = place.home(name);
     let mut random = random(name);
     let mut resume = false;
+    let mut killed = 0;
     for _ in 0..kills {
         let mut child = home.start(&argv, resume);
         home.wait_for_line(&mut child);
         thread::sleep(Duration::from_millis(random.random_range(0..2000)));
+        killed += u32::from(child.try_wait().expect("a child").is_none());
         child.kill().expect("a child");
         child.wait().expect("a child");
         resume = true;
@@ -212,7 +214,8 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
     let dumps = home.said().matches("stood still for a dump").count();
-    println!("{name}: {kills} kills, {dumps} dumps, the output is that of an undisturbed run");
+    assert!(killed > 0, "{name} has ended too soon");
+    println!("{name}: {killed} kills, {dumps} dumps, the output is that of an undisturbed run");
 }
 
 #[test]
