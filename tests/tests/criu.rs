@@ -180,10 +180,12 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
     let home = place.home(name);
     let mut random = random(name);
     let mut resume = false;
+    let mut killed = 0;
     for _ in 0..kills {
         let mut child = home.start(&argv, resume);
         home.wait_for_line(&mut child);
         thread::sleep(Duration::from_millis(random.random_range(0..2000)));
+        killed += u32::from(child.try_wait().expect("a child").is_none());
         child.kill().expect("a child");
         child.wait().expect("a child");
         resume = true;
@@ -194,7 +196,8 @@ fn survives(name: &str, argv: &[&str], files: &[&str]) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
     let dumps = home.said().matches("stood still for a dump").count();
-    println!("{name}: {kills} kills, {dumps} dumps, the output is that of an undisturbed run");
+    assert!(killed > 0, "{name} has ended too soon");
+    println!("{name}: {killed} kills, {dumps} dumps, the output is that of an undisturbed run");
 }
 
 #[test]
@@ -372,7 +375,7 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
     make.args(["-s", "-C"]).arg(repository().join("apps/heat")).arg(format!("BUILD={}", place.0.display()));
     assert!(make.status().expect("make").success(), "Open MPI is needed (packaging/test-packages.sh)");
     let heat = format!(
-        "mpirun --oversubscribe -n 4 {} --size 128 --steps 800 --step-ms 20 --report 40",
+        "mpirun --oversubscribe -n 4 {} --size 128 --steps 500 --step-ms 20 --report 20",
         place.path("heat").display()
     );
     let programs = [("threads", threads, 3), ("heat", heat, 0)];
@@ -391,7 +394,7 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
         ..Wanted::default()
     };
     let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");
-    let options = ["--open-mode=append", "--output=out", "--ft-energy", "--ft-energy-engine=criu"];
+    let options = ["--open-mode=append", "--output=out", "--error=err", "--ft-energy", "--ft-energy-engine=criu"];
     let options = [&options[..], &["--ft-energy-interval=2s", "-n1"]].concat();
     let jobs = programs.map(|(name, program, code)| {
         let folder = site.folder(USER, name).expect("a folder");

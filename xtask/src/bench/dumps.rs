@@ -81,7 +81,13 @@ fn measure(dir: &Path) -> Result<()> {
     for disk in ["idle", "busy"] {
         let busy = AtomicBool::new(disk == "busy");
         let (mut raw, ways) = thread::scope(|scope| {
-            scope.spawn(|| while busy.load(Ordering::SeqCst) && raw_write(&dir.join("busy")).is_ok() {});
+            scope.spawn(|| {
+                let mut written = Ok(0.0);
+                while busy.load(Ordering::SeqCst) && written.is_ok() {
+                    written = raw_write(&dir.join("busy"));
+                }
+                written
+            });
             let measured = rounds(dir);
             busy.store(false, Ordering::SeqCst);
             measured
