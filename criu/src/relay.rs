@@ -198,3 +198,27 @@ pub fn inheritable(of: BorrowedFd) -> io::Result<OwnedFd> {
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_carried_when_it_ends_and_the_rest_when_the_program_does() {
+        let target = tempfile::NamedTempFile::new().unwrap();
+        let mut relay = Relay::new(target.as_file().as_fd()).unwrap();
+        relay.by_lines(b"be".to_vec());
+        let read = || fs::read_to_string(target.path()).unwrap();
+        let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
+        for (written, carried, held) in
+            [("fore", "", "before"), ("\naf", "before\n", "af"), ("ter", "before\n", "after")]
+        {
+            program.write_all(written.as_bytes()).unwrap();
+            relay.drain().unwrap();
+            assert_eq!((read().as_str(), relay.held()), (carried, held.as_bytes()));
+            assert_eq!(relay.carried_bytes(), carried.len() as u64);
+        }
+        relay.finish().unwrap();
+        assert_eq!(read(), "before\nafter");
+    }
+}

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -154,16 +153,18 @@ const WARDEN: Part = ("joulepoint", "warden");
 const CRIU: Part = ("", "--unprivileged");
 const DRIVER: Part = ("/proc/self/exe", "wrap");
 
-/// Processes of the cluster that are such a part.
+/// Processes of this site that are such a part; one look at all, since a dump is short.
 fn processes(site: &Site, (program, word): Part) -> Vec<i32> {
-    let nodes = (1..=4).map(|n| format!("n{n}"));
-    let all: BTreeSet<i32> = nodes.flat_map(|n| site.cluster.node_pids(&n).unwrap_or_default()).collect();
+    let place = site.conf.parent().map(|p| p.display().to_string()).unwrap_or_default();
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = all.filter_map(|e| e.file_name().to_str()?.parse().ok());
     let is_part = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-        words[0].ends_with(program.as_bytes()) && words.contains(&word.as_bytes())
+        let is_ours = String::from_utf8_lossy(&line).contains(&place);
+        is_ours && words[0].ends_with(program.as_bytes()) && words.contains(&word.as_bytes())
     };
-    all.into_iter().filter(is_part).collect()
+    pids.filter(is_part).collect()
 }
 
 /// Folders of checkpoints of a job's run, with whether each is complete.
