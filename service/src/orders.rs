@@ -8,7 +8,7 @@ use crate::store::KeptOrder;
 use anyhow::Result;
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -146,7 +146,7 @@ impl Orders {
         })?;
         let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
         book.orders.insert(status.order.id.clone(), entry);
-        self.ring(&mut book, &status.key);
+        self.ring(book, &status.key);
         Ok(status)
     }
 
@@ -196,24 +196,25 @@ impl Orders {
             return;
         }
         book.orders.values_mut().filter(|e| e.status.key == *key).for_each(|e| e.hear(now_s, &record.event));
-        self.ring(&mut book, key);
+        self.ring(book, key);
     }
 
     /// Tells everybody who waits that something happened to a run.
     pub fn tell(&self, key: &RunKey) {
-        self.ring(&mut lock(&self.book), key);
+        self.ring(lock(&self.book), key);
     }
 
     /// A run is over, and its wrapper cannot say so.
     pub fn close(&self, now_s: f64, key: &RunKey) {
         let mut book = lock(&self.book);
         book.fail(now_s, |e| e.status.key == *key, WORDLESS);
-        self.ring(&mut book, key);
-        book.news.remove(key);
         book.upto.remove(key);
+        self.ring(book, key);
+        lock(&self.book).news.remove(key);
     }
 
-    fn ring(&self, book: &mut Book, key: &RunKey) {
+    /// The bell rings when the book is free again: who waits for it looks into the book while holding the bell.
+    fn ring(&self, mut book: MutexGuard<'_, Book>, key: &RunKey) {
         book.last += 1;
         let last = book.last;
         book.news.insert(key.clone(), last);
@@ -221,6 +222,7 @@ impl Orders {
             // Whoever waits for those is told once too often.
             book.news.pop_first();
         }
+        drop(book);
         self.bell.send_replace(last);
     }
 

@@ -84,17 +84,22 @@ fn a_job_that_cannot_be_requeued_is_not_vacated() {
 }
 
 #[test]
-fn an_order_that_is_lost_is_told() {
+fn an_order_outlives_the_controller_and_what_came_of_it_is_told() {
     if !is_root() {
         return;
     }
     let mut site = Site::start(1);
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
-    give(&site, ALICE, "a1", "7", Verb::Checkpoint).expect("taken");
+    let given = give(&site, ALICE, "a1", "7", Verb::Checkpoint).expect("taken").order;
+    for _ in 0..2 {
+        site.restart();
+        assert_eq!(site.as_user(ALICE, |c| health(&c, "")).orders.first(), Some(&given));
+    }
+    site.deliver(ALICE, "7.1", 2, vec![ordered("a1", Verb::Checkpoint, OrderState::Done)]).expect("stored");
     site.restart();
-    refused(look(&site, ALICE, "a1", 0), 404);
+    assert_eq!(look(&site, ALICE, "a1", 0).expect("known").state, OrderState::Done);
     give(&site, ALICE, "a2", "7", Verb::Checkpoint).expect("taken");
-    site.deliver(ALICE, "7.1", 2, vec![ended()]).expect("stored");
+    site.deliver(ALICE, "7.1", 3, vec![ended()]).expect("stored");
     let after = look(&site, ALICE, "a2", 0).expect("known");
     assert_eq!((after.state, after.text.as_str()), (OrderState::Failed, "the run ended before: completed"));
     refused(give(&site, ALICE, "a3", "7", Verb::Checkpoint), 404);
