@@ -27,7 +27,15 @@ fn main() {
         let restore = Some(PathBuf::from(restore)).filter(|p| p.exists());
         let (criu, run, own_network) = (criu.into(), run.into(), own_network == "true");
         let command = program.iter().map(Into::into).collect();
-        std::process::exit(warden::run(&Task { criu, run, member: None, restore, limit_s: 60.0, own_network, command }));
+        std::process::exit(warden::run(&Task {
+            criu,
+            run,
+            member: None,
+            restore,
+            limit_s: 60.0,
+            own_network,
+            command,
+        }));
     }
     let criu = std::env::current_exe().unwrap().parent().unwrap().join("../criu");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/criu.sh");
