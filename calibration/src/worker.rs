@@ -15,8 +15,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long nodes wait for each other.
-const MEET_LIMIT: Duration = Duration::from_secs(120);
+/// How long nodes wait for each other: one may need the most repetitions where another needs the fewest.
+const MEET_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Shortest time over which idle power is read, in windows of the rules.
 const IDLE_WINDOWS: f64 = 4.0;

@@ -162,7 +162,10 @@ fn rest(whose: &Whose, limit: Duration) -> Result<(), Error> {
     while ask(whose, Frame::number(Kind::Rest, 0))?.header.number == 0 {
         if begun.elapsed() >= limit {
             ask(whose, Frame::number(Kind::Wake, 0))?;
-            return Err(Error::Usage(format!("group {}: no call of mlog for {limit:?}; try later", whose.group)));
+            return Err(Error::Usage(format!(
+                "group {}: no call of mlog for {limit:?}, or it has not joined; try later",
+                whose.group
+            )));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -50,6 +50,8 @@ pub struct Program {
     pub joined: bool,
     /// It was told of trouble that it cannot survive: nothing it says counts any more.
     condemned: bool,
+    /// It has said goodbye.
+    ending: bool,
     logged: u64,
     untold_bytes: u64,
 }
@@ -57,7 +59,7 @@ pub struct Program {
 impl Program {
     /// A program on a new connection.
     pub fn new(link: Link) -> Program {
-        Program { link, joined: false, condemned: false, logged: 0, untold_bytes: 0 }
+        Program { link, joined: false, condemned: false, ending: false, logged: 0, untold_bytes: 0 }
     }
 
     /// A message of it is logged.
@@ -93,7 +95,10 @@ impl Relay {
             Kind::Status => Frame::json(Kind::Status, 0, &self.status()),
             Kind::Handover => self.hand_over(frame),
             Kind::Rest => self.send_away(),
-            Kind::Wake => absent(&self.rest).map(|()| Frame::number(Kind::Wake, 0)),
+            Kind::Wake => {
+                self.rests = false;
+                absent(&self.rest).map(|()| Frame::number(Kind::Wake, 0))
+            }
             Kind::Stop => {
                 self.ending = true;
                 Ok(Frame::number(Kind::Stop, 0))
@@ -104,15 +109,16 @@ impl Relay {
         link.flush().map_err(system("a command"))
     }
 
-    /// Has the program close its connection, and keeps it and others away.
+    /// Has a program that has joined close its connection, and keeps it and others away. Whether it has: a program that
+    /// has not joined, or has said goodbye, computes without us, and would not stand still.
     fn send_away(&mut self) -> Result<Frame, Error> {
-        if !self.rest.exists() {
+        if let Some(program) = self.program.as_mut().filter(|p| p.joined && !p.ending)
+            && !self.rest.exists()
+        {
             std::fs::write(&self.rest, "").map_err(system(self.rest.display()))?;
-            if let Some(program) = &mut self.program {
-                program.link.push(Frame::number(Kind::Rest, 0));
-            }
+            program.link.push(Frame::number(Kind::Rest, 0));
         }
-        Ok(Frame::number(Kind::Rest, u64::from(self.program.is_none())))
+        Ok(Frame::number(Kind::Rest, u64::from(self.rests)))
     }
 
     fn hand_over(&mut self, frame: &Frame) -> Result<Frame, Error> {
@@ -147,6 +153,7 @@ impl Relay {
 
     /// The program is gone.
     fn leave(&mut self) {
+        self.rests |= self.rest.exists() && self.program.as_ref().is_some_and(|p| p.joined && !p.ending);
         self.part();
         self.program = None;
     }
@@ -233,7 +240,7 @@ impl Relay {
             }
             Kind::Mark if joined => self.mark(number, frame.parse()?)?,
             Kind::Commit if joined => self.commit(number)?,
-            Kind::Bye if joined => {}
+            Kind::Bye if joined => self.program.iter_mut().for_each(|p| p.ending = true),
             kind => return Err(Error::Garbage(format!("{kind:?} out of place"))),
         }
         if let Some(program) = &mut self.program {

@@ -68,6 +68,8 @@ pub struct Relay {
     pub(crate) guests: Vec<Guest>,
     /// The file that keeps programs away.
     pub(crate) rest: PathBuf,
+    /// The program has left because it was sent away.
+    pub(crate) rests: bool,
     book: Book,
     tcp: TcpListener,
     unix: UnixListener,
@@ -127,6 +129,7 @@ impl Relay {
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
             rest: crate::call::rest(&socket),
+            rests: false,
             unix: listen_unix(&socket)?,
             tcp,
             dialed: mpsc::channel(),

@@ -260,7 +260,7 @@ fn submitting_refuses_what_makes_no_sense_and_leaves_the_command() {
     for context in [SRUN, SBATCH] {
         for (given, says) in [
             ("ft-energy-keep=3", "no effect without --ft-energy"),
-            ("ft-energy\nft-energy-lend=yes", "not available in this version"),
+            ("ft-energy\nft-energy-lend=yes", "logged on disk"),
             ("ft-energy\nft-energy-energy-bound=5%", "--ft-energy=time"),
             ("ft-energy=off\nft-energy-explain", "nothing was submitted"),
         ] {

@@ -38,7 +38,7 @@ pub enum Outcome {
     },
     /// They never left, for this reason: let them idle at a low frequency.
     Kept(String),
-    /// None came back: they died, the job is being requeued, or is gone.
+    /// The loan has failed: the job is being requeued, or is gone.
     Lost(String),
 }
 
@@ -118,8 +118,12 @@ impl Lender {
         while !loan.state.is_over() {
             match loan.state {
                 LoanState::Lent | LoanState::Asked | LoanState::Shrinking => self.tell(&loan, expect(&loan)),
-                LoanState::Returning => helper.ask(&self.slurm, &loan),
-                _ => {}
+                // Too late to be told, but who asked hears how far it is: a loan may be lent for a moment only.
+                LoanState::Returning => {
+                    expect(&loan);
+                    helper.ask(&self.slurm, &loan);
+                }
+                _ => drop(expect(&loan)),
             }
             let path = format!("/v1/loans/{}?since={}&wait_s={HELD_S}", loan.id, loan.state.as_str());
             match self.ask(&path) {
@@ -163,7 +167,9 @@ fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
 fn outcome(loan: Loan) -> Outcome {
     match (loan.state, loan.lent_s, loan.back_s) {
         (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
-        (_, Some(_), _) if loan.back.is_empty() => Outcome::Lost(loan.reason),
+        (_, Some(lent_s), None) if loan.back.is_empty() => {
+            Outcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s }
+        }
         (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s },
         _ => Outcome::Kept(loan.reason),
     }

@@ -170,9 +170,12 @@ impl Groups<'_> {
             g.caught_up_s = now_s + g.lost_s;
         }
         self.ports.relays.place(group, &places[group][0]);
-        let mut environment = g.environment.clone();
-        environment.extend(g.image.take().map(|folder| self.ports.lending.image(&folder)));
+        let image = g.image.take();
+        g.of_image |= image.is_some();
         for call in g.down() {
+            let of_call = image.as_ref().filter(|(of, _)| *of == call);
+            let mut environment = g.environment.clone();
+            environment.extend(of_call.map(|(_, folder)| self.ports.lending.image(folder)));
             self.ports.shares.start(call, group, &places, &environment);
             g.shares.insert(call, Share::Runs);
         }
@@ -205,10 +208,14 @@ impl Groups<'_> {
                 g.shares.insert(call, Share::Down(None));
                 self.lend();
             }
-            State::Well | State::Parking => {
+            State::Well => {
                 g.shares.insert(call, Share::Down(Some(code)));
                 g.state = State::Doubtful { since_s: now_s };
+            }
+            State::Parking => {
                 self.keep(&format!("group {group} ended meanwhile"));
+                self.all[group].state = State::Well;
+                self.ended(call, group, code);
             }
         }
     }
@@ -240,12 +247,13 @@ impl Groups<'_> {
         for group in 0..self.all.len() {
             if self.all[group].shares.remove(&call).is_some() {
                 if self.all[group].shares.is_empty() {
-                    self.all[group].back = None;
+                    (self.all[group].back, self.all[group].image) = (None, None);
                     self.give_up(group, "the program has ended");
                 }
                 self.phase(group);
             }
         }
+        self.nothing_to_park();
         self.lend();
     }
 

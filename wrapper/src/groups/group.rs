@@ -84,8 +84,10 @@ pub struct Group {
     pub caught_up_s: f64,
     /// The line to which it goes back, or the beginning, from its failure until it starts again.
     pub back: Option<Option<Manifest>>,
-    /// The image from which it goes on, while it is parked.
-    pub image: Option<PathBuf>,
+    /// The image from which its share of a call goes on, while it is parked.
+    pub image: Option<(u64, PathBuf)>,
+    /// It went on from an image, and has made no line since.
+    pub of_image: bool,
     /// Its nodes are lent: what they do is none of the run's account.
     pub away: bool,
 }
@@ -114,6 +116,7 @@ impl Group {
             caught_up_s: f64::NEG_INFINITY,
             back: None,
             image: None,
+            of_image: false,
             away: false,
         }
     }

@@ -160,7 +160,7 @@ impl Launch<'_> {
             shelter: self.me.node.clone().unwrap_or_default(),
             trouble: self.criu.as_ref().err().cloned(),
             limit_s: self.setup.checkpoint_limit_s,
-            tries: self.places.groups.iter().map(|_| Tries::default()).collect(),
+            tries: self.places.groups.iter().map(|_| Default::default()).collect(),
             return_s: Arc::default(),
             loan: Tries::default(),
         })

@@ -59,7 +59,7 @@ impl Groups<'_> {
                     Some(Lent { missing: groups.clone(), groups: groups.clone(), return_s, reason, asked: false });
                 for group in groups {
                     self.all[group].state = State::Parking;
-                    self.ports.lending.park(group, &self.all[group].nodes[0]);
+                    self.ports.lending.park(group, &self.all[group].nodes[0], verdict.idle_s);
                 }
                 self.phase_all();
             }
@@ -105,8 +105,10 @@ impl Groups<'_> {
         if !lent.missing.remove(&group) {
             return;
         }
+        let g = &mut self.all[group];
+        let running = g.shares.iter().find(|(_, s)| **s == Share::Runs).map(|(call, _)| *call);
         match result {
-            Ok(image) => self.all[group].image = Some(image),
+            Ok(image) => g.image = running.map(|call| (call, image)),
             Err(reason) => return self.keep(&format!("group {group} cannot be parked: {reason}")),
         }
         if !lent.missing.is_empty() {
@@ -131,9 +133,17 @@ impl Groups<'_> {
         for group in lent.groups {
             let g = &mut self.all[group];
             g.image = None;
-            if g.state == State::Parking {
-                g.state = State::Well;
-                self.ports.lending.wake(group, &self.all[group].nodes[0]);
+            if g.state != State::Parking {
+                continue;
+            }
+            g.state = State::Well;
+            // A dead node has nothing to wake.
+            if let Some(node) = g.nodes.first() {
+                self.ports.lending.wake(group, node);
+                // What the script has called meanwhile.
+                if !self.all[group].down().is_empty() {
+                    self.launch(group);
+                }
             }
         }
         self.phase_all();
@@ -155,6 +165,17 @@ impl Groups<'_> {
         let nodes = self.nodes_of(&groups);
         self.decided("lend", &format!("{}: {reason}", nodes.join(",")));
         self.ports.lending.lend(&nodes, return_s, &reason);
+    }
+
+    /// The script has ended what was put aside: the nodes are needed for what it does next.
+    pub(super) fn nothing_to_park(&mut self) {
+        let Some(lent) = self.lent.take_if(|l| l.groups.iter().all(|g| self.all[*g].shares.is_empty())) else { return };
+        if lent.asked {
+            self.ports.lending.expect(self.ports.clock.now_s());
+            self.lent = Some(lent);
+        } else {
+            lent.groups.iter().for_each(|g| self.all[*g].state = State::Well);
+        }
     }
 
     /// A group that was put aside has failed: it is none of the loan's any more.
@@ -200,6 +221,7 @@ impl Groups<'_> {
                 self.decided("unpark", &format!("the nodes were not lent: {reason}"));
                 nodes.clone()
             }
+            Outcome::Lost(_) if lent.groups.is_empty() => return,
             Outcome::Lost(reason) => {
                 self.begin_sweep(Vec::new(), Then::Short, &format!("lent nodes are lost: {reason}"));
                 return;

@@ -11,7 +11,6 @@ use crate::lend::{Lender, Offer, Outcome};
 use crate::mail::{Post, Tries, now_s};
 use crate::ports::Happening;
 use ::criu::client::{self, Ask};
-use protocol::LoanState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::DirBuilderExt;
@@ -52,8 +51,8 @@ pub struct Park {
     pub trouble: Option<String>,
     /// Longest time of a dump, s.
     pub limit_s: f64,
-    /// Attempts to park, by group.
-    pub tries: Vec<Tries>,
+    /// Attempts to park, by group; the lock is held by the one that is at work on the node.
+    pub tries: Vec<(Tries, Arc<Mutex<()>>)>,
     /// When the nodes are needed again.
     pub return_s: Arc<Mutex<f64>>,
     /// The loan.
@@ -75,6 +74,13 @@ impl Park {
             .stdin(Stdio::null());
         command
     }
+
+    /// Tells a group's relay to let its program come back.
+    fn waking(&self, group: usize, node: &str) -> Command {
+        let mut command = self.step(&format!("wake.g{group}"), node, "joulepoint-relay");
+        command.arg("wake").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
+        command
+    }
 }
 
 impl Lending for Park {
@@ -89,25 +95,35 @@ impl Lending for Park {
         Ok(Market { shortest_queued_s: self.lender.shortest_queued_s(&self.partition, cpus), idle_w: self.idle_w })
     }
 
-    fn park(&mut self, group: usize, node: &str) {
-        let (one, post) = (self.tries[group].begin(), self.post.clone());
+    fn park(&mut self, group: usize, node: &str, limit_s: f64) {
+        let (tries, at_work) = &self.tries[group];
+        let (one, at_work, post) = (tries.begin(), at_work.clone(), self.post.clone());
+        let wanted = one.clone();
         let tell = move |result| post.tell_of(&one, Happening::Group(News::Parked { group, result }));
         let Some(sandbox) = self.seats.sandbox(group) else { return tell(Err(SEVERAL.to_string())) };
         let folder = self.run.join("parked").join(format!("g{group}"));
         let mut command = self.step(&format!("park.g{group}"), node, "joulepoint");
         command.arg("park").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
         command.arg("--sandbox").arg(sandbox).arg("--into").arg(&folder);
-        command.args(["--limit-s", &self.limit_s.to_string()]);
+        command.args(["--limit-s", &limit_s.min(self.limit_s).to_string()]);
+        let mut wake = self.waking(group, node);
         thread::spawn(move || {
+            let _at_work = at_work.lock().unwrap_or_else(PoisonError::into_inner);
+            if !wanted.is_current() {
+                return;
+            }
             let dumped = room(&folder).and_then(|()| said(&mut command)).and_then(|()| survey(&folder));
+            if !wanted.is_current() {
+                // It was told to come back while it was still being sent away.
+                let _ = said(&mut wake);
+            }
             tell(dumped.map(|_| folder));
         });
     }
 
     fn wake(&mut self, group: usize, node: &str) {
-        self.tries[group].void();
-        let mut command = self.step(&format!("wake.g{group}"), node, "joulepoint-relay");
-        command.arg("wake").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
+        self.tries[group].0.void();
+        let mut command = self.waking(group, node);
         thread::spawn(move || {
             if let Err(e) = said(&mut command) {
                 tracing::warn!(group, e, "the group's relay was not told to let its program come back");
@@ -126,7 +142,7 @@ impl Lending for Park {
                 Ok(()) => {
                     let mut went = false;
                     lender.lend(&id, &offer, &mut |loan| {
-                        if loan.state == LoanState::Lent && !std::mem::replace(&mut went, true) {
+                        if loan.lent_s.is_some() && !std::mem::replace(&mut went, true) {
                             post.tell_of(&one, Happening::Group(News::Lent));
                         }
                         *expected.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +168,7 @@ impl Lending for Park {
     }
 
     fn stop(&mut self) {
-        self.tries.iter().for_each(Tries::void);
+        self.tries.iter().for_each(|(tries, _)| tries.void());
         self.loan.void();
     }
 }

@@ -121,8 +121,8 @@ pub trait Lending {
     /// # Errors
     /// The sentence.
     fn market(&mut self, groups: &[usize], nodes: &[String]) -> Result<Market, String>;
-    /// Dumps a group; [`News::Parked`] follows.
-    fn park(&mut self, group: usize, node: &str);
+    /// Dumps a group within a time; [`News::Parked`] follows.
+    fn park(&mut self, group: usize, node: &str, limit_s: f64);
     /// A group that was to be parked goes on.
     fn wake(&mut self, group: usize, node: &str);
     /// Lends nodes on which nothing runs until `return_s`; [`News::Returned`] follows, in between [`News::Lent`].
@@ -154,7 +154,7 @@ impl Lending for NoLending {
         Err("--ft-energy-lend=yes was not asked for".to_string())
     }
 
-    fn park(&mut self, _: usize, _: &str) {}
+    fn park(&mut self, _: usize, _: &str, _: f64) {}
 
     fn wake(&mut self, _: usize, _: &str) {}
 

@@ -179,11 +179,14 @@ impl Groups<'_> {
         let worst =
             self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
         let code = worst.unwrap_or(0);
-        if code < 128 || self.all[group].crashes >= self.setup.step_retries {
+        // An image that cannot be restored is no failure of the program: it has its line.
+        let not_restored = std::mem::take(&mut self.all[group].of_image) && code == ::criu::EXIT_KILLED;
+        let may_try = code >= 128 && self.all[group].crashes < self.setup.step_retries;
+        if !not_restored && !may_try {
             self.finish(group, None);
             return;
         }
-        self.all[group].crashes += 1;
+        self.all[group].crashes += u32::from(!not_restored);
         let now_s = self.ports.clock.now_s();
         let reason = format!("group {group} ended by signal {}", code - 128);
         self.cut(group, Phase::Restart);

@@ -1,7 +1,7 @@
 //! When groups checkpoint: each at its own interval and one at a time; all at once when the run is to leave or is asked.
 
 use super::driver::Groups;
-use super::group::Making;
+use super::group::{Making, State};
 use crate::driver::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Verb};
@@ -131,7 +131,9 @@ impl Groups<'_> {
         let pending = self.all.iter().filter(|g| may && g.works()).map(|g| g.number).collect();
         let what = if then == Then::Stay { "checkpoint all groups" } else { "checkpoint all groups and requeue" };
         self.decided(what, reason);
-        self.sweep = Some(Sweep { pending, orders, then, failed: None, made: None });
+        let aside = self.all.iter().find(|g| matches!(g.state, State::Parking | State::Parked));
+        let failed = aside.map(|g| format!("group {} is put aside while its nodes are lent; try later", g.number));
+        self.sweep = Some(Sweep { pending, orders, then, failed, made: None });
     }
 
     fn sweep_on(&mut self) {
@@ -240,7 +242,7 @@ impl Groups<'_> {
         };
         self.ports.lines.commit(group, &manifest)?;
         let g = &mut self.all[group];
-        (g.paced_s, g.crashes) = (ended_s, 0);
+        (g.paced_s, g.crashes, g.of_image) = (ended_s, 0, false);
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
         let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w);
         let Manifest { number, begun_s, bytes, joules, .. } = manifest;

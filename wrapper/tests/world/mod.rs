@@ -286,9 +286,10 @@ impl World {
         }
         let was_lent = std::mem::take(&mut self.lent);
         let (mut nodes, since_s, _) = self.loan.take().expect("a loan");
+        let requeued = self.chance(0.5);
         let outcome = match (was_lent, self.chance(dies)) {
             (false, _) => Outcome::Kept("the queue is empty".into()),
-            (true, true) if nodes.len() == 1 => Outcome::Lost("node died".into()),
+            (true, true) if nodes.len() == 1 && requeued => Outcome::Lost("too late".into()),
             (true, dies) => {
                 if dies {
                     let dead = nodes.pop().expect("a node");

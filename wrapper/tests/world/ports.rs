@@ -153,7 +153,7 @@ impl Lending for Port {
         Ok(Market { shortest_queued_s, idle_w: 100.0 })
     }
 
-    fn park(&mut self, group: usize, _: &str) {
+    fn park(&mut self, group: usize, _: &str, _: f64) {
         let mut w = self.0.borrow_mut();
         w.call();
         let fails = w.chances.park_fails;
@@ -172,7 +172,11 @@ impl Lending for Port {
         let now_s = w.now_s;
         let p = &mut w.programs[group];
         (p.image, p.parking) = (None, None);
-        assert!(p.call.is_some() && p.running.is_none(), "woken that did not stand still");
+        if p.call.is_none() {
+            // It has ended meanwhile, and its relay lets the next one in.
+            return;
+        }
+        assert!(p.running.is_none(), "woken that did not stand still");
         p.running = Some((now_s, p.parked_at));
     }
 
