@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use suite::{Site, Wanted, built, repository};
+use suite::{Site, Wanted, built, fetch_criu, repository};
 
 const LENDER: &str = "jpalice";
 const BORROWER: &str = "jpbob";
@@ -17,37 +17,23 @@ const MINUTES: Duration = Duration::from_secs(480);
 /// Work that is lost with the node, s: enough for a job of one minute.
 const LOST: Duration = Duration::from_secs(95);
 
-/// Steps of the program.
-const STEPS: u32 = 7000;
-
-/// Exit code of a script that cannot do its work on this machine.
-const SKIPPED: i32 = 77;
+/// Steps of the program, each of 20 ms: a little more than what is lost.
+const STEPS: u32 = 5400;
 
 /// A site whose users have a CRIU that works; none where it cannot be fetched.
 fn site() -> Option<MutexGuard<'static, Site>> {
     static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let site = SITE.get_or_init(|| Some(Mutex::new(start(&fetch_criu()?))));
+    let site = SITE.get_or_init(start);
     site.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn fetch_criu() -> Option<PathBuf> {
-    let kept = built().expect("a folder").join("criu");
-    let output = Command::new("sh").arg(repository().join("packaging/criu.sh")).arg(&kept).output().expect("sh");
-    match output.status.code() {
-        Some(0) => Some(kept),
-        Some(SKIPPED) => {
-            println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
-            None
-        }
-        _ => panic!("packaging/criu.sh: {}", String::from_utf8_lossy(&output.stderr)),
-    }
-}
-
-fn start(criu: &Path) -> Site {
+fn start() -> Option<Mutex<Site>> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-lend-{}", std::process::id()));
     let own = dir.with_extension("criu");
-    let copied = Command::new("cp").arg("-a").arg(criu).arg(&own).status();
-    assert!(copied.expect("cp").success());
+    if let Err(reason) = fetch_criu(&own) {
+        println!("skipped: {reason}");
+        return None;
+    }
     let toml = format!(
         "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 3.0\n\
          [lend]\nshortest_s = 1.0\npatience_s = 90.0\n[criu]\ncommand = {:?}\n",
@@ -65,7 +51,7 @@ fn start(criu: &Path) -> Site {
         .output()
         .expect("make");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    site
+    Some(Mutex::new(site))
 }
 
 /// Starts the coupled program on a spare and a node for each group.
