@@ -360,6 +360,10 @@ impl Init<'_> {
                     self.tell(&Said::Failed(reason));
                 }
             }
+            // What failed before the driver knew of it.
+            Order::Save | Order::Thaw { keep: true } if self.dumping.is_none() => {
+                self.tell(&Said::Failed("no dump is on its way".to_string()));
+            }
             Order::Save => self.save(),
             Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),

@@ -220,8 +220,8 @@ impl Wardens {
         for (id, member) in of {
             if let Some(task) = state.tasks.get_mut(id) {
                 let order = order(member);
-                // A dump that has failed is over: no answer follows.
-                if !matches!((&task.said, &order), (Some(Said::Failed(_)), Order::Thaw { .. })) {
+                // A dump that has failed is over, whenever it failed: no answer follows.
+                if matches!(order, Order::Freeze(_)) || !matches!(task.said, Some(Said::Failed(_))) {
                     task.said = None;
                 }
                 // A line that is broken is noticed by who reads it.
@@ -469,6 +469,39 @@ mod tests {
         for task in [one, other] {
             assert_eq!(task.join().unwrap().last(), Some(&Order::Thaw { keep: false }));
         }
+    }
+
+    #[test]
+    fn a_task_that_fails_between_two_orders_is_heard() {
+        let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (wardens, _) = listen(run.path());
+        let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 2))).unwrap();
+        let other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap();
+        wait_for(&wardens, 2);
+        let late = thread::spawn(move || {
+            let mut teller = other.teller().unwrap();
+            let mut orders = other.words::<Order>();
+            orders.next().unwrap();
+            // The first one has failed by then.
+            thread::sleep(Duration::from_millis(100));
+            teller.tell(&Said::Frozen).unwrap();
+            assert_eq!(orders.next(), Some(Order::Save));
+            assert_eq!(orders.next(), Some(Order::Thaw { keep: false }));
+            teller.tell(&Said::Failed("given up".into())).unwrap();
+            orders.next()
+        });
+        let first = thread::spawn(move || {
+            let mut teller = one.teller().unwrap();
+            let mut orders = one.words::<Order>();
+            orders.next().unwrap();
+            teller.tell(&Said::Frozen).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            teller.tell(&Said::Failed("criu was ended".into())).unwrap();
+            orders.last()
+        });
+        assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 0 on n0: criu was ended");
+        wardens.forget();
+        assert!(late.join().is_ok() && first.join().is_ok());
     }
 
     #[test]
