@@ -130,10 +130,13 @@ impl Wardens {
         running.map(|t| t.member.clone()).collect()
     }
 
-    /// Forgets all tasks: the script begins anew, and what is left of the steps before is none of it.
+    /// Ends and forgets all tasks: the script begins anew, and what is left of the steps before must not run beside it.
     pub fn forget(&self) {
         let mut state = self.0.state();
-        state.tasks.values().for_each(|t| t.teller.hang_up());
+        for task in state.tasks.values_mut() {
+            let _ = task.teller.tell(&Order::End);
+            task.teller.hang_up();
+        }
         state.tasks.clear();
         state.steps.clear();
     }
@@ -451,6 +454,7 @@ mod tests {
                 Order::Freeze(Ask { folder, limit_s: 20.0, memory_share: 0.5, compress: false }),
                 Order::Save,
                 Order::Thaw { keep: true },
+                Order::End,
             ];
             assert_eq!(task.join().unwrap(), expected);
         }
@@ -467,7 +471,7 @@ mod tests {
         assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 1 on n1: a GPU");
         wardens.forget();
         for task in [one, other] {
-            assert_eq!(task.join().unwrap().last(), Some(&Order::Thaw { keep: false }));
+            assert_eq!(task.join().unwrap().get(1), Some(&Order::Thaw { keep: false }));
         }
     }
 
@@ -497,7 +501,7 @@ mod tests {
             teller.tell(&Said::Frozen).unwrap();
             thread::sleep(Duration::from_millis(50));
             teller.tell(&Said::Failed("criu was ended".into())).unwrap();
-            orders.last()
+            assert_eq!(orders.last(), Some(Order::End));
         });
         assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 0 on n0: criu was ended");
         wardens.forget();
