@@ -127,7 +127,8 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> 
     };
     match begun.and_then(|()| init.follow().map_err(|e| (format!("the sandbox has failed: {e}"), 126))) {
         Ok(code) => {
-            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code }));
+            let carried_bytes = init.carried_bytes();
+            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }));
             code
         }
         Err((reason, code)) => told(reason, code),
@@ -403,6 +404,11 @@ impl Init<'_> {
         }
     }
 
+    fn carried_bytes(&self) -> [u64; 2] {
+        let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
+        [carried(self.relays.first()), carried(self.relays.get(1))]
+    }
+
     fn tell(&mut self, said: &Said) {
         // A line that is broken is noticed when it is read.
         let _ = self.line.as_mut().map(|line| line.tell(said));
@@ -431,8 +437,7 @@ impl Init<'_> {
             (Some(Progress::Frozen), Asker::Line) => self.tell(&Said::Frozen),
             (Some(Progress::Saved(Err(reason))), Asker::Line) => self.tell(&Said::Failed(reason)),
             (Some(Progress::Saved(Ok(()))), Asker::Line) => {
-                let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
-                let carried_bytes = [carried(self.relays.first()), carried(self.relays.get(1))];
+                let carried_bytes = self.carried_bytes();
                 self.tell(&Said::Saved { carried_bytes });
             }
         }
