@@ -621,6 +621,24 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_the_script_ends_loses_no_task() {
+        let run = tempfile::tempdir().unwrap();
+        let (wardens, lost) = listen(run.path());
+        let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None };
+        let mut step = line::call(run.path(), &step).unwrap();
+        let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 1))).unwrap();
+        wait_for(&wardens, 1);
+        step.tell(&Said::Ending).unwrap();
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !wardens.0.state().steps.values().any(|s| s.is_ending) {
+            assert!(Instant::now() < limit);
+        }
+        drop(one);
+        wait_for(&wardens, 0);
+        assert!(lost.recv_timeout(Duration::from_millis(100)).is_err());
+    }
+
+    #[test]
     fn who_does_not_know_the_secret_is_no_task() {
         let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (wardens, _) = listen(run.path());
