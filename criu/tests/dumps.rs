@@ -5,6 +5,8 @@
 use criu::client::{self, Ask};
 use criu::line::{self, Hello, Member, Order, Said};
 use criu::warden::{self, Task};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -178,10 +180,13 @@ fn obeys_a_driver(criu: &Path) {
     let secret = line::secret(&run).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fs::write(run.join(line::FOLDER).join(line::ADDRESS), listener.local_addr().unwrap().to_string()).unwrap();
-    let mut child = sandbox.command("none").env(MEMBER, "").spawn().unwrap();
-    let (hello, line) = line::answer(listener.accept().unwrap().0, &secret).unwrap();
-    assert_eq!(hello, Hello::Task(member()));
-    let (mut driver, mut words) = (line.teller().unwrap(), line.words::<Said>());
+    let start = |from: &str| {
+        let child = sandbox.command(from).env(MEMBER, "").spawn().unwrap();
+        let (hello, line) = line::answer(listener.accept().unwrap().0, &secret).unwrap();
+        assert_eq!(hello, Hello::Task(member()));
+        (child, line.teller().unwrap(), line.words::<Said>())
+    };
+    let (mut child, mut driver, mut words) = start("none");
     sandbox.wait();
     let freeze = |name: &str| {
         let folder = sandbox.path(name);
@@ -198,7 +203,8 @@ fn obeys_a_driver(criu: &Path) {
         assert_eq!(words.next(), Some(Said::Failed("given up".into())));
         sandbox.wait();
     }
-    driver.tell(&freeze("dump")).unwrap();
+    fs::create_dir(sandbox.path("line")).unwrap();
+    driver.tell(&freeze("line/a.1.0")).unwrap();
     assert_eq!(words.next(), Some(Said::Frozen));
     driver.tell(&Order::Save).unwrap();
     assert_eq!(words.next(), Some(Said::Saved { carried_bytes: [0, 0] }));
@@ -208,4 +214,23 @@ fn obeys_a_driver(criu: &Path) {
     assert_eq!(words.next(), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
     driver.hang_up();
     assert_eq!(child.wait().unwrap().code(), Some(137));
+
+    // A task that waits for others hears that it is to end, by whom ever, and blames no checkpoint.
+    for act in ["signal", "end", "hang up"] {
+        let (mut child, mut driver, mut words) = start("line");
+        assert_eq!(words.next(), Some(Said::Ready));
+        match act {
+            "signal" => kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap(),
+            "end" => driver.tell(&Order::End).unwrap(),
+            _ => driver.hang_up(),
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(137));
+        assert!(!sandbox.path("line").join(criu::NOT_RESTORED).exists());
+    }
+    let (mut child, mut driver, mut words) = start("line");
+    assert_eq!(words.next(), Some(Said::Ready));
+    driver.tell(&Order::Restore).unwrap();
+    assert_eq!(words.next(), Some(Said::Ended { code: 7, carried_bytes: [0, 0] }));
+    driver.hang_up();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }
