@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 const LABELS: [&str; 2] = ["SLURM_LABELIO", "SRUN_LABELIO"];
 
 /// Why labels cannot be.
-const LABELLED: &str = "it adds labels to the output (--label), which do not go back with it";
+const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
 
 /// Short options of `srun` without a value, which may be joined.
 const SHORT_FLAGS: &str = "bEHIkKlOqQsuvVXZ";
