@@ -43,6 +43,8 @@ struct Init<'a> {
     tmp: Option<PathBuf>,
     program: i32,
     may_restore: bool,
+    /// Nobody wants the program any more.
+    is_unwanted: bool,
     runs: bool,
     ended: Option<Ended>,
     /// A dump on its way, and who wants it.
@@ -83,6 +85,25 @@ impl Asker {
     }
 }
 
+/// Why a program is not back.
+struct NotBack {
+    reason: String,
+    /// Whether the checkpoint is to blame: not if others were missing.
+    of_checkpoint: bool,
+}
+
+impl NotBack {
+    fn alone(reason: &str) -> NotBack {
+        NotBack { reason: reason.to_string(), of_checkpoint: false }
+    }
+}
+
+impl From<String> for NotBack {
+    fn from(reason: String) -> NotBack {
+        NotBack { reason, of_checkpoint: true }
+    }
+}
+
 /// Runs the sandbox to its end; the exit code of the program.
 pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
@@ -94,17 +115,20 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> 
         Err(reason) => return told(reason, 126),
     };
     let begun = match &task.restore {
-        Some(folder) => init.restore(folder).map_err(|reason| {
+        Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
             // The line of a whole step is set aside, not one task of it.
             let line = if task.member.is_some() { folder.parent().unwrap_or(folder) } else { folder };
-            let _ = fs::write(line.join(NOT_RESTORED), &reason);
+            if of_checkpoint {
+                let _ = fs::write(line.join(NOT_RESTORED), &reason);
+            }
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
         None => init.start(),
     };
     match begun.and_then(|()| init.follow().map_err(|e| (format!("the sandbox has failed: {e}"), 126))) {
         Ok(code) => {
-            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code }));
+            let carried_bytes = init.carried_bytes();
+            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }));
             code
         }
         Err((reason, code)) => told(reason, code),
@@ -132,6 +156,7 @@ impl Init<'_> {
                 None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
             },
             may_restore: line.is_none(),
+            is_unwanted: false,
             line,
             relays,
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
@@ -176,7 +201,7 @@ impl Init<'_> {
     }
 
     /// Brings the program back from a checkpoint.
-    fn restore(&mut self, folder: &Path) -> Result<(), String> {
+    fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
         let unpacked = settle::unpacked(folder, &self.task.run)?;
         // Tasks of a step that are back already write to files that another try would cut.
         let tries = if self.line.is_some() { 1 } else { RESTORES };
@@ -192,12 +217,13 @@ impl Init<'_> {
         restored
     }
 
-    fn restore_once(&mut self, folder: &Path) -> Result<(), String> {
+    fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
         let Frozen { program, last_pid, pipes, .. } = frozen::put_back(folder)?;
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
             // A job that had one output and has two now goes on with the first.
-            let relay = self.relays.get_mut(i).ok_or("standard error has gone where standard output goes")?;
+            let gone = || "standard error has gone where standard output goes".to_string();
+            let relay = self.relays.get_mut(i).ok_or_else(gone)?;
             if let Some(bytes) = pipe.kept_bytes {
                 relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
             }
@@ -218,28 +244,29 @@ impl Init<'_> {
                 break status;
             }
             if Instant::now() > until {
-                return Err(format!("criu took longer than {} s", self.task.limit_s));
+                return Err(format!("criu took longer than {} s", self.task.limit_s).into());
             }
             self.wait().map_err(|e| e.to_string())?;
         };
         if status != Ended::Code(0) {
-            return Err(tool::reason(folder, "restore.log"));
+            let unwanted = self.is_unwanted.then(|| NotBack::alone("it was ended"));
+            return Err(unwanted.unwrap_or_else(|| tool::reason(folder, "restore.log").into()));
         }
         // New processes must not take numbers that belong to images to come.
-        sandbox::set_last_pid(last_pid)
+        Ok(sandbox::set_last_pid(last_pid)?)
     }
 
     /// Waits until all tasks of the step have put their files back, since they may share some.
-    fn wait_for_others(&mut self) -> Result<(), String> {
+    fn wait_for_others(&mut self) -> Result<(), NotBack> {
         self.tell(&Said::Ready);
         let until = Instant::now() + seconds(self.task.limit_s);
-        while !self.may_restore {
+        while !self.may_restore && !self.is_unwanted {
             if self.line.is_none() || Instant::now() > until {
-                return Err("the other tasks of the step do not come back".to_string());
+                return Err(NotBack::alone("the other tasks of the step do not come back"));
             }
-            self.wait().map_err(|e| e.to_string())?;
+            self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
         }
-        Ok(())
+        if self.is_unwanted { Err(NotBack::alone("it was ended")) } else { Ok(()) }
     }
 
     /// Ends whatever a failed restore has left.
@@ -299,14 +326,17 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Passes a signal to the program.
-    fn signalled(&self, number: i32) {
-        if let Ok(signal) = Signal::try_from(number)
-            && signal != Signal::SIGCHLD
-            && self.program > 0
-            && self.ended.is_none()
-        {
-            let _ = kill(Pid::from_raw(self.program), signal);
+    /// Passes a signal to the program, or heeds it if there is none yet.
+    fn signalled(&mut self, number: i32) {
+        match Signal::try_from(number) {
+            Err(_) | Ok(Signal::SIGCHLD) => {}
+            Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if self.program == 0 => {
+                self.is_unwanted = true;
+            }
+            Ok(signal) if self.program > 0 && self.ended.is_none() => {
+                let _ = kill(Pid::from_raw(self.program), signal);
+            }
+            Ok(_) => {}
         }
     }
 
@@ -360,13 +390,23 @@ impl Init<'_> {
                     self.tell(&Said::Failed(reason));
                 }
             }
+            // What failed before the driver knew of it.
+            Order::Save | Order::Thaw { keep: true } if self.dumping.is_none() => {
+                self.tell(&Said::Failed("no dump is on its way".to_string()));
+            }
             Order::Save => self.save(),
             Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),
             Order::End => {
+                self.is_unwanted = true;
                 let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
             }
         }
+    }
+
+    fn carried_bytes(&self) -> [u64; 2] {
+        let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
+        [carried(self.relays.first()), carried(self.relays.get(1))]
     }
 
     fn tell(&mut self, said: &Said) {
@@ -397,8 +437,7 @@ impl Init<'_> {
             (Some(Progress::Frozen), Asker::Line) => self.tell(&Said::Frozen),
             (Some(Progress::Saved(Err(reason))), Asker::Line) => self.tell(&Said::Failed(reason)),
             (Some(Progress::Saved(Ok(()))), Asker::Line) => {
-                let carried = |relay: Option<&Relay>| relay.map_or(0, Relay::carried_bytes);
-                let carried_bytes = [carried(self.relays.first()), carried(self.relays.get(1))];
+                let carried_bytes = self.carried_bytes();
                 self.tell(&Said::Saved { carried_bytes });
             }
         }

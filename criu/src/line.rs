@@ -109,7 +109,11 @@ pub enum Said {
     Ended {
         /// The code.
         code: i32,
+        /// How much this warden has carried on of standard output and standard error since it began, bytes.
+        carried_bytes: [u64; 2],
     },
+    /// Of a step: it is about to be told to end, so that the end of its tasks is no loss.
+    Ending,
 }
 
 /// One end of a line.

@@ -7,7 +7,7 @@ use nix::fcntl::OFlag;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// File in a run's folder that tells the sizes of its output files before it, bytes.
@@ -122,9 +122,10 @@ impl Relay {
         self.carry(&[])
     }
 
-    /// How much it has carried on, bytes.
+    /// How much it has carried on to another process, bytes: nothing if the target is a file of its own.
     pub fn carried_bytes(&self) -> u64 {
-        self.carried_bytes
+        let kind = self.to.metadata().map(|m| m.file_type());
+        if kind.is_ok_and(|k| k.is_fifo() || k.is_socket()) { self.carried_bytes } else { 0 }
     }
 
     /// Size of the target, bytes, if it is a file that keeps what is written.
@@ -205,20 +206,33 @@ mod tests {
 
     #[test]
     fn a_line_is_carried_when_it_ends_and_the_rest_when_the_program_does() {
-        let target = tempfile::NamedTempFile::new().unwrap();
-        let mut relay = Relay::new(target.as_file().as_fd()).unwrap();
+        let (mut target, to) = io::pipe().unwrap();
+        let mut relay = Relay::new(to.as_fd()).unwrap();
         relay.by_lines(b"be".to_vec());
-        let read = || fs::read_to_string(target.path()).unwrap();
+        drop(to);
+        let mut read = |length: usize| {
+            let mut text = vec![0; length];
+            target.read_exact(&mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
         let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
-        for (written, carried, held) in
-            [("fore", "", "before"), ("\naf", "before\n", "af"), ("ter", "before\n", "after")]
-        {
+        for (written, carried, held) in [("fore", "", "before"), ("\naf", "before\n", "af"), ("ter", "", "after")] {
             program.write_all(written.as_bytes()).unwrap();
             relay.drain().unwrap();
-            assert_eq!((read().as_str(), relay.held()), (carried, held.as_bytes()));
-            assert_eq!(relay.carried_bytes(), carried.len() as u64);
+            assert_eq!((read(carried.len()).as_str(), relay.held()), (carried, held.as_bytes()));
         }
+        assert_eq!(relay.carried_bytes(), 7);
         relay.finish().unwrap();
-        assert_eq!(read(), "before\nafter");
+        assert_eq!((read(5).as_str(), relay.carried_bytes()), ("after", 12));
+    }
+
+    #[test]
+    fn what_goes_to_a_file_of_its_own_is_not_on_its_way() {
+        let target = tempfile::NamedTempFile::new().unwrap();
+        let mut relay = Relay::new(target.as_file().as_fd()).unwrap();
+        File::from(relay.write_end().try_clone_to_owned().unwrap()).write_all(b"before\n").unwrap();
+        relay.drain().unwrap();
+        assert_eq!(fs::read_to_string(target.path()).unwrap(), "before\n");
+        assert_eq!(relay.carried_bytes(), 0);
     }
 }

@@ -3,8 +3,12 @@
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
+use criu::line::{self, Hello, Member, Order, Said};
 use criu::warden::{self, Task};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -19,6 +23,13 @@ const SKIPPED: i32 = 77;
 /// How often the program counts.
 const COUNTS: u32 = 60;
 
+/// Makes the program a task of a step.
+const MEMBER: &str = "DUMPS_MEMBER";
+
+fn member() -> Member {
+    Member { call: "a.1".into(), group: None, rank: 0, tasks: 1, node: "n".into() }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let [_, word, criu, run, restore, own_network, program @ ..] = &args[..]
@@ -30,7 +41,7 @@ fn main() {
         std::process::exit(warden::run(&Task {
             criu,
             run,
-            member: None,
+            member: std::env::var_os(MEMBER).map(|_| member()),
             restore,
             limit_s: 60.0,
             own_network,
@@ -48,7 +59,8 @@ fn main() {
     goes_on_in_every_way(&criu);
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
-    println!("every way, too little memory, too little time: ok");
+    obeys_a_driver(&criu);
+    println!("every way, too little memory, too little time, a driver: ok");
 }
 
 /// A folder with a program in a sandbox.
@@ -73,16 +85,20 @@ impl Sandbox<'_> {
 
     /// Starts the program, or restores it from a dump of that name.
     fn start(&self, from: &str) -> Child {
+        self.command(from).spawn().unwrap()
+    }
+
+    fn command(&self, from: &str) -> Command {
         let script = format!("i=0; while [ $i -lt {COUNTS} ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 7");
         let out = OpenOptions::new().append(true).create(true).open(self.path("out")).unwrap();
-        Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["warden".as_ref(), self.criu, &self.path("run"), &self.path(from)])
             .args([&self.own_network.to_string(), "sh", "-c", &script])
             .env("TMPDIR", self.path("tmp"))
             .stdin(Stdio::null())
-            .stdout(out)
-            .spawn()
-            .unwrap()
+            .stdout(out);
+        command
     }
 
     /// Waits for the program's next line.
@@ -155,4 +171,66 @@ fn gives_up_without_harm(criu: &Path) {
     }
     let last = format!("{}", tries.start - 1);
     sandbox.ends_as_if_undisturbed(child, &last);
+}
+
+fn obeys_a_driver(criu: &Path) {
+    let sandbox = Sandbox::new(criu, false);
+    let run = sandbox.path("run");
+    fs::create_dir(run.join(line::FOLDER)).unwrap();
+    let secret = line::secret(&run).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(run.join(line::FOLDER).join(line::ADDRESS), listener.local_addr().unwrap().to_string()).unwrap();
+    let start = |from: &str| {
+        let child = sandbox.command(from).env(MEMBER, "").spawn().unwrap();
+        let (hello, line) = line::answer(listener.accept().unwrap().0, &secret).unwrap();
+        assert_eq!(hello, Hello::Task(member()));
+        (child, line.teller().unwrap(), line.words::<Said>())
+    };
+    let (mut child, mut driver, mut words) = start("none");
+    sandbox.wait();
+    let freeze = |name: &str| {
+        let folder = sandbox.path(name);
+        fs::create_dir(&folder).unwrap();
+        Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false })
+    };
+    for order in [Order::Save, Order::Thaw { keep: true }] {
+        driver.tell(&order).unwrap();
+        assert_eq!(words.next(), Some(Said::Failed("no dump is on its way".into())));
+    }
+    for name in ["given up", "given up again"] {
+        driver.tell(&freeze(name)).unwrap();
+        driver.tell(&Order::Thaw { keep: false }).unwrap();
+        assert_eq!(words.next(), Some(Said::Failed("given up".into())));
+        sandbox.wait();
+    }
+    fs::create_dir(sandbox.path("line")).unwrap();
+    driver.tell(&freeze("line/a.1.0")).unwrap();
+    assert_eq!(words.next(), Some(Said::Frozen));
+    driver.tell(&Order::Save).unwrap();
+    assert_eq!(words.next(), Some(Said::Saved { carried_bytes: [0, 0] }));
+    driver.tell(&Order::Thaw { keep: true }).unwrap();
+    assert!(matches!(words.next(), Some(Said::Dumped { .. })));
+    driver.tell(&Order::End).unwrap();
+    assert_eq!(words.next(), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
+    driver.hang_up();
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+
+    // A task that waits for others hears that it is to end, by whom ever, and blames no checkpoint.
+    for act in ["signal", "end", "hang up"] {
+        let (mut child, mut driver, mut words) = start("line");
+        assert_eq!(words.next(), Some(Said::Ready));
+        match act {
+            "signal" => kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap(),
+            "end" => driver.tell(&Order::End).unwrap(),
+            _ => driver.hang_up(),
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(137));
+        assert!(!sandbox.path("line").join(criu::NOT_RESTORED).exists());
+    }
+    let (mut child, mut driver, mut words) = start("line");
+    assert_eq!(words.next(), Some(Said::Ready));
+    driver.tell(&Order::Restore).unwrap();
+    assert_eq!(words.next(), Some(Said::Ended { code: 7, carried_bytes: [0, 0] }));
+    driver.hang_up();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }

@@ -14,7 +14,7 @@ use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
 use protocol::Manifest;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -147,20 +147,25 @@ impl Drop for CriuSteps {
     }
 }
 
-/// Keeps what each call has written until all its tasks stood still.
+/// Keeps what each call has written until all its tasks stood still or had ended.
 fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(), String> {
     let names: BTreeSet<&str> = standing.iter().map(|s| s.member.call.as_str()).collect();
+    let mut done: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for name in names {
         let call = calls.read(name).ok_or_else(|| format!("nothing is known of call {name}"))?;
         let of_call = || standing.iter().filter(|s| s.member.call == name);
         let carried = |descriptor: i32| of_call().map(|s| s.carried_bytes[(descriptor - 1) as usize]).sum::<u64>();
         let mut outputs: Vec<Output> = Vec::new();
-        let mut done: Vec<&Path> = Vec::new();
         for target in &call.targets {
-            if done.contains(&target.path.as_path()) {
-                continue;
+            match done.insert(target.path.clone(), name) {
+                None => {}
+                Some(call) if call == name => continue,
+                // Nobody knows which bytes are whose.
+                Some(_) => {
+                    let path = target.path.display();
+                    return Err(format!("two steps write to {path} at once; write each step to a file of its own"));
+                }
             }
-            done.push(&target.path);
             let same = call.targets.iter().filter(|t| t.path == target.path);
             let end = target.from + same.map(|t| carried(t.descriptor)).sum::<u64>();
             let saved = format!("{name}.out{}", target.descriptor);
@@ -169,6 +174,10 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
         }
         let text = serde_json::to_vec(&outputs).map_err(|e| e.to_string())?;
         fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
+        // What comes after it may be in the copy.
+        if calls.read(name).is_some_and(|call| call.ended.is_some()) {
+            return Err(format!("srun {} has ended meanwhile", call.command));
+        }
     }
     Ok(())
 }
@@ -195,7 +204,7 @@ fn keep(target: &Target, end: u64, copy: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::Call;
+    use crate::calls::{Call, End};
 
     #[test]
     fn the_output_of_a_step_is_kept_when_all_of_it_has_arrived() {
@@ -228,5 +237,14 @@ mod tests {
         let outputs: Vec<Output> = serde_json::from_slice(&fs::read(into.join("a.1.json")).unwrap()).unwrap();
         assert_eq!(outputs, [Output { descriptor: 1, start: 6, end: 20, saved: Some("a.1.out1".into()) }]);
         assert_eq!(fs::read_to_string(into.join("a.1.out1")).unwrap(), "before\nafter7\n");
+
+        let mut other = standing[0].clone();
+        other.member.call = "b.1".into();
+        calls.note("b.1", &call).unwrap();
+        let shared = keep_outputs(&calls, &[standing[0].clone(), other], &into).unwrap_err();
+        assert!(shared.contains("to a file of its own"), "{shared}");
+        let ended = Some(End { at_s: 2.0, code: 0, outputs: Vec::new() });
+        calls.note("a.1", &Call { ended, ..call }).unwrap();
+        assert!(keep_outputs(&calls, &standing, &into).unwrap_err().contains("has ended meanwhile"));
     }
 }

@@ -14,6 +14,15 @@ use std::path::{Path, PathBuf};
 /// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
 pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
+/// Variables by which `srun` adds labels.
+const LABELS: [&str; 2] = ["SLURM_LABELIO", "SRUN_LABELIO"];
+
+/// Why labels cannot be.
+const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
+
+/// Short options of `srun` without a value, which may be joined.
+const SHORT_FLAGS: &str = "bEHIkKlOqQsuvVXZ";
+
 /// What the stand-in must know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sandboxes {
@@ -30,6 +39,11 @@ pub struct Sandboxes {
 /// Name of a call's record within a recovery line.
 pub fn record(call: &str) -> String {
     format!("{call}.json")
+}
+
+/// Whether an option is `--label`, or `-l`, alone or joined to others.
+fn is_label(name: &str) -> bool {
+    name == "label" || name.contains('l') && name.chars().all(|c| SHORT_FLAGS.contains(c))
 }
 
 impl Sandboxes {
@@ -66,6 +80,7 @@ impl Sandboxes {
         let (names, at) = split::options(words)?;
         let unfit = |(name, value): &split::Named| match name.as_str() {
             "multi-prog" | "pty" | "bcast" => Some(format!("it uses --{name}")),
+            name if is_label(name) => Some(LABELLED.to_string()),
             "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
             "output" | "error" => {
                 let file = value.as_deref().unwrap_or_default();
@@ -78,6 +93,9 @@ impl Sandboxes {
         };
         if let Some(reason) = names.iter().find_map(unfit) {
             return Err(reason);
+        }
+        if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
+            return Err(LABELLED.to_string());
         }
         let folder = std::env::current_dir().map_err(|e| e.to_string())?;
         let program = &words[at..];
@@ -140,12 +158,14 @@ mod tests {
             ("--pty bash", "--pty"),
             ("--multi-prog a.conf", "--multi-prog"),
             ("-i data prog", "--input"),
+            ("--label prog", "labels"),
+            ("-n2 -ul prog", "labels"),
             ("-o out prog", "srun ... > out"),
             ("-n1 a : -n2 b", "several programs"),
         ] {
             assert!(words(line, None, false).unwrap_err().contains(why), "{line}");
         }
-        assert!(words("-o out.%t -i none prog", None, false).is_ok());
+        assert!(words("-o out.%t -i none -u --overlap prog -l", None, false).is_ok());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::calls::{Call, Calls, End, Output, Target, VARIABLE};
 use crate::mail::now_s;
 use crate::sandboxes::{self, Sandboxes};
 use crate::supervise::{block_signals, exit_code, unblocked};
-use ::criu::line::Line;
+use ::criu::line::{Line, Said};
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
@@ -102,7 +102,7 @@ fn text(words: &[OsString]) -> String {
 /// A step that the driver knows of.
 struct Held {
     /// The step has ended when it is closed.
-    _line: Line,
+    line: Line,
     /// Whether its tasks are in sandboxes.
     sandboxed: bool,
     /// Where the output of the whole call begins, by descriptor, if it goes on from a recovery line.
@@ -126,7 +126,7 @@ fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, rea
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
             real.args(words);
-            return Some(Held { _line: line, sandboxed: false, starts: None });
+            return Some(Held { line, sandboxed: false, starts: None });
         }
     };
     let line =
@@ -140,7 +140,7 @@ fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, rea
         None
     });
     real.args(inside);
-    Some(Held { _line: line, sandboxed: true, starts })
+    Some(Held { line, sandboxed: true, starts })
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
@@ -348,16 +348,17 @@ fn position(descriptor: i32, length: u64) -> io::Result<u64> {
 }
 
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
-fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, held: Option<Held>) -> i32 {
+fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held: Option<Held>) -> i32 {
     if let Err(e) = calls.note(name, &call) {
         eprintln!("joulepoint: this step cannot be remembered: {e}");
         return exec(real);
     }
     let starts = distinct(&call.targets);
     // A task whose sandbox was killed ends so, too: the wrapper knows.
-    let in_doubt = |code: i32| has_other_nodes() || code > 128 && held.as_ref().is_some_and(|h| h.sandboxed);
+    let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
+    let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
     let ended = spawn(&mut real).and_then(|(child, signals)| {
-        let (code, asked) = wait(child, &signals)?;
+        let (code, asked) = wait(child, &signals, held.as_mut().map(|h| &mut h.line))?;
         let waits = code != 0 && !asked && (in_doubt(code) || calls.is_closed());
         Ok((code, asked || waits && hold_back(calls, &signals)?))
     });
@@ -430,8 +431,9 @@ fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
     Ok((unblocked(real).spawn()?, signals))
 }
 
-/// Passes signals on until the child ends; its exit code, and whether somebody asked it to end.
-fn wait(mut child: Child, signals: &SignalFd) -> io::Result<(i32, bool)> {
+/// Passes signals on until the child ends; its exit code, and whether somebody asked it to end, which the driver hears
+/// first.
+fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> io::Result<(i32, bool)> {
     let mut asked = false;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -439,7 +441,11 @@ fn wait(mut child: Child, signals: &SignalFd) -> io::Result<(i32, bool)> {
         }
         let Some(signal) = signals.read_signal()? else { continue };
         let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { continue };
-        asked |= ENDING.contains(&number);
+        if ENDING.contains(&number) {
+            asked = true;
+            // A driver that is gone needs no word.
+            let _ = driver.take().map(|line| line.tell(&Said::Ending));
+        }
         // What a terminal sends goes to the whole group, and has reached the child.
         if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
             crate::processes::signal(child.id() as i32, number as i32);

@@ -17,7 +17,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Longest wait for tasks to go on after a dump that failed.
 const THAW_LIMIT: Duration = Duration::from_secs(20);
+
+/// Why a dump ended that its caller, or the clock, wants no more.
+const LATE: &str = "given up, or not done in time";
 
 /// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed.
 pub type Lost = dyn Fn(&Member) + Send + Sync;
@@ -46,11 +49,12 @@ pub struct Dump<'a> {
     pub dumps: &'a config::Criu,
     /// Whether the dump is still wanted.
     pub wanted: &'a dyn Fn() -> bool,
-    /// What else belongs to the line: called while all stand still, with what each task has written.
+    /// What else belongs to the line: called while all stand still, with what each task has written; also for tasks
+    /// that have ended while their step is still there.
     pub still: &'a dyn Fn(&[Standing]) -> Result<(), String>,
 }
 
-/// A task that stands still.
+/// A task that stands still, or has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// Which.
@@ -60,6 +64,8 @@ pub struct Standing {
 }
 
 struct Shared {
+    /// Held by the dump that is on its way.
+    dump: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
     lost: Box<Lost>,
@@ -80,6 +86,8 @@ struct Task {
     /// Whether it waits to be restored.
     ready: bool,
     ended: Option<i32>,
+    /// What it had carried on when it ended.
+    carried_bytes: [u64; 2],
 }
 
 /// Tasks that run, by the numbers of their lines.
@@ -90,6 +98,8 @@ struct Step {
     call: String,
     words: String,
     outside: Option<String>,
+    /// Whether the script ends it.
+    is_ending: bool,
 }
 
 impl Wardens {
@@ -106,7 +116,8 @@ impl Wardens {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
         let address = format!("{host}:{}\n", listener.local_addr()?.port());
         write_durably(&folder.join(ADDRESS), address.as_bytes())?;
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), lost });
+        let shared =
+            Arc::new(Shared { dump: Mutex::default(), state: Mutex::default(), changed: Condvar::new(), lost });
         let wardens = Wardens(shared.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -114,7 +125,7 @@ impl Wardens {
                 thread::spawn(move || match line::answer(stream, &secret) {
                     Ok((Hello::Task(member), line)) => shared.serve(member, line),
                     Ok((Hello::Step { call, words, outside }, line)) => {
-                        shared.hold(Step { call, words, outside }, line)
+                        shared.hold(Step { call, words, outside, is_ending: false }, line)
                     }
                     Err(e) => tracing::warn!(%e, "one that called is no task of this run"),
                 });
@@ -130,10 +141,13 @@ impl Wardens {
         running.map(|t| t.member.clone()).collect()
     }
 
-    /// Forgets all tasks: the script begins anew, and what is left of the steps before is none of it.
+    /// Ends and forgets all tasks: the script begins anew, and what is left of the steps before must not run beside it.
     pub fn forget(&self) {
         let mut state = self.0.state();
-        state.tasks.values().for_each(|t| t.teller.hang_up());
+        for task in state.tasks.values_mut() {
+            let _ = task.teller.tell(&Order::End);
+            task.teller.hang_up();
+        }
         state.tasks.clear();
         state.steps.clear();
     }
@@ -152,8 +166,13 @@ impl Wardens {
     /// # Errors
     /// A sentence: no line, and all tasks go on.
     pub fn dump(&self, dump: &Dump) -> Result<Vec<ManifestFile>, String> {
+        let _alone = match self.0.dump.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err("another dump is on its way".to_string()),
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+            Ok(lock) => lock,
+        };
         let (running, ended) = self.0.state().complete(dump.of)?;
-        let frozen = self.freeze_and_save(dump, &running);
+        let frozen = self.freeze_and_save(dump, &running, &ended);
         // The line counts only if all go on with it, and bring it from memory to disk.
         let until = Instant::now() + if frozen.is_ok() { seconds(dump.limit_s) } else { THAW_LIMIT };
         let wanted = || Instant::now() < until;
@@ -167,14 +186,14 @@ impl Wardens {
         frozen?;
         let frozen_s = thawed?.into_values().fold(0.0, f64::max);
         tracing::info!(frozen_s, tasks = running.len(), "the program stood still for a dump");
-        for (member, code) in ended {
-            let folder = folder(dump.into, &member)?;
+        for (task, code) in ended {
+            let folder = folder(dump.into, &task.member)?;
             write_durably(&folder.join(ENDED), code.to_string().as_bytes()).map_err(|e| e.to_string())?;
         }
         survey(dump.into)
     }
 
-    fn freeze_and_save(&self, dump: &Dump, running: &Running) -> Result<(), String> {
+    fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), String> {
         for member in running.values() {
             folder(dump.into, member)?;
         }
@@ -201,7 +220,9 @@ impl Wardens {
             _ => None,
         })?;
         let standing = |(id, carried_bytes)| Standing { member: running[&id].clone(), carried_bytes };
-        (dump.still)(&saved.into_iter().map(standing).collect::<Vec<_>>())
+        let ended = ended.iter().map(|(task, _)| task.clone());
+        (dump.still)(&saved.into_iter().map(standing).chain(ended).collect::<Vec<_>>())?;
+        if wanted() { Ok(()) } else { Err(LATE.to_string()) }
     }
 
     /// Tells all tasks an order and waits until each has answered as `answer` understands it; the answers.
@@ -220,8 +241,8 @@ impl Wardens {
         for (id, member) in of {
             if let Some(task) = state.tasks.get_mut(id) {
                 let order = order(member);
-                // A dump that has failed is over: no answer follows.
-                if !matches!((&task.said, &order), (Some(Said::Failed(_)), Order::Thaw { .. })) {
+                // A dump that has failed is over, whenever it failed: no answer follows.
+                if matches!(order, Order::Freeze(_)) || !matches!(task.said, Some(Said::Failed(_))) {
                     task.said = None;
                 }
                 // A line that is broken is noticed by who reads it.
@@ -241,7 +262,7 @@ impl Wardens {
                 return Ok(answers);
             }
             if !wanted() {
-                return Err("given up, or not done in time".to_string());
+                return Err(LATE.to_string());
             }
             state = self.0.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -268,14 +289,16 @@ impl Shared {
     fn serve(&self, member: Member, line: Line) {
         let Ok(teller) = line.teller() else { return };
         let id = self.state().number();
-        let task = Task { member: member.clone(), teller, said: None, ready: false, ended: None };
+        let task =
+            Task { member: member.clone(), teller, said: None, ready: false, ended: None, carried_bytes: [0, 0] };
         self.state().tasks.insert(id, task);
         for said in line.words::<Said>() {
             let mut state = self.state();
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
-                Said::Ended { code } => {
+                Said::Ended { code, carried_bytes } => {
                     task.ended = Some(code);
+                    task.carried_bytes = carried_bytes;
                     task.teller.hang_up();
                 }
                 Said::Ready => task.ready = true,
@@ -299,7 +322,11 @@ impl Shared {
         let id = state.number();
         state.steps.insert(id, step);
         drop(state);
-        line.words::<Said>().for_each(drop);
+        for _ending in line.words::<Said>().filter(|said| *said == Said::Ending) {
+            if let Some(step) = self.state().steps.get_mut(&id) {
+                step.is_ending = true;
+            }
+        }
         let mut state = self.state();
         if state.steps.remove(&id).is_some() {
             state.tasks.retain(|_, t| t.member.call != call);
@@ -333,16 +360,18 @@ impl State {
         }
     }
 
-    /// A line has ended. Whether its task is lost: not if it told its end, or another one's end explains it.
+    /// A line has ended. Whether its task is lost: not if it told its end, or another one's or the script explains it.
     fn gone(&mut self, id: u64) -> bool {
         let Some(task) = self.tasks.get(&id).filter(|t| t.ended.is_none()) else { return false };
         let call = task.member.call.clone();
         self.tasks.remove(&id);
-        !self.tasks.values().any(|t| t.member.call == call && t.ended.is_some_and(|code| code != 0))
+        let explains = |t: &Task| t.member.call == call && t.ended.is_some_and(|code| code != 0);
+        let is_ending = self.steps.values().any(|s| s.is_ending && s.call == call);
+        !is_ending && !self.tasks.values().any(explains)
     }
 
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
-    fn complete(&self, of: Option<usize>) -> Result<(Running, Vec<(Member, i32)>), String> {
+    fn complete(&self, of: Option<usize>) -> Result<(Running, Vec<(Standing, i32)>), String> {
         let known: Vec<(&u64, &Task)> = self.tasks.iter().filter(|(_, t)| t.is_of(of)).collect();
         if known.iter().any(|(_, t)| t.ready) {
             return Err("the tasks of a step are being restored".to_string());
@@ -365,7 +394,8 @@ impl State {
                 return Err(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
             }
         }
-        let ended = known.iter().filter_map(|(_, t)| Some((t.member.clone(), t.ended?))).collect();
+        let standing = |t: &Task| Standing { member: t.member.clone(), carried_bytes: t.carried_bytes };
+        let ended = known.iter().filter_map(|(_, t)| Some((standing(t), t.ended?))).collect();
         let running: Running =
             known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (**id, t.member.clone())).collect();
         match running.is_empty() {
@@ -378,6 +408,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, channel};
 
     fn member(call: &str, group: Option<usize>, rank: u32, tasks: u32) -> Member {
@@ -412,6 +443,10 @@ mod tests {
 
     fn good() -> Vec<Said> {
         vec![Said::Frozen, Said::Saved { carried_bytes: [7, 0] }, Said::Dumped { frozen_s: 0.5 }]
+    }
+
+    fn ended(code: i32) -> Said {
+        Said::Ended { code, carried_bytes: [7, 0] }
     }
 
     fn wait_for(wardens: &Wardens, count: usize) {
@@ -451,6 +486,7 @@ mod tests {
                 Order::Freeze(Ask { folder, limit_s: 20.0, memory_share: 0.5, compress: false }),
                 Order::Save,
                 Order::Thaw { keep: true },
+                Order::End,
             ];
             assert_eq!(task.join().unwrap(), expected);
         }
@@ -467,8 +503,62 @@ mod tests {
         assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 1 on n1: a GPU");
         wardens.forget();
         for task in [one, other] {
-            assert_eq!(task.join().unwrap().last(), Some(&Order::Thaw { keep: false }));
+            assert_eq!(task.join().unwrap().get(1), Some(&Order::Thaw { keep: false }));
         }
+    }
+
+    #[test]
+    fn a_task_that_fails_between_two_orders_is_heard() {
+        let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (wardens, _) = listen(run.path());
+        let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 2))).unwrap();
+        let other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap();
+        wait_for(&wardens, 2);
+        let late = thread::spawn(move || {
+            let mut teller = other.teller().unwrap();
+            let mut orders = other.words::<Order>();
+            orders.next().unwrap();
+            // The first one has failed by then.
+            thread::sleep(Duration::from_millis(100));
+            teller.tell(&Said::Frozen).unwrap();
+            assert_eq!(orders.next(), Some(Order::Save));
+            assert_eq!(orders.next(), Some(Order::Thaw { keep: false }));
+            teller.tell(&Said::Failed("given up".into())).unwrap();
+            orders.next()
+        });
+        let first = thread::spawn(move || {
+            let mut teller = one.teller().unwrap();
+            let mut orders = one.words::<Order>();
+            orders.next().unwrap();
+            teller.tell(&Said::Frozen).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            teller.tell(&Said::Failed("criu was ended".into())).unwrap();
+            assert_eq!(orders.last(), Some(Order::End));
+        });
+        assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 0 on n0: criu was ended");
+        wardens.forget();
+        assert!(late.join().is_ok() && first.join().is_ok());
+    }
+
+    #[test]
+    fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
+        let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (wardens, _) = listen(run.path());
+        let answers = vec![Said::Frozen, Said::Saved { carried_bytes: [7, 0] }, Said::Failed("given up".into())];
+        let one = task(run.path(), member("a.1", None, 0, 1), answers);
+        wait_for(&wardens, 1);
+        let is_wanted = AtomicBool::new(true);
+        let still = |_: &[Standing]| {
+            assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "another dump is on its way");
+            is_wanted.store(false, Ordering::SeqCst);
+            Ok(())
+        };
+        let wanted = || is_wanted.load(Ordering::SeqCst);
+        let dumps = &config::Criu::default();
+        let asked = Dump { of: None, into: into.path(), limit_s: 20.0, dumps, wanted: &wanted, still: &still };
+        assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
+        wardens.forget();
+        assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));
     }
 
     #[test]
@@ -479,7 +569,7 @@ mod tests {
         let _one = task(run.path(), member("a.1", None, 0, 2), good());
         wait_for(&wardens, 1);
         assert!(dump(&wardens, None, into.path()).unwrap_err().contains("1 of 2 tasks"));
-        line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap().leave(&Said::Ended { code: 3 });
+        line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap().leave(&ended(3));
         let files = dump(&wardens, None, into.path()).unwrap();
         assert_eq!(files.iter().map(|f| f.copy.as_str()).collect::<Vec<_>>(), ["a.1.1/ended"]);
         assert!(lost.try_recv().is_err());
@@ -491,7 +581,7 @@ mod tests {
         let (wardens, _) = listen(run.path());
         let mut one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 3))).unwrap();
         let mut other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 3))).unwrap();
-        line::call(run.path(), &Hello::Task(member("a.1", None, 2, 3))).unwrap().leave(&Said::Ended { code: 0 });
+        line::call(run.path(), &Hello::Task(member("a.1", None, 2, 3))).unwrap().leave(&ended(0));
         wait_for(&wardens, 2);
         one.tell(&Said::Ready).unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -528,6 +618,24 @@ mod tests {
         while !dump(&wardens, None, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
             assert!(Instant::now() < limit);
         }
+    }
+
+    #[test]
+    fn a_step_that_the_script_ends_loses_no_task() {
+        let run = tempfile::tempdir().unwrap();
+        let (wardens, lost) = listen(run.path());
+        let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None };
+        let mut step = line::call(run.path(), &step).unwrap();
+        let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 1))).unwrap();
+        wait_for(&wardens, 1);
+        step.tell(&Said::Ending).unwrap();
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !wardens.0.state().steps.values().any(|s| s.is_ending) {
+            assert!(Instant::now() < limit);
+        }
+        drop(one);
+        wait_for(&wardens, 0);
+        assert!(lost.recv_timeout(Duration::from_millis(100)).is_err());
     }
 
     #[test]
