@@ -249,8 +249,12 @@ impl Init<'_> {
             self.wait().map_err(|e| e.to_string())?;
         };
         if status != Ended::Code(0) {
-            let unwanted = self.is_unwanted.then(|| NotBack::alone("it was ended"));
-            return Err(unwanted.unwrap_or_else(|| tool::reason(folder, "restore.log").into()));
+            return Err(match status {
+                _ if self.is_unwanted => NotBack::alone("it was ended"),
+                // By somebody, or for want of memory: the images may be good.
+                Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
+                _ => tool::reason(folder, "restore.log").into(),
+            });
         }
         // New processes must not take numbers that belong to images to come.
         Ok(sandbox::set_last_pid(last_pid)?)

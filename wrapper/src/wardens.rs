@@ -30,6 +30,10 @@ const THAW_LIMIT: Duration = Duration::from_secs(20);
 /// Why a dump ended that its caller, or the clock, wants no more.
 const LATE: &str = "given up, or not done in time";
 
+/// How long a task that could be restored waits for another one of its step that has not called yet: its warden was
+/// killed before it could.
+const MEETING_LIMIT: Duration = Duration::from_secs(30);
+
 /// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed.
 pub type Lost = dyn Fn(&Member) + Send + Sync;
 
@@ -286,7 +290,7 @@ impl Shared {
     }
 
     /// Hears a task until its line ends.
-    fn serve(&self, member: Member, line: Line) {
+    fn serve(self: &Arc<Self>, member: Member, line: Line) {
         let Ok(teller) = line.teller() else { return };
         let id = self.state().number();
         let task =
@@ -301,7 +305,10 @@ impl Shared {
                     task.carried_bytes = carried_bytes;
                     task.teller.hang_up();
                 }
-                Said::Ready => task.ready = true,
+                Said::Ready => {
+                    task.ready = true;
+                    self.expect_others(id, &member);
+                }
                 said => task.said = Some(said),
             }
             state.restore(&member);
@@ -313,6 +320,17 @@ impl Shared {
         if is_lost {
             (self.lost)(&member);
         }
+    }
+
+    /// Tells that a step is lost if a task of it has not called in time.
+    fn expect_others(self: &Arc<Self>, id: u64, member: &Member) {
+        let (shared, member) = (self.clone(), member.clone());
+        thread::spawn(move || {
+            thread::sleep(MEETING_LIMIT);
+            if shared.state().waits_in_vain(id) {
+                (shared.lost)(&member);
+            }
+        });
     }
 
     /// Knows of a step until its line ends.
@@ -358,6 +376,13 @@ impl State {
             // A line that is broken is noticed by who reads it.
             let _ = task.teller.tell(&Order::Restore);
         }
+    }
+
+    /// Whether a task that could be restored waits for one that has not called.
+    fn waits_in_vain(&self, id: u64) -> bool {
+        let Some(task) = self.tasks.get(&id).filter(|t| t.ready) else { return false };
+        let of_call = |t: &&Task| (&t.member.call, t.member.group) == (&task.member.call, task.member.group);
+        self.tasks.values().filter(of_call).count() < task.member.tasks as usize
     }
 
     /// A line has ended. Whether its task is lost: not if it told its end, or another one's or the script explains it.
