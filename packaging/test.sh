@@ -25,7 +25,7 @@ floor() {
     status=0
     begin=$(date +%s)
     cargo test --no-fail-fast "$@" > "$log" 2>&1 || status=$?
-    grep -E '^test |^skipped|SEED=' "$log" || true
+    grep -E '^test |^skipped|SEED=|^Error' "$log" || true
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     broken=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
     skipped=$(grep -c '^skipped' "$log" || true)
@@ -44,7 +44,7 @@ floor "rooms: unit, property, golden" --workspace --exclude suite
 floor "tidy: map, docs, names" -p suite --test tidy
 floor "plugin in a hostile host" -p suite --test spank_host
 floor "doctor: each fault provoked" -p suite --test doctor
-floor "any program, by CRIU" -p suite --test criu -- --test-threads=1 --nocapture
+floor "any program, by CRIU" -p suite --test criu -- --test-threads=2 --nocapture
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
 floor "steps across nodes, by CRIU" -p suite --test steps -- --test-threads=1 --nocapture

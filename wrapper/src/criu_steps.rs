@@ -84,7 +84,10 @@ impl CriuSteps {
                 return;
             }
             let Some(of) = current.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
-            eprintln!("joulepoint: task {} on {} was killed or is missing; its step goes back", member.rank, member.node);
+            eprintln!(
+                "joulepoint: task {} on {} was killed or is missing; its step goes back",
+                member.rank, member.node
+            );
             if member.node != node {
                 thread::sleep(NODES_FIRST);
             }

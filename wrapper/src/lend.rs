@@ -17,6 +17,9 @@ const HELD_S: u64 = 2;
 /// Pause after a question that reached nobody.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Longest wait for steps that have ended to be gone.
+const STEPS_LIMIT: Duration = Duration::from_secs(30);
+
 /// How often a controller that does not answer is asked for a loan.
 const TRIES: u32 = 20;
 
@@ -86,6 +89,7 @@ impl Lender {
             return_s: offer.return_s,
             reason: offer.reason.clone(),
         };
+        self.wait_for_steps(offer);
         let mut last = String::new();
         for _ in 0..TRIES {
             match self.client.post::<_, Loan>("/v1/loans", &request) {
@@ -97,6 +101,19 @@ impl Lender {
             sleep(PAUSE);
         }
         Outcome::Kept(last)
+    }
+
+    /// Waits until Slurm knows, too, that nothing of the job runs on the nodes any more; the broker refuses if it does.
+    fn wait_for_steps(&self, offer: &Offer) {
+        let Ok(job) = offer.job.parse() else { return };
+        let until = Instant::now() + STEPS_LIMIT;
+        while Instant::now() < until {
+            let steps = self.slurm.steps(job).unwrap_or_default();
+            if !steps.iter().any(|step| step.is_users() && step.nodes.iter().any(|n| offer.nodes.contains(n))) {
+                return;
+            }
+            sleep(PAUSE);
+        }
     }
 
     /// Takes up a loan that an earlier wrapper of the job asked for; none if the broker has not heard of it, or does
