@@ -1,0 +1,202 @@
+//! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
+
+use super::{Driver, End, FLUSH_LIMIT_S, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, VERDICT_LIMIT_S, failure};
+use crate::ports::Happening;
+use policy::decide::Why;
+use protocol::{Event, FailureKind, Phase};
+
+impl Driver<'_> {
+    /// The script ended: by itself, by a crash, or with a node.
+    pub(super) fn exited(&mut self, code: i32) -> End {
+        let limit_s = self.ports.clock.now_s() + VERDICT_LIMIT_S;
+        loop {
+            if let Some(end) = self.lost_nodes() {
+                return end;
+            }
+            if code != 0
+                && let Some(cause) = self.ports.cluster.cause()
+            {
+                return End::Terminated(cause);
+            }
+            let now_s = self.ports.clock.now_s();
+            if now_s >= limit_s || !self.ports.cluster.suspects() {
+                break;
+            }
+            match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
+                Some(Happening::NodeLost { node, at_s }) => {
+                    if let Some(end) = self.lost(&node, at_s) {
+                        return end;
+                    }
+                }
+                Some(Happening::Terminate) => {
+                    return self.ended_from_outside();
+                }
+                Some(Happening::Checkpointed(result)) => {
+                    if let Some(end) = self.checkpointed(result) {
+                        return end;
+                    }
+                }
+                Some(Happening::Ordered(order)) => self.ordered(order),
+                _ => {}
+            }
+        }
+        if self.ports.engine.halted() {
+            self.begin(Why::BeforeEnd, "the program was halted before the walltime ends");
+            self.checkpointing.iter_mut().for_each(|c| c.why = Why::BeforeEnd);
+        } else if code == 0 {
+            return End::Finished(0);
+        }
+        if let Some(end) = self.left_after_checkpoint() {
+            return end;
+        }
+        self.crashed(code)
+    }
+
+    /// Programs that leave after writing the checkpoint they were asked for are started again from it.
+    fn left_after_checkpoint(&mut self) -> Option<End> {
+        let limit_s = self.ports.clock.now_s() + LAST_FILES_LIMIT_S;
+        while self.checkpointing.is_some() {
+            match self.ports.clock.wait(limit_s) {
+                Some(Happening::Checkpointed(result)) => {
+                    let taken = result.is_ok();
+                    if let Some(end) = self.checkpointed(result) {
+                        return Some(end);
+                    }
+                    if taken && self.line_s >= limit_s - LAST_FILES_LIMIT_S {
+                        self.cut(Phase::Restart);
+                        return Some(End::Again);
+                    }
+                }
+                Some(Happening::Terminate) => {
+                    return Some(self.ended_from_outside());
+                }
+                Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(_) => {}
+                None => self.give_up(),
+            }
+        }
+        None
+    }
+
+    /// The script ended with an error of its own; a crash by a signal is tried again.
+    fn crashed(&mut self, code: i32) -> End {
+        if code < 128 || self.crashes >= self.setup.step_retries {
+            return End::Finished(code);
+        }
+        self.crashes += 1;
+        let now_s = self.ports.clock.now_s();
+        let reason = format!("the job script ended by signal {}", code - 128);
+        self.note(vec![failure(FailureKind::Step, None, now_s, now_s, &reason)]);
+        self.cut(Phase::Restart);
+        self.ports.child.stop();
+        End::Again
+    }
+
+    /// Looks for dead nodes of the run.
+    fn lost_nodes(&mut self) -> Option<End> {
+        let dead = self.ports.cluster.dead_nodes();
+        dead.into_iter().find_map(|(node, at_s)| self.lost(&node, at_s))
+    }
+
+    /// A node is dead: in place on what is left, or back to the queue.
+    pub(super) fn lost(&mut self, node: &str, at_s: f64) -> Option<End> {
+        if !self.nodes.iter().any(|n| n == node) {
+            return None;
+        }
+        let now_s = self.ports.clock.now_s();
+        self.cut(Phase::Restart);
+        self.ledger.drop_node(node);
+        self.nodes.retain(|n| n != node);
+        let reason = format!("node {node} is dead, last heard of {:.1} s ago", now_s - at_s);
+        let mut events = vec![failure(FailureKind::Node, Some(node), at_s, now_s, &reason)];
+        if let Some(reason) = self.adaptation.failed(at_s, now_s) {
+            events.push(self.decision("interval", reason));
+        }
+        self.note(events);
+        self.give_up();
+        if let Some(cause) = self.ports.cluster.cause() {
+            return Some(End::Terminated(cause));
+        }
+        self.ports.child.stop();
+        let needed = self.setup.started.nodes.len().saturating_sub(self.setup.settings.spare as usize);
+        if self.nodes.len() >= needed.max(1) {
+            self.decided("restart in place", &format!("{} nodes are left, {needed} are needed", self.nodes.len()));
+            return Some(End::Again);
+        }
+        self.decided("requeue", &format!("{} nodes are left, {needed} are needed", self.nodes.len()));
+        Some(End::Requeue(FailureKind::Node))
+    }
+
+    /// Somebody asked the job to end; a reason that Slurm does not tell is a person's.
+    pub(super) fn ended_from_outside(&mut self) -> End {
+        End::Terminated(self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled))
+    }
+
+    /// Slurm or a person ends the job: write down why, let the script leave.
+    pub(super) fn terminated(&mut self, kind: FailureKind) -> Outcome {
+        self.give_up();
+        let now_s = self.ports.clock.now_s();
+        self.cut(Phase::Idle);
+        let reason = format!("the job is ended from outside: {}", kind.as_str());
+        self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
+        self.ports.child.terminate();
+        let limit_s = now_s + LEAVE_LIMIT_S;
+        let code = loop {
+            match self.ports.clock.wait(limit_s) {
+                Some(Happening::Exited { code }) => break code,
+                Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(_) => {}
+                None => break 143,
+            }
+        };
+        let state = match kind {
+            FailureKind::Cancelled => "cancelled",
+            FailureKind::Timeout => "timeout",
+            _ => "interrupted",
+        };
+        self.leave(state, code)
+    }
+
+    /// Hands the run back to the queue because a person wants its nodes.
+    pub(super) fn vacate(&mut self, by: &str) -> Outcome {
+        let now_s = self.ports.clock.now_s();
+        let reason = format!("vacated on the order of {by}");
+        self.note(vec![failure(FailureKind::Requeued, None, now_s, now_s, &reason)]);
+        self.requeue(FailureKind::Requeued)
+    }
+
+    /// Hands the run back to the queue.
+    pub(super) fn requeue(&mut self, kind: FailureKind) -> Outcome {
+        self.ports.child.stop();
+        self.cut(Phase::Idle);
+        if kind == FailureKind::Timeout {
+            let now_s = self.ports.clock.now_s();
+            let reason = "the walltime ends; the run goes on from its last checkpoint";
+            self.note(vec![failure(kind, None, now_s, now_s, reason)]);
+        }
+        self.end("requeued", 0);
+        self.ports.store.flush(FLUSH_LIMIT_S);
+        match self.ports.cluster.requeue() {
+            Ok(()) => Outcome::Requeued,
+            Err(reason) => {
+                self.decided("end", &format!("could not be requeued: {reason}"));
+                self.leave("failed", 1)
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
+        self.cut(Phase::Idle);
+        self.end(state, exit_code);
+        self.ports.store.flush(FLUSH_LIMIT_S);
+        Outcome::Ended(exit_code)
+    }
+
+    /// Writes the last records: whoever still waits for a checkpoint learns that there will be none.
+    fn end(&mut self, state: &str, exit_code: i32) {
+        self.give_up();
+        let mut events = self.desk.fail_waiting(&format!("the run ended before: {state}"));
+        events.push(Event::Ended { state: state.to_string(), exit_code });
+        self.note(events);
+    }
+}

@@ -1,0 +1,139 @@
+//! How a run's recovery line moves on: begins a checkpoint, makes it complete, learns from its cost, or gives it up.
+
+use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
+use policy::decide::Why;
+use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Verb};
+
+impl Driver<'_> {
+    /// Asks the engine for a checkpoint.
+    pub(super) fn begin(&mut self, why: Why, reason: &str) {
+        if self.checkpointing.is_some() {
+            return;
+        }
+        let orders = self.desk.take();
+        match self.ports.store.room() {
+            Ok((number, folder)) => {
+                self.decided("checkpoint", reason);
+                self.cut(Phase::Checkpoint);
+                let begun_s = self.ports.clock.now_s();
+                self.checkpointing = Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders });
+                self.ports.engine.begin(folder);
+            }
+            Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}"), &orders),
+        }
+    }
+
+    /// The engine has answered.
+    pub(super) fn checkpointed(&mut self, result: Result<Vec<ManifestFile>, String>) -> Option<End> {
+        let running = self.checkpointing.take()?;
+        match result {
+            Ok(files) => {
+                if !self.commit(&running, files) {
+                    return None;
+                }
+                if running.why == Why::BeforeEnd {
+                    self.final_line_taken = true;
+                    if self.setup.requeue_at_end {
+                        return Some(End::Requeue(FailureKind::Timeout));
+                    }
+                }
+                let vacate = running.orders.into_iter().find(|o| o.verb == Verb::Vacate);
+                vacate.map(|order| End::Vacate { by: order.by })
+            }
+            Err(reason) => {
+                self.cut(Phase::Compute);
+                self.failed_checkpoint(reason, &running.orders);
+                None
+            }
+        }
+    }
+
+    /// Makes a checkpoint complete and learns from what it cost.
+    fn commit(&mut self, running: &Checkpointing, files: Vec<ManifestFile>) -> bool {
+        // Reading the counters of all nodes takes its time, and the checkpoint does not wait for it.
+        let ended_s = self.ports.clock.now_s();
+        let cut = self.cut(Phase::Compute);
+        let step = self.ports.child.step();
+        let manifest = Manifest {
+            version: protocol::VERSION,
+            number: running.number,
+            begun_s: running.begun_s,
+            ended_s,
+            joules: cut.joules,
+            bytes: files.iter().map(|f| f.bytes).sum(),
+            step,
+            engine: self.ports.engine.name().to_string(),
+            files,
+        };
+        if let Err(reason) = self.ports.store.commit(&manifest) {
+            self.failed_checkpoint(reason, &running.orders);
+            return false;
+        }
+        self.line_s = ended_s;
+        self.crashes = 0;
+        let mut events = vec![Event::Committed {
+            number: manifest.number,
+            begun_s: manifest.begun_s,
+            ended_s,
+            bytes: manifest.bytes,
+            joules: manifest.joules,
+        }];
+        let made = OrderedCheckpoint {
+            number: manifest.number,
+            path: running.folder.to_string_lossy().into_owned(),
+            seconds: ended_s - running.begun_s,
+            bytes: manifest.bytes,
+            joules: manifest.joules,
+        };
+        for order in &running.orders {
+            let then = if order.verb == Verb::Vacate { "; the job goes back into the queue" } else { "" };
+            let text = format!("checkpoint {} is complete{then}", made.number);
+            events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
+        }
+        let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
+        // What a program writes by itself costs it more than the time to take it up.
+        if self.ports.engine.on_demand()
+            && let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w)
+        {
+            events.push(self.decision("interval", reason));
+        }
+        self.note(events);
+        true
+    }
+
+    /// Gives up a checkpoint on its way; orders for it wait for the next one.
+    pub(super) fn give_up(&mut self) {
+        if let Some(running) = self.checkpointing.take() {
+            self.ports.engine.give_up();
+            self.desk.put_back(running.orders);
+        }
+    }
+
+    /// Nothing happened for a while.
+    pub(super) fn timed_out(&mut self) {
+        let now_s = self.ports.clock.now_s();
+        let limit_s = self.setup.checkpoint_limit_s;
+        if let Some(running) = self.checkpointing.take_if(|c| now_s >= c.begun_s + limit_s) {
+            self.ports.engine.give_up();
+            self.cut(Phase::Compute);
+            self.failed_checkpoint(format!("took longer than {limit_s} s"), &running.orders);
+            return;
+        }
+        let phase = self.ledger.phase();
+        let cut = self.cut(phase);
+        if phase == Phase::Compute
+            && let Some(joules) = cut.joules.filter(|_| cut.node_s > 0.0)
+        {
+            self.adaptation.computed(joules / cut.node_s);
+        }
+    }
+
+    pub(super) fn failed_checkpoint(&mut self, reason: String, orders: &[Order]) {
+        let now_s = self.ports.clock.now_s();
+        self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
+        tracing::warn!(%reason, "checkpoint failed; earlier ones stay valid");
+        let mut events = self.desk.fail(orders, &reason);
+        events.push(Event::CheckpointFailed { reason });
+        self.note(events);
+    }
+}
