@@ -187,10 +187,16 @@ impl Controller {
             tracing::info!(reason = format!("{e:#}"), "no history is taken over from Slurm");
         }
         let (mut booked_s, mut resumed_s) = (now_s(), 0.0);
+        let mut told = String::new();
         loop {
             std::thread::sleep(LOOK);
-            if let Err(e) = self.look(&mut booked_s, &mut resumed_s) {
-                tracing::error!(error = format!("{e:#}"), "a look at the cluster failed");
+            let error = self.look(&mut booked_s, &mut resumed_s).err().map(|e| format!("{e:#}")).unwrap_or_default();
+            if error != told {
+                match error.as_str() {
+                    "" => tracing::info!("the cluster can be looked at again"),
+                    error => tracing::error!(error, "a look at the cluster failed; said once until it changes"),
+                }
+                told = error;
             }
         }
     }

@@ -301,6 +301,9 @@ impl Controller {
 
     /// Refuses what would end a job instead of moving it.
     fn check_order(&self, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
+        if run.job == 0 {
+            return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
+        }
         if verb != Verb::Vacate {
             return Ok(());
         }

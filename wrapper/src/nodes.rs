@@ -134,13 +134,16 @@ pub struct Local {
 impl Local {
     /// Opens the sources that this user may read; `root` is the process below which the program runs.
     pub fn open(config: &energy::Config, root: i32) -> Local {
-        Local {
+        let mut local = Local {
             meter: energy::open(config),
             root,
             since_s: crate::mail::now_s(),
             tick_hz: f64::from(energy::tick_hz()),
             cpu_s: 0.0,
-        }
+        };
+        // A counter counts from its first reading on, and the run's first cut may be a minute away.
+        local.read(0);
+        local
     }
 
     fn read(&mut self, job: u32) -> Option<JobReading> {
@@ -155,5 +158,18 @@ impl Local {
             source: sample.source.as_str().to_string(),
             since_s: self.since_s,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energy_counts_from_the_opening_of_this_nodes_sources() {
+        let config = energy::Config { precedence: vec![energy::SourceKind::Model], ..energy::Config::default() };
+        let mut local = Local::open(&config, std::process::id() as i32);
+        thread::sleep(Duration::from_millis(50));
+        assert!(local.read(0).unwrap().joules > 0.0);
     }
 }
