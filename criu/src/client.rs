@@ -1,5 +1,7 @@
 //! Asks a warden for a dump, over its socket.
 
+use crate::dumping::LEAVE_LIMIT;
+use crate::seconds;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -72,7 +74,7 @@ pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool) -> Result<f64, Str
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(gone)?;
     // The warden keeps the limit itself; this one is for a warden that cannot.
-    let limit = Instant::now() + Duration::from_secs_f64(ask.limit_s.clamp(0.0, 1e6) * 1.5 + 10.0);
+    let limit = Instant::now() + seconds(ask.limit_s) + 2 * LEAVE_LIMIT;
     let mut answer = String::new();
     let mut reader = BufReader::new(stream);
     loop {

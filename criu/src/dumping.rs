@@ -7,10 +7,8 @@ use crate::init::Ended;
 use crate::relay::Relay;
 use crate::settle::{Stop, settle};
 use crate::stage::Stage;
-use crate::tool;
 use crate::warden::Task;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::{seconds, tool};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,6 +16,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Longest time that CRIU has to fail by itself after its dump was given up.
+pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How a dump ended: the time for which the program stood still, s, or why it failed.
 pub type Outcome = Result<f64, String>;
@@ -52,12 +53,16 @@ pub struct Dumping {
     thaw: Pipe,
     work: Option<Work>,
     was_frozen: bool,
-    /// Nobody waits for it any more.
-    is_unwanted: bool,
     saved: Option<Done>,
     frozen_s: f64,
-    given_up: Option<&'static str>,
+    given_up: Option<GivenUp>,
     stop: Stop,
+}
+
+/// A dump that nobody waits for any more.
+struct GivenUp {
+    reason: &'static str,
+    at: Instant,
 }
 
 /// Both ends of a pipe, so that it is never closed while its other user comes and goes.
@@ -82,7 +87,7 @@ impl Dumping {
         let stage = (ask.memory_share > 0.0)
             .then(|| Stage::for_dump(&task.run, &frozen::tree(program), ask.memory_share))
             .flatten();
-        let until = Instant::now() + Duration::from_secs_f64(ask.limit_s.clamp(0.0, 1e6));
+        let until = Instant::now() + seconds(ask.limit_s);
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
         let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
@@ -103,7 +108,6 @@ impl Dumping {
             given_up,
             stop,
             was_frozen: false,
-            is_unwanted: false,
         })
     }
 
@@ -132,10 +136,9 @@ impl Dumping {
             None => {
                 self.was_frozen = true;
                 // Who let the program go on meanwhile has no use for it.
-                self.saved.is_none().then_some(Progress::Frozen)
+                self.given_up.is_none().then_some(Progress::Frozen)
             }
-            // Who let the program go on meanwhile wants nothing of it.
-            Some(Work::Saves(_)) if self.saved.is_some() => None,
+            Some(Work::Saves(_)) if self.given_up.is_some() => None,
             Some(Work::Saves(work)) => Some(Progress::Saved(self.saved.insert(ended(work)).clone())),
             Some(Work::Settles(work)) => Some(Progress::Over(ended(work).map(|()| self.frozen_s))),
         }
@@ -153,18 +156,16 @@ impl Dumping {
 
     /// Lets the program go on; the dump counts if it is to be kept and everything is saved.
     pub fn thaw(&mut self, keep: bool) {
-        self.is_unwanted |= !keep;
-        let good = keep && matches!(self.saved, Some(Ok(())));
-        if !good && !matches!(self.saved, Some(Err(_))) {
-            self.saved = Some(Err("given up".to_string()));
-            self.stop.ask();
+        match self.saved {
+            Some(Ok(())) if keep => self.answer("go"),
+            Some(Err(_)) if keep => self.answer("no"),
+            _ => self.give_up("given up"),
         }
-        let _ = self.thaw.write.write_all(if good { b"go\n" } else { b"no\n" });
-        if !keep && !self.was_frozen {
-            // CRIU fails at its next image, and leaves the program well. Of 386 that were killed in a trial, 15 did not.
-            let images = self.at().join(tool::IMAGES);
-            let _ = thread::Builder::new().spawn(move || fs::remove_dir_all(images));
-        }
+    }
+
+    /// Answers CRIU's hook, now or when it asks.
+    fn answer(&mut self, word: &str) {
+        let _ = writeln!(self.thaw.write, "{word}");
     }
 
     /// Whether the program has stood still for it.
@@ -193,11 +194,21 @@ impl Dumping {
         (self.criu == 0).then(|| Err(reason.to_string()))
     }
 
+    /// Whether CRIU goes on with a dump that was given up long ago: nobody knows how it would leave the program.
+    pub fn is_stuck(&self) -> bool {
+        self.criu != 0 && self.given_up.as_ref().is_some_and(|g| g.at.elapsed() > LEAVE_LIMIT)
+    }
+
+    /// Has CRIU fail by itself, so that it leaves the program well: of 386 that were killed in a trial, 15 did not.
     fn give_up(&mut self, reason: &'static str) {
-        self.given_up = Some(reason);
+        if self.given_up.is_some() {
+            return;
+        }
+        self.given_up = Some(GivenUp { reason, at: Instant::now() });
         self.stop.ask();
-        if self.criu != 0 {
-            let _ = kill(Pid::from_raw(self.criu), Signal::SIGKILL);
+        self.answer("no");
+        if self.criu != 0 && !self.was_frozen {
+            tool::hinder(self.criu, self.at());
         }
     }
 
@@ -217,7 +228,7 @@ impl Dumping {
     }
 
     fn verdict(&mut self, status: Ended) -> Result<(), String> {
-        if let Some(reason) = self.given_up {
+        if let Some(GivenUp { reason, .. }) = self.given_up {
             return Err(reason.to_string());
         }
         match status {
@@ -233,7 +244,7 @@ impl Dumping {
 
     /// The same dump without memory, if that was too small for it.
     pub fn without_memory(&self) -> Option<Ask> {
-        let full = self.given_up.is_none() && !self.is_unwanted && self.stage.as_ref().is_some_and(Stage::is_full);
+        let full = self.given_up.is_none() && self.stage.as_ref().is_some_and(Stage::is_full);
         full.then(|| Ask { memory_share: 0.0, ..self.ask.clone() })
     }
 }

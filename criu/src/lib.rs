@@ -22,8 +22,15 @@ pub mod stage;
 pub mod tool;
 pub mod warden;
 
+use std::time::Duration;
+
 /// Exit code of a warden that could not restore: as if the program had been killed, so that it is tried again.
 pub const EXIT_KILLED: i32 = 137;
 
 /// File in a checkpoint's folder that tells why it could not be restored.
 pub const NOT_RESTORED: &str = "not-restored";
+
+/// A limit that a clock can hold.
+pub fn seconds(limit_s: f64) -> Duration {
+    Duration::from_secs_f64(limit_s.clamp(0.0, 1e6))
+}

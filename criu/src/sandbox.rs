@@ -17,6 +17,9 @@ pub const FIRST_PID: i32 = 10_000;
 /// File by which the kernel tells and takes the process id given last.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
+/// Where the kernel's settings are.
+const SETTINGS: &str = "/proc/sys";
+
 /// Leaves the process's user and mount namespace; its next child is the first process of a new pid namespace.
 ///
 /// The user becomes root *within*: CRIU restores nobody else's processes without privilege. With a network of its own
@@ -27,14 +30,27 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 pub fn leave(own_network: bool) -> Result<(), String> {
     let (uid, gid) = (Uid::current(), Gid::current());
     let network = if own_network { CloneFlags::CLONE_NEWNET } else { CloneFlags::empty() };
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | network).map_err(|e| {
-        format!(
-            "no namespaces of an ordinary user here: {e}; the site allows them by user.max_user_namespaces (sysctl)"
-        )
-    })?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | network)
+        .map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
     write("/proc/self/gid_map", &format!("0 {gid} 1"))
+}
+
+/// Why an ordinary user gets no namespaces here, and what the administrator of the node can do; `settings` is
+/// `/proc/sys`.
+fn forbidden(error: nix::Error, settings: &Path) -> String {
+    let is = |name: &str, value: &str| fs::read_to_string(settings.join(name)).is_ok_and(|text| text.trim() == value);
+    let cure = if is("user/max_user_namespaces", "0") || error == nix::Error::ENOSPC {
+        "set user.max_user_namespaces higher (sysctl)"
+    } else if is("kernel/unprivileged_userns_clone", "0") {
+        "set kernel.unprivileged_userns_clone to 1 (sysctl)"
+    } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "give joulepoint and criu an AppArmor profile with 'userns,'"
+    } else {
+        "use a kernel with CONFIG_USER_NS, and no chroot"
+    };
+    format!("this node gives ordinary users no namespaces ({error}); its administrator can {cure}")
 }
 
 /// Mounts what the program is to see: its own `/proc`, `/dev/shm`, terminals, and its user's name for its number.
@@ -44,7 +60,9 @@ pub fn leave(own_network: bool) -> Result<(), String> {
 pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
     let none: Option<&str> = None;
     let told = |what: &'static str| move |e: nix::Error| format!("{what} cannot be mounted: {e}");
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(told("/ as private"))?;
+    // AppArmor gives the namespace, and no right in it.
+    let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none);
+    private.map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("proc"), "/proc", Some("proc"), safe | MsFlags::MS_NOEXEC, none).map_err(told("/proc"))?;
     mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), safe, Some("mode=1777")).map_err(told("/dev/shm"))?;
@@ -154,4 +172,29 @@ fn close_others() -> io::Result<()> {
 
 fn write(path: &str, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{path}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_forbids_namespaces_is_named_with_the_cure() {
+        use nix::errno::Errno::{EACCES, EINVAL, ENOSPC, EPERM};
+        let cases = [
+            ("user/max_user_namespaces", "0", ENOSPC, "user.max_user_namespaces"),
+            ("user/max_user_namespaces", "100", ENOSPC, "user.max_user_namespaces"),
+            ("kernel/unprivileged_userns_clone", "0", EPERM, "kernel.unprivileged_userns_clone to 1"),
+            ("kernel/apparmor_restrict_unprivileged_userns", "1", EACCES, "AppArmor profile"),
+            ("kernel/unprivileged_userns_clone", "1", EINVAL, "CONFIG_USER_NS"),
+        ];
+        for (name, value, error, cure) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{value}\n")).unwrap();
+            let said = forbidden(error, dir.path());
+            assert!(said.contains(cure), "{name}={value}: {said}");
+        }
+    }
 }

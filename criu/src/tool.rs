@@ -2,6 +2,7 @@
 
 use crate::sandbox::unblock_signals;
 use crate::warden::Task;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// Folder of the images within a checkpoint's folder.
 pub const IMAGES: &str = "images";
@@ -60,7 +62,19 @@ pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) ->
         .arg(hook)
         .env("JOULEPOINT_FROZEN", frozen.to_string())
         .env("JOULEPOINT_THAW", thaw.to_string());
+    // SAFETY: one system call between fork and exec. A write beyond the limit of `hinder` is an error, not a death.
+    unsafe { command.pre_exec(|| Ok(signal(Signal::SIGXFSZ, SigHandler::SigIgn).map(drop)?)) };
     Ok(command)
+}
+
+/// Has a CRIU that dumps into `folder` fail at its next write, or at its next image.
+pub fn hinder(criu: i32, folder: &Path) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both pointers are good for the call, and the limit is that of another process.
+    unsafe { libc::prlimit(criu, libc::RLIMIT_FSIZE, &none, std::ptr::null_mut()) };
+    let images = folder.join(IMAGES);
+    // A thread, since a file system that hangs must not keep us from anything.
+    let _ = thread::Builder::new().spawn(move || fs::remove_dir_all(images));
 }
 
 /// The file that CRIU runs; of no use after the dump.

@@ -3,12 +3,13 @@
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
-use criu::line::{self, Hello, Member, Order, Said};
+use criu::line::{self, Hello, Line, Member, Order, Said};
 use criu::warden::{self, Task};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -60,7 +61,13 @@ fn main() {
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
-    println!("every way, too little memory, too little time, a driver: ok");
+    thread::scope(|all| {
+        // It waits most of its time.
+        all.spawn(|| ends_with_a_criu_that_is_stuck(&criu));
+        goes_on_when_others_die(&criu);
+        is_never_lost(&criu);
+    });
+    println!("every way, too little memory, too little time, a driver, those who die: ok");
 }
 
 /// A folder with a program in a sandbox.
@@ -68,11 +75,12 @@ struct Sandbox<'a> {
     dir: tempfile::TempDir,
     criu: &'a Path,
     own_network: bool,
+    counts: u32,
 }
 
 impl Sandbox<'_> {
     fn new(criu: &Path, own_network: bool) -> Sandbox<'_> {
-        let sandbox = Sandbox { dir: tempfile::tempdir().unwrap(), criu, own_network };
+        let sandbox = Sandbox { dir: tempfile::tempdir().unwrap(), criu, own_network, counts: COUNTS };
         for folder in ["run", "tmp"] {
             fs::create_dir(sandbox.path(folder)).unwrap();
         }
@@ -89,7 +97,8 @@ impl Sandbox<'_> {
     }
 
     fn command(&self, from: &str) -> Command {
-        let script = format!("i=0; while [ $i -lt {COUNTS} ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 7");
+        let counts = self.counts;
+        let script = format!("i=0; while [ $i -lt {counts} ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 7");
         let out = OpenOptions::new().append(true).create(true).open(self.path("out")).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -115,6 +124,17 @@ impl Sandbox<'_> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
         client::dump(&self.path("run"), &Ask { folder, limit_s, memory_share, compress }, || wanted)
+    }
+
+    /// A dump as soon as the program is there and no other dump is on its way; its name.
+    fn dump_when_possible(&self) -> String {
+        let limit = Instant::now() + LIMIT;
+        let mut tries = 0..;
+        while let Err(busy) = self.dump(&format!("{}", tries.next().unwrap()), 0.5, false, 60.0, true) {
+            assert!(Instant::now() < limit, "{busy}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        format!("{}", tries.start - 1)
     }
 
     /// The program has counted on from the dump and ended as it should.
@@ -163,74 +183,140 @@ fn gives_up_without_harm(criu: &Path) {
     assert!(late.contains("took too long"), "{late}");
     let unwanted = sandbox.dump("unwanted", 0.5, false, 60.0, false);
     assert!(unwanted.as_ref().is_ok_and(|s| *s > 0.0) || unwanted == Err("given up".to_string()), "{unwanted:?}");
-    let limit = Instant::now() + LIMIT;
-    let mut tries = 0..;
-    while let Err(busy) = sandbox.dump(&format!("{}", tries.next().unwrap()), 0.5, false, 60.0, true) {
-        assert!(busy.contains("another dump") && Instant::now() < limit, "{busy}");
-        thread::sleep(Duration::from_millis(20));
-    }
-    let last = format!("{}", tries.start - 1);
+    let last = sandbox.dump_when_possible();
     sandbox.ends_as_if_undisturbed(child, &last);
 }
 
-fn obeys_a_driver(criu: &Path) {
-    let sandbox = Sandbox::new(criu, false);
-    let run = sandbox.path("run");
-    fs::create_dir(run.join(line::FOLDER)).unwrap();
-    let secret = line::secret(&run).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    fs::write(run.join(line::FOLDER).join(line::ADDRESS), listener.local_addr().unwrap().to_string()).unwrap();
-    let start = |from: &str| {
-        let child = sandbox.command(from).env(MEMBER, "").spawn().unwrap();
+/// A program as a task of a step, and the driver's end of its line.
+struct Driven<'a> {
+    sandbox: Sandbox<'a>,
+    child: Child,
+    driver: Line,
+    words: Box<dyn Iterator<Item = Said>>,
+}
+
+impl Driven<'_> {
+    fn new(criu: &Path, counts: u32) -> Driven<'_> {
+        let sandbox = Sandbox { counts, ..Sandbox::new(criu, false) };
+        let run = sandbox.path("run");
+        fs::create_dir(run.join(line::FOLDER)).unwrap();
+        let secret = line::secret(&run).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        fs::write(run.join(line::FOLDER).join(line::ADDRESS), listener.local_addr().unwrap().to_string()).unwrap();
+        let child = sandbox.command("none").env(MEMBER, "").spawn().unwrap();
         let (hello, line) = line::answer(listener.accept().unwrap().0, &secret).unwrap();
         assert_eq!(hello, Hello::Task(member()));
-        (child, line.teller().unwrap(), line.words::<Said>())
-    };
-    let (mut child, mut driver, mut words) = start("none");
-    sandbox.wait();
-    let freeze = |name: &str| {
-        let folder = sandbox.path(name);
+        let (driver, words) = (line.teller().unwrap(), Box::new(line.words::<Said>()));
+        sandbox.wait();
+        Driven { sandbox, child, driver, words }
+    }
+
+    fn freeze(&mut self, name: &str) {
+        let folder = self.sandbox.path(name);
         fs::create_dir(&folder).unwrap();
-        Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false })
-    };
+        self.driver.tell(&Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false })).unwrap();
+    }
+
+    fn tell(&mut self, order: Order) -> Option<Said> {
+        self.driver.tell(&order).unwrap();
+        self.words.next()
+    }
+
+    /// Makes a dump as far as these many phases of three.
+    fn dump(&mut self, name: &str, phases: u32) {
+        self.freeze(name);
+        if phases > 0 {
+            assert_eq!(self.words.next(), Some(Said::Frozen));
+        }
+        if phases > 1 {
+            assert_eq!(self.tell(Order::Save), Some(Said::Saved { carried_bytes: [0, 0] }));
+        }
+        if phases > 2 {
+            assert!(matches!(self.tell(Order::Thaw { keep: true }), Some(Said::Dumped { .. })));
+        }
+    }
+}
+
+fn obeys_a_driver(criu: &Path) {
+    let mut one = Driven::new(criu, COUNTS);
     for order in [Order::Save, Order::Thaw { keep: true }] {
-        driver.tell(&order).unwrap();
-        assert_eq!(words.next(), Some(Said::Failed("no dump is on its way".into())));
+        assert_eq!(one.tell(order), Some(Said::Failed("no dump is on its way".into())));
     }
     for name in ["given up", "given up again"] {
-        driver.tell(&freeze(name)).unwrap();
-        driver.tell(&Order::Thaw { keep: false }).unwrap();
-        assert_eq!(words.next(), Some(Said::Failed("given up".into())));
-        sandbox.wait();
+        one.freeze(name);
+        assert_eq!(one.tell(Order::Thaw { keep: false }), Some(Said::Failed("given up".into())));
+        one.sandbox.wait();
     }
-    fs::create_dir(sandbox.path("line")).unwrap();
-    driver.tell(&freeze("line/a.1.0")).unwrap();
-    assert_eq!(words.next(), Some(Said::Frozen));
-    driver.tell(&Order::Save).unwrap();
-    assert_eq!(words.next(), Some(Said::Saved { carried_bytes: [0, 0] }));
-    driver.tell(&Order::Thaw { keep: true }).unwrap();
-    assert!(matches!(words.next(), Some(Said::Dumped { .. })));
-    driver.tell(&Order::End).unwrap();
-    assert_eq!(words.next(), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
-    driver.hang_up();
-    assert_eq!(child.wait().unwrap().code(), Some(137));
+    one.dump("dump", 3);
+    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
+    one.driver.hang_up();
+    assert_eq!(one.child.wait().unwrap().code(), Some(137));
+}
 
-    // A task that waits for others hears that it is to end, by whom ever, and blames no checkpoint.
-    for act in ["signal", "end", "hang up"] {
-        let (mut child, mut driver, mut words) = start("line");
-        assert_eq!(words.next(), Some(Said::Ready));
-        match act {
-            "signal" => kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap(),
-            "end" => driver.tell(&Order::End).unwrap(),
-            _ => driver.hang_up(),
+/// The driver dies after each phase, and CRIU in each in which the program stands still: it goes on, and the dump
+/// before is good.
+fn goes_on_when_others_die(criu: &Path) {
+    for (victim, phases) in [("driver", 0), ("driver", 1), ("driver", 2), ("criu", 1), ("criu", 2)] {
+        let mut one = Driven::new(criu, COUNTS);
+        one.dump("dump", 3);
+        one.dump("late", phases);
+        if victim == "driver" {
+            one.driver.hang_up();
+        } else {
+            kill_criu(&one.sandbox.path("run"));
+            assert_eq!(one.words.next(), Some(Said::Failed("criu was ended by SIGKILL".into())));
         }
-        assert_eq!(child.wait().unwrap().code(), Some(137));
-        assert!(!sandbox.path("line").join(criu::NOT_RESTORED).exists());
+        one.sandbox.wait();
+        one.sandbox.ends_as_if_undisturbed(one.child, "dump");
     }
-    let (mut child, mut driver, mut words) = start("line");
-    assert_eq!(words.next(), Some(Said::Ready));
-    driver.tell(&Order::Restore).unwrap();
-    assert_eq!(words.next(), Some(Said::Ended { code: 7, carried_bytes: [0, 0] }));
-    driver.hang_up();
-    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+/// Ends the CRIU that makes a dump below a folder.
+fn kill_criu(run: &Path) {
+    let words =
+        |pid: &i32| String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).into_owned();
+    let is_ours = |pid: &i32| words(pid).contains("--leave-running") && words(pid).contains(&*run.to_string_lossy());
+    let all = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let victims: Vec<i32> = all.filter(is_ours).collect();
+    assert!(!victims.is_empty());
+    victims.iter().for_each(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).unwrap());
+}
+
+/// Gives up dumps at all moments, `JOULEPOINT_KILLS` times (20 if not said): the program is there after each.
+fn is_never_lost(criu: &Path) {
+    let tries = std::env::var("JOULEPOINT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let mut one = Driven::new(criu, u32::MAX);
+    for n in 0..tries {
+        one.freeze(&format!("{n}"));
+        thread::sleep(Duration::from_millis(n * 37 % 200));
+        one.driver.tell(&Order::Thaw { keep: false }).unwrap();
+        // It may have stood still before it heard.
+        assert_eq!(one.words.find(|said| *said != Said::Frozen), Some(Said::Failed("given up".into())), "{n}");
+        one.sandbox.wait();
+    }
+    one.driver.tell(&Order::End).unwrap();
+    one.child.wait().unwrap();
+    println!("{tries} dumps given up, no program lost");
+}
+
+/// A CRIU that never ends takes its program with it, which goes back to the dump before.
+fn ends_with_a_criu_that_is_stuck(criu: &Path) {
+    let dir = tempfile::tempdir().unwrap();
+    let (command, stuck) = (dir.path().join("criu"), dir.path().join("stuck"));
+    let script = format!("#!/bin/sh\n[ -e {} ] && exec sleep 1000\nexec {} \"$@\"\n", stuck.display(), criu.display());
+    fs::write(&command, script).unwrap();
+    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+    let sandbox = Sandbox { counts: u32::MAX, ..Sandbox::new(&command, false) };
+    let mut child = sandbox.start("none");
+    sandbox.wait();
+    sandbox.dump("dump", 0.5, false, 60.0, true).unwrap();
+    fs::write(&stuck, "").unwrap();
+    let refused = sandbox.dump("late", 0.5, false, 0.0, true).unwrap_err();
+    assert!(refused.contains("has ended"), "{refused}");
+    assert_eq!(child.wait().unwrap().code(), Some(criu::EXIT_KILLED));
+    fs::remove_file(&stuck).unwrap();
+    let mut child = sandbox.start("dump");
+    sandbox.dump_when_possible();
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

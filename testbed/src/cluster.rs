@@ -155,9 +155,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Brings back what is missing of a node, all of it or slurmd alone, and waits until slurmctld has it back.
+    /// Brings back what is missing of a node, all of it or one daemon, and waits until slurmctld has it back.
     pub fn revive_node(&mut self, node: &str) -> Result<()> {
         let begin = self.output(Command::new("date").arg("+%FT%T"))?;
+        let has_slurmd = self.running.get(node).and_then(|n| n.slurmd.as_ref()).is_some_and(|d| d.alive());
         match self.running.contains_key(node) {
             true => self.start_node_daemons(node)?,
             false => self.start_node(node)?,
@@ -168,7 +169,7 @@ impl Cluster {
             let up = ["IDLE", "MIXED", "ALLOCATED"].iter().any(|s| state.starts_with(s)) && !state.contains('*');
             // slurmctld may not have missed it: then the old state says nothing.
             let registered = fields.get("SlurmdStartTime").is_some_and(|t| t.as_str() >= begin.trim());
-            Ok((up && registered).then_some(()))
+            Ok((up && (has_slurmd || registered)).then_some(()))
         })
     }
 

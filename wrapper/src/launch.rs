@@ -94,6 +94,8 @@ fn exec(argv: &[String]) -> i32 {
 
 fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], attempt: u32) -> io::Result<Outcome> {
     let signals = supervise::block_signals()?;
+    // Without its supervisor the job ends; a driver that lived on would take that for somebody's wish.
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     // The kernel would call it "exe", after the way it was started.
     nix::sys::prctl::set_name(c"joulepoint")?;
     let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));

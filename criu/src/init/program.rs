@@ -1,0 +1,166 @@
+//! Starts the program of a sandbox, or brings it back from a checkpoint.
+
+use super::{Ended, Init};
+use crate::frozen::{self, Frozen};
+use crate::line::Said;
+use crate::relay::{self, Relay};
+use crate::{sandbox, seconds, settle, tool};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// How often a restore is tried.
+const RESTORES: u32 = 2;
+
+/// Why a program is not back.
+pub(super) struct NotBack {
+    pub(super) reason: String,
+    /// Whether the checkpoint is to blame: not if others were missing.
+    pub(super) of_checkpoint: bool,
+}
+
+impl NotBack {
+    fn alone(reason: &str) -> NotBack {
+        NotBack { reason: reason.to_string(), of_checkpoint: false }
+    }
+}
+
+impl From<String> for NotBack {
+    fn from(reason: String) -> NotBack {
+        NotBack { reason, of_checkpoint: true }
+    }
+}
+
+impl Init<'_> {
+    /// Starts the program; an error comes with the exit code that a shell would give.
+    pub(super) fn start(&mut self) -> Result<(), (String, i32)> {
+        let own = |e: io::Error| (e.to_string(), 126);
+        sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
+        relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN)).map_err(own)?;
+        let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
+        let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
+        let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {
+            return Err(("there is no output".to_string(), 126));
+        };
+        let mut command = Command::new(name);
+        command
+            .args(arguments)
+            .stdin(standard_input(self.line.is_some()).map_err(own)?)
+            .stdout(Stdio::from(end(out)?))
+            .stderr(Stdio::from(end(err)?))
+            // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
+            .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+            .env("PMIX_MCA_psec", "native")
+            .env_remove("FT_ENERGY_DONE_FD");
+        if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
+            // Where launchers put what all their processes map.
+            command.env("TMPDIR", frozen::SHARED_MEMORY);
+        }
+        sandbox::confine(&mut command);
+        let child = command.spawn().map_err(|e| {
+            let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            (format!("{}: {e}", name.display()), code)
+        })?;
+        self.program = child.id() as i32;
+        Ok(())
+    }
+
+    /// Brings the program back from a checkpoint.
+    pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
+        let unpacked = settle::unpacked(folder, &self.task.run)?;
+        // Tasks of a step that are back already write to files that another try would cut.
+        let tries = if self.line.is_some() { 1 } else { RESTORES };
+        let mut restored = Ok(());
+        for _ in 0..tries {
+            restored = self.restore_once(&unpacked);
+            if restored.is_ok() {
+                break;
+            }
+            self.end_all();
+        }
+        settle::forget_unpacked(&self.task.run);
+        restored
+    }
+
+    fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
+        let Frozen { program, last_pid, pipes, .. } = frozen::put_back(folder)?;
+        let mut ends = Vec::new();
+        for (i, pipe) in pipes.iter().enumerate() {
+            // A job that had one output and has two now goes on with the first.
+            let gone = || "standard error has gone where standard output goes".to_string();
+            let relay = self.relays.get_mut(i).ok_or_else(gone)?;
+            if let Some(bytes) = pipe.kept_bytes {
+                relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
+            }
+            if self.line.is_some() {
+                relay.by_lines(pipe.held.clone());
+            }
+            ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
+        }
+        self.wait_for_others()?;
+        let child = tool::restore(self.task, folder, &ends).spawn();
+        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        drop(ends);
+        self.program = program;
+        self.ended = None;
+        let until = Instant::now() + seconds(self.task.limit_s);
+        let status = loop {
+            if let Some(status) = self.reap(criu) {
+                break status;
+            }
+            if Instant::now() > until {
+                return Err(format!("criu took longer than {} s", self.task.limit_s).into());
+            }
+            self.wait().map_err(|e| e.to_string())?;
+        };
+        if status != Ended::Code(0) {
+            return Err(match status {
+                _ if self.is_unwanted => NotBack::alone("it was ended"),
+                // By somebody, or for want of memory: the images may be good.
+                Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
+                _ => tool::reason(folder, "restore.log").into(),
+            });
+        }
+        // New processes must not take numbers that belong to images to come.
+        Ok(sandbox::set_last_pid(last_pid)?)
+    }
+
+    /// Waits until all tasks of the step have put their files back, since they may share some.
+    fn wait_for_others(&mut self) -> Result<(), NotBack> {
+        self.tell(&Said::Ready);
+        let until = Instant::now() + seconds(self.task.limit_s);
+        while !self.may_restore && !self.is_unwanted {
+            if self.line.is_none() || Instant::now() > until {
+                return Err(NotBack::alone("the other tasks of the step do not come back"));
+            }
+            self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+        }
+        if self.is_unwanted { Err(NotBack::alone("it was ended")) } else { Ok(()) }
+    }
+
+    /// Ends whatever a failed restore has left.
+    fn end_all(&mut self) {
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+        while waitpid(None, None).is_ok() {}
+    }
+}
+
+/// Standard input as the program can keep it over a restore: a file, or nothing; a task of a step is known to have none.
+fn standard_input(is_empty: bool) -> io::Result<File> {
+    let path = fs::read_link("/proc/self/fd/0").unwrap_or_default();
+    match fs::metadata("/proc/self/fd/0").map(|m| m.file_type()) {
+        Ok(kind) if kind.is_file() => File::open(path),
+        Ok(_) if is_empty => File::open("/dev/null"),
+        Ok(kind) if kind.is_fifo() || kind.is_char_device() && path != Path::new("/dev/null") => {
+            eprintln!("joulepoint: standard input is empty for a program under the engine criu; read a file instead");
+            File::open("/dev/null")
+        }
+        _ => OpenOptions::new().read(true).open("/dev/null"),
+    }
+}

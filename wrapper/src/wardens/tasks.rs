@@ -1,0 +1,119 @@
+//! The tasks and steps that a driver knows of: who is there, who is missing, and who is lost.
+
+use super::Standing;
+use ::criu::line::{Line, Member, Order, Said};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who is there.
+#[derive(Default)]
+pub(super) struct State {
+    last: u64,
+    pub(super) tasks: BTreeMap<u64, Task>,
+    pub(super) steps: BTreeMap<u64, Step>,
+}
+
+/// A task, by the number of its line.
+pub(super) struct Task {
+    pub(super) member: Member,
+    pub(super) teller: Line,
+    pub(super) said: Option<Said>,
+    /// Whether it waits to be restored.
+    pub(super) ready: bool,
+    pub(super) ended: Option<i32>,
+    /// What it had carried on when it ended.
+    pub(super) carried_bytes: [u64; 2],
+}
+
+/// Tasks that run, by the numbers of their lines.
+pub(super) type Running = BTreeMap<u64, Member>;
+
+/// A step that runs.
+pub(super) struct Step {
+    pub(super) call: String,
+    pub(super) words: String,
+    pub(super) outside: Option<String>,
+    /// Whether the script ends it.
+    pub(super) is_ending: bool,
+}
+
+impl Task {
+    pub(super) fn new(member: Member, teller: Line) -> Task {
+        Task { member, teller, said: None, ready: false, ended: None, carried_bytes: [0, 0] }
+    }
+
+    pub(super) fn is_of(&self, group: Option<usize>) -> bool {
+        group.is_none() || self.member.group == group
+    }
+}
+
+impl State {
+    pub(super) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Lets the tasks of a call be restored when all of them are ready.
+    pub(super) fn restore(&mut self, of: &Member) {
+        let of_call = |t: &Task| (&t.member.call, t.member.group) == (&of.call, of.group);
+        let is_ready = |t: &Task| t.ended.is_some() || t.ready;
+        if self.tasks.values().filter(|t| of_call(t) && is_ready(t)).count() < of.tasks as usize {
+            return;
+        }
+        for task in self.tasks.values_mut().filter(|t| of_call(t) && t.ready) {
+            task.ready = false;
+            // A line that is broken is noticed by who reads it.
+            let _ = task.teller.tell(&Order::Restore);
+        }
+    }
+
+    /// Whether a task that could be restored waits for one that has not called.
+    pub(super) fn waits_in_vain(&self, id: u64) -> bool {
+        let Some(task) = self.tasks.get(&id).filter(|t| t.ready) else { return false };
+        let of_call = |t: &&Task| (&t.member.call, t.member.group) == (&task.member.call, task.member.group);
+        self.tasks.values().filter(of_call).count() < task.member.tasks as usize
+    }
+
+    /// A line has ended. Whether its task is lost: not if it told its end, or another one's or the script explains it.
+    pub(super) fn gone(&mut self, id: u64) -> bool {
+        let Some(task) = self.tasks.get(&id).filter(|t| t.ended.is_none()) else { return false };
+        let call = task.member.call.clone();
+        self.tasks.remove(&id);
+        let explains = |t: &Task| t.member.call == call && t.ended.is_some_and(|code| code != 0);
+        let is_ending = self.steps.values().any(|s| s.is_ending && s.call == call);
+        !is_ending && !self.tasks.values().any(explains)
+    }
+
+    /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
+    pub(super) fn complete(&self, of: Option<usize>) -> Result<(Running, Vec<(Standing, i32)>), String> {
+        let known: Vec<(&u64, &Task)> = self.tasks.iter().filter(|(_, t)| t.is_of(of)).collect();
+        if known.iter().any(|(_, t)| t.ready) {
+            return Err("the tasks of a step are being restored".to_string());
+        }
+        for step in self.steps.values().filter(|_| of.is_none()) {
+            if let Some(reason) = &step.outside {
+                return Err(format!("srun {} runs in no sandbox: {reason}", step.words));
+            }
+            if !known.iter().any(|(_, t)| t.member.call == step.call) {
+                return Err(format!("srun {} has not started its tasks yet", step.words));
+            }
+        }
+        let calls: BTreeSet<(&str, Option<usize>)> =
+            known.iter().map(|(_, t)| (t.member.call.as_str(), t.member.group)).collect();
+        for call in calls {
+            let of_call: Vec<&Member> =
+                known.iter().map(|(_, t)| &t.member).filter(|m| (m.call.as_str(), m.group) == call).collect();
+            let (here, all) = (of_call.len(), of_call[0].tasks as usize);
+            if here != all {
+                return Err(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
+            }
+        }
+        let standing = |t: &Task| Standing { member: t.member.clone(), carried_bytes: t.carried_bytes };
+        let ended = known.iter().filter_map(|(_, t)| Some((standing(t), t.ended?))).collect();
+        let running: Running =
+            known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (**id, t.member.clone())).collect();
+        match running.is_empty() {
+            true => Err("no task of a step runs now: there is nothing to dump".to_string()),
+            false => Ok((running, ended)),
+        }
+    }
+}
