@@ -100,7 +100,7 @@ impl Launch<'_> {
             folder: folder.path().join("sandboxes"),
             limit_s: self.setup.checkpoint_limit_s,
         });
-        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, self.srun(), sandboxes)?;
+        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, sandboxes)?;
         let mut shares = board.seats();
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
         script.resized = Arc::new(move || variables.clone());

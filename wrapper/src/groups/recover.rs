@@ -2,6 +2,7 @@
 
 use super::driver::Groups;
 use super::group::{Share, State};
+use super::place::in_order;
 use super::sweep::Then;
 use crate::driver::{EXIT_NOT_RESTORED, VERDICT_LIMIT_S, failure};
 use protocol::{Event, FailureKind, Manifest, Phase};
@@ -150,6 +151,8 @@ impl Groups<'_> {
             self.spare_ledger.hand_over(&node, &mut g.ledger);
             g.nodes.push(node);
         }
+        let g = &mut self.all[group];
+        g.nodes = in_order(std::mem::take(&mut g.nodes));
     }
 
     /// Programs that ended badly have crashed, unless a node of theirs turns out to be dead. Tells when to look again.
