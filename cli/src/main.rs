@@ -112,13 +112,6 @@ enum Command {
     /// Dump a group's program on its node while its nodes are to be lent; the wrapper calls this.
     #[command(hide = true)]
     Park(ParkArgs),
-    /// Stand in for srun in a job of several groups; the wrapper's srun calls this.
-    #[command(hide = true, disable_help_flag = true)]
-    Split {
-        /// Arguments of srun.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
     /// Print a completion script for a shell.
     Completion {
         /// Which shell.
@@ -284,7 +277,6 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             let dumped = wrapper::groups::park::here(&run, group, &sandbox, &into, limit_s);
             dumped.map_err(|reason| Failure::Other(anyhow::anyhow!(reason)))?;
         }
-        Command::Split { args } => return Ok(wrapper::groups::shim::run(&args)),
         Command::Run(args) => return run_command(&cli.conf, &args),
         Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,
         Command::Completion { shell } => {

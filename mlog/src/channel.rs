@@ -121,9 +121,10 @@ impl<T> Outgoing<T> {
         self.next += 1;
     }
 
-    /// The receiver committed a checkpoint that contains messages up to this number. Returns those that go.
+    /// The receiver committed a checkpoint that contains messages up to this number. Returns those that go. A number
+    /// lower than before says that it has gone back behind its checkpoints: what is gone can be logged anew.
     pub fn collect(&mut self, upto: u64) -> impl Iterator<Item = T> + '_ {
-        self.collected = self.collected.max(upto);
+        self.collected = upto;
         let count = self.collected.min(self.logged()).saturating_sub(self.base);
         self.base += count;
         self.log.drain(..usize::try_from(count).unwrap_or(usize::MAX))

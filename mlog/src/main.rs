@@ -76,6 +76,15 @@ enum Medium {
     Disk,
 }
 
+/// What becomes of a program that wants messages which are in no log any more.
+#[derive(Clone, Copy, ValueEnum, PartialEq)]
+enum Lost {
+    /// It is told, and must end.
+    End,
+    /// It waits: whoever started this takes the sender back, which sends them again.
+    Wait,
+}
+
 #[derive(Args)]
 struct Serve {
     #[command(flatten)]
@@ -95,6 +104,9 @@ struct Serve {
     /// Committed checkpoints to which the group must be able to go back.
     #[arg(long, value_name = "N", default_value_t = 1)]
     keep: usize,
+    /// What becomes of a program that wants messages which are in no log any more.
+    #[arg(long, value_enum, default_value = "end")]
+    lost: Lost,
     /// Address and port for other relays; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: String,
@@ -199,6 +211,7 @@ fn config(serve: Serve) -> Config {
         log_dir: serve.log_dir,
         limit_bytes: serve.log_bytes,
         keep: serve.keep,
+        patient: serve.lost == Lost::Wait,
         advertise: serve.advertise.or_else(|| any.then(name).flatten()),
         listen: serve.listen,
         socket: serve.socket,

@@ -20,6 +20,9 @@ struct Kept {
     version: u32,
     marks: BTreeMap<u64, Counters>,
     committed: Vec<u64>,
+    /// What a program that has ended had sent to each group.
+    #[serde(default)]
+    ended: Option<Vec<u64>>,
 }
 
 impl Marks {
@@ -85,6 +88,40 @@ impl Marks {
         self.kept.committed.retain(|c| *c <= checkpoint);
         self.write()?;
         Ok(counters)
+    }
+
+    /// The program has neither sent nor received: checkpoints after messages never were. Whether there were some.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn begin(&mut self, groups: usize) -> Result<bool, Error> {
+        let start = Counters::start(groups);
+        let Kept { marks, committed, .. } = &mut self.kept;
+        let before = marks.len();
+        marks.retain(|_, counters| *counters == start);
+        committed.retain(|c| marks.contains_key(c));
+        if marks.len() == before {
+            return Ok(false);
+        }
+        self.write()?;
+        Ok(true)
+    }
+
+    /// The program has ended, after so many messages to each group; or it runs again.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn end(&mut self, sent: Option<Vec<u64>>) -> Result<(), Error> {
+        if self.kept.ended == sent {
+            return Ok(());
+        }
+        self.kept.ended = sent;
+        self.write()
+    }
+
+    /// What the program had sent to each group when it ended.
+    pub fn ended(&self) -> Option<&[u64]> {
+        self.kept.ended.as_deref()
     }
 
     /// From each group: messages that no kept checkpoint will want again. Zero until so many are committed.

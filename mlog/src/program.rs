@@ -4,7 +4,7 @@ use crate::frame::{Frame, Kind, LONGEST_BYTES};
 use crate::inbox::Counters;
 use crate::link::Link;
 use crate::peer::Peer;
-use crate::relay::{Relay, absent};
+use crate::relay::{Relay, absent, now_s};
 use crate::status::{Loss, PeerStatus, Status};
 use crate::{Error, system};
 use serde::{Deserialize, Serialize};
@@ -240,7 +240,10 @@ impl Relay {
             }
             Kind::Mark if joined => self.mark(number, frame.parse()?)?,
             Kind::Commit if joined => self.commit(number)?,
-            Kind::Bye if joined => self.program.iter_mut().for_each(|p| p.ending = true),
+            Kind::Bye if joined => {
+                self.marks.end(Some(self.store.logged()))?;
+                self.program.iter_mut().for_each(|p| p.ending = true);
+            }
             kind => return Err(Error::Garbage(format!("{kind:?} out of place"))),
         }
         if let Some(program) = &mut self.program {
@@ -253,6 +256,12 @@ impl Relay {
         if [join.arrived.len(), join.held.len()] != [self.groups; 2] {
             return Err(Error::Garbage(format!("counters of other than {} groups", self.groups)));
         }
+        self.marks.end(None)?;
+        if join.arrived.iter().chain(&join.held).all(|n| *n == 0) && self.marks.begin(self.groups)? {
+            // The others may make again what they have collected for those checkpoints.
+            self.peers.iter_mut().filter_map(|p| p.link.as_mut()).for_each(|l| l.push(Frame::number(Kind::Collect, 0)));
+        }
+        self.joined_s = now_s();
         for group in 0..self.groups {
             self.store.join(group, join.held[group])?;
             self.tell_loss(group);
@@ -306,6 +315,7 @@ impl Relay {
             sync_s: self.store.syncing.as_secs_f64(),
             counts: self.counts,
             program: self.program.is_some(),
+            joined_s: self.joined_s,
             checkpoints: self.marks.checkpoints(),
             peers: self.peers.iter().enumerate().filter_map(peer).collect(),
             lost: lost_there.chain(lost_here).collect(),

@@ -20,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
@@ -45,6 +45,8 @@ pub struct Config {
     pub limit_bytes: u64,
     /// Committed checkpoints to which the group must be able to go back.
     pub keep: usize,
+    /// A program whose messages are lost waits for a sender that goes back, instead of being told.
+    pub patient: bool,
     /// Address and port to listen on.
     pub listen: String,
     /// Host name for other relays; the one listened on if absent.
@@ -58,6 +60,8 @@ pub struct Relay {
     pub(crate) group: usize,
     pub(crate) groups: usize,
     pub(crate) on_disk: bool,
+    pub(crate) joined_s: f64,
+    patient: bool,
     pub(crate) store: Store,
     pub(crate) marks: Marks,
     pub(crate) counts: Counts,
@@ -104,12 +108,17 @@ impl Relay {
         let run = std::path::absolute(&config.run).map_err(system(config.run.display()))?;
         let book = Book::open(&run)?;
         let log_dir = config.log_dir.clone().unwrap_or_else(|| book.path(&format!("{group}.log")));
-        let (store, damage) = Store::open(&log_dir, groups, config.on_disk, config.limit_bytes)?;
+        let marks = Marks::open(&log_dir, config.keep)?;
+        let (mut store, damage) = Store::open(&log_dir, groups, config.on_disk, config.limit_bytes)?;
         if let Some(damage) = damage {
             tracing::error!(
                 damage,
                 "the log was damaged at its end; what is missing will be reported when it is wanted"
             );
+        }
+        // A log in memory that died after its program can only be made again by that program.
+        for (to, sent) in marks.ended().unwrap_or_default().iter().enumerate() {
+            store.join(to, *sent)?;
         }
         let socket = config.socket.clone().unwrap_or_else(|| book.path(&format!("{group}.sock")));
         let tcp = TcpListener::bind(&config.listen).map_err(system(&config.listen))?;
@@ -120,8 +129,10 @@ impl Relay {
             group,
             groups,
             on_disk: config.on_disk,
+            joined_s: now_s(),
+            patient: config.patient,
             store,
-            marks: Marks::open(&log_dir, config.keep)?,
+            marks,
             counts: Counts::default(),
             peers: (0..groups).map(|_| Peer::new()).collect(),
             program: None,
@@ -312,7 +323,9 @@ impl Relay {
             Kind::Collect => self.store.collect(them, number),
             Kind::Lost => {
                 self.peers[them].lost_here = Some(number);
-                self.tell_program(&Error::Lost(format!("message {number} of group {them} is in no log any more")));
+                if !self.patient {
+                    self.tell_program(&Error::Lost(format!("message {number} of group {them} is in no log any more")));
+                }
                 Ok(())
             }
             kind => Err(Error::Garbage(format!("{kind:?} from a relay"))),
@@ -377,6 +390,11 @@ impl Relay {
             self.disconnected(to, &e.to_string());
         }
     }
+}
+
+/// Unix time, s.
+pub(crate) fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 /// Removes a file that may be there.

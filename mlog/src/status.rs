@@ -24,6 +24,8 @@ pub struct Status {
     pub counts: Counts,
     /// True while the group's program is connected.
     pub program: bool,
+    /// When a program has joined last, or this relay has learnt that it had ended, Unix time [s].
+    pub joined_s: f64,
     /// Checkpoints whose counters are kept.
     pub checkpoints: Vec<u64>,
     /// The channels, by group.

@@ -181,6 +181,43 @@ fn a_log_in_memory_that_is_lost_is_reported_and_never_silent() {
 }
 
 #[test]
+fn whoever_wants_what_is_lost_waits_until_its_sender_has_gone_back_far_enough() {
+    const MORE: [&str; 6] = ["--step-ms", "1", "--steps", "400", "--every", "50"];
+    for log in ["memory", "disk"] {
+        let run = Run::new(GROUPS, log);
+        let patient = |group| run.relay_with(group, &["--lost", "wait"]);
+        let mut relays: Vec<Process> = (0..GROUPS).map(patient).collect();
+        let mut programs: Vec<Process> = (0..GROUPS).map(|g| run.stencil(g, &MORE)).collect();
+        wait_for("a collection", || run.status(0).filter(|s| s.peers.iter().any(|p| p.collected > 0)));
+        // One group has lost its checkpoint, too: it begins anew, and all others have to.
+        for group in 0..GROUPS {
+            programs[group].kill();
+            if log == "memory" {
+                relays[group].kill();
+                relays[group] = patient(group);
+            }
+        }
+        std::fs::remove_file(run.path("1.ckpt")).expect("removed");
+        let mut programs: Vec<Process> = (0..GROUPS).map(|g| run.stencil(g, &MORE)).collect();
+        let mut seen = [0.0; GROUPS];
+        wait_for("the end of all", || {
+            for group in 0..GROUPS {
+                let lacks = |s: &mlog::Status| s.joined_s != seen[group] && s.lost.iter().any(|l| l.from == group);
+                if let Some(status) = run.status(group).filter(lacks) {
+                    seen[group] = status.joined_s;
+                    programs[group].kill();
+                    let _ = std::fs::remove_file(run.path(&format!("{group}.ckpt")));
+                    programs[group] = run.stencil(group, &MORE);
+                }
+            }
+            programs.iter_mut().all(|p| p.ended().is_some()).then_some(())
+        });
+        assert!(seen.iter().filter(|s| **s > 0.0).count() >= GROUPS - 1, "{log}: {seen:?}");
+        assert_eq!(&run.results(), undisturbed());
+    }
+}
+
+#[test]
 fn groups_that_are_mpi_jobs_get_the_same_bits_also_after_a_kill() {
     if Command::new("mpicc").arg("--version").output().is_err() {
         println!("skipped: no mpicc");

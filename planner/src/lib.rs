@@ -7,6 +7,7 @@ mod accuracy;
 pub mod calibrated;
 pub mod capability;
 mod figures;
+pub mod groups;
 mod known;
 pub mod published;
 mod table;
@@ -56,6 +57,8 @@ pub(crate) struct Wanted<'a> {
     engine: Option<Engine>,
     nodes: u32,
     processes: u32,
+    /// Tasks of the job, if it says how many.
+    tasks: Option<u32>,
     node_names: &'a [String],
     node_type: Option<&'a str>,
     work_s: Option<f64>,
@@ -90,6 +93,7 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         engine: settings.engine.or_else(|| engine_named(history.engine.as_deref()?)),
         nodes: request.nodes.max(1),
         processes: request.tasks.map_or(request.cpus_per_node, |tasks| tasks.div_ceil(request.nodes.max(1))),
+        tasks: request.tasks,
         node_names: &request.node_names,
         node_type: request.node_type.as_deref(),
         work_s: request.work_s,
@@ -112,6 +116,7 @@ pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Pla
         engine: settings.engine,
         nodes,
         processes: 1,
+        tasks: None,
         node_names,
         node_type,
         work_s,
@@ -185,10 +190,17 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     };
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
-    let asked = settings.protocol == Some(options::Protocol::Uncoordinated);
-    if asked {
-        let groups = settings.groups;
-        reasons.push(format!("uncoordinated was asked for: each of {groups} groups keeps this interval by itself"));
+    let wants_groups = settings.protocol == Some(options::Protocol::Uncoordinated);
+    let remarks = wants_groups.then(|| groups::remarks(settings, wanted.nodes as usize, wanted.tasks));
+    let asked = matches!(remarks, Some(Ok(_)));
+    match remarks {
+        Some(Ok(remarks)) => {
+            let groups = settings.groups;
+            reasons.push(format!("uncoordinated was asked for: each of {groups} groups keeps this interval by itself"));
+            reasons.extend(remarks);
+        }
+        Some(Err(refused)) => reasons.push(format!("uncoordinated was asked for and cannot be: {refused}")),
+        None => {}
     }
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
@@ -304,6 +316,7 @@ mod tests {
             engine: None,
             nodes: 8,
             processes: 4,
+            tasks: None,
             node_names: &[],
             node_type: None,
             work_s: None,

@@ -18,21 +18,23 @@ fn site() -> MutexGuard<'static, Site> {
     let start = || {
         let dir = PathBuf::from(format!("/tmp/joulepoint-groups-{}", std::process::id()));
         let toml = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string();
-        let wanted = Wanted { nodes: 4, toml, ..Wanted::default() };
+        let wanted = Wanted { nodes: 5, toml, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
-        build("heat", &dir.join("bin"));
-        build("stencil", &dir.join("bin"));
+        for (app, program) in [("heat", "heat"), ("stencil", "stencil"), ("stencil", "stencil-mpi")] {
+            build(app, &dir.join("bin").join(program));
+        }
         Mutex::new(site)
     };
     SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn build(app: &str, bin: &Path) {
+fn build(app: &str, program: &Path) {
+    let bin = program.parent().expect("a folder");
     let libraries = suite::built().expect("a folder").display().to_string();
     let made = Command::new("make")
         .arg("-C")
         .arg(repository().join("apps").join(app))
-        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}")])
+        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}"), program.display().to_string()])
         .output()
         .expect("make");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -42,24 +44,25 @@ fn program(site: &Site, name: &str) -> String {
     site.conf.with_file_name("bin").join(name).display().to_string()
 }
 
-/// Options of a job of three groups and a spare, on all four nodes.
-const GROUPED: [&str; 7] = [
-    "-N4",
-    "-n4",
-    "--exclusive",
-    "--no-kill",
-    "--ft-energy=energy",
-    "--ft-energy-protocol=uncoordinated",
-    "--ft-energy-spare=1",
-];
-
-fn submitted(site: &Site, name: &str, more: &[&str], script: &str) -> Result<(u32, PathBuf)> {
+/// A job of so many groups and spares, with a task on each node.
+fn submitted(
+    site: &Site,
+    name: &str,
+    [nodes, groups, spares]: [usize; 3],
+    more: &[&str],
+    script: &str,
+) -> Result<(u32, PathBuf)> {
     let folder = site.folder(USER, name)?;
-    let groups = format!("--ft-energy-groups={GROUPS}");
-    let args: Vec<&str> = GROUPED.iter().chain([&groups.as_str()]).chain(more).copied().collect();
-    let job = site.submit(USER, &folder, &args, script)?;
-    Ok((job, folder))
+    let (nodes, tasks) = (format!("-N{nodes}"), format!("-n{nodes}"));
+    let (groups, spares) = (format!("--ft-energy-groups={groups}"), format!("--ft-energy-spare={spares}"));
+    let grouped = ["--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-protocol=uncoordinated"];
+    let own = [nodes.as_str(), &tasks, &groups, &spares];
+    let args: Vec<&str> = own.iter().chain(&grouped).chain(more).copied().collect();
+    Ok((site.submit(USER, &folder, &args, script)?, folder))
 }
+
+/// Three groups of one node, and a spare.
+const THREE: [usize; 3] = [4, GROUPS, 1];
 
 /// Waits for the end of a job, and gives its report.
 fn report_of_the_end(site: &Site, job: u32) -> Result<Value> {
@@ -73,12 +76,12 @@ fn report_of_the_end(site: &Site, job: u32) -> Result<Value> {
     Ok(run)
 }
 
-/// The node of a group, as the run's decisions tell it.
+/// The first node of a group, as the run's decisions tell it.
 fn node_of(run: &Value, group: usize) -> Option<String> {
     let begins = format!("group {group} on ");
     let decisions = run["decisions"].as_array()?;
     let mut said = decisions.iter().filter_map(|d| d["reason"].as_str()?.strip_prefix(&begins));
-    Some(said.next_back()?.split(':').next()?.to_string())
+    Some(said.next_back()?.split([':', ',']).next()?.to_string())
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
         program(&site, "heat")
     );
     let more = ["--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=g{group}/heat.ckpt"];
-    let (job, folder) = submitted(&site, "ensemble", &more, &script)?;
+    let (job, folder) = submitted(&site, "ensemble", THREE, &more, &script)?;
     let all_twice = |run: &Value| {
         let made = run["total"]["checkpoints"].as_u64()?;
         (made >= 2 * GROUPS as u64).then(|| run.clone())
@@ -127,17 +130,23 @@ fn stencil(site: &Site, step_ms: u32) -> String {
     )
 }
 
-fn results(folder: &Path) -> Result<Vec<String>> {
+fn results(folder: &Path, groups: usize) -> Result<Vec<String>> {
     let result = |g| fs::read_to_string(folder.join(format!("{g}.out"))).with_context(|| format!("group {g}"));
-    (0..GROUPS).map(result).collect()
+    (0..groups).map(result).collect()
+}
+
+/// How often the program of each group has begun.
+fn beginnings(folder: &Path, groups: usize) -> Result<Vec<usize>> {
+    let said = |g| fs::read_to_string(folder.join(format!("said.{g}")));
+    (0..groups).map(|g| Ok(said(g)?.matches("begins step=").count())).collect()
 }
 
 #[test]
 fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
     let mut site = site();
-    let (job, quiet) = submitted(&site, "quiet", &COUPLED, &stencil(&site, 0))?;
+    let (job, quiet) = submitted(&site, "quiet", THREE, &COUPLED, &stencil(&site, 0))?;
     report_of_the_end(&site, job)?;
-    let (job, folder) = submitted(&site, "struck", &COUPLED, &stencil(&site, 10))?;
+    let (job, folder) = submitted(&site, "struck", THREE, &COUPLED, &stencil(&site, 10))?;
     let all_once = |run: &Value| {
         let made = run["total"]["checkpoints"].as_u64()?;
         (made > GROUPS as u64).then(|| run.clone())
@@ -148,13 +157,81 @@ fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
     let run = report_of_the_end(&site, job)?;
     site.cluster.revive_node(&victim)?;
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
-    ensure!(results(&folder)? == results(&quiet)?, "other bits: {:?}", results(&folder)?);
-    for group in 0..GROUPS {
-        let said = fs::read_to_string(folder.join(format!("said.{group}")))?;
-        let begun = said.matches("begins step=").count();
-        ensure!(begun == 1 + usize::from(group == 2), "group {group} began {begun} times:\n{said}");
-    }
+    ensure!(results(&folder, GROUPS)? == results(&quiet, GROUPS)?, "other bits: {:?}", results(&folder, GROUPS)?);
+    ensure!(beginnings(&folder, GROUPS)? == [1, 1, 2], "{:?}", beginnings(&folder, GROUPS)?);
     let idle = run["phases"].as_array().into_iter().flatten().find(|p| p["phase"] == "idle");
     ensure!(idle.and_then(|p| p["joules"].as_f64()) > Some(0.0), "nobody waited: {run:#}");
+    Ok(())
+}
+
+#[test]
+fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() -> Result<()> {
+    const SHAPE: [usize; 3] = [5, GROUPS, 2];
+    let mut site = site();
+    let steps = |more: &str| {
+        let program = program(&site, "stencil");
+        format!("srun bash -c 'exec {program} --steps 2000 {more} >>said.$FT_ENERGY_GROUP 2>&1'")
+    };
+    // Lines of group 2 are far apart, so that group 1 is likely to be ahead of them with its own.
+    let more = ["--ft-energy-log=memory", "--ft-energy-keep=6", "--ft-energy-done={group}.ckpt"];
+    let (job, quiet) = submitted(&site, "forgetful-quiet", SHAPE, &more, &steps(""))?;
+    report_of_the_end(&site, job)?;
+    let every = "--every $((FT_ENERGY_GROUP == 2 ? 600 : 150)) --step-ms 15";
+    let (job, folder) = submitted(&site, "forgetful", SHAPE, &more, &steps(every))?;
+    let begun = |run: &Value| Some([1, 2].map(|g| node_of(run, g)).into_iter().flatten().collect::<Vec<_>>());
+    let victims = site.wait_report(job, "nodes", MINUTES, |run| begun(run).filter(|nodes| nodes.len() == 2))?;
+    site.wait("a line of group 1 that is ahead of group 2's", MINUTES, |_| {
+        let said = fs::read_to_string(folder.join("said.1")).unwrap_or_default();
+        Ok(said.contains("checkpoint number=7").then_some(()))
+    })?;
+    for victim in &victims {
+        site.cluster.kill_node(victim)?;
+    }
+    let run = report_of_the_end(&site, job)?;
+    for victim in &victims {
+        site.cluster.revive_node(victim)?;
+    }
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    let decisions = run["decisions"].as_array().context("decisions")?;
+    let back = decisions.iter().filter(|d| d["action"] == "go back").count();
+    ensure!(back > 0, "nobody went back further: {run:#}");
+    ensure!(results(&folder, GROUPS)? == results(&quiet, GROUPS)?, "other bits: {:?}", results(&folder, GROUPS)?);
+    let begun = beginnings(&folder, GROUPS)?;
+    ensure!(begun[0] == 1 && begun[1] == 2 + back && begun[2] == 2, "{back} times back, begun {begun:?}: {run:#}");
+    Ok(())
+}
+
+#[test]
+fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
+    const SHAPE: [usize; 3] = [5, 2, 1];
+    let mut site = site();
+    let steps = |more: &str| {
+        let program = program(&site, "stencil-mpi");
+        format!(
+            "srun --mpi=pmix bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
+             exec {program} --steps 1600 --every 200 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
+        )
+    };
+    let (job, quiet) = submitted(&site, "pairs-quiet", SHAPE, &COUPLED, &steps(""))?;
+    report_of_the_end(&site, job)?;
+    let (job, folder) = submitted(&site, "pairs", SHAPE, &COUPLED, &steps("--step-ms 10"))?;
+    let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
+        (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
+    })?;
+    // The node of its relay.
+    let victim = node_of(&run, 1).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let run = report_of_the_end(&site, job)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    ensure!(results(&folder, 2)? == results(&quiet, 2)?, "other bits: {:?}", results(&folder, 2)?);
+    ensure!(beginnings(&folder, 2)? == [1, 2], "{:?}", beginnings(&folder, 2)?);
+    for (group, ranks) in [(0, [0, 1]), (1, [2, 3])] {
+        let said = fs::read_to_string(folder.join(format!("ranks.{group}")))?;
+        for rank in ranks {
+            let expected = format!("rank {rank} of 4 on {rank}\n");
+            ensure!(said.matches(&expected).count() == 1 + group, "group {group} has not {expected:?}:\n{said}");
+        }
+    }
     Ok(())
 }

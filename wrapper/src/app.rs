@@ -21,6 +21,9 @@ const REST: Duration = Duration::from_millis(100);
 /// Time between two looks at files that the program may write at any time.
 const WATCH: Duration = Duration::from_millis(1000);
 
+/// Where files of a program go that it is not to find, beside them.
+const ASIDE: &str = ".joulepoint-aside";
+
 /// Sends a request for a checkpoint to the program; an error is a sentence.
 pub type Ask = Arc<dyn Fn(i32) -> Result<(), String> + Send + Sync>;
 
@@ -34,6 +37,7 @@ pub struct App {
     tries: Tries,
     watches: Tries,
     taken: Arc<Mutex<States>>,
+    exact: bool,
 }
 
 /// Which files make up a checkpoint.
@@ -107,7 +111,25 @@ impl App {
             tries: Tries::default(),
             watches: Tries::default(),
             taken: Arc::default(),
+            exact: false,
         }
+    }
+
+    /// The program is to find no files but those of its line: with newer ones it would not go back far enough.
+    pub fn exact(mut self) -> App {
+        self.exact = true;
+        self
+    }
+
+    /// Takes the program's files out of its sight, but those of a line.
+    fn set_aside(&self, line: Option<&Manifest>) -> Result<(), String> {
+        let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| Path::new(&f.original) == path));
+        for path in self.files.now().into_keys().filter(|path| !of_line(path)) {
+            let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { continue };
+            let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(&path, folder.join(name)));
+            moved.map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Watches the files of a program that checkpoints by itself.
@@ -147,6 +169,9 @@ impl Engine for App {
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
         let mut environment = interval_variables(interval_s);
+        if self.exact {
+            self.set_aside(from)?;
+        }
         if let Some(manifest) = from {
             let folder = self.checkpoints.path(manifest.number);
             bring_back(manifest, &folder)?;
@@ -304,6 +329,15 @@ mod tests {
         fs::write(dir.path().join("state.cpt"), "by itself").unwrap();
         assert_eq!(next(&mut clock), Happening::Appeared);
         assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 9)]));
+    }
+
+    #[test]
+    fn files_of_no_line_are_set_aside_for_a_program_that_must_go_back_exactly() {
+        let (dir, app, _clock, _) = engine(None);
+        let mut app = app.exact();
+        app.prepare(None, 90.0).unwrap();
+        assert!(!dir.path().join("state.cpt").exists());
+        assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "old");
     }
 
     #[test]

@@ -112,6 +112,15 @@ impl Checkpoints {
         (None, damaged)
     }
 
+    /// Makes checkpoints from a number on incomplete, so that they are never used; their room is given back by the next.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn forget_from(&self, number: u64) -> io::Result<()> {
+        let late = self.numbers()?.into_iter().filter(|n| *n >= number && self.manifest_path(*n).exists());
+        late.map(|n| fs::remove_file(self.manifest_path(n)).and_then(|()| sync_folder(&self.path(n)))).collect()
+    }
+
     /// Folder of a checkpoint.
     pub fn path(&self, number: u64) -> PathBuf {
         self.folder.join(number.to_string())

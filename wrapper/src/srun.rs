@@ -1,9 +1,11 @@
-//! Stands for `srun` in the script's `PATH`: runs the real one, and once a call has ended, only tells how it did.
+//! Stands for `srun` in the script's `PATH`: runs the real one, and once a call has ended, only tells how it did; in a
+//! job of several groups, one for each.
 //!
 //! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
 //! call is no reason not to run it.
 
 use crate::calls::{Call, Calls, End, Output, Target, VARIABLE};
+use crate::groups::{shim, words};
 use crate::mail::now_s;
 use crate::sandboxes::{self, Sandboxes};
 use crate::supervise::{block_signals, exit_code, unblocked};
@@ -49,6 +51,9 @@ const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Si
 /// Runs one call; the exit code is the real one's.
 pub fn run() -> i32 {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(socket) = std::env::var_os(words::SOCKET) {
+        return shim::run(Path::new(&socket), &words);
+    }
     let Some(mut real) = real() else {
         eprintln!("joulepoint: srun: not found in the PATH");
         return 127;
@@ -164,7 +169,7 @@ fn targets(starts: &[(i32, u64)]) -> Vec<Target> {
 }
 
 /// The real `srun` with the environment that it would have without us, if the `PATH` has one.
-fn real() -> Option<Command> {
+pub(crate) fn real() -> Option<Command> {
     let path = std::env::var_os("PATH")?;
     let us = fs::metadata("/proc/self/exe").ok()?;
     let is_us = |m: &fs::Metadata| (m.dev(), m.ino()) == (us.dev(), us.ino());
@@ -177,6 +182,7 @@ fn real() -> Option<Command> {
         .arg0(NAME)
         .env_remove(VARIABLE)
         .env_remove(sandboxes::VARIABLE)
+        .env_remove(words::SOCKET)
         .env_remove("_")
         .env("PATH", std::env::join_paths(folders).ok()?);
     Some(command)

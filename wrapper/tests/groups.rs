@@ -15,7 +15,7 @@ use wrapper::driver::Outcome;
 const SEEDS: u64 = 3000;
 
 /// Plays one history to its end.
-fn play(seed: u64) -> (u64, u64) {
+fn play(seed: u64) -> [u64; 3] {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut some = |most: f64| if rng.random_bool(0.5) { rng.random_range(0.0..most) } else { 0.0 };
     let chances = Chances {
@@ -33,6 +33,7 @@ fn play(seed: u64) -> (u64, u64) {
         park_fails: some(0.3),
         loan_refused: some(0.5),
         lent_node_dies: some(0.3),
+        relay_dies: some(0.003),
     };
     let world = world::World::shared(rng, chances);
     let mut record = 0;
@@ -45,7 +46,8 @@ fn play(seed: u64) -> (u64, u64) {
         match outcome {
             Ok(Outcome::Ended(0)) => {
                 world.borrow().check_end();
-                return (world.borrow().restarts, world.borrow().loans);
+                let w = world.borrow();
+                return [w.restarts, w.loans, w.lacking];
             }
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
             Err(cause) if cause.is::<Killed>() => {}
@@ -61,18 +63,22 @@ fn no_group_goes_back_that_did_not_fail() {
         play(seed);
         return;
     }
-    let (mut restarts, mut loans) = (0, 0);
+    let mut counts = [0; 3];
     std::panic::set_hook(Box::new(|_| {}));
     for seed in 0..SEEDS {
-        let (more, lent) = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
+        let more = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
             let _ = std::panic::take_hook();
             eprintln!("SEED={seed} fails");
             resume_unwind(cause)
         });
-        (restarts, loans) = (restarts + more, loans + lent);
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     let _ = std::panic::take_hook();
-    println!("{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times");
+    let [restarts, loans, lacking] = counts;
+    println!(
+        "{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times, logs lacked {lacking}"
+    );
+    assert!(lacking > SEEDS / 10, "{lacking} lost logs are too few to show anything");
     assert!(loans > SEEDS / 10, "{loans} loans are too few to show anything");
     assert!(restarts > SEEDS, "{restarts} restarts are too few to show anything");
 }

@@ -2,14 +2,14 @@
 
 use super::ports::{News, Shares};
 use super::split::Call;
-use super::words::{SOCKET, SRUN, Said, Told};
+use super::words::{SOCKET, Said, Told};
 use crate::mail::Post;
 use crate::ports::Happening;
 use crate::script::Steps;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The folder that comes first in the script's `PATH`, with a socket and an `srun`.
 pub struct Board {
     folder: PathBuf,
-    srun: PathBuf,
     seats: Seats,
 }
 
@@ -65,7 +64,7 @@ pub struct Sandboxes {
 }
 
 impl Board {
-    /// Puts a program in place of `srun`; `sizes` are the nodes of each group, `srun` is the real one.
+    /// Puts a program in place of `srun`; `sizes` are the nodes of each group.
     ///
     /// # Errors
     /// What the file system says.
@@ -73,14 +72,10 @@ impl Board {
         post: Post,
         steps: Option<Steps>,
         sizes: Vec<usize>,
-        srun: PathBuf,
         sandboxes: Option<Sandboxes>,
     ) -> io::Result<Board> {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("joulepoint-XXXXXX"))?;
-        let shim = folder.join("srun");
-        let me = std::env::current_exe()?;
-        fs::write(&shim, format!("#!/bin/sh\nexec '{}' split -- \"$@\"\n", me.display()))?;
-        fs::set_permissions(&shim, fs::Permissions::from_mode(0o700))?;
+        symlink(std::env::current_exe()?, folder.join(crate::srun::NAME))?;
         let listener = UnixListener::bind(folder.join("socket"))?;
         let seats = Seats { all: Arc::default(), post, steps, sandboxes };
         let of_listener = seats.clone();
@@ -90,7 +85,7 @@ impl Board {
                 thread::spawn(move || seats.serve(number, stream, &sizes));
             }
         });
-        Ok(Board { folder, srun, seats })
+        Ok(Board { folder, seats })
     }
 
     /// What the script must see to find the program in place of `srun`.
@@ -99,7 +94,6 @@ impl Board {
         vec![
             ("PATH".to_string(), format!("{}:{path}", self.folder.display())),
             (SOCKET.to_string(), self.folder.join("socket").display().to_string()),
-            (SRUN.to_string(), self.srun.display().to_string()),
         ]
     }
 
@@ -129,8 +123,8 @@ impl Seats {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(Said::Called { args, variables }) => {
-                    let call = Call::read(&args, |name| variables.get(name).cloned());
-                    if !self.open(number, &to, call, sizes) {
+                    let call = Call::read(&args, sizes, |name| variables.get(name).cloned());
+                    if !self.open(number, &to, call) {
                         return;
                     }
                 }
@@ -141,7 +135,7 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, call: Result<Call, String>, sizes: &[usize]) -> bool {
+    fn open(&self, number: u64, to: &UnixStream, call: Result<Call, String>) -> bool {
         let refuse = |why: String| {
             tell(to, &Told::Pass { why });
             false
@@ -150,7 +144,7 @@ impl Seats {
             Ok(call) => call,
             Err(why) => return refuse(why),
         };
-        let groups = call.groups(sizes);
+        let groups = call.groups();
         if groups.is_empty() {
             return refuse("it has no tasks".to_string());
         }
@@ -209,7 +203,7 @@ impl Shares for Seats {
     fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
         self.with(|all| {
             let Some(seat) = all.get_mut(&call) else { return };
-            let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group, places));
+            let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group));
             let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
             let share = seat.call.share(call, group, places, &within.unwrap_or_default());
             seat.running.insert(group, Running { name: share.step, sandbox });

@@ -133,6 +133,8 @@ impl Groups<'_> {
             News::Checkpointed { group, result } => self.checkpointed(group, result),
             News::Appeared { group } => self.appeared(group),
             News::Joined { node } => self.joined(&node),
+            News::Lacking { group, to } => self.lacking(group, to),
+            News::LogLost { group } => self.all[group].log_begins = u64::MAX,
             News::Parked { group, result } => self.parked(group, result),
             News::Lent => self.went(),
             News::Returned(outcome) => self.returned(outcome),

@@ -78,6 +78,8 @@ pub struct Group {
     pub environment: Vec<(String, String)>,
     /// Number of the line from which this wrapper took it up.
     pub resumed: Option<u64>,
+    /// Number of the line from which its log in memory begins: 0 for the beginning, the highest if it was lost since.
+    pub log_begins: u64,
     /// Work that it lost last, s.
     pub lost_s: f64,
     /// When it will have done again what it lost; without end while it does not run.
@@ -112,6 +114,7 @@ impl Group {
             crashes: 0,
             environment: Vec::new(),
             resumed: None,
+            log_begins: 0,
             lost_s: 0.0,
             caught_up_s: f64::NEG_INFINITY,
             back: None,

@@ -100,7 +100,7 @@ impl Launch<'_> {
             folder: folder.path().join("sandboxes"),
             limit_s: self.setup.checkpoint_limit_s,
         });
-        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, self.srun(), sandboxes)?;
+        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, sandboxes)?;
         let mut shares = board.seats();
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
         script.resized = Arc::new(move || variables.clone());
@@ -131,7 +131,7 @@ impl Launch<'_> {
     fn relays(&self, folder: &RunFolder, board: &Board) -> Box<dyn Relays> {
         let settings = &self.setup.settings;
         let Some(log) = settings.log else { return Box::new(NoRelays) };
-        Box::new(relays::Steps {
+        let relays = relays::Steps {
             srun: self.srun(),
             slurm: self.slurm.clone(),
             run: folder.path().to_path_buf(),
@@ -140,8 +140,11 @@ impl Launch<'_> {
             keep: settings.keep + 1,
             sockets: format!("{}.relay", board.folder().display()),
             cpus: self.me.cpus_per_node,
+            post: self.post.clone(),
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
-        })
+        };
+        relays.watch();
+        Box::new(relays)
     }
 
     /// What lends the nodes of groups that wait.
@@ -189,7 +192,8 @@ impl Launch<'_> {
                 let signal = settings.signal.map(|s| (s.number, ask));
                 let patterns = settings.done.iter().map(|p| p.replace("{group}", &group.to_string())).collect();
                 let files = Files { folder: self.me.folder.clone(), patterns };
-                Box::new(App::new(post, lines.of(group), files, signal, Announced::default()))
+                let app = App::new(post, lines.of(group), files, signal, Announced::default());
+                Box::new(if settings.log.is_some() { app.exact() } else { app })
             }
         }
     }

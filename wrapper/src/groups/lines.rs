@@ -38,6 +38,10 @@ impl Lines for Folders {
         self.all[group].commit(manifest).map_err(|e| e.to_string())
     }
 
+    fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String> {
+        self.all[group].forget_from(number).map_err(|e| e.to_string())
+    }
+
     fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>) {
         self.all[group].newest()
     }
@@ -69,5 +73,8 @@ mod tests {
         let newest: Vec<_> = (0..2).map(|g| lines.newest(g).0.map(|m| m.number)).collect();
         assert_eq!(newest, [Some(3), Some(2)]);
         assert!(dir.path().join("checkpoints/g0/3/manifest.json").exists());
+        lines.forget_from(0, 3).unwrap();
+        assert_eq!(lines.newest(0).0, None);
+        assert_eq!(lines.room(0).unwrap().0, 4, "a number is not used twice");
     }
 }

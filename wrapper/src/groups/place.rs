@@ -17,16 +17,22 @@ impl Places {
     /// # Errors
     /// A sentence: there are fewer nodes than groups.
     pub fn deal(nodes: &[String], groups: usize, spare: usize) -> Result<Places, String> {
-        let count = nodes.len();
-        if count < groups || groups == 0 {
-            return Err(format!("{groups} groups need as many nodes, and the job has {count}"));
-        }
-        let (spares, used) = nodes.split_at(spare.min(count - groups));
-        let (each, more) = (used.len() / groups, used.len() % groups);
+        let planner::groups::Shares { groups, spares } = planner::groups::deal(nodes.len(), groups, spare)?;
+        let (spares, used) = nodes.split_at(spares);
         let mut rest = used.iter().cloned();
-        let groups = (0..groups).map(|g| rest.by_ref().take(each + usize::from(g < more)).collect()).collect();
+        let groups = groups.into_iter().map(|size| in_order(rest.by_ref().take(size).collect())).collect();
         Ok(Places { groups, spares: spares.to_vec() })
     }
+}
+
+/// Nodes as Slurm orders them, by name with numbers as numbers: the first task of a step is on the first of them.
+pub fn in_order(mut nodes: Vec<String>) -> Vec<String> {
+    nodes.sort_by_cached_key(|node| {
+        let runs = node.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+        let runs = runs.map(|run| String::from_utf8_lossy(run).into_owned());
+        runs.map(|run| (run.parse::<u64>().ok(), run)).collect::<Vec<_>>()
+    });
+    nodes
 }
 
 /// The nodes that each group had last, as the journal of the run tells it; empty if it had none.
@@ -58,5 +64,7 @@ mod tests {
         assert_eq!(shown(2, 1), "n2+n3+n4 n5+n6 | n1");
         assert_eq!(shown(6, 1), "n1 n2 n3 n4 n5 n6 | ");
         assert!(Places::deal(&nodes, 7, 0).unwrap_err().contains("7 groups"));
+        let mixed = ["n10", "n9", "a2-7", "a2-11"].map(str::to_string);
+        assert_eq!(in_order(mixed.into()), ["a2-7", "a2-11", "n9", "n10"]);
     }
 }

@@ -46,6 +46,18 @@ pub enum News {
         /// Which.
         node: String,
     },
+    /// What another group wants was only in a log of this one that is lost: it has to be sent again.
+    Lacking {
+        /// Who has to send it.
+        group: usize,
+        /// Who wants it.
+        to: usize,
+    },
+    /// A group's relay has ended, and its log in memory with it.
+    LogLost {
+        /// Whose.
+        group: usize,
+    },
     /// A survivor is dumped, and stands still beyond it; or it goes on.
     Parked {
         /// Whose.
@@ -81,6 +93,11 @@ pub trait Lines {
     /// # Errors
     /// A sentence; earlier checkpoints stay valid.
     fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String>;
+    /// Checkpoints of a group from a number on are never used any more.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String>;
     /// The newest checkpoint of a group whose files are all there and unchanged; damaged ones are named.
     fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>);
 }

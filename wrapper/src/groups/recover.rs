@@ -2,6 +2,7 @@
 
 use super::driver::Groups;
 use super::group::{Share, State};
+use super::place::in_order;
 use super::sweep::Then;
 use crate::driver::{EXIT_NOT_RESTORED, VERDICT_LIMIT_S, failure};
 use protocol::{Event, FailureKind, Manifest, Phase};
@@ -19,6 +20,7 @@ impl Groups<'_> {
 
     /// Brings a line of a group back, and keeps what its program is to see.
     pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), String> {
+        self.all[group].log_begins = line.map_or(0, |m| m.number);
         let interval_s = self.all[group].adaptation.interval_s();
         let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
         environment.push(("FT_ENERGY_GROUP".to_string(), group.to_string()));
@@ -79,11 +81,33 @@ impl Groups<'_> {
         let begun_s = self.begun_s(group);
         let resumed = self.all[group].resumed;
         // A line of an earlier call is none of this one.
-        let line = self.newest(group).filter(|m| m.begun_s >= begun_s || Some(m.number) == resumed);
+        let line = self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r));
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
         self.all[group].lost_s = (self.ports.clock.now_s() - kept_until_s).max(0.0);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
         self.all[group].back = Some(line);
+    }
+
+    /// Another group wants messages that were only in a log of this one that is lost. Whatever line this log begins from
+    /// is too late: the group goes back to one before, and sends them again. What it then wants itself and nobody has
+    /// takes others back in the same way, until all lines fit together; the beginning of all always does.
+    pub(super) fn lacking(&mut self, group: usize, to: usize) {
+        let g = &mut self.all[group];
+        if g.shares.is_empty() || !matches!(g.state, State::Well | State::Doubtful { .. }) {
+            // Its program will join again, and we are told again if that does not do.
+            return;
+        }
+        let begins = g.log_begins;
+        // What has ended is needed again.
+        g.shares.values_mut().filter(|s| matches!(s, Share::Ended(_))).for_each(|s| *s = Share::Down(None));
+        let reason = format!("group {to} wants messages that were only in a log that is lost");
+        self.decided_in(group, "go back", &reason);
+        if let Err(reason) = self.ports.lines.forget_from(group, begins) {
+            self.failed_checkpoint(group, format!("could not be forgotten: {reason}"));
+        }
+        self.cut(group, Phase::Restart);
+        self.go_back(group);
+        self.fail(group);
     }
 
     /// When the oldest open call of a group began: what was computed before is not lost with it.
@@ -110,10 +134,15 @@ impl Groups<'_> {
     /// Fills a group up with spares and starts it again from its line; without spares the run goes back to the queue.
     pub(super) fn restart(&mut self, group: usize) {
         self.fill(group);
+        let serves = self.serves(group);
         let g = &mut self.all[group];
         let short = g.nodes.len() < g.size;
-        if g.down().is_empty() {
+        if g.down().is_empty() && !(serves && g.nodes.is_empty()) {
             (g.state, g.caught_up_s) = (State::Well, f64::NEG_INFINITY);
+            if serves {
+                g.log_begins = u64::MAX;
+                self.ports.relays.place(group, &g.nodes[0]);
+            }
             self.phase_all();
             return;
         }
@@ -136,6 +165,11 @@ impl Groups<'_> {
         self.launch(group);
     }
 
+    /// Whether a group's relay is needed though its program may have ended: others may want what it sent.
+    fn serves(&self, group: usize) -> bool {
+        self.is_coupled() && !self.all[group].shares.is_empty()
+    }
+
     /// Spares take the places of lost nodes.
     fn fill(&mut self, group: usize) {
         let missing = self.all[group].size.saturating_sub(self.all[group].nodes.len());
@@ -150,6 +184,8 @@ impl Groups<'_> {
             self.spare_ledger.hand_over(&node, &mut g.ledger);
             g.nodes.push(node);
         }
+        let g = &mut self.all[group];
+        g.nodes = in_order(std::mem::take(&mut g.nodes));
     }
 
     /// Programs that ended badly have crashed, unless a node of theirs turns out to be dead. Tells when to look again.

@@ -1,12 +1,13 @@
 //! Runs one `joulepoint-relay` for each group, on the group's first node and outside its step, as long as the run lasts.
 
-use super::ports::Relays;
-use crate::mail::{Tries, Try};
+use super::ports::{News, Relays};
+use crate::mail::{Post, Tries, Try};
+use crate::ports::Happening;
 use crate::processes;
 use options::Log;
 use serde::Deserialize;
 use slurm::Slurm;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// Pause before a relay that ended is started again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Time between two looks at what the relays say.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts relays by steps of their own.
 pub struct Steps {
@@ -32,6 +36,8 @@ pub struct Steps {
     pub sockets: String,
     /// CPUs of a node, of which a relay uses one.
     pub cpus: u32,
+    /// Where news go.
+    pub post: Post,
     /// The relay of each group.
     pub all: Vec<Relay>,
 }
@@ -50,6 +56,20 @@ pub struct Relay {
 #[derive(Deserialize)]
 struct Status {
     logging_s: f64,
+    joined_s: f64,
+    lost: Vec<Loss>,
+}
+
+#[derive(Deserialize)]
+struct Loss {
+    from: usize,
+    to: usize,
+}
+
+impl Status {
+    fn read(path: &Path) -> Option<Status> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
 }
 
 impl Steps {
@@ -59,6 +79,25 @@ impl Steps {
 
     fn status(&self, group: usize) -> PathBuf {
         self.run.join("relays").join(format!("{group}.status.json"))
+    }
+
+    /// Tells the driver, once for each time a program has joined, that it did not go back far enough.
+    pub fn watch(&self) {
+        let paths: Vec<PathBuf> = (0..self.all.len()).map(|group| self.status(group)).collect();
+        let post = self.post.clone();
+        thread::spawn(move || {
+            let mut told = vec![0.0; paths.len()];
+            loop {
+                thread::sleep(LOOK);
+                for (group, path) in paths.iter().enumerate() {
+                    let Some(status) = Status::read(path).filter(|s| s.joined_s != told[group]) else { continue };
+                    if let Some(Loss { to, .. }) = status.lost.into_iter().find(|l| l.from == group) {
+                        told[group] = status.joined_s;
+                        post.tell(Happening::Group(News::Lacking { group, to }));
+                    }
+                }
+            }
+        });
     }
 
     fn command(&self, group: usize, node: &str) -> Command {
@@ -84,7 +123,7 @@ impl Steps {
             .arg(&self.run)
             .args(["--group", &group.to_string(), "--groups", &self.all.len().to_string()])
             .args(["--log", self.log.as_str(), "--keep", &self.keep.to_string()])
-            .args(["--status-every", "2"])
+            .args(["--status-every", "2", "--lost", "wait"])
             .args(["--advertise", &address, "--socket", &self.socket(group)])
             // Slurm's variables of the job would ask for as many tasks as the job has.
             .env_remove("SLURM_NTASKS_PER_NODE")
@@ -100,17 +139,16 @@ impl Relays for Steps {
         if self.all[group].node == node {
             return;
         }
-        if self.all[group].node.is_empty() {
-            // What an earlier wrapper's relay counted is accounted for.
-            let _ = std::fs::remove_file(self.status(group));
-        }
+        // What an earlier relay said is heard, and what it counted is accounted for.
+        let _ = std::fs::remove_file(self.status(group));
         let mut command = self.command(group, node);
         let relay = &mut self.all[group];
         relay.node = node.to_string();
         let one = relay.tries.begin();
         end(&relay.srun);
         let (srun, node) = (relay.srun.clone(), node.to_string());
-        thread::spawn(move || serve(&mut command, group, &node, &one, &srun));
+        let lost = (self.log == Log::Memory).then(|| self.post.clone());
+        thread::spawn(move || serve(&mut command, group, &node, &one, &srun, lost.as_ref()));
     }
 
     fn variables(&self, group: usize) -> Vec<(String, String)> {
@@ -118,9 +156,7 @@ impl Relays for Steps {
     }
 
     fn logged_node_s(&mut self, group: usize) -> f64 {
-        let status =
-            std::fs::read(self.status(group)).ok().and_then(|text| serde_json::from_slice::<Status>(&text).ok());
-        let Some(Status { logging_s }) = status else { return 0.0 };
+        let Some(Status { logging_s, .. }) = Status::read(&self.status(group)) else { return 0.0 };
         // A relay that was started again counts from zero.
         let before_s = std::mem::replace(&mut self.all[group].logged_s, logging_s);
         let new_s = if logging_s < before_s { logging_s } else { logging_s - before_s };
@@ -143,8 +179,8 @@ fn end(srun: &AtomicI32) {
     }
 }
 
-/// Keeps a relay running; a log in memory is lost with it, and the next relay says so when it matters.
-fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &AtomicI32) {
+/// Keeps a relay running; `lost` is told if a log in memory ends with it.
+fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &AtomicI32, lost: Option<&Post>) {
     while one.is_current() {
         match command.spawn() {
             Ok(mut child) => {
@@ -153,6 +189,7 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
                 srun.store(0, Ordering::SeqCst);
                 if one.is_current() {
                     tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
+                    lost.inspect(|post| post.tell_of(one, Happening::Group(News::LogLost { group })));
                 }
             }
             Err(e) => tracing::error!(group, node, %e, "the relay cannot be started"),

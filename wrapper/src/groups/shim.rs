@@ -1,13 +1,14 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
-use super::words::{SOCKET, SRUN, Said, Told};
-use crate::processes;
-use crate::supervise::{PASSED_ON, block_signals};
+use super::words::{Said, Told};
+use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
+use crate::{processes, srun};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -34,28 +35,26 @@ struct Child {
     stopped: Option<(Instant, u32)>,
 }
 
-/// Runs `srun` with these arguments, split by groups; the exit code is the highest of the groups.
-pub fn run(args: &[String]) -> i32 {
-    let srun = std::env::var(SRUN).unwrap_or_else(|_| "srun".to_string());
-    match serve(&srun, args) {
-        Ok(code) => code,
-        Err(e) => {
-            eprintln!("joulepoint: srun cannot be split by groups: {e}");
-            NO_DRIVER
-        }
-    }
+/// Runs `srun` with these arguments, split by groups as the driver at `socket` says; the exit code is the highest of
+/// the groups.
+pub fn run(socket: &Path, words: &[OsString]) -> i32 {
+    serve(socket, words).unwrap_or_else(|e| {
+        eprintln!("joulepoint: srun cannot be split by groups: {e}");
+        NO_DRIVER
+    })
 }
 
-fn serve(srun: &str, args: &[String]) -> io::Result<i32> {
-    let socket = std::env::var(SOCKET).map_err(|_| io::Error::other(format!("{SOCKET} is not set")))?;
+fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
+    let real = || srun::real().ok_or_else(|| io::Error::other("the PATH has no other"));
+    let plain = words.iter().map(|w| w.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
+    let args = plain.ok_or_else(|| io::Error::other("its words are no plain text"))?;
     let signals = block_signals()?;
-    let mut driver = UnixStream::connect(&socket)?;
+    let mut driver = UnixStream::connect(socket)?;
     let variables = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
-    say(&mut driver, &Said::Called { args: args.to_vec(), variables })?;
+    say(&mut driver, &Said::Called { args, variables })?;
     let (sender, news) = channel();
     listen(driver.try_clone()?, sender.clone());
     hear_signals(signals, sender.clone());
-    let path = path_without(Path::new(&socket).parent());
     let mut children: BTreeMap<usize, Child> = BTreeMap::new();
     let mut ending = None;
     loop {
@@ -66,15 +65,13 @@ fn serve(srun: &str, args: &[String]) -> io::Result<i32> {
             None => {}
             Some(News::Told(Told::Pass { why })) => {
                 eprintln!("joulepoint: this srun runs as it is, without groups: {why}");
-                return Err(Command::new(srun).args(args).env("PATH", path).exec());
+                return Err(unblocked(real()?.args(words)).exec());
             }
             Some(News::Told(Told::Start { group, args, environment })) => {
-                let mut command = Command::new(srun);
-                command.args(&args).envs(environment).env("PATH", &path).env_remove(SOCKET).env_remove(SRUN);
-                match start(command, group, &sender) {
+                match start(real()?.args(&args).envs(environment), group, &sender) {
                     Ok(pid) => drop(children.insert(group, Child { pid, stopped: None })),
                     Err(e) => {
-                        eprintln!("joulepoint: {srun}: {e}");
+                        eprintln!("joulepoint: srun: {e}");
                         say(&mut driver, &Said::Ended { group, code: 126 })?;
                     }
                 }
@@ -124,11 +121,11 @@ fn stop(child: &mut Child) {
     processes::signal(child.pid, if asked < 2 { libc::SIGTERM } else { libc::SIGKILL });
 }
 
-fn start(mut command: Command, group: usize, news: &Sender<News>) -> io::Result<i32> {
-    let mut child = command.spawn()?;
+fn start(command: &mut Command, group: usize, news: &Sender<News>) -> io::Result<i32> {
+    let mut child = unblocked(command).spawn()?;
     let (pid, news) = (child.id() as i32, news.clone());
     thread::spawn(move || {
-        let code = child.wait().map_or(126, |s| s.code().unwrap_or_else(|| 128 + s.signal().unwrap_or(0)));
+        let code = child.wait().map_or(126, exit_code);
         // Nobody listens any more when the call is over.
         let _ = news.send(News::Ended { group, code });
     });
@@ -162,11 +159,4 @@ fn say(to: &mut UnixStream, word: &Said) -> io::Result<()> {
     let mut line = serde_json::to_vec(word)?;
     line.push(b'\n');
     to.write_all(&line)
-}
-
-/// The search path without our own folder: what a program starts is none of ours.
-fn path_without(ours: Option<&Path>) -> std::ffi::OsString {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let others = std::env::split_paths(&path).filter(|p| Some(p.as_path()) != ours);
-    std::env::join_paths(others).unwrap_or_default()
 }

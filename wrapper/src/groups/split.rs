@@ -78,6 +78,8 @@ pub struct Call {
     nodes: Option<usize>,
     tasks: Option<usize>,
     per_node: Option<usize>,
+    /// Nodes of each group, when all are there.
+    sizes: Vec<usize>,
     reads_input: bool,
     writes_files: bool,
 }
@@ -102,12 +104,12 @@ struct Written {
 }
 
 impl Call {
-    /// Reads the arguments of an `srun`; `variable` is its environment.
+    /// Reads the arguments of an `srun` for groups of so many nodes; `variable` is its environment.
     ///
     /// # Errors
     /// A sentence: the call cannot be split.
-    pub fn read(args: &[String], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
-        let mut call = Call::default();
+    pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
+        let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
@@ -145,32 +147,36 @@ impl Call {
         Ok(call)
     }
 
-    /// Tasks on each node, group by group, for groups of these sizes; a group without a task has no share.
-    fn tasks(&self, sizes: &[usize]) -> Vec<Vec<usize>> {
-        let all: usize = sizes.iter().sum();
-        let nodes = self.nodes.unwrap_or(all).min(all);
+    /// Tasks on each node, group by group: as even as they can be among the nodes of a group, and among groups by their
+    /// nodes. A group without a task has no share.
+    fn tasks(&self) -> Vec<Vec<usize>> {
+        let all: usize = self.sizes.iter().sum();
+        let nodes = self.nodes.unwrap_or(all).clamp(1, all.max(1));
         let tasks = self.tasks.unwrap_or_else(|| self.per_node.unwrap_or(1) * nodes);
-        let used = nodes.min(tasks).max(1);
-        let mut on_node = (0..all).map(|i| if i < used { tasks / used + usize::from(i < tasks % used) } else { 0 });
-        sizes.iter().map(|size| on_node.by_ref().take(*size).filter(|t| *t > 0).collect()).collect()
+        let mut before = 0;
+        let mut of_group = |size: &usize| {
+            let until = nodes.min(before + size);
+            let (size, tasks) = (until - before, (tasks * until).div_ceil(nodes) - (tasks * before).div_ceil(nodes));
+            before = until;
+            (0..size.min(tasks)).map(|node| tasks / size + usize::from(node < tasks % size)).collect()
+        };
+        self.sizes.iter().map(&mut of_group).collect()
     }
 
     /// The groups that have a share.
-    pub fn groups(&self, sizes: &[usize]) -> Vec<usize> {
-        self.tasks(sizes).iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(g, _)| g).collect()
+    pub fn groups(&self) -> Vec<usize> {
+        self.tasks().iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(g, _)| g).collect()
     }
 
     /// Whether the share of `group` is one task.
-    pub fn is_single(&self, group: usize, places: &[Vec<String>]) -> bool {
-        let sizes: Vec<usize> = places.iter().map(Vec::len).collect();
-        self.tasks(&sizes)[group] == [1]
+    pub fn is_single(&self, group: usize) -> bool {
+        self.tasks()[group] == [1]
     }
 
     /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,
     /// and the words `within` go before the program's.
     pub fn share(&self, number: u64, group: usize, places: &[Vec<String>], within: &[String]) -> Share {
-        let sizes: Vec<usize> = places.iter().map(Vec::len).collect();
-        let tasks = self.tasks(&sizes);
+        let tasks = self.tasks();
         let program = self.command.first().map(String::as_str).unwrap_or_default();
         let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let step = format!("{program}.{number}.g{group}");
@@ -247,9 +253,10 @@ fn option(args: &[String]) -> Result<Option<Written>, String> {
 fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
     let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
     let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
-    let used: Vec<&str> =
-        places.iter().zip(tasks).flat_map(|(nodes, tasks)| &nodes[..tasks.len()]).map(String::as_str).collect();
-    let (list, count) = (used.join(","), used.len());
+    // A group that lacks a node is seen without it.
+    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
+    let list = used.map(String::as_str).collect::<Vec<_>>().join(",");
+    let count: usize = tasks.iter().map(Vec::len).sum();
     let ntasks: usize = tasks.iter().flatten().sum();
     let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
     let each = each.join(",");
@@ -270,8 +277,12 @@ mod tests {
         text.split(' ').map(str::to_string).collect()
     }
 
+    fn read_for(text: &str, sizes: &[usize]) -> Result<Call, String> {
+        Call::read(&words(text), sizes, |_| None)
+    }
+
     fn read(text: &str) -> Result<Call, String> {
-        Call::read(&words(text), |_| None)
+        read_for(text, &[])
     }
 
     fn places(sizes: &[usize]) -> Vec<Vec<String>> {
@@ -312,27 +323,34 @@ mod tests {
             ("p", vec![1, 1, 1], "[[1], [1], [1]]"),
             ("-n6 p", vec![1, 1, 1], "[[2], [2], [2]]"),
             ("-n7 p", vec![1, 1, 1], "[[3], [2], [2]]"),
+            ("-n4 p", vec![2, 2], "[[1, 1], [1, 1]]"),
+            ("-n6 p", vec![2, 2], "[[2, 1], [2, 1]]"),
+            ("-n2 p", vec![2, 2], "[[1], [1]]"),
+            ("-n9 p", vec![2, 1], "[[3, 3], [3]]"),
+            ("-N3 -n6 p", vec![2, 2], "[[2, 2], [2]]"),
             ("--ntasks-per-node=2 p", vec![2, 1], "[[2, 2], [2]]"),
             ("-N2 -n2 p", vec![1, 1, 1], "[[1], [1], []]"),
             ("-n1 p", vec![2, 2], "[[1], []]"),
             ("-N9 p", vec![1, 1], "[[1], [1]]"),
         ] {
-            assert_eq!(format!("{:?}", read(line).unwrap().tasks(&sizes)), expected, "{line}");
+            assert_eq!(format!("{:?}", read_for(line, &sizes).unwrap().tasks()), expected, "{line}");
         }
-        assert_eq!(read("-n1 p").unwrap().groups(&[2, 2]), [0]);
+        assert_eq!(read_for("-n1 p", &[2, 2]).unwrap().groups(), [0]);
     }
 
     #[test]
     fn the_number_of_tasks_comes_from_the_environment_if_the_call_does_not_say_it() {
         let variable = |name: &str| (name == "SLURM_NTASKS").then(|| "4".to_string());
-        assert_eq!(Call::read(&words("p"), variable).unwrap().tasks(&[1, 1]), [[2], [2]]);
-        assert_eq!(Call::read(&words("-n 2 p"), variable).unwrap().tasks(&[1, 1]), [[1], [1]]);
+        for (line, expected) in [("p", [[2], [2]]), ("-n 2 p", [[1], [1]])] {
+            assert_eq!(Call::read(&words(line), &[1, 1], variable).unwrap().tasks(), expected, "{line}");
+        }
     }
 
     #[test]
     fn the_tasks_of_all_groups_see_one_whole() {
-        let call = read("-l -n4 -o out p x").unwrap();
-        let places = places(&[1, 2]);
+        let sizes = [1, 2];
+        let call = read_for("-l -n4 -o out p x", &sizes).unwrap();
+        let places = places(&sizes);
         let mut seen = Vec::new();
         for group in 0..2 {
             let share = call.share(3, group, &places, &[]);

@@ -6,9 +6,6 @@ use std::collections::BTreeMap;
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 
-/// Names the real `srun`.
-pub const SRUN: &str = "JOULEPOINT_SRUN";
-
 /// What the program in place of `srun` says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -36,6 +36,7 @@ pub struct Chances {
     pub park_fails: f64,
     pub loan_refused: f64,
     pub lent_node_dies: f64,
+    pub relay_dies: f64,
 }
 
 /// A group's program.
@@ -62,6 +63,12 @@ pub struct Program {
     pub parked_at: f64,
     /// The progress in its image.
     pub image: Option<f64>,
+    /// Where its relay is, and the progress from which the log in its memory begins, if the program has joined it.
+    pub relay: Option<(String, Option<f64>)>,
+    /// It stands still, since it wants what is in no log.
+    pub waits: bool,
+    /// The driver was told that it has to go back further.
+    pub told: bool,
 }
 
 pub struct World {
@@ -89,6 +96,8 @@ pub struct World {
     pub log: Option<options::Log>,
     /// How often a group alone started again.
     pub restarts: u64,
+    /// How often a group was to go back because its log was lost.
+    pub lacking: u64,
     /// The nodes that the broker was asked to lend: since when, until when.
     pub loan: Option<(Vec<String>, f64, f64)>,
     /// The job has given them up.
@@ -103,7 +112,7 @@ impl World {
     pub fn shared(mut rng: ChaCha8Rng, chances: Chances) -> Shared {
         let groups = rng.random_range(2..5);
         let spare = rng.random_range(0..3);
-        let log = rng.random_bool(0.5).then_some(options::Log::Disk);
+        let log = [None, Some(options::Log::Disk), Some(options::Log::Memory)][rng.random_range(0..3)];
         let world = World {
             work_s: (0..groups).map(|_| rng.random_range(10.0..2000.0)).collect(),
             programs: (0..groups).map(|_| Program::default()).collect(),
@@ -112,6 +121,7 @@ impl World {
             interval_s: rng.random_range(5.0..500.0),
             log,
             restarts: 0,
+            lacking: 0,
             loan: None,
             lent: false,
             loans: 0,
@@ -151,6 +161,7 @@ impl World {
         if record > 50 {
             let c = &mut self.chances;
             (c.wrapper_killed, c.node_dies, c.step_crashes, c.preempted, c.ordered) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            c.relay_dies = 0.0;
         }
         self.journal.len()
     }
@@ -171,7 +182,56 @@ impl World {
     }
 
     pub fn progress(&self, group: usize) -> f64 {
-        self.programs[group].running.map_or(0.0, |(t, from)| from + (self.now_s - t))
+        let p = &self.programs[group];
+        p.running.map_or(0.0, |(t, from)| if p.waits { from } else { from + (self.now_s - t) })
+    }
+
+    /// What the log of a group in memory holds begins here.
+    pub fn log_begins(&mut self, group: usize, at: f64) {
+        if let Some((_, begins)) =
+            self.programs[group].relay.as_mut().filter(|_| self.log == Some(options::Log::Memory))
+        {
+            *begins = Some(begins.map_or(at, |b| b.min(at)));
+            self.programs[group].told = false;
+            let of_another =
+                |h: &Happening| !matches!(h, Happening::Group(News::Lacking { group: g, .. }) if *g == group);
+            self.pending.retain(of_another);
+        }
+        self.weigh();
+    }
+
+    /// Who wants what is in no log stands still, and the driver is told who has to send it.
+    fn weigh(&mut self) {
+        for to in 0..self.programs.len() {
+            let Some(_) = self.programs[to].running else { continue };
+            let at = self.progress(to);
+            let begins_late = |p: &Program| p.relay.as_ref().and_then(|(_, begins)| *begins).is_some_and(|b| b > at);
+            let late: Vec<usize> =
+                (0..self.programs.len()).filter(|g| *g != to && begins_late(&self.programs[*g])).collect();
+            let p = &mut self.programs[to];
+            (p.running, p.waits) = (Some((self.now_s, at)), !late.is_empty());
+            for group in late {
+                let p = &mut self.programs[group];
+                if !std::mem::replace(&mut p.told, true) {
+                    p.failed = true;
+                    self.lacking += 1;
+                    self.pending.insert(0, Happening::Group(News::Lacking { group, to }));
+                }
+            }
+        }
+    }
+
+    /// A relay dies alone, and is started again; its program joins it.
+    fn kill_relay(&mut self) -> Option<Happening> {
+        let group = self.rng.random_range(0..self.programs.len());
+        let at = if self.programs[group].done { self.work_s[group] } else { self.progress(group) };
+        let p = &mut self.programs[group];
+        let (_, begins) = p.relay.as_mut().filter(|_| self.log == Some(options::Log::Memory))?;
+        *begins = None;
+        if p.done || p.running.is_some() {
+            self.log_begins(group, at);
+        }
+        Some(Happening::Group(News::LogLost { group }))
     }
 
     pub fn joules(&self, node: &str) -> f64 {
@@ -204,7 +264,7 @@ impl World {
             }
         };
         for (g, p) in self.programs.iter().enumerate() {
-            if let Some((t, from)) = p.running {
+            if let Some((t, from)) = p.running.filter(|_| !p.waits) {
                 consider(t + (self.work_s[g] - from).max(0.0), 1, g);
             }
             if let Some((asked, takes, ..)) = p.asked {
@@ -218,7 +278,8 @@ impl World {
         }
         let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
         let c = &self.chances;
-        let chances = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.ordered, 6), (c.node_returns, 7)];
+        let failures = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.relay_dies, 10)];
+        let chances = failures.into_iter().chain([(c.ordered, 6), (c.node_returns, 7)]);
         for (p, what) in chances {
             if self.rng.random_bool(rate(p)) {
                 let at = self.now_s + self.rng.random_range(0.0..=span);
@@ -243,6 +304,7 @@ impl World {
             7 => self.return_node(),
             8 => Some(self.finish_parking(first.2)),
             9 => Some(self.broker()),
+            10 => self.kill_relay(),
             _ => None,
         }
     }

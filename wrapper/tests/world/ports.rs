@@ -104,11 +104,12 @@ impl Shares for Port {
                 from
             }
         };
-        (p.call, p.running, p.failed) = (Some(call), Some((now_s, from)), false);
+        (p.call, p.running, p.failed, p.waits, p.done) = (Some(call), Some((now_s, from)), false, false, false);
         let again = std::mem::replace(&mut p.started, true);
         w.restarts += u64::from(again);
         let lent = w.loan.as_ref().is_some_and(|(nodes, ..)| nodes.iter().any(|n| places[group].contains(n)));
         assert!(!lent, "started on a lent node");
+        w.log_begins(group, from);
     }
 
     fn stop(&mut self, _: u64, group: usize) {
@@ -131,6 +132,13 @@ impl Relays for Port {
         let mut w = self.0.borrow_mut();
         w.call();
         assert_eq!(w.programs[group].call, None, "a relay of a program that runs was moved to {node}");
+        if w.programs[group].relay.as_ref().is_none_or(|(at, _)| at != node) {
+            w.programs[group].relay = Some((node.to_string(), None));
+            if w.programs[group].done {
+                let all = w.work_s[group];
+                w.log_begins(group, all);
+            }
+        }
     }
 
     fn variables(&self, _: usize) -> Vec<(String, String)> {
@@ -149,6 +157,9 @@ impl Lending for Port {
         let mut w = self.0.borrow_mut();
         w.call();
         assert!(!nodes.iter().any(|n| n == "n0"), "the batch host was to be lent");
+        if w.log != Some(options::Log::Disk) {
+            return Err("--ft-energy-lend=yes was not asked for".into());
+        }
         let shortest_queued_s = w.chance(0.9).then_some(60.0);
         Ok(Market { shortest_queued_s, idle_w: 100.0 })
     }
@@ -233,6 +244,13 @@ impl Lines for Port {
         lines.push((manifest.clone(), *restored, rotten));
         let surplus = lines.len().saturating_sub(KEEP);
         lines.drain(..surplus);
+        Ok(())
+    }
+
+    fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.programs[group].lines.retain(|(m, ..)| m.number < number);
         Ok(())
     }
 
