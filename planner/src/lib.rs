@@ -8,11 +8,13 @@ pub mod calibrated;
 pub mod capability;
 mod figures;
 mod known;
+mod loans;
 pub mod published;
 mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy};
 pub use known::Known;
+pub use loans::{Lent, Modelled, Pair, lent, modelled};
 
 use capability::{CAPABILITIES, Capabilities};
 use config::Site;
