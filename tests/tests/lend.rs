@@ -133,6 +133,6 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
         site.wait_state(*job, &["COMPLETED", "NODE_FAIL", "FAILED", "CANCELLED"], MINUTES)?;
     }
     let stays = loans_of(site, plain.job)?[0]["stays"].as_array().cloned().context("stays")?;
-    ensure!(stays.len() == 2 && stays.iter().all(|s| s["joules"].is_f64()), "borrowers of {stays:#?}");
+    ensure!(stays.len() >= 2 && stays.iter().all(|s| s["joules"].is_f64()), "borrowers of {stays:#?}");
     nothing_is_left(site, MINUTES)
 }
