@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::report::moment;
-use protocol::{Loan, LoanProgress, LoanState, Stay};
+use protocol::{Loan, LoanProgress, LoanState};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -127,28 +127,6 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     }
 }
 
-/// What a loan came to.
-struct Worth {
-    away_node_s: f64,
-    borrowed_node_s: f64,
-    borrowed_j: Option<f64>,
-    idle_j: f64,
-}
-
-/// Node-seconds away and in use, the borrowers' energy, and what the nodes would have drawn idle.
-fn worth(loan: &Loan, now_s: f64) -> Worth {
-    let away_s = loan.lent_s.map_or(0.0, |lent_s| (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0));
-    let away_node_s = away_s * loan.nodes.len() as f64;
-    let stayed = |s: &Stay| (s.end_s.unwrap_or(now_s) - s.start_s).max(0.0);
-    let joules: Vec<f64> = loan.stays.iter().filter_map(|s| s.joules).collect();
-    Worth {
-        away_node_s,
-        borrowed_node_s: loan.stays.iter().map(stayed).sum(),
-        borrowed_j: (!joules.is_empty()).then(|| joules.iter().sum()),
-        idle_j: away_node_s * loan.idle_w,
-    }
-}
-
 fn sheet(loans: &[Loan], now_s: f64) -> String {
     let mut text = format!(
         "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
@@ -165,7 +143,7 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         "Borrowers"
     );
     for loan in loans {
-        let worth = worth(loan, now_s);
+        let worth = planner::lent([loan], now_s);
         let borrowers: BTreeSet<String> = loan.stays.iter().map(|s| format!("{}({})", s.job, s.user)).collect();
         text += &format!(
             "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
@@ -175,10 +153,10 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
             loan.state.as_str(),
             slurm::compress_nodelist(&loan.nodes),
             loan.lent_s.map_or_else(|| "-".into(), moment::shown),
-            worth.away_node_s,
-            worth.borrowed_node_s,
-            worth.borrowed_j.map_or_else(|| "-".into(), |j| format!("{j:.0}")),
-            worth.idle_j,
+            worth.node_seconds,
+            worth.used_node_seconds,
+            worth.used_j.map_or_else(|| "-".into(), |j| format!("{j:.0}")),
+            worth.would_idle_j,
             if borrowers.is_empty() { "-".into() } else { borrowers.into_iter().collect::<Vec<_>>().join(",") },
         );
         if loan.state == LoanState::Failed || loan.lent_s.is_none() {
@@ -203,9 +181,9 @@ mod tests {
                        "end_s": 1030.0, "joules": 4000.0}]
         });
         let loan: Loan = serde_json::from_value(json).unwrap();
-        let worth = worth(&loan, 1050.0);
-        assert_eq!((worth.away_node_s, worth.borrowed_node_s), (100.0, 20.0));
-        assert_eq!((worth.borrowed_j, worth.idle_j), (Some(4000.0), 10_000.0));
+        let worth = planner::lent([&loan], 1050.0);
+        assert_eq!((worth.node_seconds, worth.used_node_seconds), (100.0, 20.0));
+        assert_eq!((worth.used_j, worth.would_idle_j), (Some(4000.0), 10_000.0));
         let text = sheet(&[loan], 1050.0);
         assert!(text.contains("8(bob)") && text.contains("n[3-4]"), "{text}");
     }

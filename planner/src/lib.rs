@@ -9,11 +9,13 @@ pub mod capability;
 mod figures;
 pub mod groups;
 mod known;
+mod loans;
 pub mod published;
 mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy};
 pub use known::Known;
+pub use loans::{Lent, Modelled, Pair, lent, modelled};
 
 use capability::{CAPABILITIES, Capabilities};
 use config::Site;

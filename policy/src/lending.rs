@@ -7,6 +7,9 @@ use crate::invalid::{Invalid, non_negative};
 use crate::phrase::{duration, energy};
 use crate::waste::lending;
 
+/// What Slurm needs to give nodes away and back, s: two of its scheduler's rounds.
+pub const SCHEDULER_S: f64 = 10.0;
+
 /// What a decision rests on. Times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prospect {

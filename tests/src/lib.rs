@@ -2,6 +2,7 @@
 
 pub mod chroot;
 pub mod hosts;
+pub mod lending;
 pub mod page;
 
 use anyhow::{Context, Result, bail};
@@ -156,7 +157,7 @@ impl Site {
         self.conf.with_file_name("bin")
     }
 
-    /// Starts `joulepointd --role=controller` and waits until all nodes have sent a heartbeat.
+    /// Starts `joulepointd --role=controller` and waits until all nodes that run have sent a heartbeat.
     pub fn start_controller(&mut self) -> Result<()> {
         let log = fs::OpenOptions::new().append(true).create(true).open(self.conf.with_file_name("controller.log"))?;
         let mut command = self.cluster.command(&self.bin().join("joulepointd").display().to_string());
@@ -177,7 +178,7 @@ impl Site {
             }
         });
         self.controller = Some(receiver.recv()??);
-        let nodes = self.cluster.nodes.len();
+        let nodes = self.cluster.nodes.iter().filter(|n| self.cluster.node_pids(n).is_ok()).count();
         self.wait("heartbeats of all nodes", Duration::from_secs(60), |site| {
             let metrics = site.metrics().unwrap_or_default();
             let beating = metrics.lines().find_map(|l| l.strip_prefix("joulepoint_nodes "));

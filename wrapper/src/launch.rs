@@ -112,19 +112,6 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
     folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
-    let lender = Lender::new(controller.client.clone(), (*slurm).clone());
-    if settings.lend {
-        // The groups need their nodes before they are dealt out.
-        groups::park::take_up(&path, &lender);
-    }
-    let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
-    let places = groups::launch::places(settings, &me, &slurm);
-    if places.is_some() && plan.checkpoint_hz.take().is_some() {
-        plan.reasons
-            .push("groups checkpoint at the nodes' own CPU frequency: one may write while another works".into());
-    }
-    folder.write_plan(&plan)?;
-
     let (post, mut clock) = mail::queue();
     let supervisor = nix::unistd::getppid().as_raw();
     let tree = Tree::new(supervisor);
@@ -133,6 +120,26 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
+    if resumes {
+        // Steps outlive the `srun` of a wrapper that was killed.
+        script.cancel_steps();
+    }
+    let lender = Lender::new(controller.client.clone(), (*slurm).clone());
+    if settings.lend {
+        // The groups need their nodes before they are dealt out.
+        groups::park::take_up(&path, &lender);
+    }
+    let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
+    let places = groups::launch::places(settings, &me, &slurm);
+    if places.is_none() && !before.is_empty() {
+        return Ok(groups::launch::lacking_nodes(&mut cluster, &mut folder));
+    }
+    if places.is_some() && plan.checkpoint_hz.take().is_some() {
+        plan.reasons
+            .push("groups checkpoint at the nodes' own CPU frequency: one may write while another works".into());
+    }
+    folder.write_plan(&plan)?;
+
     if me.job.is_some() {
         cluster.watch(&post);
     }
@@ -187,10 +194,6 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let (announced, descriptor) = announcements(&me.folder)?;
     let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
     script.calls = folder.resume_by(resume(settings, chosen, by_steps), argv);
-    if by_steps && resumes {
-        // Steps outlive the `srun` of a wrapper that was killed.
-        script.cancel_steps();
-    }
     let gear = Gear {
         settings,
         me: &me,

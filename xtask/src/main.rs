@@ -5,6 +5,7 @@ mod bench;
 mod bench_simulator;
 mod demo;
 mod demo_lend;
+mod kills_lend;
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +26,18 @@ enum Chore {
     },
     /// A coupled program loses a node, and the nodes that would wait are lent to another user's jobs meanwhile.
     DemoLend,
+    /// Kills at random moments around a loan, of nodes, wrappers and the service; and whether all came out right.
+    KillsLend {
+        /// How many runs.
+        #[arg(long, default_value_t = 30)]
+        runs: usize,
+        /// What the random numbers begin with.
+        #[arg(long, default_value_t = 7)]
+        seed: u64,
+        /// Runs at the same time; each takes four or five nodes.
+        #[arg(long, default_value = "4")]
+        at_once: std::num::NonZeroUsize,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of three minutes.
@@ -48,6 +61,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Demo { app } => demo::run(&app),
         Chore::DemoLend => demo_lend::run(),
+        Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Bench { service, dumps } => bench::run(service, dumps),
         Chore::BenchSimulator => bench_simulator::run(),

@@ -1,6 +1,7 @@
-//! What Slurm's own accounting knows of the runs: one `sacct` for all of them.
+//! What others know of the runs: Slurm's own accounting, by one `sacct` for all of them, and the broker of loans.
 
-use protocol::RunAccount;
+use planner::{Lent, Modelled};
+use protocol::{Loan, RunAccount};
 use serde::Serialize;
 use slurm::{Accounted, Slurm};
 use std::collections::HashMap;
@@ -33,11 +34,44 @@ pub struct Joined {
     pub run: RunAccount,
     /// What sacct knows; absent if it knows nothing.
     pub slurm: Option<SlurmSide>,
+    /// What its loans came to; absent if it lent nothing.
+    pub lending: Option<Lending>,
 }
 
-/// Joins runs with sacct; without it, says so on standard error and goes on.
-pub fn join(runs: Vec<RunAccount>, slurm: &Slurm, now_s: f64) -> Vec<Joined> {
-    let jobs: Vec<u32> = runs.iter().map(|r| r.job).filter(|job| *job > 0).collect();
+/// What a run lent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lending {
+    /// Sums over its loans.
+    #[serde(flatten)]
+    pub lent: Lent,
+    /// The run beside Bouteiller13's model; absent in lists, and where the account does not suffice.
+    pub model: Option<Modelled>,
+    /// The loans, for the time line.
+    #[serde(skip)]
+    pub loans: Vec<Loan>,
+}
+
+/// Runs of which only the store's side is known.
+pub fn alone(runs: Vec<RunAccount>) -> Vec<Joined> {
+    runs.into_iter().map(|run| Joined { run, slurm: None, lending: None }).collect()
+}
+
+/// Adds what the runs lent.
+pub fn add_loans(lines: &mut [Joined], loans: &[Loan], now_s: f64) {
+    for line in lines {
+        let run = &line.run;
+        let its = |l: &&Loan| l.key.cluster == run.cluster && l.key.run == run.run && l.lent_s.is_some();
+        let loans: Vec<Loan> = loans.iter().filter(its).cloned().collect();
+        if !loans.is_empty() {
+            let (lent, model) = (planner::lent(&loans, now_s), planner::modelled(run, &loans, now_s));
+            line.lending = Some(Lending { lent, model, loans });
+        }
+    }
+}
+
+/// Adds what sacct knows; without it, says so on standard error and goes on.
+pub fn add_slurm(lines: &mut [Joined], slurm: &Slurm, now_s: f64) {
+    let jobs: Vec<u32> = lines.iter().map(|l| l.run.job).filter(|job| *job > 0).collect();
     let lives = if jobs.is_empty() { Ok(Vec::new()) } else { slurm.accounted_jobs(&jobs) };
     let lives = lives.unwrap_or_else(|e| {
         eprintln!("joulepoint: Slurm's accounting does not answer ({e}): its columns are empty");
@@ -47,8 +81,9 @@ pub fn join(runs: Vec<RunAccount>, slurm: &Slurm, now_s: f64) -> Vec<Joined> {
     for life in lives {
         by_job.entry(life.job).or_default().push(life);
     }
-    let side = |run: &RunAccount| by_job.get(&run.job).and_then(|lives| side(run, lives, now_s));
-    runs.into_iter().map(|run| Joined { slurm: side(&run), run }).collect()
+    for line in lines {
+        line.slurm = by_job.get(&line.run.job).and_then(|lives| side(&line.run, lives, now_s));
+    }
 }
 
 /// Only lives within the run's time: job ids are used again.

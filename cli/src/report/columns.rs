@@ -52,6 +52,10 @@ fn accounted(line: &Joined, value: impl Fn(&SlurmSide) -> Option<String>) -> Str
     line.slurm.as_ref().and_then(value).unwrap_or_default()
 }
 
+fn lent(line: &Joined, value: impl Fn(&planner::Lent) -> Option<f64>) -> String {
+    line.lending.as_ref().and_then(|l| value(&l.lent)).map(joules).unwrap_or_default()
+}
+
 /// All columns.
 pub const FIELDS: &[Field] = &[
     field("jobid", "JobID", 8, |l| l.run.job.to_string()),
@@ -76,6 +80,10 @@ pub const FIELDS: &[Field] = &[
     field("restart", "Restart(J)", 14, |l| joules(joules_of(&l.run, Phase::Restart))),
     field("lostwork", "LostWork(J)", 14, |l| joules(joules_of(&l.run, Phase::LostWork))),
     field("idle", "Idle(J)", 14, |l| joules(joules_of(&l.run, Phase::Idle))),
+    field("lent", "Lent(node-s)", 12, |l| lent(l, |sum| Some(sum.node_seconds))),
+    field("lentused", "LentUsed(node-s)", 16, |l| lent(l, |sum| Some(sum.used_node_seconds))),
+    field("lentenergy", "LentUsed(J)", 14, |l| lent(l, |sum| sum.used_j)),
+    field("wouldidle", "WouldIdle(J)", 14, |l| lent(l, |sum| Some(sum.would_idle_j))),
     field("overhead", "Overhead", 9, |l| percent(l.run.total.energy_overhead)),
     field("timeoverhead", "TimeOverhead", 12, |l| percent(l.run.total.time_overhead)),
     field("predicted", "Predicted", 9, |l| percent(l.run.total.expected_energy_overhead)),
@@ -91,6 +99,9 @@ pub const FIELDS: &[Field] = &[
 /// The columns that need sacct.
 const FROM_SACCT: [&str; 6] = ["submit", "slurmstate", "slurmelapsed", "exitcode", "nnodes", "consumedenergy"];
 
+/// The columns that need the broker of loans.
+const FROM_LOANS: [&str; 4] = ["lent", "lentused", "lentenergy", "wouldidle"];
+
 /// The columns that are shown unless others are asked for.
 pub const USUAL: &str = "jobid,jobname,user,account,state,exitcode,elapsed,nnodes,failures,checkpoints,energy,\
                          resilience,overhead,predicted";
@@ -98,6 +109,11 @@ pub const USUAL: &str = "jobid,jobname,user,account,state,exitcode,elapsed,nnode
 /// Whether a column needs sacct.
 pub fn needs_sacct(columns: &[Column]) -> bool {
     columns.iter().any(|c| FROM_SACCT.contains(&c.field.name))
+}
+
+/// Whether a column needs the broker of loans.
+pub fn needs_loans(columns: &[Column]) -> bool {
+    columns.iter().any(|c| FROM_LOANS.contains(&c.field.name))
 }
 
 /// Reads `-o`: names separated by commas, each with `%WIDTH` or `%-WIDTH` (to the left) behind it.
@@ -211,7 +227,7 @@ mod tests {
         for wrong in ["energy%", "energy%0", "energy%x", "energy%-", "energy%2000"] {
             assert!(columns(wrong).is_err_and(|e| e.contains("is not a width")), "{wrong}");
         }
-        assert!(FROM_SACCT.iter().all(|n| FIELDS.iter().any(|f| f.name == *n)));
+        assert!(FROM_SACCT.iter().chain(&FROM_LOANS).all(|n| FIELDS.iter().any(|f| f.name == *n)));
         assert!(columns(USUAL).is_ok());
     }
 

@@ -1,7 +1,8 @@
 //! One run as text: phase by phase, prediction beside measurement.
 
-use super::accounted::Joined;
+use super::accounted::{Joined, Lending};
 use super::columns::{percent, printable};
+use planner::Modelled;
 
 /// One run, phase by phase.
 pub fn describe(line: &Joined) -> String {
@@ -34,7 +35,9 @@ pub fn describe(line: &Joined) -> String {
             p.node_seconds
         );
     }
-    text += &format!("{:<12} {:>14.1}\n\n", "measured", t.joules);
+    text += &format!("{:<12} {:>14.1}\n", "measured", t.joules);
+    text += &line.lending.as_ref().map(lent).unwrap_or_default();
+    text += "\n";
     let plan = run.plan.as_ref();
     text += "Overhead against a run without failures and checkpoints\n";
     text += &format!(
@@ -54,6 +57,9 @@ pub fn describe(line: &Joined) -> String {
             "  checkpoint: measured {measured}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
             plan.checkpoint_s.value, plan.checkpoint_s.from, plan.interval_s
         );
+    }
+    if let Some(model) = line.lending.as_ref().and_then(|l| l.model.as_ref()) {
+        text += &beside_the_model(model);
     }
     if !run.failures.is_empty() {
         text += "\nFailures\n";
@@ -78,4 +84,38 @@ pub fn describe(line: &Joined) -> String {
         text += &format!("  restart {} on {}: {} ({seconds})\n", r.restart_count, r.nodes.join(","), r.state);
     }
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// What was lent: a line below those of the phases, since its energy is the borrowers'.
+fn lent(lending: &Lending) -> String {
+    let sum = &lending.lent;
+    let used = sum.used_j.map_or("-".to_string(), |j| format!("{j:.1}"));
+    format!(
+        "{:<12} {used:>14} {:>7} {:>14.1}  the borrowers', in {:.1} node-seconds; idle, the nodes would have drawn {:.1} J\n",
+        "lent", "-", sum.node_seconds, sum.used_node_seconds, sum.would_idle_j
+    )
+}
+
+/// Waste beside what Bouteiller13 predicts from the figures of this run.
+fn beside_the_model(model: &Modelled) -> String {
+    let (app, plat) = (model.app, model.plat);
+    let figures = model.figures().map(|(name, f)| {
+        let of = if f.from == "measured" { String::new() } else { format!(" ({})", f.from) };
+        format!("{name} {:.4}{of}", f.value)
+    });
+    let mut text = format!(
+        "\nWaste of node-seconds, beside Bouteiller13 with this run's figures\n  \
+         application, had it kept its nodes: measured {}, predicted {}\n  \
+         platform, with what was lent:       measured {}, predicted {}\n  \
+         {}\n",
+        percent(Some(app.measured)),
+        percent(app.predicted),
+        percent(Some(plat.measured)),
+        percent(plat.predicted),
+        figures.join(", ")
+    );
+    if let Some(share) = model.lent_share {
+        text += &format!("  of what the lent nodes waited beyond the break-even, {} was lent\n", percent(Some(share)));
+    }
+    text
 }

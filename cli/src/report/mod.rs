@@ -9,9 +9,8 @@ mod page;
 mod sums;
 
 use crate::Failure;
-use accounted::Joined;
 use columns::{FIELDS, Form, Sheet};
-use protocol::RunAccount;
+use protocol::{Loan, RunAccount};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
 use sums::By;
@@ -97,16 +96,23 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
     let details = args.jobs.is_some() || args.accuracy || args.json && args.by.is_none();
     let query = query(args, start_s, end_s, !details).map_err(Failure::Usage)?;
-    let runs: Vec<RunAccount> = crate::client(conf)?.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    let client = crate::client(conf)?;
+    let runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
     if args.accuracy {
         accuracy::print(&runs, args.json);
         return Ok(());
     }
     let wants_sacct = args.by.is_none() && (details || args.html.is_some() || columns::needs_sacct(&columns));
-    let lines = match wants_sacct {
-        true => accounted::join(runs, &Slurm::new(crate::site(conf)?.slurm_bin), now_s),
-        false => runs.into_iter().map(|run| Joined { run, slurm: None }).collect(),
-    };
+    let mut lines = accounted::alone(runs);
+    if wants_sacct {
+        accounted::add_slurm(&mut lines, &Slurm::new(crate::site(conf)?.slurm_bin), now_s);
+    }
+    if args.by.is_none() && (details || args.html.is_some() || columns::needs_loans(&columns)) {
+        // Loans of the runs that are shown; the broker knows no states of runs.
+        let query = loans_query(args, start_s, end_s).map_err(Failure::Usage)?;
+        let loans: Vec<Loan> = client.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
+        accounted::add_loans(&mut lines, &loans, now_s);
+    }
     if let Some(file) = &args.html {
         return write_page(file, &page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s));
     }
@@ -167,6 +173,17 @@ fn query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>, brief: boo
         ("start", start_s.map(text).as_deref()),
         ("end", end_s.map(text).as_deref()),
         ("brief", brief.then_some("true")),
+    ]))
+}
+
+fn loans_query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>) -> Result<String, String> {
+    let jobs = args.jobs.as_deref().map(jobs).transpose()?;
+    let text = |number: f64| number.to_string();
+    Ok(wire::query(&[
+        ("job", jobs.as_deref()),
+        ("user", args.user.as_deref()),
+        ("start", start_s.map(text).as_deref()),
+        ("end", end_s.map(text).as_deref()),
     ]))
 }
 

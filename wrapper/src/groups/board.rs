@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Longest wait for Slurm to report a step as ended.
 const STEP_LIMIT: Duration = Duration::from_secs(30);
 
+/// Exit code of what was killed.
+const KILLED: i32 = 128 + libc::SIGKILL;
+
 /// Time between two looks at a step.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -48,6 +51,7 @@ struct Seat {
 /// A group's step.
 struct Running {
     name: String,
+    nodes: Vec<String>,
     /// Folder of the sandbox in which its only task runs.
     sandbox: Option<PathBuf>,
 }
@@ -159,6 +163,7 @@ impl Seats {
         let Some(step) = self.with(|all| all.get_mut(&call)?.running.remove(&group)) else { return };
         let (post, steps) = (self.post.clone(), self.steps.clone());
         thread::spawn(move || {
+            let code = if code == 0 && has_lost(steps.as_ref(), &step.nodes) { KILLED } else { code };
             if code != 0 {
                 clear(steps.as_ref(), &step.name);
             }
@@ -206,7 +211,7 @@ impl Shares for Seats {
             let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group));
             let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
             let share = seat.call.share(call, group, places, &within.unwrap_or_default());
-            seat.running.insert(group, Running { name: share.step, sandbox });
+            seat.running.insert(group, Running { name: share.step, nodes: places[group].clone(), sandbox });
             tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
         });
     }
@@ -246,6 +251,13 @@ fn tell(mut to: &UnixStream, word: &Told) {
     if let Err(e) = line.map_err(io::Error::from).and_then(|line| to.write_all(&line)) {
         tracing::debug!(%e, "a call of srun does not listen");
     }
+}
+
+/// Whether Slurm has taken a node out of the job: in a job with `--no-kill`, srun says 0 of a task that died with one.
+fn has_lost(steps: Option<&Steps>, nodes: &[String]) -> bool {
+    let Some(Steps { slurm, job }) = steps else { return false };
+    let known = slurm.job(*job).inspect_err(|e| tracing::warn!(%e, "the job's nodes cannot be listed")).ok().flatten();
+    known.is_some_and(|job| nodes.iter().any(|n| !job.nodes.contains(n)))
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.

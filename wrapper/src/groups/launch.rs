@@ -8,20 +8,21 @@ use super::place::Places;
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use crate::app::{Announced, App, Ask, Files};
-use crate::driver::{Outcome, Setup};
+use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::job::Job;
 use crate::launch::hook_commands;
 use crate::lend::Lender;
-use crate::mail::{MailClock, Post, Tries};
+use crate::mail::{MailClock, Post, Tries, now_s};
 use crate::nodes::Nodes;
-use crate::ports::{Engine, Happening};
+use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps};
 use config::Site;
 use options::Settings;
+use protocol::Event;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io;
@@ -77,6 +78,24 @@ pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Place
     }
 }
 
+/// Groups that lack nodes, such as lent ones that died, cannot become one program: the run goes back to the queue.
+pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outcome {
+    let reason = "there are fewer nodes than groups".to_string();
+    let decided = Event::Decided { action: "requeue".into(), reason, interval_s: 0.0 };
+    let ended = Event::Ended { state: "requeued".into(), exit_code: 0 };
+    if let Err(reason) = folder.append(now_s(), vec![decided, ended]) {
+        tracing::error!(%reason, "the journal cannot be written");
+    }
+    folder.flush(FLUSH_LIMIT_S);
+    cluster.requeue().map_or_else(
+        |reason| {
+            eprintln!("joulepoint: the run lacks nodes and could not be requeued: {reason}");
+            Outcome::Ended(1)
+        },
+        |()| Outcome::Requeued,
+    )
+}
+
 impl Launch<'_> {
     /// Runs the job script to its end, or hands the run back to the queue.
     ///
@@ -104,10 +123,6 @@ impl Launch<'_> {
         let mut shares = board.seats();
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
         script.resized = Arc::new(move || variables.clone());
-        if self.setup.resumes {
-            // Steps outlive the `srun` of a wrapper that was killed.
-            script.cancel_steps();
-        }
         self.watch_nodes();
         let mut engines: Vec<Box<dyn Engine>> = (0..count).map(|g| self.engine(g, &lines, &shares)).collect();
         let mut relays = self.relays(folder, &board);

@@ -9,11 +9,8 @@ use super::group::{Share, State};
 use super::ports::Market;
 use super::sweep::Then;
 use crate::lend::Outcome;
-use policy::lending::{Prospect, Verdict, lend};
+use policy::lending::{Prospect, SCHEDULER_S, Verdict, lend};
 use std::collections::BTreeSet;
-
-/// What Slurm needs to give nodes away and back, s: two of its scheduler's rounds.
-const SCHEDULER_S: f64 = 10.0;
 
 /// Survivors that are put aside.
 pub struct Lent {

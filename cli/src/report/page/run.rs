@@ -3,10 +3,11 @@
 use super::chart::{self, Bar, spoken};
 use super::timeline::{borrower, timeline};
 use super::{Cell, Set, Table, energy, tile};
-use crate::report::accounted::Joined;
+use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
 use crate::report::moment::shown;
 use maud::{Markup, html};
+use planner::{Modelled, Pair};
 use protocol::{Figure, Phase, Plan, RunAccount};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
         }
         (tiles(run))
         h2 { "Time line" }
-        (timeline(run, now_s))
+        (timeline(line, now_s))
         h2 { "Energy by phase and node" }
         (energies(run))
         h2 { "Prediction beside measurement" }
@@ -40,6 +41,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
         @if run.decisions.is_empty() { p { "None beyond the plan." } } @else { (decisions(run).markup()) }
         @if let Some(plan) = &run.plan { (reasons(plan)) }
         @if !run.loans.is_empty() { h2 { "Loans" } (loans(run).markup()) }
+        @if let Some(lending) = &line.lending { (lent(lending)) }
         h2 { "Checkpoints and records" }
         @if run.checkpoints.is_empty() { p { "No complete checkpoint." } } @else {
             details { summary { (run.checkpoints.len()) " complete checkpoints" } (checkpoints(run).markup()) }
@@ -290,6 +292,42 @@ fn loans(run: &RunAccount) -> Table {
             ("Energy of the borrower (J)", Set::Number),
         ],
         rows: run.loans.iter().map(row).collect(),
+        foot: None,
+        sorts: false,
+    }
+}
+
+/// What loans came to, and waste beside the model.
+fn lent(lending: &Lending) -> Markup {
+    let sum = &lending.lent;
+    html! {
+        p {
+            (format!("{:.0}", sum.node_seconds)) " node-seconds were lent, of which others used "
+            (format!("{:.0}", sum.used_node_seconds)) " (" (sum.used_j.map_or("not measured".to_string(), energy))
+            ", theirs). Idle, the nodes would have drawn " (energy(sum.would_idle_j)) "."
+            @if let Some(share) = lending.model.as_ref().and_then(|m| m.lent_share) {
+                " Of what the nodes waited beyond the break-even, " (percent(Some(share))) " was lent."
+            }
+        }
+        @if let Some(model) = &lending.model { (wastes(model).markup()) }
+    }
+}
+
+fn wastes(model: &Modelled) -> Table {
+    let waste = |what: &str, pair: Pair| {
+        [what.to_string(), percent(pair.predicted), percent(Some(pair.measured)), "the figures below".to_string()]
+    };
+    let figure =
+        |(name, f): (&str, &Figure)| [name.to_string(), "-".to_string(), format!("{:.4}", f.value), f.from.clone()];
+    let wastes = [
+        waste("Application, had it kept its nodes (S_App)", model.app),
+        waste("Platform, with what was lent (S_Plat)", model.plat),
+    ];
+    let rows = wastes.into_iter().chain(model.figures().map(figure));
+    Table {
+        caption: "Waste of node-seconds beside Bouteiller13, with this run's figures (s and 1/s)".into(),
+        head: vec![("What", Set::Text), ("Predicted", Set::Number), ("Measured", Set::Number), ("From", Set::Text)],
+        rows: rows.map(|row| row.into_iter().map(Cell::text).collect()).collect(),
         foot: None,
         sorts: false,
     }

@@ -2,8 +2,9 @@
 
 use super::chart::{key, shortened, spoken};
 use super::energy;
+use crate::report::accounted::Joined;
 use maud::{Markup, html};
-use protocol::{Phase, PhaseSpan, RunAccount};
+use protocol::{Loan, Phase, PhaseSpan, RunAccount};
 use std::collections::BTreeMap;
 
 const WIDTH: f64 = 1000.0;
@@ -75,7 +76,9 @@ impl Scale {
 }
 
 /// The chart with its key, in words for those who cannot see it.
-pub fn timeline(run: &RunAccount, now_s: f64) -> Markup {
+pub fn timeline(line: &Joined, now_s: f64) -> Markup {
+    let run = &line.run;
+    let lent: &[Loan] = line.lending.as_ref().map_or(&[], |l| &l.loans);
     let scale = Scale::of(run, now_s);
     let rows = rows(run);
     let drawn = rows.len().min(MOST_NODES);
@@ -104,13 +107,14 @@ pub fn timeline(run: &RunAccount, now_s: f64) -> Markup {
                 @let y = TOP + n as f64 * ROW;
                 text x=(LEFT - 10.0) y=(y + 16.0) text-anchor="end" { (shortened(node)) }
                 (bars(spans, &scale, y))
+                (away(lent, node, &scale, y))
                 (loans(run, node, &scale, y))
             }
             (marks(run, &scale, bottom))
         }
     };
     html! {
-        (key(&Phase::ALL, &[("lent", "lent to another job"), ("saved", "checkpoint complete"), ("failed", "failure")]))
+        (key(&Phase::ALL, &[("away", "lent"), ("lent", "used by another job"), ("saved", "checkpoint complete"), ("failed", "failure")]))
         (super::scrolled("Time line", chart))
         @if rows.len() > drawn { p.soft { "The first " (drawn) " of " (rows.len()) " nodes are drawn." } }
         @if run.spans.len() > MOST_BARS { p.soft { "The first " (MOST_BARS / drawn.max(1)) " bars of each node are drawn." } }
@@ -150,6 +154,18 @@ fn bars(spans: &[PhaseSpan], scale: &Scale, y: f64) -> Markup {
                     " for " (format!("{:.1}", span.end_s - span.start_s)) " s: "
                     (span.joules.map_or("not measured".to_string(), energy))
                 }
+            }
+        }
+    }
+}
+
+/// The time for which a node was out of the run's hands, whether somebody used it or not.
+fn away(lent: &[Loan], node: &str, scale: &Scale, y: f64) -> Markup {
+    html! {
+        @for loan in lent.iter().filter(|l| l.nodes.iter().any(|n| n == node)) {
+            @let (x, end) = (scale.x(loan.lent_s.unwrap_or(scale.end_s)), scale.x(loan.back_s.unwrap_or(scale.end_s)));
+            rect.away x=(format!("{x:.2}")) y=(y) width=(format!("{:.2}", (end - x).max(0.75))) height=(BAR) {
+                title { (node) " lent: " (loan.reason) }
             }
         }
     }

@@ -1,0 +1,319 @@
+//! Says what a run's loans were worth, and sets the waste that Bouteiller13 predicts beside the waste that was measured.
+
+use policy::lending::SCHEDULER_S;
+use policy::waste::{Bouteiller, Scope, Storage};
+use protocol::{Figure, Loan, Phase, RunAccount, Stay};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What loans came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lent {
+    /// Loans whose nodes left.
+    pub loans: u32,
+    /// Node-seconds for which the lender's nodes were away.
+    pub node_seconds: f64,
+    /// Node-seconds in which others used them.
+    pub used_node_seconds: f64,
+    /// Energy of those others there, J: not the lender's. Absent if nothing could be read.
+    pub used_j: Option<f64>,
+    /// What the nodes would have drawn, had they idled instead, J: by the site's power of an idle node.
+    pub would_idle_j: f64,
+}
+
+/// Adds loans up; those that are out count until `now_s`.
+pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
+    let mut sum = Lent::default();
+    for loan in loans {
+        let Some(lent_s) = loan.lent_s else { continue };
+        let away_s = (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0);
+        let stayed_s = |s: &Stay| (s.end_s.unwrap_or(now_s) - s.start_s).max(0.0);
+        sum.loans += 1;
+        sum.node_seconds += away_s * loan.nodes.len() as f64;
+        sum.used_node_seconds += loan.stays.iter().map(stayed_s).sum::<f64>();
+        sum.would_idle_j += away_s * loan.nodes.len() as f64 * loan.idle_w;
+        for joules in loan.stays.iter().filter_map(|s| s.joules) {
+            *sum.used_j.get_or_insert(0.0) += joules;
+        }
+    }
+    sum
+}
+
+/// A run with loans beside the model of Bouteiller13, fed with what the run showed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Modelled {
+    /// Groups (G).
+    pub groups: Figure,
+    /// MTBF of the run's nodes together (mu), s.
+    pub mtbf_s: Figure,
+    /// Time between two checkpoints of a group (T), s.
+    pub period_s: Figure,
+    /// A checkpoint (C), s.
+    pub checkpoint_s: Figure,
+    /// Until a failure is noticed (D), s.
+    pub down_s: Figure,
+    /// Until a failed group computes again (R), s.
+    pub restart_s: Figure,
+    /// From the beginning of the survivors' wait to the first borrower, without a checkpoint (L), s.
+    pub load_s: Figure,
+    /// From the moment at which the nodes were wanted back until they were (S), s.
+    pub save_s: Figure,
+    /// Work speed during a checkpoint (alpha).
+    pub alpha: Figure,
+    /// Work speed under message logging (lambda).
+    pub lambda: Figure,
+    /// Speed of doing lost work again (rho).
+    pub rho: Figure,
+    /// Growth of a checkpoint with logged messages (beta), 1/s.
+    pub beta: Figure,
+    /// Waste of the application, had it kept its nodes idle: S_App.
+    pub app: Pair,
+    /// Waste of the platform, which used what was lent: S_Plat.
+    pub plat: Pair,
+    /// Of what the lent nodes waited beyond the break-even, the share that was lent.
+    pub lent_share: Option<f64>,
+}
+
+/// Waste as a share of all node-seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// By the model; absent where the figures are outside of what it holds for.
+    pub predicted: Option<f64>,
+    /// By the account.
+    pub measured: f64,
+}
+
+/// Sets a run that lent beside the model; none if it did not, or has computed nothing.
+pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled> {
+    let sum = lent(loans, now_s);
+    let plan = run.plan.as_ref().filter(|_| sum.loans > 0)?;
+    let (groups, members) = dealt(run)?;
+    let spent = |phase| run.phases.iter().filter(|p| p.phase == phase).map(|p| p.node_seconds).sum::<f64>();
+    let all_s = run.phases.iter().map(|p| p.node_seconds).sum::<f64>() + sum.node_seconds;
+    let nodes = run.records.first().map_or(members, |r| r.nodes.len().max(members)) as f64;
+    let of_groups_s = all_s * members as f64 / nodes;
+    let (compute_s, logging_s) = (spent(Phase::Compute), spent(Phase::Logging));
+    if compute_s <= 0.0 {
+        return None;
+    }
+    let lines = run.checkpoints.len().max(groups) as f64 / groups as f64;
+    let counted = || run.failures.iter().filter(|f| f.counts);
+    let checkpoint_s = or(mean(run.checkpoints.iter().map(|c| c.seconds)), &plan.checkpoint_s);
+    let returns = loans.iter().filter_map(|l| Some((l.back_s? - l.return_s).max(0.0)));
+    let loads = loans.iter().filter_map(|l| {
+        let first_s = l.stays.iter().map(|s| s.start_s).fold(f64::INFINITY, f64::min);
+        let (begun_s, _) = waited(run, l, l.nodes.first()?)?;
+        first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
+    });
+    let mut m = Modelled {
+        groups: measured(groups as f64),
+        mtbf_s: or(mean_of(run.total.held_s, counted().count()), &plan.mtbf_s),
+        period_s: measured(run.total.held_s / lines),
+        down_s: or(mean(counted().map(|f| f.detection_s)), &assumed(0.0)),
+        restart_s: or(mean_of(spent(Phase::Restart), counted().count()), &plan.restart_s),
+        load_s: or(mean(loads), &assumed(0.0)),
+        save_s: or(mean(returns), &assumed(0.0)),
+        checkpoint_s,
+        alpha: assumed(0.0),
+        lambda: measured(compute_s / (compute_s + logging_s)),
+        rho: assumed(1.0),
+        beta: assumed(0.0),
+        app: Pair { predicted: None, measured: 1.0 - compute_s / of_groups_s },
+        plat: Pair { predicted: None, measured: 1.0 - (compute_s + sum.used_node_seconds) / all_s },
+        lent_share: share(run, loans),
+    };
+    let model = m.model();
+    let predicted = |scope| {
+        let waste = model.check().ok().map(|()| model.waste(scope, m.period_s.value))?;
+        Some(waste.waste).filter(|_| waste.period_ge_checkpoint && waste.lost_lt_mtbf)
+    };
+    (m.app.predicted, m.plat.predicted) = (predicted(Scope::App), predicted(Scope::Plat));
+    Some(m)
+}
+
+impl Modelled {
+    /// The model's parameters, by the names of MODELS.md.
+    pub fn figures(&self) -> [(&'static str, &Figure); 12] {
+        [
+            ("G", &self.groups),
+            ("mu", &self.mtbf_s),
+            ("T", &self.period_s),
+            ("C", &self.checkpoint_s),
+            ("D", &self.down_s),
+            ("R", &self.restart_s),
+            ("L", &self.load_s),
+            ("S", &self.save_s),
+            ("alpha", &self.alpha),
+            ("lambda", &self.lambda),
+            ("rho", &self.rho),
+            ("beta", &self.beta),
+        ]
+    }
+
+    fn model(&self) -> Bouteiller {
+        Bouteiller {
+            mtbf_s: self.mtbf_s.value,
+            groups: self.groups.value,
+            checkpoint_s: self.checkpoint_s.value,
+            down_s: self.down_s.value,
+            restart_s: self.restart_s.value,
+            alpha: self.alpha.value,
+            lambda: self.lambda.value,
+            rho: self.rho.value,
+            beta: self.beta.value,
+            load_s: self.load_s.value,
+            save_s: self.save_s.value,
+            cap_s: self.period_s.value,
+            storage: Storage::Remote,
+        }
+    }
+}
+
+fn measured(value: f64) -> Figure {
+    Figure { value, from: "measured".into() }
+}
+
+fn assumed(value: f64) -> Figure {
+    Figure { value, from: "assumed".into() }
+}
+
+fn or(value: Option<f64>, other: &Figure) -> Figure {
+    value.map_or_else(|| other.clone(), measured)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), v| (sum + v, count + 1));
+    mean_of(sum, count)
+}
+
+fn mean_of(sum: f64, count: usize) -> Option<f64> {
+    (count > 0).then(|| sum / count as f64)
+}
+
+/// How many groups the run has, and how many nodes these together, as its decisions tell.
+fn dealt(run: &RunAccount) -> Option<(usize, usize)> {
+    let placed = run.decisions.iter().filter(|d| d.action == "place group");
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for decision in placed {
+        let (group, rest) = decision.reason.split_once(" on ")?;
+        sizes.entry(group).or_insert(rest.split(':').next()?.split(',').count());
+    }
+    (!sizes.is_empty()).then(|| (sizes.len(), sizes.values().sum()))
+}
+
+/// When a lent node began to wait, its dump included, and when it went on; none if the account does not show it.
+fn waited(run: &RunAccount, loan: &Loan, node: &str) -> Option<(f64, f64)> {
+    let (lent_s, back_s) = (loan.lent_s?, loan.back_s?);
+    let of_node = || run.spans.iter().filter(|s| s.node == node);
+    let works = |s: &&protocol::PhaseSpan| matches!(s.phase, Phase::Compute | Phase::LostWork | Phase::Logging);
+    let begun_s = of_node().filter(works).filter(|s| s.end_s <= lent_s).map(|s| s.end_s).reduce(f64::max)?;
+    let on_s = of_node().filter(works).filter(|s| s.start_s >= back_s).map(|s| s.start_s).reduce(f64::min)?;
+    Some((begun_s, on_s))
+}
+
+/// Of what the lent nodes waited beyond the break-even of `policy::lending`, the share for which they were away; at most all.
+fn share(run: &RunAccount, loans: &[Loan]) -> Option<f64> {
+    let plan = run.plan.as_ref()?;
+    let break_even_s = plan.checkpoint_s.value + plan.restart_s.value + SCHEDULER_S;
+    let (mut away_s, mut beyond_s) = (0.0, 0.0);
+    for loan in loans {
+        let waits = loan.nodes.iter().filter_map(|node| waited(run, loan, node));
+        for (begun_s, on_s) in waits {
+            away_s += loan.back_s? - loan.lent_s?;
+            beyond_s += (on_s - begun_s - break_even_s).max(0.0);
+        }
+    }
+    (beyond_s > 0.0).then(|| (away_s / beyond_s).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{History, make_plan};
+    use config::Site;
+    use protocol::{PlanRequest, Request, Setting, Source};
+    use serde_json::{Value, json};
+
+    fn loan() -> Loan {
+        let stay = json!({ "node": "n2", "job": 8, "user": "bob", "account": "chemistry", "start_s": 215.0, "end_s": 245.0,
+                           "joules": 9000.0 });
+        let loan = json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "closed", "state_s": 302.0,
+            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 205.0, "return_s": 297.0,
+            "promised_s": 297.0, "lent_s": 210.0, "back_s": 300.0, "back": ["n2", "n3"], "time_limit_s": 1800,
+            "idle_w": 100.0, "stays": [stay]
+        });
+        serde_json::from_value(loan).unwrap()
+    }
+
+    /// Three groups of a node each and a spare; one fails after 200 s and takes 100 s to do its work again.
+    fn run() -> RunAccount {
+        let span = |node: &str, phase: &str, start_s: f64, end_s: f64| json!({ "node": node, "phase": phase, "start_s": start_s, "end_s": end_s, "joules": null, "source": "" });
+        let lender = |node| {
+            let spans = [("compute", 0.0, 200.0), ("checkpoint", 200.0, 202.0), ("idle", 202.0, 210.0)];
+            let after = [("idle", 300.0, 304.0), ("compute", 304.0, 400.0)];
+            spans.into_iter().chain(after).map(move |(phase, from, to)| span(node, phase, from, to)).collect::<Vec<_>>()
+        };
+        let spans: Vec<Value> = [lender("n2"), lender("n3")].concat();
+        let phase = |phase: &str, node_seconds: f64| json!({ "phase": phase, "joules": 0.0, "node_seconds": node_seconds, "source": "model" });
+        let placed = |group| {
+            json!({ "at_s": 0.0, "action": "place group", "reason": format!("group {group} on n{}: has its nodes", group + 2),
+                    "interval_s": 1.0 })
+        };
+        let request = PlanRequest {
+            request: Request {
+                settings: [("ft-energy".to_string(), Setting { value: String::new(), source: Source::Option })].into(),
+            },
+            nodes: 4,
+            cpus_per_node: 2,
+            ..PlanRequest::default()
+        };
+        let mut plan = make_plan(&request, &History::default(), &Site::default()).unwrap();
+        (plan.checkpoint_s.value, plan.restart_s.value) = (1.0, 3.0);
+        let run = json!({
+            "cluster": "c", "run": "7.1", "job": 7, "user": "alice", "account": "physics", "job_name": "j",
+            "state": "completed", "start_s": 0.0, "end_s": 400.0,
+            "total": { "joules": 0.0, "resilience_j": 0.0, "recomputed_j": 0.0, "recomputed_node_s": 0.0, "elapsed_s": 400.0,
+                       "held_s": 400.0, "failures": 1, "checkpoints": 3, "energy_overhead": null, "time_overhead": null },
+            "phases": [phase("compute", 891.0), phase("logging", 9.0), phase("restart", 5.0), phase("lost_work", 100.0),
+                       phase("idle", 415.0)],
+            "records": [{ "job": 7, "restart_count": 0, "start_s": 0.0, "end_s": 400.0, "state": "completed",
+                          "nodes": ["n1", "n2", "n3", "n4"] }],
+            "failures": [{ "kind": "node", "node": "n4", "at_s": 198.0, "detection_s": 2.0, "counts": true, "reason": "dead" }],
+            "checkpoints": [{ "number": 1, "begun_s": 100.0, "seconds": 2.0, "bytes": 1, "joules": null }],
+            "spans": spans, "decisions": [placed(0), placed(1), placed(2)], "loans": [], "plan": plan
+        });
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn what_was_lent_is_set_beside_what_would_have_idled() {
+        let sum = lent([&loan()], 1000.0);
+        assert_eq!((sum.loans, sum.node_seconds, sum.used_node_seconds), (1, 180.0, 30.0));
+        assert_eq!((sum.used_j, sum.would_idle_j), (Some(9000.0), 18_000.0));
+        let never_left = Loan { lent_s: None, ..loan() };
+        assert_eq!(lent([&never_left], 1000.0), Lent::default());
+    }
+
+    #[test]
+    fn the_model_is_fed_with_what_the_run_showed() {
+        let m = modelled(&run(), &[loan()], 1000.0).unwrap();
+        let values = m.figures().map(|(_, f)| f.value);
+        // G mu T C D R, then L: 15 s of waiting without the checkpoint, S: 3 s late, and the speeds.
+        assert_eq!(values, [3.0, 400.0, 400.0, 2.0, 2.0, 5.0, 13.0, 3.0, 0.0, 0.99, 1.0, 0.0]);
+        // 1420 node-seconds held and 180 lent; three of four nodes are the groups'.
+        assert_eq!(m.app.measured, 1.0 - 891.0 / 1200.0);
+        assert_eq!(m.plat.measured, 1.0 - 921.0 / 1600.0);
+        // Away for 90 of 104 s, of which 14 are needed anyway.
+        assert_eq!(m.lent_share, Some(1.0));
+        let waste = m.model().waste(Scope::Plat, 400.0).waste;
+        assert_eq!(m.plat.predicted, Some(waste));
+        assert!(m.app.predicted.is_some_and(|w| w > 0.0 && w < 1.0));
+    }
+
+    #[test]
+    fn a_run_that_lent_nothing_is_set_beside_no_model() {
+        assert_eq!(modelled(&run(), &[Loan { lent_s: None, ..loan() }], 1000.0), None);
+    }
+}

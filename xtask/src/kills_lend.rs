@@ -1,0 +1,202 @@
+//! Kills at random moments around a loan: nodes, lent nodes, batch hosts, wrappers and the service, and what they left.
+//!
+//! Several runs at once on one cluster. Each loses a node, so that its survivors are parked and lent, and then gets
+//! one or two more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
+//! leaves nothing behind: no reservation, helper job, held node or process, and a store in which all of it is over.
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use suite::Site;
+use suite::lending::{self, Coupled, Wrapper, borrowers, decisions, kill_wrapper, loans_of, node_of, nothing_is_left};
+
+/// Work that is lost with the first node, s.
+const LOST: Duration = Duration::from_secs(90);
+
+/// Moments of the blows after the first, s: from before the dump to after the return.
+const BLOWS_S: f64 = 110.0;
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Groups 0 and 1 have a line when the last one fails, which has none.
+const RUN: Coupled =
+    Coupled { groups: 3, spares: 1, steps: 4800, every: "$((FT_ENERGY_GROUP == 2 ? 4800 : 3000))", step_ms: 20 };
+
+/// What is killed.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    /// A node that is lent at that moment, or else any of the run.
+    LentNode,
+    /// The node on which the failed group works its lost time again.
+    RecoveringNode,
+    BatchHost,
+    Wrapper(Wrapper),
+    /// The service on the controller, for so many seconds.
+    Service(u64),
+}
+
+/// One run.
+struct Played {
+    run: Coupled,
+    job: u32,
+    folder: PathBuf,
+    blows: Vec<String>,
+}
+
+/// Plays so many runs and prints what became of each.
+pub fn run(runs: usize, seed: u64, at_once: usize) -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-kills-{}", std::process::id()));
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let nodes: usize = (0..at_once).map(|n| shape(n).nodes()).sum();
+    let site = lending::site(&dir, nodes, &mut |text| println!("  {text}"))?;
+    let mut site = site.map_err(|reason| anyhow!("survivors are parked by CRIU: {reason}"))?;
+    let expected = RUN.undisturbed(&site, LIMIT)?;
+    let (mut right, mut requeued, mut lent) = (0, 0, 0);
+    let begun = Instant::now();
+    for first in (0..runs).step_by(at_once) {
+        let batch = play(&mut site, &mut rng, first, at_once.min(runs - first))?;
+        for (n, played) in batch.iter().enumerate() {
+            let told = judged(&site, played, &expected);
+            let blows = played.blows.join(", ");
+            match &told {
+                Ok((restarts, loans)) => {
+                    println!("run {}: {blows}: the same bits; {restarts} requeues, {loans} loans", first + n + 1);
+                    (right, requeued, lent) =
+                        (right + 1, requeued + usize::from(*restarts > 0), lent + usize::from(*loans > 0));
+                }
+                Err(e) => println!("run {} (job {}): {blows}: WRONG: {e:#}", first + n + 1, played.job),
+            }
+        }
+        nothing_is_left(&site, LIMIT)?;
+    }
+    println!(
+        "seed {seed}: {right} of {runs} runs ended with the bits of an undisturbed one, {requeued} of them requeued; \
+         {lent} lent nodes; nothing was left of any; {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    ensure!(right == runs, "everything is kept in {}", dir.display());
+    drop(site);
+    std::fs::remove_dir_all(&dir)?;
+    std::fs::remove_dir_all(dir.with_extension("criu"))?;
+    Ok(())
+}
+
+/// Every second run has a spare for a second failure.
+fn shape(n: usize) -> Coupled {
+    Coupled { spares: 1 + n % 2, ..RUN }
+}
+
+/// Plays some runs at once until all have ended.
+fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Result<Vec<Played>> {
+    let mut batch = Vec::new();
+    for n in 0..count {
+        let run = shape(n);
+        let (job, folder) = run.submit(site, &format!("run-{}", first + n), true)?;
+        batch.push(Played { run, job, folder, blows: Vec::new() });
+    }
+    for played in &batch {
+        site.wait_report(played.job, "the start", LIMIT, |run| node_of(run, RUN.groups - 1))?;
+    }
+    borrowers(site, 2 * count, 20)?;
+    std::thread::sleep(LOST);
+    let mut dead = Vec::new();
+    for played in &batch {
+        kill(site, &node_of(&report(site, played.job)?, RUN.groups - 1).context("a node")?, &mut dead)?;
+    }
+    let struck = Instant::now();
+    for (at_s, n, blow) in plan(rng, count) {
+        std::thread::sleep(Duration::from_secs_f64(at_s).saturating_sub(struck.elapsed()));
+        let told = strike(site, rng, &batch[n], blow, &mut dead)?;
+        batch[n].blows.push(format!("{told} after {:.0} s", struck.elapsed().as_secs_f64()));
+    }
+    for node in dead {
+        site.cluster.revive_node(&node)?;
+    }
+    for played in &batch {
+        site.wait_state(played.job, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
+    }
+    Ok(batch)
+}
+
+/// One or two blows for each run, in order of time.
+fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
+    let mut all = Vec::new();
+    for n in 0..count {
+        for _ in 0..rng.random_range(1..=2) {
+            let blow = match rng.random_range(0..10) {
+                0..3 => Blow::LentNode,
+                3..5 => Blow::RecoveringNode,
+                5 => Blow::BatchHost,
+                6..8 => Blow::Wrapper(Wrapper::Driver),
+                8 => Blow::Wrapper(Wrapper::Supervisor),
+                _ => Blow::Service(rng.random_range(0..20)),
+            };
+            all.push((rng.random_range(0.0..BLOWS_S), n, blow));
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+/// Strikes; in words, what was hit.
+fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: &mut Vec<String>) -> Result<String> {
+    let run = report(site, on.job)?;
+    let names = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|n| n.as_str().map(str::to_owned)).collect()
+    };
+    let record = run["records"].as_array().and_then(|r| r.last()).context("a record")?;
+    let all = names(&record["nodes"]);
+    let host = all.first().context("a batch host")?.clone();
+    let node = match blow {
+        Blow::Service(seconds) => {
+            site.kill_controller()?;
+            std::thread::sleep(Duration::from_secs(seconds));
+            site.start_controller()?;
+            return Ok(format!("the service for {seconds} s"));
+        }
+        Blow::Wrapper(which) => {
+            let hit = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
+            return Ok(format!("{}{which:?}", if hit { "the " } else { "no " }).to_lowercase());
+        }
+        Blow::BatchHost => host,
+        Blow::RecoveringNode => node_of(&run, RUN.groups - 1).context("a node")?,
+        Blow::LentNode => {
+            let lent = loans_of(site, on.job)?.pop().filter(|l| l["state"] == "lent").map(|l| names(&l["nodes"]));
+            let known = lent.is_some();
+            let node = lent.unwrap_or(all).choose(rng).context("a node")?.clone();
+            let what = if known { "lent " } else { "" };
+            return Ok(format!("{what}{}", kill(site, &node, dead)?));
+        }
+    };
+    kill(site, &node, dead)
+}
+
+fn report(site: &Site, job: u32) -> Result<Value> {
+    site.report(job)?.with_context(|| format!("a report of job {job}"))
+}
+
+/// Kills a node that is not dead yet; in words.
+fn kill(site: &mut Site, node: &str, dead: &mut Vec<String>) -> Result<String> {
+    if dead.iter().any(|n| n == node) {
+        return Ok(format!("{node}, dead already,"));
+    }
+    site.cluster.kill_node(node)?;
+    dead.push(node.to_string());
+    Ok(node.to_string())
+}
+
+/// Whether a run ended as it must, and the store knows it; its requeues and loans.
+fn judged(site: &Site, played: &Played, expected: &[String]) -> Result<(usize, usize)> {
+    let run = lending::report_of_the_end(site, played.job, LIMIT)?;
+    ensure!(played.run.results(&played.folder)? == expected, "other bits: {:#?}", decisions(&run));
+    let records = run["records"].as_array().context("records")?;
+    ensure!(records.iter().all(|r| r["end_s"].is_f64()), "a record has no end: {records:#?}");
+    let loans = loans_of(site, played.job)?;
+    let is_over = |l: &&Value| l["state"] == "closed" || l["state"] == "failed";
+    ensure!(loans.iter().all(|l| is_over(&l)), "a loan is not over: {loans:#?}");
+    Ok((records.len() - 1, loans.iter().filter(|l| l["lent_s"].is_f64()).count()))
+}
