@@ -313,10 +313,12 @@ impl Driver<'_> {
         match self.ports.store.room() {
             Ok((number, folder)) => {
                 self.decided("checkpoint", reason);
-                self.cut(Phase::Checkpoint);
+                let cut = self.split(Phase::Checkpoint);
                 let begun_s = self.ports.clock.now_s();
                 self.checkpointing = Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders });
                 self.ports.engine.begin(folder);
+                // The journal is synced while the engine works: the phase is as long as the checkpoint.
+                self.note(cut.events);
             }
             Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}"), &orders),
         }
@@ -638,10 +640,16 @@ impl Driver<'_> {
     }
 
     fn cut(&mut self, next: Phase) -> Cut {
-        let counters = self.ports.meter.read();
-        let mut cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
-        self.ports.meter.enter(next);
+        let mut cut = self.split(next);
         self.note(std::mem::take(&mut cut.events));
+        cut
+    }
+
+    /// Ends the running phase without noting it.
+    fn split(&mut self, next: Phase) -> Cut {
+        let counters = self.ports.meter.read();
+        let cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
+        self.ports.meter.enter(next);
         cut
     }
 

@@ -5,8 +5,11 @@ mod bench;
 mod bench_simulator;
 mod demo;
 mod demo_lend;
+mod task;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Chores of the repository.
 #[derive(Parser)]
@@ -27,10 +30,13 @@ enum Chore {
     DemoLend,
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
-        /// The whole method instead of three minutes.
+        /// The whole method instead of a few points.
         #[arg(long)]
         full: bool,
     },
+    /// One process of such a job.
+    #[command(hide = true)]
+    Task { folder: PathBuf, bytes: usize, seconds: u64 },
     /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
     Bench {
         /// Only the service and its store, which need no cluster.
@@ -49,6 +55,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Demo { app } => demo::run(&app),
         Chore::DemoLend => demo_lend::run(),
         Chore::Accuracy { full } => accuracy::run(full),
+        Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { service, dumps } => bench::run(service, dumps),
         Chore::BenchSimulator => bench_simulator::run(),
     }
