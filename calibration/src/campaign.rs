@@ -28,6 +28,8 @@ pub struct Wish {
     pub fast: bool,
     /// Pause before each checkpoint, s; that of the method if absent.
     pub apart_s: Option<f64>,
+    /// Most repetitions of a point; those of the method if absent.
+    pub most: Option<usize>,
     /// Partition whose nodes are measured; all of the cluster's if absent.
     pub partition: Option<String>,
     /// Nodes of each type that measure more than idle power; all if absent.
@@ -174,7 +176,11 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
     Ok(Assignment {
         orders: orders(&scope)?,
         nodes: names[..many].to_vec(),
-        rules: Rules { apart_s: wish.apart_s.unwrap_or(rules.apart_s), ..rules },
+        rules: Rules {
+            apart_s: wish.apart_s.unwrap_or(rules.apart_s),
+            most: wish.most.unwrap_or(rules.most).max(rules.least),
+            ..rules
+        },
         no_mpi: program.err(),
     })
 }

@@ -10,6 +10,9 @@ const MIB: f64 = 1_048_576.0;
 /// Frequencies at which everything is measured, at most.
 const MOST_FREQUENCIES: usize = 5;
 
+/// Files at most that one node gathers, each of which a thread writes.
+const MOST_GATHERED: f64 = 1024.0;
+
 /// One point to be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
@@ -99,6 +102,12 @@ pub fn orders(scope: &Scope) -> Result<Vec<Order>, Invalid> {
         }
     }
     if scope.storage.contains(&Storage::Shared) {
+        // One node copies what the processes of several have written.
+        let gathered = n.iter().map(|n| n * f64::from(scope.cores)).filter(|p| *p > f64::from(scope.cores));
+        for (p, v) in gathered.filter(|p| *p <= MOST_GATHERED).flat_map(|p| checkpoints.iter().map(move |v| (p, *v))) {
+            add(Some(Operation::CheckpointWrite), Some(Storage::Shared), 1.0, p, v, 1.0, None);
+            add(Some(Operation::CheckpointRead), Some(Storage::Shared), 1.0, p, v, 1.0, None);
+        }
         let ends = [1.0, f64::from(scope.cores)];
         for n in n.iter().filter(|n| **n > 1.0) {
             for (p, v) in ends.iter().take(p.len()).flat_map(|p| checkpoints.iter().map(move |v| (*p, *v))) {
@@ -171,6 +180,17 @@ mod tests {
         assert_eq!(values(&all, Operation::CheckpointWrite, |o| o.bytes).len(), 5);
         assert_eq!(values(&all, Operation::Synchro, |o| f64::from(o.nodes)), [1.0, 2.0, 4.0, 6.0, 8.0]);
         assert_eq!(all.iter().filter(|o| o.operation.is_none()).count(), 1);
+    }
+
+    #[test]
+    fn one_node_gathers_the_files_of_all_on_the_shared_target() {
+        let all = orders(&scope()).unwrap();
+        let gathered = |o: &&Order| o.nodes == 1 && o.processes > 16;
+        let found: Vec<Order> = all.iter().filter(gathered).cloned().collect();
+        assert!(found.iter().all(|o| o.storage == Some(Storage::Shared)));
+        assert_eq!(values(&found, Operation::CheckpointWrite, |o| f64::from(o.processes)), [32.0, 64.0, 96.0, 128.0]);
+        let wide = orders(&Scope { cores: 512, ..scope() }).unwrap();
+        assert!(wide.iter().all(|o| o.nodes > 1 || o.processes <= 1024), "threads have an end");
     }
 
     #[test]

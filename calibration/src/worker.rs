@@ -82,7 +82,7 @@ impl Worker {
             None => self.idle()?,
             Some(operation) => {
                 let apart_s = if operation == Operation::CheckpointWrite { self.rules.apart_s } else { 0.0 };
-                self.repeat(operations::prepare(order, &own.0, &self.signal)?, apart_s)?
+                self.repeat(operations::prepare(order, &own.0, &self.signal)?, apart_s, order.nodes)?
             }
         };
         Ok(Outcome { order: order.clone(), node: self.node.clone(), times_s, powers_w, source, error: None })
@@ -100,12 +100,13 @@ impl Worker {
             operations::idle(time_s);
             Ok(time_s)
         };
-        self.repeat(Box::new(sleep), 0.0)
+        self.repeat(Box::new(sleep), 0.0, 1)
     }
 
-    /// Repeats in windows until both intervals are narrow, or as often as the rules allow; a window after a pause has
-    /// one repetition.
-    fn repeat(&self, mut again: Repeatable, apart_s: f64) -> Result<(Vec<f64>, Vec<f64>, String)> {
+    /// Repeats in windows until both intervals are narrow, or as often as the rules allow for all `nodes` together; a
+    /// window after a pause has one repetition.
+    fn repeat(&self, mut again: Repeatable, apart_s: f64, nodes: u32) -> Result<(Vec<f64>, Vec<f64>, String)> {
+        let most = self.rules.most.div_ceil(nodes.max(1) as usize).max(self.rules.least);
         let (mut times_s, mut powers_w) = (Vec::new(), Vec::new());
         again.once().context("the first time")?;
         again.between()?;
@@ -125,7 +126,7 @@ impl Worker {
             again.between()?;
             powers_w.extend(power_w(&before, &after));
             before = after;
-            if stop::is_told() || powers_w.len() >= self.rules.most || self.is_enough(&times_s, &powers_w) {
+            if stop::is_told() || powers_w.len() >= most || self.is_enough(&times_s, &powers_w) {
                 return Ok((times_s, powers_w, before.job.source));
             }
         }

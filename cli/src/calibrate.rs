@@ -1,17 +1,20 @@
 //! `joulepoint calibrate`: measure the cluster, show what is known of it, carry it, and compare.
 
+mod predict;
+mod show;
+
 use crate::Failure;
 use anyhow::{Context, bail};
 use calibration::campaign::{self, Progress, Wish};
-use calibration::{conduct, differences, plot};
+use calibration::{conduct, differences};
 use clap::{Args, Subcommand};
 use config::Site;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use planner::calibrated::stale;
+use options::Engine;
 use protocol::{CALIBRATION_VERSION, Calibration, Storage, StoredCalibration};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::Client;
@@ -32,6 +35,9 @@ enum Verb {
     Run(RunArgs),
     /// Show calibrations: idle power, points, fits and R², and whether they still hold.
     Show(ShowArgs),
+    /// Predict duration and energy of a checkpoint, with 95 % intervals: for any volume, and any CPU frequency where
+    /// several were measured.
+    Predict(PredictArgs),
     /// Write a calibration to a file, or to standard output.
     Export(ExportArgs),
     /// Store a calibration from a file; for operators.
@@ -68,6 +74,9 @@ struct RunArgs {
     /// take longer than planned.
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     apart: Option<Duration>,
+    /// Most repetitions of a point, if its interval does not become narrow before: 30, and with --fast 4.
+    #[arg(long, value_name = "N")]
+    most: Option<usize>,
     /// Measure the nodes of this partition only.
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
@@ -110,6 +119,37 @@ struct ShowArgs {
 }
 
 #[derive(Args)]
+struct PredictArgs {
+    /// Volume of the checkpoint on all nodes, such as 512M.
+    #[arg(value_name = "SIZE", value_parser = options::parse_size)]
+    bytes: u64,
+    /// Nodes.
+    #[arg(short = 'N', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
+    /// Processes on each node.
+    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    processes: u32,
+    /// Engine: with app and hook one node copies the files of all.
+    #[arg(long, default_value = "app", value_parser = engine)]
+    engine: Engine,
+    /// Where it is written: memory, local or shared; where runs write theirs if absent.
+    #[arg(long, value_parser = storage)]
+    storage: Option<Storage>,
+    /// CPU frequency that is set, GHz; the nodes' own if absent.
+    #[arg(long)]
+    ghz: Option<f64>,
+    /// Type of node; may be left out where there is only one.
+    #[arg(long, value_name = "NAME")]
+    node_type: Option<String>,
+    /// Predict by this file instead of the store.
+    #[arg(long, value_name = "FILE", conflicts_with = "node_type")]
+    file: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
 struct ExportArgs {
     /// Type of node; may be left out where there is only one.
     node_type: Option<String>,
@@ -141,6 +181,11 @@ fn storage(text: &str) -> Result<Storage, String> {
     Storage::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| format!("'{text}' is not one of {known:?}"))
 }
 
+fn engine(text: &str) -> Result<Engine, String> {
+    let known = Engine::ALL.map(Engine::as_str);
+    planner::engine_named(text).ok_or_else(|| format!("'{text}' is not one of {known:?}"))
+}
+
 /// Does it.
 pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure> {
     let client = Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
@@ -149,13 +194,17 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
         Verb::Run(args) => measure(args, site, conf, &client)?,
         Verb::Show(args) => {
             let all = match &args.file {
-                Some(file) => {
-                    let calibration = read(file).map_err(bad)?;
-                    vec![StoredCalibration { id: 0, calibration, corrections: Vec::new(), stale: Vec::new() }]
-                }
+                Some(file) => vec![of_file(file).map_err(bad)?],
                 None => stored(&client, args.node_type.as_deref(), args.history)?,
             };
-            show(args, &all, site, conf)?;
+            show::show(args, &all, site, conf)?;
+        }
+        Verb::Predict(args) => {
+            let stored = match &args.file {
+                Some(file) => of_file(file).map_err(bad)?,
+                None => only(&client, args.node_type.as_deref())?,
+            };
+            predict::predict(args, &stored)?;
         }
         Verb::Export(args) => export(args, &client)?,
         Verb::Import { file } => {
@@ -181,23 +230,17 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     let wish = Wish {
         fast: args.fast,
         apart_s: args.apart.map(|t| t.as_secs_f64()),
+        most: args.most,
         partition: args.partition.clone(),
         nodes_per_type: args.nodes_per_type,
         storage: args.storage.clone(),
         resume: args.resume,
     };
-    let (all, mut bars) = (MultiProgress::new(), BTreeMap::new());
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} points, {elapsed} of about {duration}")?;
-    let done = campaign::run(site, conf, &wish, &mut |p: &Progress| {
-        let bar = bars.entry(p.node_type.clone()).or_insert_with(|| {
-            all.add(ProgressBar::new(p.all as u64).with_style(style.clone()).with_prefix(p.node_type.clone()))
-        });
-        bar.set_position(p.done as u64);
-    })?;
+    let done = campaign::run(site, conf, &wish, &mut *progress()?)?;
     for (calibration, file) in &done {
         let stored = keep(client, calibration);
         if !args.json {
-            print!("{}", describe(calibration));
+            print!("{}", show::describe(calibration));
         }
         let cure = || format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
         let stored = stored.with_context(cure)?;
@@ -209,6 +252,27 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
         println!("{}", serde_json::to_string_pretty(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?);
     }
     Ok(())
+}
+
+/// Shows how far a calibration is: bars on a terminal, else a line for each tenth.
+fn progress() -> anyhow::Result<Box<dyn FnMut(&Progress)>> {
+    if !std::io::stderr().is_terminal() {
+        let mut told: BTreeMap<String, usize> = BTreeMap::new();
+        return Ok(Box::new(move |p: &Progress| {
+            let tenth = 10 * p.done / p.all.max(1);
+            if told.insert(p.node_type.clone(), tenth) != Some(tenth) {
+                eprintln!("{}: {} of {} points", p.node_type, p.done, p.all);
+            }
+        }));
+    }
+    let (all, mut bars) = (MultiProgress::new(), BTreeMap::new());
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} points, {elapsed} of about {duration}")?;
+    Ok(Box::new(move |p: &Progress| {
+        let bar = bars.entry(p.node_type.clone()).or_insert_with(|| {
+            all.add(ProgressBar::new(p.all as u64).with_style(style.clone()).with_prefix(p.node_type.clone()))
+        });
+        bar.set_position(p.done as u64);
+    }))
 }
 
 fn keep(client: &Client, calibration: &Calibration) -> anyhow::Result<StoredCalibration> {
@@ -229,6 +293,11 @@ fn read(file: &Path) -> anyhow::Result<Calibration> {
     Ok(calibration)
 }
 
+/// A file as if it were stored.
+fn of_file(file: &Path) -> anyhow::Result<StoredCalibration> {
+    Ok(StoredCalibration { id: 0, calibration: read(file)?, corrections: Vec::new(), stale: Vec::new() })
+}
+
 /// A calibration by its number in the store, or its file.
 fn find(client: &Client, name: &str) -> anyhow::Result<Calibration> {
     let Ok(id) = name.parse::<u64>() else { return read(Path::new(name)) };
@@ -238,135 +307,25 @@ fn find(client: &Client, name: &str) -> anyhow::Result<Calibration> {
         .calibration)
 }
 
-fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) -> anyhow::Result<()> {
-    if all.is_empty() {
-        bail!(
-            "nothing is calibrated{}; see `calibrate run`",
-            args.node_type.as_ref().map_or(String::new(), |t| format!(" of type '{t}'"))
-        );
-    }
-    if args.plot.is_some() || args.html.is_some() {
-        let [one] = all else { bail!("{} calibrations: name one type for a picture", all.len()) };
-        for (file, draw) in [(&args.plot, plot::svg as fn(&Calibration) -> String), (&args.html, plot::html)] {
-            if let Some(file) = file {
-                fs::write(file, draw(&one.calibration)).with_context(|| file.display().to_string())?;
-            }
+/// The newest calibration of a type, or of the only one.
+fn only(client: &Client, node_type: Option<&str>) -> anyhow::Result<StoredCalibration> {
+    let mut all = stored(client, node_type, false)?;
+    match (all.pop(), all.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => bail!("nothing is calibrated{}; see `calibrate run`", of_type(node_type)),
+        (Some(last), false) => {
+            let names: Vec<&str> = all.iter().chain([&last]).map(|s| s.calibration.node_type.as_str()).collect();
+            bail!("{} types are calibrated; name one of: {}", names.len(), names.join(", "))
         }
-        return Ok(());
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(all)?);
-        return Ok(());
-    }
-    if args.history {
-        for s in all {
-            let c = &s.calibration;
-            println!("{:<6}{:<40}{:<12.0}{}", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" });
-        }
-        return Ok(());
-    }
-    let now = match args.no_check || args.file.is_some() {
-        true => BTreeMap::new(),
-        false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
-    };
-    for s in all {
-        print!("{}", describe(&s.calibration));
-        for c in &s.corrections {
-            let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
-            println!(
-                "corrected   {}{at} takes {:.3} of the estimate, by {} runs",
-                c.operation.as_str(),
-                c.factor,
-                c.count
-            );
-        }
-        let asked = now.get(&s.calibration.node_type);
-        let told = asked.map(|facts| stale(&s.calibration.fingerprint, &facts.fingerprint));
-        let changes = told.unwrap_or_else(|| s.stale.clone());
-        let holds = match (changes.is_empty(), asked) {
-            (false, _) => "no, it is stale",
-            (true, Some(_)) => "yes",
-            (true, None) => "not asked",
-        };
-        println!("holds       {holds}");
-        changes.iter().for_each(|c| println!("            {c}"));
-        println!();
-    }
-    Ok(())
 }
 
-/// A calibration in words.
-fn describe(c: &Calibration) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
-    line("node type", format!("{} of {}", c.node_type, c.cluster));
-    line("measured", format!("{:.0} s after 1970, {}", c.at_s, if c.fast { "in a hurry" } else { "in full" }));
-    let f = &c.fingerprint;
-    line("on", format!("{}, {} CPUs, kernel {}, {}", f.cpu, f.cores, f.kernel, f.mpi.as_deref().unwrap_or("no MPI")));
-    f.storage.iter().for_each(|(target, kind)| line("storage", format!("{:<8}{kind}", target.as_str())));
-    line("energy by", c.energy_source.clone());
-    let idle: Vec<String> = c.power.idle_w.iter().map(|(node, w)| format!("{node} {w:.1}")).collect();
-    line("idle W", idle.join(", "));
-    line("noise", format!("{:.1} % of a duration, {:.1} W", 100.0 * c.noise.time_fraction, c.noise.delta_w));
-    for m in &c.measured {
-        let target = m.storage.map_or(String::new(), |s| format!(" ({})", s.as_str()));
-        let _ = writeln!(text, "{}{target}", m.operation.as_str());
-        let _ = writeln!(
-            text,
-            "{:>6}{:>5}{:>11}{:>6}{:>6}{:>14}{:>9}{:>9}{:>8}{:>6}",
-            "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "times"
-        );
-        for p in &m.points {
-            let ghz = p.frequency_hz.map_or("-".into(), |f| format!("{:.2}", f / 1e9));
-            let ci = p.delta_ci_w.map_or("-".into(), |w| format!("{w:.1}"));
-            let _ = writeln!(
-                text,
-                "{:>6}{:>5}{:>11.3}{:>6.0}{:>6}{:>14.9}{:>8.1}%{:>9.1}{:>8}{:>6}",
-                p.nodes,
-                p.processes,
-                p.bytes / 1_048_576.0,
-                100.0 * p.intensity,
-                ghz,
-                p.time_s,
-                100.0 * p.time_ci_s / p.time_s.max(f64::MIN_POSITIVE),
-                p.delta_w,
-                ci,
-                p.count
-            );
-        }
-        for fit in &m.fits {
-            let p = &m.points[fit.at.min(m.points.len() - 1)];
-            let (over, at) = match fit.over {
-                protocol::Axis::Bytes => ("volume", format!("N={} p={}", p.nodes, p.processes)),
-                protocol::Axis::Processes => ("p", format!("N={} {:.3} MiB", p.nodes, p.bytes / 1_048_576.0)),
-                protocol::Axis::Nodes => ("N", format!("p={} {:.3} MiB", p.processes, p.bytes / 1_048_576.0)),
-            };
-            let of = if fit.of == protocol::Quantity::TimeS { "time" } else { "extra power" };
-            let _ = writeln!(
-                text,
-                "  {of} over {over} at {at}: {} a={:.4e} b={:.4e}, R2 {:.4}{}, residual {:.3e}",
-                fit.curve,
-                fit.alpha,
-                fit.beta,
-                fit.r2,
-                if fit.degenerate { " (constant)" } else { "" },
-                fit.residual
-            );
-        }
-    }
-    for s in &c.skipped {
-        let target = s.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
-        let _ = writeln!(text, "not measured: {}{target}: {}", s.operation.as_str(), s.why);
-    }
-    text
+fn of_type(node_type: Option<&str>) -> String {
+    node_type.map_or(String::new(), |t| format!(" of type '{t}'"))
 }
 
 fn export(args: &ExportArgs, client: &Client) -> anyhow::Result<()> {
-    let all = stored(client, args.node_type.as_deref(), false)?;
-    let [one] = &all[..] else {
-        let names: Vec<&str> = all.iter().map(|s| s.calibration.node_type.as_str()).collect();
-        bail!("{} calibrations fit; name one type of: {}", all.len(), names.join(", "));
-    };
+    let one = only(client, args.node_type.as_deref())?;
     let text = serde_json::to_string_pretty(&one.calibration)? + "\n";
     match &args.output {
         Some(file) => fs::write(file, text).with_context(|| file.display().to_string()),

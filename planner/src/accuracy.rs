@@ -1,6 +1,6 @@
 //! Sets what plans predicted beside what runs measured.
 
-use protocol::{Phase, RunAccount};
+use protocol::{Phase, Plan, RunAccount};
 use std::collections::BTreeMap;
 
 /// How far predictions were from measurements, as fractions of the measurement.
@@ -17,7 +17,7 @@ pub struct Deviation {
 /// The accuracy of one operation on one node type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// `checkpoint` or `restart`.
+    /// `checkpoint`, `restart` or `compute`.
     pub operation: &'static str,
     /// Node type of the calibration that was used; `uncalibrated` without one.
     pub node_type: String,
@@ -27,7 +27,8 @@ pub struct Accuracy {
     pub energy: Option<Deviation>,
 }
 
-/// Mean and worst error of predicted against measured time and energy, by operation and node type.
+/// Mean and worst error of predicted against measured time and energy, by operation and node type. Of computing only the
+/// power is predicted.
 ///
 /// A run counts once for each operation, by its means; runs without a plan or without measurements do not count.
 pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
@@ -35,12 +36,7 @@ pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
     for (run, plan) in runs.iter().filter_map(|r| r.plan.as_ref().map(|p| (r, p))) {
         let node_type = plan.choice.as_ref().and_then(|c| c.node_type.clone());
         let node_type = node_type.unwrap_or_else(|| "uncalibrated".to_string());
-        let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
-        let checkpoint_j = plan.checkpoint_s.value * plan.checkpoint_w.value * nodes;
-        for (operation, [time, energy]) in [
-            ("checkpoint", [(plan.checkpoint_s.value, checkpoint_s(run)), (checkpoint_j, checkpoint_energy_j(run))]),
-            ("restart", [(plan.restart_s.value, restart_s(run, nodes)), (f64::NAN, None)]),
-        ] {
+        for (operation, [time, energy]) in compared(run, plan) {
             let of = errors.entry((operation, node_type.clone())).or_default();
             of[0].extend(error(time));
             of[1].extend(error(energy));
@@ -55,7 +51,23 @@ pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
     found.filter(|a| a.time.is_some() || a.energy.is_some()).collect()
 }
 
-fn error((predicted, measured): (f64, Option<f64>)) -> Option<f64> {
+/// What was predicted, and what was measured.
+type Pair = (f64, Option<f64>);
+
+/// Time and energy of each operation. A restart is reckoned to draw what a checkpoint draws, as the choice does.
+fn compared(run: &RunAccount, plan: &Plan) -> [(&'static str, [Pair; 2]); 3] {
+    let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
+    let of_all = |time_s: f64| time_s * plan.checkpoint_w.value * nodes;
+    let (checkpoint_s, restart_s) = (plan.checkpoint_s.value, plan.restart_s.value);
+    let (restarted_s, restarted_j) = restart(run, nodes).unzip();
+    [
+        ("checkpoint", [(checkpoint_s, self::checkpoint_s(run)), (of_all(checkpoint_s), checkpoint_energy_j(run))]),
+        ("restart", [(restart_s, restarted_s), (of_all(restart_s), restarted_j)]),
+        ("compute", [(f64::NAN, None), (plan.busy_w.value, busy_w(run))]),
+    ]
+}
+
+fn error((predicted, measured): Pair) -> Option<f64> {
     let measured = measured.filter(|m| m.is_finite() && *m > 0.0)?;
     Some((predicted - measured).abs() / measured).filter(|e| e.is_finite())
 }
@@ -78,8 +90,18 @@ fn checkpoint_energy_j(run: &RunAccount) -> Option<f64> {
     mean(run.checkpoints.iter().filter_map(|c| c.joules))
 }
 
-/// Mean time of a restart: node-seconds of the phase over nodes and failures.
-fn restart_s(run: &RunAccount, nodes: f64) -> Option<f64> {
+/// Mean time and energy of a restart: all of the phase, over the times that work went on after it.
+fn restart(run: &RunAccount, nodes: f64) -> Option<(f64, f64)> {
     let phase = run.phases.iter().find(|p| p.phase == Phase::Restart)?;
-    (run.total.failures > 0).then(|| phase.node_seconds / nodes / f64::from(run.total.failures))
+    let mut of_node: BTreeMap<&str, Vec<Phase>> = BTreeMap::new();
+    run.spans.iter().for_each(|s| of_node.entry(&s.node).or_default().push(s.phase));
+    let ends = |pair: &&[Phase]| pair[0] == Phase::Restart && !matches!(pair[1], Phase::Restart | Phase::Idle);
+    let on_nodes = of_node.values().flat_map(|phases| phases.windows(2)).filter(ends).count() as f64;
+    (on_nodes > 0.0).then(|| (phase.node_seconds / on_nodes, phase.joules / on_nodes * nodes))
+}
+
+/// Mean power of a computing node.
+fn busy_w(run: &RunAccount) -> Option<f64> {
+    let phase = run.phases.iter().find(|p| p.phase == Phase::Compute)?;
+    Some(phase.joules / phase.node_seconds)
 }

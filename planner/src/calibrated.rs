@@ -1,10 +1,11 @@
 //! What a calibration says of a plan's operations: costs from its points, corrected by real runs.
 
+use options::Engine;
 use policy::Invalid;
 use policy::calibration::{Fits, VolumeModel};
 use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
 use policy::frequency::Models;
-use protocol::{Calibration, Fingerprint, Measured, Operation, Storage, StoredCalibration};
+use protocol::{Calibration, Fingerprint, Measured, Operation, Quantity, Storage, StoredCalibration};
 use std::collections::BTreeMap;
 
 /// The points of one operation, for estimates; of compute only those at full intensity.
@@ -23,6 +24,25 @@ pub fn samples(calibration: &Calibration, operation: Operation, storage: Option<
             delta_ci_w: p.delta_ci_w.unwrap_or(0.0),
         })
         .collect()
+}
+
+/// Where checkpoints are taken to go: the farthest target that was measured.
+pub fn target(calibration: &Calibration) -> Option<Storage> {
+    let written = |m: &&Measured| m.operation == Operation::CheckpointWrite;
+    calibration.measured.iter().filter(written).filter_map(|m| m.storage).max()
+}
+
+/// Where among the measured points a run's checkpoint lies, and its restart, with `bytes` on each of its nodes.
+pub fn place(engine: Option<Engine>, nodes: f64, processes: f64, bytes: f64) -> At {
+    match gathers(engine) {
+        true => At { nodes: 1.0, processes: nodes * processes, bytes: nodes * bytes },
+        false => At { nodes, processes, bytes },
+    }
+}
+
+/// Whether one node copies the files of all: the wrapper's own, for what a program or a command has written.
+pub(crate) fn gathers(engine: Option<Engine>) -> bool {
+    matches!(engine, None | Some(Engine::App | Engine::Hook))
 }
 
 /// What an operation costs at a point and a CPU frequency, corrected by what real runs have shown.
@@ -94,9 +114,12 @@ pub fn frequencies(calibration: &Calibration, storage: Storage) -> Result<(Model
 }
 
 fn corrected(stored: &StoredCalibration, operation: Operation, storage: Option<Storage>, cost: Cost) -> Cost {
-    let of = |c: &&protocol::Correction| c.operation == operation && c.storage == storage;
-    let factor = stored.corrections.iter().find(of).map_or(1.0, |c| c.factor);
-    Cost { time_s: cost.time_s.through(|t| t * factor), ..cost }
+    let factor = |of: Quantity| {
+        let known = stored.corrections.iter().find(|c| (c.operation, c.storage, c.of) == (operation, storage, of));
+        known.map_or(1.0, |c| c.factor)
+    };
+    let (time, power) = (factor(Quantity::TimeS), factor(Quantity::DeltaW));
+    Cost { time_s: cost.time_s.through(|t| t * time), delta_w: cost.delta_w.through(|w| w * power), ..cost }
 }
 
 /// Why a calibration no longer holds on the nodes that tell what they are; empty if it does. A node service does not
@@ -194,7 +217,9 @@ mod tests {
                 measured: vec![Measured { operation, storage, points, fits: Vec::new() }],
                 skipped: Vec::new(),
             },
-            corrections: vec![Correction { operation, storage, factor, spread: 0.1, count: 3 }],
+            corrections: [(Quantity::TimeS, factor), (Quantity::DeltaW, 2.0 * factor)]
+                .map(|(of, factor)| Correction { operation, storage, of, factor, spread: 0.1, count: 3 })
+                .to_vec(),
             stale: Vec::new(),
         }
     }
@@ -218,10 +243,19 @@ mod tests {
     }
 
     #[test]
+    fn one_node_copies_the_files_of_all_where_the_program_writes_them_and_each_its_own_elsewhere() {
+        let at = |engine| place(engine, 4.0, 2.0, 1e6);
+        assert_eq!(at(Some(Engine::App)), At { nodes: 1.0, processes: 8.0, bytes: 4e6 });
+        assert_eq!(at(None), at(Some(Engine::App)), "what no engine is known of is taken for the program's own");
+        assert_eq!(at(Some(Engine::Criu)), At { nodes: 4.0, processes: 2.0, bytes: 1e6 });
+    }
+
+    #[test]
     fn an_estimate_is_corrected_by_what_runs_have_shown_at_its_target_only() {
         let at = At { nodes: 1.0, processes: 1.0, bytes: 2.5e9 };
         let cost = |s: Option<Storage>| cost(&stored(1.2), Operation::CheckpointWrite, s, at, None, &Fits::default());
-        assert!((cost(Some(Storage::Shared)).unwrap().time_s.value - 3.0).abs() < 1e-9);
+        let shared = cost(Some(Storage::Shared)).unwrap();
+        assert!((shared.time_s.value - 3.0).abs() < 1e-9 && (shared.delta_w.value - 24.0).abs() < 1e-9, "{shared:?}");
         assert_eq!(cost(Some(Storage::Local)).unwrap_err().parameter, "samples");
     }
 }

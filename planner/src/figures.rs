@@ -79,7 +79,7 @@ impl Figures {
             above_idle(pause.map(|p| p.delta_w.value)),
             figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
         );
-        let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value).filter(|t| *t > e.restart_s);
+        let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value);
         let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),

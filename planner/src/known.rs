@@ -1,8 +1,7 @@
 //! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
 
 use crate::Wanted;
-use crate::calibrated::{cost, frequencies, logging_cost};
-use options::Engine;
+use crate::calibrated::{cost, frequencies, gathers, logging_cost, place, target};
 use policy::calibration::Fits;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
@@ -127,22 +126,16 @@ impl Costs {
         let fits = &*known.fits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
         let (nodes, processes) = (f64::from(wanted.nodes), f64::from(wanted.processes.max(1)));
-        let at = |nodes: f64, bytes: f64| At { nodes, processes, bytes };
-        let storage = Storage::ALL.into_iter().rev().find(|s| {
-            stored
-                .calibration
-                .measured
-                .iter()
-                .any(|m| m.operation == Operation::CheckpointWrite && m.storage == Some(*s))
-        });
+        let storage = target(&stored.calibration);
         let (checkpoint_hz, why) = match (bytes, storage) {
             (Some(bytes), Some(storage)) => frequency(stored, wanted, storage, bytes),
             _ => (None, None),
         };
         let moved = |operation, hz| {
-            let (gathering, bytes) = if gathers(wanted.engine) { (nodes, bytes? * nodes) } else { (1.0, bytes?) };
-            let cost = cost(stored, operation, storage, at(nodes / gathering, bytes), hz, fits).ok()?;
-            Some(Cost { delta_w: cost.delta_w.through(|w| w / gathering), ..cost })
+            let at = place(wanted.engine, nodes, processes, bytes?);
+            let cost = cost(stored, operation, storage, at, hz, fits).ok()?;
+            // The extra power of one node that gathers is shared among all.
+            Some(Cost { delta_w: cost.delta_w.through(|w| w * at.nodes / nodes), ..cost })
         };
         let write = moved(Operation::CheckpointWrite, checkpoint_hz);
         match (bytes, storage) {
@@ -174,12 +167,15 @@ impl Costs {
             None => Err("the messages are not known: say --ft-energy-messages=COUNT:SIZE".to_string()),
             Some((0, _)) => Ok(NOTHING),
             Some((count, volume)) => {
-                logging_cost(stored, operation, count as f64 / nodes, at(1.0, volume as f64 / nodes), fits)
+                let at = At { nodes: 1.0, processes, bytes: volume as f64 / nodes };
+                logging_cost(stored, operation, count as f64 / nodes, at, fits)
                     .map_err(|_| format!("{} was not calibrated", operation.as_str()))
             }
         };
         Costs {
-            compute_w: cost(stored, Operation::Compute, None, at(nodes, 0.0), None, fits).ok().map(|c| c.delta_w),
+            compute_w: cost(stored, Operation::Compute, None, At { nodes, processes, bytes: 0.0 }, None, fits)
+                .ok()
+                .map(|c| c.delta_w),
             write,
             checkpoint_hz,
             read: moved(Operation::CheckpointRead, None),
@@ -215,11 +211,6 @@ fn frequency(
         Some(choice) => own(&choice.reason),
         None => own("the calibration does not tell them apart"),
     }
-}
-
-/// Whether one node copies the files of all: the wrapper's own, for what a program or a command has written.
-fn gathers(engine: Option<Engine>) -> bool {
-    matches!(engine, None | Some(Engine::App | Engine::Hook))
 }
 
 const NONE: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };

@@ -10,6 +10,7 @@ mod figures;
 pub mod groups;
 mod known;
 mod loans;
+pub mod predicted;
 pub mod published;
 mod table;
 
@@ -105,7 +106,8 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
 
-fn engine_named(name: &str) -> Option<Engine> {
+/// The engine of a name, as plans have it.
+pub fn engine_named(name: &str) -> Option<Engine> {
     Engine::ALL.into_iter().find(|e| e.as_str() == name)
 }
 

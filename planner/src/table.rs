@@ -105,6 +105,7 @@ fn choice(
         unhindered: decision.unhindered.as_str().to_string(),
         work_s: figures.work_s.clone(),
         groups: wanted.groups(),
+        processes: wanted.processes,
         node_type: calibrated.map(|c| c.node_type.clone()),
         rows: decision.rows.iter().map(row).collect(),
     }

@@ -2,7 +2,8 @@
 
 use planner::{History, accuracy, make_plan, published};
 use protocol::{
-    CheckpointAccount, Phase, PhaseAccount, PlanRequest, RecordAccount, Request, RunAccount, Setting, Source, Totals,
+    CheckpointAccount, Phase, PhaseAccount, PhaseSpan, PlanRequest, RecordAccount, Request, RunAccount, Setting,
+    Source, Totals,
 };
 
 fn plan(calibrated: bool) -> protocol::Plan {
@@ -12,6 +13,23 @@ fn plan(calibrated: bool) -> protocol::Plan {
     let question = PlanRequest { request, nodes: 2, cpus_per_node: 4, ..PlanRequest::default() };
     let calibrations = if calibrated { vec![published::calibration(100.0)] } else { Vec::new() };
     make_plan(&question, &History { calibrations, ..History::default() }, &config::Site::default()).unwrap()
+}
+
+/// Two nodes, each of which restarted once after it was given back to the queue.
+fn spans() -> Vec<PhaseSpan> {
+    let phases = [Phase::Compute, Phase::Restart, Phase::Idle, Phase::Restart, Phase::LostWork, Phase::Compute];
+    let of_node = |node: &str| {
+        let span = |(i, phase): (usize, &Phase)| PhaseSpan {
+            node: node.into(),
+            phase: *phase,
+            start_s: i as f64,
+            end_s: i as f64 + 1.0,
+            joules: None,
+            source: "rapl".into(),
+        };
+        phases.iter().enumerate().map(span).collect::<Vec<_>>()
+    };
+    ["n1", "n2"].map(of_node).concat()
 }
 
 /// A run whose checkpoints took `seconds` and the energy that its nodes draw meanwhile by plan, times `energy`.
@@ -35,12 +53,9 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         start_s: 0.0,
         end_s: Some(100.0),
         total: Totals { failures: 1, ..Totals::default() },
-        phases: vec![PhaseAccount {
-            phase: Phase::Restart,
-            joules: 1.0,
-            node_seconds: 2.0 * 50.0,
-            source: "rapl".into(),
-        }],
+        phases: [(Phase::Restart, 100.0, 2.0 * plan.checkpoint_w.value * 50.0), (Phase::Compute, 100.0, 40_000.0)]
+            .map(|(phase, node_seconds, joules)| PhaseAccount { phase, joules, node_seconds, source: "rapl".into() })
+            .to_vec(),
         records: vec![RecordAccount {
             job: 1,
             restart_count: 0,
@@ -50,7 +65,7 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
             nodes: vec!["n1".into(), "n2".into()],
         }],
         failures: Vec::new(),
-        spans: Vec::new(),
+        spans: spans(),
         decisions: Vec::new(),
         loans: Vec::new(),
         checkpoints: checkpoints.collect(),
@@ -69,16 +84,15 @@ fn the_error_is_relative_to_the_measurement_by_operation_and_node_type() {
     let runs = [run(p.clone(), &[c, c], 1.0), run(p.clone(), &[c / 2.0], 1.0), run(plan(false), &[1.0], 1.0)];
     let all = accuracy(&runs);
     let names: Vec<(&str, &str)> = all.iter().map(|a| (a.operation, a.node_type.as_str())).collect();
-    assert_eq!(
-        names,
-        [("checkpoint", "aupy15"), ("checkpoint", "uncalibrated"), ("restart", "aupy15"), ("restart", "uncalibrated")]
-    );
+    assert_eq!(names, ["checkpoint", "compute", "restart"].map(|o| [(o, "aupy15"), (o, "uncalibrated")]).concat());
     let time = all[0].time.unwrap();
     assert!(near(time.mean, 0.5) && near(time.worst, 1.0) && time.runs == 2, "{time:?}");
     let energy = all[0].energy.unwrap();
     assert!(near(energy.mean, 0.5) && near(energy.worst, 1.0), "{energy:?}");
-    // The site says 60 s for a restart, and it took 50.
-    assert!(near(all[3].time.unwrap().worst, 0.2) && all[3].energy.is_none(), "{:?}", all[3]);
+    // The site says 60 s for a restart, and it took 50 at the power that was planned; computing took 400 W.
+    let restart = &all[5];
+    assert!(near(restart.time.unwrap().worst, 0.2) && near(restart.energy.unwrap().worst, 0.2), "{restart:?}");
+    assert!(all[3].time.is_none() && near(all[3].energy.unwrap().mean, 1.0 - 300.0 / 400.0), "{:?}", all[3]);
 }
 
 #[test]

@@ -222,7 +222,14 @@ fn any_calibration() -> impl Strategy<Value = Known> {
         let mut stored = (*published::calibration(idle_w).stored).clone();
         let power = protocol::BasePower { switches_idle_w: vec![switch_w], ..stored.calibration.power };
         stored.calibration = Calibration { measured, power, ..stored.calibration };
-        let correction = |operation| Correction { operation, storage: None, factor, spread: 0.1, count: 2 };
+        let correction = |operation| Correction {
+            operation,
+            storage: None,
+            of: protocol::Quantity::TimeS,
+            factor,
+            spread: 0.1,
+            count: 2,
+        };
         stored.corrections = Operation::ALL.into_iter().map(correction).collect();
         Known::new(stored)
     })

@@ -1,8 +1,11 @@
 //! Estimates duration, power and energy of an operation from measured points (Aupy15 §1.3), with their uncertainty.
 //!
 //! Axes are nodes N, processes p and volume V. Where two of them vary in the points, the two-way estimate is taken;
-//! where all three do, it is taken for each N, and a curve in N through the results. The extra power depends on p
-//! alone (MODELS B), so it is averaged over the rest.
+//! where all three do, it is taken for each N, and a curve in N through the results.
+//!
+//! The extra power of an operation that moves no bytes depends on p alone (MODELS B), so it is averaged over the rest.
+//! One that moves bytes waits first and works then: its extra energy follows the volume as its duration does, an access
+//! and a rate, and its mean power is their quotient.
 
 use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, straight, two_way};
 use crate::invalid::{Invalid, non_negative, positive, require};
@@ -124,12 +127,15 @@ pub fn logging_j(log: &Cost, base: &Base) -> Estimate {
 
 /// The points at one CPU frequency; at the node's own choice for None, or at the highest where that was not measured.
 pub fn of_frequency(samples: &[Sample], frequency_hz: Option<f64>) -> Vec<Sample> {
-    let at = |f: Option<f64>| samples.iter().filter(|s| s.frequency_hz == f).copied().collect::<Vec<_>>();
-    let found = at(frequency_hz);
-    if !found.is_empty() || frequency_hz.is_some() {
-        return found;
+    let at = |f: Option<f64>| samples.iter().filter(move |s| s.frequency_hz == f).copied();
+    let mut found: Vec<Sample> = at(frequency_hz).collect();
+    let highest = samples.iter().filter_map(|s| s.frequency_hz).max_by(f64::total_cmp);
+    if frequency_hz.is_none() && highest.is_some() {
+        let place = |s: &Sample| (s.nodes, s.processes, s.bytes);
+        let own: Vec<(f64, f64, f64)> = found.iter().map(place).collect();
+        found.extend(at(highest).filter(|s| !own.contains(&place(s))));
     }
-    at(samples.iter().filter_map(|s| s.frequency_hz).max_by(f64::total_cmp))
+    found
 }
 
 /// Estimates an operation. The points must be of one frequency ([`of_frequency`]).
@@ -153,12 +159,28 @@ pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) ->
     .fold(0.0, f64::max);
     let time = over_nodes(samples, at, volume, fits)?;
     let time_half = time.half * (1.0 + outside);
-    let (delta, delta_half) = delta(samples, at, fits)?;
+    let delta = match volume {
+        VolumeModel::Linear if time.value > 0.0 => power_of_volume(samples, at, time.value, fits)?,
+        _ => delta(samples, at, fits)?,
+    };
     Ok(Cost {
         time_s: Estimate::around(time.value, time_half),
-        delta_w: Estimate::around(delta, delta_half * (1.0 + outside)),
+        delta_w: Estimate::around(delta.value, delta.half * (1.0 + outside)),
         extrapolated: outside > 0.0,
     })
+}
+
+/// Mean extra power of what moves bytes for `time_s`: the extra energies are estimated as durations are.
+fn power_of_volume(samples: &[Sample], at: At, time_s: f64, fits: &Fits) -> Result<Value, Invalid> {
+    let energy = |s: &Sample| Sample {
+        time_s: s.time_s * s.delta_w,
+        // What is wrong with a duration is wrong with the energy over it, and is in the duration's interval already.
+        time_ci_s: s.time_s * if s.delta_ci_w.is_finite() { s.delta_ci_w } else { 0.0 },
+        ..*s
+    };
+    let energies: Vec<Sample> = samples.iter().map(energy).collect();
+    let energy = over_nodes(&energies, at, VolumeModel::Linear, fits)?;
+    Ok(Value { value: energy.value / time_s, half: energy.half / time_s })
 }
 
 /// Estimates the logging of messages on one node over a run: M accesses and the volume's transfer (erratum B3).
@@ -314,7 +336,7 @@ fn relative_noise(samples: &[Sample]) -> f64 {
 }
 
 /// Extra power at p: the mean over the rest for every p, then the best curve in p.
-fn delta(samples: &[Sample], at: At, fits: &Fits) -> Result<(f64, f64), Invalid> {
+fn delta(samples: &[Sample], at: At, fits: &Fits) -> Result<Value, Invalid> {
     let processes = distinct(samples, |s| s.processes);
     let mut through = Vec::with_capacity(processes.len());
     for p in &processes {
@@ -325,5 +347,5 @@ fn delta(samples: &[Sample], at: At, fits: &Fits) -> Result<(f64, f64), Invalid>
         let spread = of_p.iter().map(|s| (s.delta_w - value).powi(2)).sum::<f64>() / n;
         through.push(Value { value, half: own.hypot(spread.sqrt()) });
     }
-    curve(&processes, &through, at.processes, VolumeModel::BestOf, fits).map(|v| (v.value, v.half))
+    curve(&processes, &through, at.processes, VolumeModel::BestOf, fits)
 }

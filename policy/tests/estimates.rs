@@ -155,6 +155,19 @@ fn energies_are_those_of_the_paper() {
 }
 
 #[test]
+fn the_power_of_what_waits_first_and_works_then_rises_with_the_volume() {
+    // 0.1 s of waiting at 5 W above idle, then 100 MB/s at 80 W.
+    let truth = |_: f64, _: f64, v: f64| 0.1 + v / 1e8;
+    let power = |v: f64| (0.1 * 5.0 + v / 1e8 * 80.0) / truth(1.0, 1.0, v);
+    let mut samples = points(&grid(&[1.0], &[1.0, 2.0], &[1e6, 1.6e7, 3.2e7]), 4, truth, |_| 1.0);
+    samples.iter_mut().for_each(|s| s.delta_w *= power(s.bytes));
+    for bytes in [2e6, 8e6, 2.4e7] {
+        let at = At { nodes: 1.0, processes: 1.0, bytes };
+        near(estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().delta_w.value, power(bytes), 0.1);
+    }
+}
+
+#[test]
 fn points_of_other_frequencies_are_kept_apart() {
     let mut samples = points(&grid(&[1.0], &[1.0], &[1e6, 1e9]), 1, |_, _, v| v / 1e9, |_| 10.0);
     let slow: Vec<Sample> = samples.iter().map(|s| Sample { frequency_hz: Some(1.2e9), ..*s }).collect();
@@ -163,5 +176,9 @@ fn points_of_other_frequencies_are_kept_apart() {
     assert_eq!(of_frequency(&set, None)[0].frequency_hz, Some(2.4e9));
     assert_eq!(of_frequency(&set, Some(1.2e9)).len(), 2);
     samples.extend(set);
-    assert_eq!(of_frequency(&samples, None)[0].frequency_hz, None);
+    let own = of_frequency(&samples, None);
+    assert!(own.len() == 2 && own.iter().all(|s| s.frequency_hz.is_none()));
+    samples.retain(|s| s.frequency_hz.is_some() || s.bytes == 1e9);
+    let mixed: Vec<Option<f64>> = of_frequency(&samples, None).iter().map(|s| s.frequency_hz).collect();
+    assert_eq!(mixed, [None, Some(2.4e9)], "where the node's own was not measured, the highest stands for it");
 }

@@ -191,11 +191,12 @@ pub struct Point {
     pub outliers: u32,
 }
 
-/// What a fit is a curve of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// What a fit is a curve of, or a correction is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Duration, s.
+    #[default]
     TimeS,
     /// Extra power of a node, W.
     DeltaW,
@@ -272,7 +273,10 @@ pub struct Correction {
     pub operation: Operation,
     /// Its storage target, where it has one.
     pub storage: Option<Storage>,
-    /// Measured over estimated duration.
+    /// What is corrected; older ones are of the duration.
+    #[serde(default)]
+    pub of: Quantity,
+    /// Measured over estimated.
     pub factor: f64,
     /// Mean distance of the logarithm of a measurement from that of the factor: how far single runs lie from it.
     pub spread: f64,

@@ -84,6 +84,9 @@ pub struct ProtocolChoice {
     pub work_s: Figure,
     /// Groups of the uncoordinated alternatives.
     pub groups: u32,
+    /// Processes on each node that were counted on; 0 in older plans.
+    #[serde(default)]
+    pub processes: u32,
     /// The node type whose calibration was used; absent if none was.
     pub node_type: Option<String>,
     /// All protocols, the safest first.

@@ -1,9 +1,10 @@
 //! What an event of a run changes in the tables.
 
-use crate::calibrations;
-use crate::store::{Connection, Rows, Value, params, row};
+use crate::calibrations::{self, Measured};
+use crate::store::{Connection, Row, Rows, Value, params, row};
+use crate::store_report;
 use anyhow::Result;
-use protocol::{Event, FailureKind, JobReading, LoanAccount, Phase, Record, RunKey};
+use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;
@@ -112,6 +113,9 @@ impl<'a> Applying<'a> {
             }
             Event::Phase { phase, node, start_s, end_s, joules, source } => {
                 let (current, span) = (self.current()?, (*start_s, *end_s));
+                if *phase == Phase::Restart {
+                    self.restarted(at_s, node, span)?;
+                }
                 self.phases.push(phase_row(key, current, node, phase.as_str(), span, *joules, source));
             }
             Event::Reading { node, reading } => {
@@ -121,12 +125,8 @@ impl<'a> Applying<'a> {
             Event::Committed { number, begun_s, ended_s, bytes, joules } => {
                 c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                     .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
-                if let Some(writer) = first_node(c, key)? {
-                    // The record counts whatever becomes of this.
-                    if let Err(e) = calibrations::learn(c, &writer, at_s, *bytes as f64, ended_s - begun_s) {
-                        tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
-                    }
-                }
+                let (bytes, time_s) = (*bytes as f64, ended_s - begun_s);
+                self.teach(at_s, &Measured { operation: Operation::CheckpointWrite, bytes, time_s, joules: *joules });
             }
             Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
             Event::Failure { kind, node, failed_s, detected_s, reason } => {
@@ -162,20 +162,62 @@ impl<'a> Applying<'a> {
     }
 }
 
+impl Applying<'_> {
+    /// A record that resumes begins with its restart, in which the wrapper's own node brings the checkpoint back.
+    fn restarted(&self, at_s: f64, node: &str, (start_s, end_s): (f64, f64)) -> Result<()> {
+        let begins =
+            |(record_s, nodes): &(f64, Vec<String>)| start_s <= *record_s && nodes.first().is_some_and(|n| n == node);
+        if record(self.c, self.key)?.filter(begins).is_some()
+            && let Some(bytes) = newest_bytes(self.c, self.key)?
+        {
+            let (operation, time_s) = (Operation::CheckpointRead, end_s - start_s);
+            self.teach(at_s, &Measured { operation, bytes, time_s, joules: None });
+        }
+        Ok(())
+    }
+
+    /// Corrects the calibration. Whatever becomes of this, the event counts.
+    fn teach(&self, at_s: f64, measured: &Measured) {
+        let learn = || match (plan(self.c, self.key)?, record(self.c, self.key)?) {
+            (Some(plan), Some((_, nodes))) => calibrations::learn(self.c, at_s, &plan, &nodes, measured),
+            _ => Ok(()),
+        };
+        if let Err(e) = learn() {
+            tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
+        }
+    }
+}
+
 /// SLURM_RESTART_COUNT of the run's current record.
 fn current(c: &Connection, key: &RunKey) -> Result<u32> {
     let mut statement = c.prepare_cached("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2")?;
     statement.query_row(params![key.cluster, key.run], |r| r.get(0))
 }
 
-/// The node on which the run's wrapper is, which writes its checkpoints.
-fn first_node(c: &Connection, key: &RunKey) -> Result<Option<String>> {
+/// The run's current record: when it began, and its nodes, the wrapper's own first.
+fn record(c: &Connection, key: &RunKey) -> Result<Option<(f64, Vec<String>)>> {
     let mut statement = c.prepare_cached(
-        "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count DESC LIMIT 1",
+        "SELECT start_s, nodes FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count DESC LIMIT 1",
     )?;
-    let nodes: Option<String> = statement.query_map(params![key.cluster, key.run], |r| r.get(0))?.next().transpose()?;
-    let nodes: Vec<String> = nodes.and_then(|n| serde_json::from_str(&n).ok()).unwrap_or_default();
-    Ok(nodes.into_iter().next())
+    let read = |r: &Row| Ok((r.get(0)?, r.get(1)?));
+    let row: Option<(f64, String)> = statement.query_optional(params![key.cluster, key.run], read)?;
+    Ok(row.map(|(start_s, nodes)| (start_s, serde_json::from_str(&nodes).unwrap_or_default())))
+}
+
+/// What was planned for a run; nothing where its plan is not understood.
+fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
+    let mut statement = c.prepare_cached("SELECT plan FROM runs WHERE cluster = ?1 AND run = ?2")?;
+    let read = |r: &Row| r.get::<Option<String>>(0);
+    let text = statement.query_optional(params![key.cluster, key.run], read)?.flatten();
+    Ok(store_report::plan(text.as_deref()))
+}
+
+/// Volume of a run's newest checkpoint.
+fn newest_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
+    let mut statement = c.prepare_cached(
+        "SELECT bytes * 1e0 FROM checkpoints WHERE cluster = ?1 AND run = ?2 ORDER BY number DESC LIMIT 1",
+    )?;
+    statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
 }
 
 fn phases() -> Rows {

@@ -9,16 +9,19 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use options::Engine;
 use planner::{Known, calibrated};
-use policy::estimate::At;
 use policy::refine;
-use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Storage, StoredCalibration};
+use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Plan, Quantity, Storage, StoredCalibration};
 use std::sync::Arc;
 use wire::Peer;
 
 /// What the table's column `target` says of a calibration, and of the corrections that followed it.
 const MEASURED: &str = "measured";
 const CORRECTIONS: &str = "corrections";
+
+/// An extra power that was measured counts as this part of the estimate at least.
+const LEAST_POWER: f64 = 0.1;
 
 /// `?node_type=T&history=true`
 #[derive(serde::Deserialize)]
@@ -156,26 +159,43 @@ fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
     Ok(json.map(|j| serde_json::from_str(&j)).transpose()?.unwrap_or_default())
 }
 
-/// Learns from a checkpoint that a run has committed: its first node wrote `bytes` to the shared file system.
+/// A checkpoint that a run has made or brought back.
+pub(crate) struct Measured {
+    pub operation: Operation,
+    /// Volume on all nodes.
+    pub bytes: f64,
+    pub time_s: f64,
+    /// Energy of all nodes.
+    pub joules: Option<f64>,
+}
+
+/// Learns from a run's checkpoint or restart, if it was the kind that is measured: of the engine `app`, of one group.
+/// `nodes` are the run's.
 ///
 /// # Errors
 /// What the database says.
-pub(crate) fn learn(c: &Connection, node: &str, at_s: f64, bytes: f64, measured_s: f64) -> Result<()> {
-    let has_node = |(_, known): &(u64, Arc<Calibration>)| known.power.idle_w.contains_key(node);
-    let Some((_, of_node)) = measured(c, None, false)?.into_iter().find(has_node) else { return Ok(()) };
-    let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
-    let at = At { nodes: 1.0, processes: 1.0, bytes };
-    let Ok(cost) = calibrated::measured_cost(&of_node, operation, storage, at, None, c.fits()) else { return Ok(()) };
-    let mut corrections = corrections(c, &of_node.node_type)?;
-    let is_ours = |k: &Correction| k.operation == operation && k.storage == storage;
-    let before = corrections.iter().find(|k| is_ours(k)).map_or_else(refine::Correction::default, |k| {
-        refine::Correction { factor: k.factor, spread: k.spread, count: k.count }
-    });
-    let Ok(after) = before.learn(measured_s, cost.time_s.value) else { return Ok(()) };
-    corrections.retain(|k| !is_ours(k));
-    let refine::Correction { factor, spread, count } = after;
-    corrections.push(Correction { operation, storage, factor, spread, count });
-    let (node_type, json) = (&of_node.node_type, serde_json::to_string(&corrections)?);
+pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], seen: &Measured) -> Result<()> {
+    let operation = seen.operation;
+    let engine = planner::engine_named(&plan.engine).filter(|e| *e == Engine::App);
+    let (Some(choice), Some(_)) = (&plan.choice, engine.filter(|_| plan.protocol == "coordinated")) else {
+        return Ok(());
+    };
+    let has_nodes = |(_, known): &(u64, Arc<Calibration>)| nodes.iter().all(|n| known.power.idle_w.contains_key(n));
+    let Some((_, of_nodes)) = measured(c, None, false)?.into_iter().find(has_nodes) else { return Ok(()) };
+    let (n, p) = (nodes.len().max(1) as f64, f64::from(choice.processes.max(1)));
+    let (storage, place) = (calibrated::target(&of_nodes), calibrated::place(engine, n, p, seen.bytes / n));
+    let hz = plan.checkpoint_hz.filter(|_| operation == Operation::CheckpointWrite);
+    let Ok(cost) = calibrated::measured_cost(&of_nodes, operation, storage, place, hz, c.fits()) else { return Ok(()) };
+    let mut all = corrections(c, &of_nodes.node_type)?;
+    refined(&mut all, (operation, storage, Quantity::TimeS), seen.time_s, cost.time_s.value);
+    if let Some(joules) = seen.joules.filter(|_| seen.time_s > 0.0) {
+        let idle_w: f64 = nodes.iter().filter_map(|n| of_nodes.power.idle_w.get(n)).sum();
+        let estimated_w = place.nodes * cost.delta_w.value;
+        // So near to idle that it is noise, it counts as little power, not as none.
+        let extra_w = (joules / seen.time_s - idle_w).max(LEAST_POWER * estimated_w);
+        refined(&mut all, (operation, storage, Quantity::DeltaW), extra_w, estimated_w);
+    }
+    let (node_type, json) = (&of_nodes.node_type, serde_json::to_string(&all)?);
     let changed = c
         .prepare_cached("UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2")?
         .execute(params![node_type, CORRECTIONS, at_s, json])?;
@@ -184,4 +204,21 @@ pub(crate) fn learn(c: &Connection, node: &str, at_s: f64, bytes: f64, measured_
             .execute(params![node_type, CORRECTIONS, at_s, json])?;
     }
     Ok(())
+}
+
+/// Refines the correction of one figure; figures that make no sense change nothing.
+fn refined(all: &mut Vec<Correction>, key: (Operation, Option<Storage>, Quantity), measured: f64, estimated: f64) {
+    let at = all.iter().position(|k| (k.operation, k.storage, k.of) == key);
+    let before = at.map(|i| &all[i]).map_or_else(refine::Correction::default, |k| refine::Correction {
+        factor: k.factor,
+        spread: k.spread,
+        count: k.count,
+    });
+    let Ok(refine::Correction { factor, spread, count }) = before.learn(measured, estimated) else { return };
+    let (operation, storage, of) = key;
+    let after = Correction { operation, storage, of, factor, spread, count };
+    match at {
+        Some(i) => all[i] = after,
+        None => all.push(after),
+    }
 }

@@ -375,7 +375,13 @@ impl Store {
             node_failures,
             node_seconds,
             checkpoint_s: mean("avg(ended_s - begun_s)", "(SELECT * FROM checkpoints WHERE ended_s > begun_s) k")?,
-            restart_s: None,
+            // A record that resumes begins with its restart.
+            restart_s: mean(
+                "avg(s)",
+                "(SELECT p.cluster, p.run, p.end_s - p.start_s AS s FROM phases p JOIN records r
+                  ON r.cluster = p.cluster AND r.run = p.run AND r.restart_count = p.restart_count
+                  WHERE p.phase = 'restart' AND p.start_s <= r.start_s) k",
+            )?,
             busy_w: power("compute")?,
             checkpoint_w: power("checkpoint")?,
             checkpoint_bytes: mean("avg(bytes * 1e0)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,

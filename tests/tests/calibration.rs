@@ -1,14 +1,23 @@
 //! A real cluster is calibrated in a hurry, across an interruption; the document holds, travels, and is compared.
 
 use anyhow::{Context, Result, ensure};
-use protocol::{Calibration, Operation, Storage, StoredCalibration};
+use protocol::{Calibration, Operation, Plan, Quantity, Storage, StoredCalibration};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
-/// Longest wait for the first points.
+/// Longest wait for the first points, and for what a job does.
 const BEGINNING: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Time between the checkpoints of the programs that are planned, s.
+const BETWEEN_S: f64 = 10.0;
+
+/// Messages of a program that sends much, and of one that sends next to nothing.
+const HEAVY: &str = "1000000:400M";
+const PARALLEL: &str = "320:32K";
 
 fn said(output: &Output) -> Result<String> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -75,6 +84,104 @@ fn checks_the_document(c: &Calibration, nodes: usize, measuring: u32) -> Result<
     Ok(())
 }
 
+fn planned(site: &Site, messages: &str, checkpoints: f64) -> Result<Plan> {
+    let (messages, work) =
+        (format!("ft-energy-messages={messages}"), format!("{:.0}s", BETWEEN_S * checkpoints.max(1.0)));
+    let interval = format!("ft-energy-interval={BETWEEN_S}s");
+    let size = ["plan", "--json", "-N4", "-n8", "--work", &work, "-o", "ft-energy-memory=1M"];
+    let said = said(&site.joulepoint("root", &[&size[..], &["-o", &messages, "-o", &interval]].concat())?)?;
+    Ok(serde_json::from_str(&said)?)
+}
+
+/// Expected energy of the whole run under a protocol, and its break-even.
+fn energy_j(plan: &Plan, protocol: &str) -> Result<(f64, Option<f64>)> {
+    let rows = &plan.choice.as_ref().context("a choice")?.rows;
+    let row = rows.iter().find(|r| r.protocol == protocol).with_context(|| protocol.to_string())?;
+    let figures = row.figures.as_ref().with_context(|| format!("{:?}", row.refused))?;
+    Ok((figures.energy_j.value, figures.break_even_energy))
+}
+
+/// On what this cluster itself has measured, the choice flips at the number of checkpoints that the model gives.
+fn the_choice_flips_at_the_break_even_of_this_cluster(site: &Site) -> Result<()> {
+    let unhindered = |plan: &Plan| plan.choice.as_ref().map(|c| c.unhindered.clone()).unwrap_or_default();
+    let n = energy_j(&planned(site, HEAVY, 1.0)?, "uncoordinated-disk")?.1.context("a break-even")?;
+    println!("break-even of {HEAVY} on this cluster: {n:.0} checkpoints");
+    for (share, coordinated) in [(0.1, true), (0.5, true), (2.0, false), (10.0, false)] {
+        let plan = planned(site, HEAVY, share * n)?;
+        let (one, other) = (energy_j(&plan, "coordinated")?.0, energy_j(&plan, "uncoordinated-disk")?.0);
+        ensure!((one < other) == coordinated, "at {share} of the break-even: {one} J, {other} J");
+        // So far from it the intervals do not touch.
+        let is_far = !(0.2..=5.0).contains(&share);
+        let taken = unhindered(&plan);
+        ensure!(!is_far || (taken == "coordinated") == coordinated, "at {share}: {taken}; {:?}", plan.reasons);
+    }
+    let parallel = planned(site, PARALLEL, 100.0)?;
+    ensure!(unhindered(&parallel).starts_with("uncoordinated"), "{:?}", parallel.reasons);
+    Ok(())
+}
+
+/// A job checkpoints, leaves its nodes, and restarts: what was measured stands beside the plan, and corrects the next.
+fn predictions_stand_beside_measurements(site: &Site) -> Result<()> {
+    const USER: &str = "jpalice";
+    let folder = site.folder(USER, "measured")?;
+    let options = ["--ft-energy", "--ft-energy-signal=USR1", "--ft-energy-done=state", "--ft-energy-memory=4M"];
+    let program = "trap 'head -c 4M /dev/zero > state' USR1; while [ ! -e end ]; do sleep 0.2 & wait $!; done";
+    let args = [&options[..], &["-N1", "-n1", "--exclusive", "--ft-energy-interval=2s", "-J", "measured"]].concat();
+    let job = site.submit(USER, &folder, &args, program)?;
+    let id = job.to_string();
+    let checkpoints = |least: u64| {
+        site.wait_report(job, "checkpoints", LIMIT, |run| run["total"]["checkpoints"].as_u64().filter(|n| *n >= least))
+    };
+    let made = checkpoints(3)?;
+    said(&site.joulepoint(USER, &["vacate", &id])?)?;
+    site.wait_state(job, &["PENDING", "RUNNING"], LIMIT)?;
+    site.cluster.command("scontrol").args(["update", &format!("JobId={job}"), "StartTime=now"]).status()?;
+    checkpoints(made + 2)?;
+    std::fs::write(folder.join("end"), "")?;
+    site.wait_report(job, "its end", LIMIT, |run| (run["state"] == "completed").then_some(()))?;
+
+    let rows: Vec<Value> =
+        serde_json::from_str(&said(&site.joulepoint("root", &["report", "--accuracy", "--json"])?)?)?;
+    println!("{}", said(&site.joulepoint("root", &["report", "--accuracy"])?)?);
+    let stored: Vec<StoredCalibration> = serde_json::from_str(&calibrate(site, &["show", "--json", "--no-check"])?)?;
+    for operation in ["checkpoint", "restart"] {
+        let row =
+            rows.iter().find(|r| r["operation"] == operation).with_context(|| format!("{operation}: {rows:?}"))?;
+        ensure!(row["node_type"] == stored[0].calibration.node_type.as_str(), "{row}");
+        for figure in ["time", "energy"] {
+            let (mean, worst) = (&row[figure]["mean"], &row[figure]["worst"]);
+            ensure!(row[figure]["runs"] == 1 && mean.as_f64().is_some() && mean == worst, "{row}");
+        }
+    }
+    for (operation, of) in [
+        (Operation::CheckpointWrite, Quantity::TimeS),
+        (Operation::CheckpointWrite, Quantity::DeltaW),
+        (Operation::CheckpointRead, Quantity::TimeS),
+    ] {
+        let found = stored[0].corrections.iter().find(|c| (c.operation, c.of) == (operation, of));
+        ensure!(found.is_some_and(|c| c.count > 0), "{operation:?} {of:?}: {:?}", stored[0].corrections);
+    }
+    let again = ["plan", "--json", "-J", "measured", "-o", "ft-energy-memory=4M"];
+    let plan: Plan = serde_json::from_str(&said(&site.joulepoint(USER, &again)?)?)?;
+    ensure!((plan.checkpoint_s.from.as_str(), plan.restart_s.from.as_str()) == ("history", "history"), "{plan:?}");
+    Ok(())
+}
+
+/// Any volume is predicted, with its interval.
+fn a_checkpoint_is_predicted(site: &Site) -> Result<()> {
+    let one = |size: &str| -> Result<Value> {
+        Ok(serde_json::from_str(&calibrate(site, &["predict", size, "-N3", "-p2", "--json"])?)?)
+    };
+    let (small, large) = (one("2M")?, one("24M")?);
+    let figure = |v: &Value, name: &str, end: &str| v[name][end].as_f64().unwrap_or(f64::NAN);
+    for name in ["time_s", "energy_j"] {
+        ensure!(figure(&small, name, "value") < figure(&large, name, "value"), "{small} {large}");
+        ensure!(figure(&large, name, "low") < figure(&large, name, "high"), "{large}");
+    }
+    ensure!(large["extrapolated"] == false, "six files on one node were measured: {large}");
+    Ok(())
+}
+
 #[test]
 fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
@@ -96,6 +203,11 @@ fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> 
     println!("noise: {:?}; {} points", first.noise, first.measured.iter().map(|m| m.points.len()).sum::<usize>());
     checks_the_document(&first, nodes as usize, measuring)?;
 
+    a_checkpoint_is_predicted(&site)?;
+    if first.fingerprint.mpi.is_some() {
+        the_choice_flips_at_the_break_even_of_this_cluster(&site)?;
+    }
+    predictions_stand_beside_measurements(&site)?;
     let shown = calibrate(&site, &["show"])?;
     println!("{shown}");
     ensure!(shown.contains("holds       yes"), "{shown}");

@@ -315,10 +315,16 @@ impl Driver<'_> {
     }
 
     fn cut(&mut self, next: Phase) -> Cut {
-        let counters = self.ports.meter.read();
-        let mut cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
-        self.ports.meter.enter(next);
+        let mut cut = self.split(next);
         self.note(std::mem::take(&mut cut.events));
+        cut
+    }
+
+    /// Ends the running phase without noting it.
+    fn split(&mut self, next: Phase) -> Cut {
+        let counters = self.ports.meter.read();
+        let cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
+        self.ports.meter.enter(next);
         cut
     }
 

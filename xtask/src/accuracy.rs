@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use protocol::{Calibration, Plan};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
@@ -33,25 +33,20 @@ const SHAPES: [Shape; 10] = [
     shape(1, 1, 2, "100:1M", 20),
     shape(1, 1, 24, "100:1M", 25),
     shape(1, 2, 8, "1000:4M", 20),
-    shape(1, 2, 32, "10:64M", 30),
+    shape(1, 2, 32, "10:64M", 25),
     shape(2, 1, 4, "1000:4M", 25),
-    shape(2, 1, 20, "100000:1G", 30),
+    shape(2, 1, 20, "100000:1G", 15),
     shape(2, 2, 16, "100:1M", 20),
     shape(3, 1, 12, "10:64M", 25),
-    shape(4, 1, 28, "1000:4M", 30),
+    shape(4, 1, 28, "1000:4M", 20),
     shape(4, 2, 32, "100000:1G", 25),
 ];
 
-/// What each task does: waits, and writes its share when it is asked.
-const PROGRAM: &str = r#"
-write() { cp "$1/source" "$1/state.$SLURM_PROCID.new" && mv "$1/state.$SLURM_PROCID.new" "$1/state.$SLURM_PROCID"; }
-trap 'write "$1"' USR1
-end=$((SECONDS + $2))
-while [ $SECONDS -lt $end ]; do sleep 1 & wait $!; done
-# A request that comes now is too late, and is not to kill.
-trap '' USR1
-exec true
-"#;
+/// Time between two checkpoints of a job; those of the calibration are as far apart.
+const APART: &str = "2s";
+
+/// How the cluster is calibrated in a hurry: where runs write, and often enough to see beyond the disk's noise.
+const IN_A_HURRY: [&str; 7] = ["--fast", "--storage", "shared", "--apart", APART, "--most", "8"];
 
 /// What was planned and measured of one job's checkpoints: time in s, energy in J.
 struct Row {
@@ -66,16 +61,19 @@ pub fn run(full: bool) -> Result<()> {
     let toml = format!("[calibration]\ndir = {:?}\n", dir.join("slurm/shared/calibration"));
     let site = Site::start(&dir, &Wanted { nodes: NODES, toml, ..Wanted::default() }, &mut |_| {})?;
     let begun = Instant::now();
-    let how: &[&str] = if full { &[] } else { &["--fast", "--apart", "3s"] };
-    let said = said(&site, "root", &[&["calibrate", "run", "--json"], how].concat())?;
-    let [calibration] = &serde_json::from_str::<Vec<Calibration>>(&said)?[..] else {
-        anyhow::bail!("one node type was expected: {said}")
+    let how: &[&str] = if full { &[] } else { &IN_A_HURRY };
+    let json = said(&site, "root", &[&["calibrate", "run", "--json"], how].concat())?;
+    let [calibration] = &serde_json::from_str::<Vec<Calibration>>(&json)?[..] else {
+        anyhow::bail!("one node type was expected: {json}")
     };
     println!("calibrated {NODES} nodes in {:.0} s", begun.elapsed().as_secs_f64());
     fits(calibration);
+    let program = site.cluster.shared().join("task");
+    std::fs::copy(std::env::current_exe()?, &program).with_context(|| program.display().to_string())?;
     heading();
-    let rows: Vec<Row> = SHAPES.iter().map(|s| job(&site, s)).collect::<Result<_>>()?;
+    let rows: Vec<Row> = SHAPES.iter().map(|s| job(&site, &program, s)).collect::<Result<_>>()?;
     summary(&rows);
+    println!("\njoulepoint report --accuracy\n{}", said(&site, "root", &["report", "--accuracy"])?);
     drop(site);
     Ok(std::fs::remove_dir_all(&dir)?)
 }
@@ -87,7 +85,7 @@ fn said(site: &Site, user: &str, args: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// How well the curves meet the points of each operation.
+/// How well the curves meet the points of each operation; residuals as a share of its longest duration.
 fn fits(calibration: &Calibration) {
     println!("noise of one repetition: {:.1} % of a duration", 100.0 * calibration.noise.time_fraction);
     println!("{:<26} {:>6} {:>22} {:>18}", "operation", "points", "R2 least, median", "worst residual");
@@ -95,9 +93,9 @@ fn fits(calibration: &Calibration) {
         let mut r2: Vec<f64> = m.fits.iter().map(|f| f.r2).collect();
         r2.sort_by(f64::total_cmp);
         let (Some(least), Some(median)) = (r2.first(), r2.get(r2.len() / 2)) else { continue };
-        let mean = |at: usize| m.points.get(at).map_or(f64::NAN, |p| p.time_s);
+        let longest = m.points.iter().map(|p| p.time_s).fold(0.0, f64::max);
         let of_time = m.fits.iter().filter(|f| f.of == protocol::Quantity::TimeS);
-        let worst = of_time.map(|f| f.residual / mean(f.at)).fold(0.0, f64::max);
+        let worst = of_time.map(|f| f.residual / longest).fold(0.0, f64::max);
         let storage = m.storage.map_or("", |s| s.as_str());
         let name = format!("{} {storage}", m.operation.as_str());
         println!("{name:<26} {:>6} {least:>12.4}, {median:>8.4} {:>16.1} %", m.points.len(), 100.0 * worst);
@@ -105,21 +103,17 @@ fn fits(calibration: &Calibration) {
 }
 
 /// Plans a job, runs it, and prints its row.
-fn job(site: &Site, shape: &Shape) -> Result<Row> {
+fn job(site: &Site, program: &Path, shape: &Shape) -> Result<Row> {
     let Shape { nodes, tasks_per_node, mib, messages, length_s } = *shape;
     let tasks = nodes * tasks_per_node;
     let name = format!("n{nodes}p{tasks_per_node}m{mib}");
     let folder = site.folder(USER, &name)?;
     let share = 1024 * mib / tasks;
-    let mut source = site.user_command(USER, "sh", &folder);
-    source.args(["-c", &format!("head -c {share}K /dev/urandom > source")]);
-    ensure!(source.status()?.success(), "{} cannot be filled", folder.display());
-    std::fs::write(folder.join("task.sh"), PROGRAM)?;
     let done: Vec<String> = (0..tasks).map(|i| format!("state.{i}")).collect();
     let options = [
         format!("ft-energy-memory={}K", share * tasks),
         format!("ft-energy-messages={messages}"),
-        "ft-energy-interval=3s".to_string(),
+        format!("ft-energy-interval={APART}"),
         "ft-energy-signal=USR1".to_string(),
         format!("ft-energy-done={}", done.join(",")),
     ];
@@ -134,7 +128,8 @@ fn job(site: &Site, shape: &Shape) -> Result<Row> {
     args.extend([format!("-N{n}"), format!("-n{all}"), format!("-J{name}")]);
     args.extend(["--exclusive", "--ft-energy"].map(str::to_string));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let script = format!("srun --ntasks-per-node={tasks_per_node} bash task.sh \"$PWD\" {length_s}");
+    let program = program.display();
+    let script = format!("srun --ntasks-per-node={tasks_per_node} {program} task \"$PWD\" {} {length_s}", 1024 * share);
     let id = site.submit(USER, &folder, &args, &script)?;
     let list = site.wait_report(id, "its end", LIMIT, |run| {
         (run["state"] == "completed").then(|| run["checkpoints"].as_array().cloned().unwrap_or_default())
@@ -179,15 +174,16 @@ impl Row {
     }
 }
 
+/// The errors, and beside them what cannot be foretold: how far one checkpoint lies from the others of its job.
 fn summary(rows: &[Row]) {
     let [mean_target, worst_target] = TARGETS.map(|t| 100.0 * t);
-    println!("\n          mean error  worst error  noise floor (mean spread of one checkpoint)");
+    println!("\n          mean error  worst error       bias  noise floor  mean error / floor");
     for (of, name) in ["time", "energy"].into_iter().enumerate() {
-        let errors: Vec<f64> = rows.iter().map(|r| 100.0 * r.error(of).abs()).collect();
-        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-        let worst = errors.into_iter().fold(0.0, f64::max);
-        let floor = rows.iter().map(|r| 100.0 * r.spread(of)).sum::<f64>() / rows.len() as f64;
-        println!("{name:<8} {mean:>9.1} % {worst:>10.1} % {floor:>11.1} %");
+        let mean = |figure: &dyn Fn(&Row) -> f64| 100.0 * rows.iter().map(figure).sum::<f64>() / rows.len() as f64;
+        let worst = rows.iter().map(|r| 100.0 * r.error(of).abs()).fold(0.0, f64::max);
+        let (error, bias, floor) = (mean(&|r| r.error(of).abs()), mean(&|r| r.error(of)), mean(&|r| r.spread(of)));
+        let ratio = error / floor;
+        println!("{name:<8} {error:>9.1} % {worst:>10.1} % {bias:>+8.1} % {floor:>10.1} % {ratio:>19.2}");
     }
     println!("target   {mean_target:>9.1} % {worst_target:>10.1} %");
 }

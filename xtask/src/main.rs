@@ -6,8 +6,11 @@ mod bench_simulator;
 mod demo;
 mod demo_lend;
 mod kills_lend;
+mod task;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Chores of the repository.
 #[derive(Parser)]
@@ -40,10 +43,13 @@ enum Chore {
     },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
-        /// The whole method instead of three minutes.
+        /// The whole method instead of a few points.
         #[arg(long)]
         full: bool,
     },
+    /// One process of such a job.
+    #[command(hide = true)]
+    Task { folder: PathBuf, bytes: usize, seconds: u64 },
     /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
     Bench {
         /// Only the service and its store, which need no cluster.
@@ -63,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::Accuracy { full } => accuracy::run(full),
+        Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { service, dumps } => bench::run(service, dumps),
         Chore::BenchSimulator => bench_simulator::run(),
     }

@@ -3,7 +3,7 @@
 use super::both;
 use protocol::{
     BasePower, Batch, CALIBRATION_VERSION, Calibration, Correction, Event, Fingerprint, Measured, Noise, Operation,
-    Point, Record, RunKey, Storage,
+    Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, Source, Storage,
 };
 use service::store::Store;
 
@@ -23,7 +23,9 @@ fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
         outliers: 0,
     };
     let points = vec![point(1e8), point(2e8), point(4e8)];
-    let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+    // It reads twice as fast as it writes.
+    let read = points.iter().map(|p| Point { time_s: 0.5 * p.time_s, ..p.clone() }).collect();
+    let of = |operation, points| Measured { operation, storage: Some(Storage::Shared), points, fits: Vec::new() };
     Calibration {
         version: CALIBRATION_VERSION,
         cluster: "c".into(),
@@ -34,37 +36,56 @@ fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
         energy_source: "model".into(),
         power: BasePower { idle_w: [(node.to_string(), 100.0)].into(), ..BasePower::default() },
         noise: Noise::default(),
-        measured: vec![Measured { operation, storage, points, fits: Vec::new() }],
+        measured: vec![of(Operation::CheckpointWrite, points), of(Operation::CheckpointRead, read)],
         skipped: Vec::new(),
     }
 }
 
-/// A run on `node` that commits checkpoints of 300 MB, each so long.
-fn run(store: &mut Store, name: &str, node: &str, durations_s: &[f64]) {
-    let started = Event::Started {
+/// The plan of a run with an engine, two processes on each node.
+fn plan(engine: &str) -> Plan {
+    let request = Request {
+        settings: [("ft-energy".to_string(), Setting { value: String::new(), source: Source::Option })].into(),
+    };
+    let question = PlanRequest { request, nodes: 1, cpus_per_node: 2, ..PlanRequest::default() };
+    let made = planner::make_plan(&question, &planner::History::default(), &config::Site::default()).expect("a plan");
+    Plan { engine: engine.into(), ..made }
+}
+
+/// The beginning of a run's record on `node`.
+fn started(node: &str, restart_count: u32) -> Event {
+    Event::Started {
         job: 7,
-        restart_count: 0,
+        restart_count,
         user: "alice".into(),
         account: "a".into(),
         partition: "p".into(),
         job_name: "j".into(),
-        nodes: vec![node.into(), "other".into()],
+        nodes: vec![node.into()],
         resumed_from: None,
         dir: "/tmp".into(),
-    };
-    let committed = |(i, d): (usize, &f64)| {
-        let (number, begun_s) = (i as u64 + 1, 1000.0 * i as f64);
-        Event::Committed { number, begun_s, ended_s: begun_s + d, bytes: 300_000_000, joules: None }
-    };
-    let events = std::iter::once(started).chain(durations_s.iter().enumerate().map(committed));
-    let records = (1..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
+    }
+}
+
+/// Tells the store what happened to a run, from record number `from` on.
+fn tell(store: &mut Store, name: &str, from: u64, events: Vec<Event>) {
+    let records = (from..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
     let key = RunKey { cluster: "c".into(), run: name.into() };
     store.append(&Batch { version: protocol::VERSION, key, records }, 1000).expect("stored");
 }
 
-fn correction(store: &Store, node_type: &str) -> Option<Correction> {
+/// A run on `node` that commits checkpoints of 300 MB, each so long, at 130 W.
+fn run(store: &mut Store, name: &str, node: &str, engine: &str, durations_s: &[f64]) {
+    let committed = |(i, d): (usize, &f64)| {
+        let (number, begun_s) = (i as u64 + 1, 1000.0 * i as f64);
+        Event::Committed { number, begun_s, ended_s: begun_s + d, bytes: 300_000_000, joules: Some(130.0 * d) }
+    };
+    let begun = [started(node, 0), Event::Planned(Box::new(plan(engine)))];
+    tell(store, name, 1, begun.into_iter().chain(durations_s.iter().enumerate().map(committed)).collect());
+}
+
+fn correction(store: &Store, node_type: &str, operation: Operation, of: Quantity) -> Option<Correction> {
     let newest = store.calibrations(Some(node_type), false).expect("read").remove(0);
-    newest.corrections.into_iter().next()
+    newest.corrections.into_iter().find(|c| (c.operation, c.of) == (operation, of))
 }
 
 #[test]
@@ -89,15 +110,50 @@ fn the_newest_of_each_type_is_told_and_the_history_is_kept() {
 fn commits_of_real_runs_refine_the_estimate_and_one_odd_run_does_not_spoil_it() {
     both(|store| {
         store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
-        run(store, "7.1", "n1", &[3.9; 40]);
-        let learnt = correction(store, "a").expect("a correction");
+        let write = |store: &Store, of| correction(store, "a", Operation::CheckpointWrite, of);
+        run(store, "7.1", "n1", "app", &[3.9; 40]);
+        let learnt = write(store, Quantity::TimeS).expect("a correction");
         assert!((learnt.factor - 1.3).abs() < 0.02 && learnt.count == 40, "{learnt:?}");
-        run(store, "8.1", "n1", &[3000.0]);
-        let after = correction(store, "a").expect("a correction");
+        let power = write(store, Quantity::DeltaW).expect("a correction");
+        assert!((power.factor / 3.0 - 1.0).abs() < 0.1, "30 W above idle instead of 10: {power:?}");
+        run(store, "8.1", "n1", "app", &[3000.0]);
+        let after = write(store, Quantity::TimeS).expect("a correction");
         assert!((after.factor / learnt.factor).ln().abs() < 0.02, "{after:?}");
-        run(store, "9.1", "elsewhere", &[1.0; 5]);
-        assert_eq!(correction(store, "a"), Some(after), "a node of no known type teaches nothing");
+        run(store, "9.1", "elsewhere", "app", &[1.0; 5]);
+        run(store, "10.1", "n1", "criu", &[1.0; 5]);
+        let now = write(store, Quantity::TimeS);
+        assert_eq!(
+            now,
+            Some(after),
+            "a node of no known type teaches nothing, nor does an engine that was not measured"
+        );
         store.keep_calibration(&calibration("a", "n1", 9.0)).expect("kept");
-        assert_eq!(correction(store, "a"), None, "a new calibration begins anew");
+        assert_eq!(write(store, Quantity::TimeS), None, "a new calibration begins anew");
+    });
+}
+
+#[test]
+fn a_run_that_resumes_refines_the_restart_and_the_history_has_its_time() {
+    both(|store| {
+        store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
+        run(store, "7.1", "n1", "app", &[3.0]);
+        let restart = |start_s: f64, end_s: f64| Event::Phase {
+            phase: Phase::Restart,
+            node: "n1".into(),
+            start_s,
+            end_s,
+            joules: Some(1.0),
+            source: "model".into(),
+        };
+        // On its way into the queue, which no checkpoint is brought back by.
+        tell(store, "7.1", 4, vec![restart(103.5, 103.9)]);
+        let read = |store: &Store| correction(store, "a", Operation::CheckpointRead, Quantity::TimeS);
+        assert_eq!(read(store), None);
+        // The record is told at 105 s, just after it began.
+        tell(store, "7.1", 5, vec![started("n1", 1), restart(104.9, 107.9)]);
+        let learnt = read(store).expect("a correction");
+        assert!(learnt.count == 1 && learnt.factor > 1.0, "3 s, where 1.5 s were estimated: {learnt:?}");
+        let seen_s = store.history("alice", "j").expect("read").restart_s.expect("a restart");
+        assert!((seen_s - 3.0).abs() < 1e-6, "{seen_s}");
     });
 }

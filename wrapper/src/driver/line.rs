@@ -14,10 +14,12 @@ impl Driver<'_> {
         match self.ports.store.room() {
             Ok((number, folder)) => {
                 self.decided("checkpoint", reason);
-                self.cut(Phase::Checkpoint);
+                let cut = self.split(Phase::Checkpoint);
                 let begun_s = self.ports.clock.now_s();
                 self.checkpointing = Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders });
                 self.ports.engine.begin(folder);
+                // The journal is synced while the engine works: the phase is as long as the checkpoint.
+                self.note(cut.events);
             }
             Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}"), &orders),
         }

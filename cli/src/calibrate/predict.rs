@@ -1,0 +1,44 @@
+//! `joulepoint calibrate predict`: what a checkpoint of some volume costs, and how sure that is.
+
+use super::PredictArgs;
+use planner::predicted::{Checkpoint, predict as predicted};
+use policy::estimate::Estimate;
+use protocol::StoredCalibration;
+use serde_json::{Value, json};
+
+/// Prints duration, mean power of a node, and energy of all nodes.
+pub(super) fn predict(args: &PredictArgs, stored: &StoredCalibration) -> anyhow::Result<()> {
+    let wanted = Checkpoint {
+        bytes: args.bytes as f64,
+        nodes: args.nodes,
+        processes: args.processes,
+        engine: Some(args.engine),
+        storage: args.storage,
+        frequency_hz: args.ghz.map(|g| g * 1e9),
+    };
+    let found = predicted(stored, &wanted).map_err(|invalid| match args.ghz {
+        Some(_) => anyhow::anyhow!("{invalid}; a frequency needs checkpoints measured at three of them"),
+        None => anyhow::anyhow!("{invalid}; the calibration has no checkpoint on this storage"),
+    })?;
+    let power_w = found.energy_j.value / found.time_s.value / f64::from(args.nodes);
+    if args.json {
+        let range = |e: &Estimate| json!({ "value": e.value, "low": e.low, "high": e.high });
+        let told: Value = json!({
+            "node_type": stored.calibration.node_type, "storage": found.storage.as_str(), "time_s": range(&found.time_s),
+            "node_w": power_w, "energy_j": range(&found.energy_j), "extrapolated": found.extrapolated,
+        });
+        println!("{told}");
+        return Ok(());
+    }
+    let line = |name: &str, e: &Estimate, unit: &str| {
+        println!("{name:<12}{:.3} {unit} ({:.3} to {:.3})", e.value, e.low, e.high);
+    };
+    println!("{:<12}{} on storage '{}'", "node type", stored.calibration.node_type, found.storage.as_str());
+    line("time", &found.time_s, "s");
+    println!("{:<12}{power_w:.1} W", "each node");
+    line("energy", &found.energy_j, "J");
+    if found.extrapolated {
+        println!("this lies beyond what was measured: the intervals are wider, and the curve may bend there");
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `joulepoint calibrate show`: what is known of a type of node, in words or drawn, and whether it still holds.
+
+use super::{ShowArgs, of_type};
+use anyhow::{Context, bail};
+use calibration::{campaign, plot};
+use config::Site;
+use planner::calibrated::stale;
+use protocol::{Calibration, Quantity, StoredCalibration};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Shows calibrations, or draws one.
+pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) -> anyhow::Result<()> {
+    if all.is_empty() {
+        bail!("nothing is calibrated{}; see `calibrate run`", of_type(args.node_type.as_deref()));
+    }
+    if args.plot.is_some() || args.html.is_some() {
+        let [one] = all else { bail!("{} calibrations: name one type for a picture", all.len()) };
+        for (file, draw) in [(&args.plot, plot::svg as fn(&Calibration) -> String), (&args.html, plot::html)] {
+            if let Some(file) = file {
+                fs::write(file, draw(&one.calibration)).with_context(|| file.display().to_string())?;
+            }
+        }
+        return Ok(());
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(all)?);
+        return Ok(());
+    }
+    if args.history {
+        for s in all {
+            let c = &s.calibration;
+            println!("{:<6}{:<40}{:<12.0}{}", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" });
+        }
+        return Ok(());
+    }
+    let now = match args.no_check || args.file.is_some() {
+        true => BTreeMap::new(),
+        false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
+    };
+    for s in all {
+        print!("{}", describe(&s.calibration));
+        for c in &s.corrections {
+            let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
+            let what = if c.of == Quantity::TimeS { "takes" } else { "draws, above idle," };
+            println!(
+                "corrected   {}{at} {what} {:.3} of the estimate, by {} of runs",
+                c.operation.as_str(),
+                c.factor,
+                c.count
+            );
+        }
+        let asked = now.get(&s.calibration.node_type);
+        let told = asked.map(|facts| stale(&s.calibration.fingerprint, &facts.fingerprint));
+        let changes = told.unwrap_or_else(|| s.stale.clone());
+        let holds = match (changes.is_empty(), asked) {
+            (false, _) => "no, it is stale",
+            (true, Some(_)) => "yes",
+            (true, None) => "not asked",
+        };
+        println!("holds       {holds}");
+        changes.iter().for_each(|c| println!("            {c}"));
+        println!();
+    }
+    Ok(())
+}
+
+/// A calibration in words.
+pub(super) fn describe(c: &Calibration) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
+    line("node type", format!("{} of {}", c.node_type, c.cluster));
+    line("measured", format!("{:.0} s after 1970, {}", c.at_s, if c.fast { "in a hurry" } else { "in full" }));
+    let f = &c.fingerprint;
+    line("on", format!("{}, {} CPUs, kernel {}, {}", f.cpu, f.cores, f.kernel, f.mpi.as_deref().unwrap_or("no MPI")));
+    f.storage.iter().for_each(|(target, kind)| line("storage", format!("{:<8}{kind}", target.as_str())));
+    line("energy by", c.energy_source.clone());
+    let idle: Vec<String> = c.power.idle_w.iter().map(|(node, w)| format!("{node} {w:.1}")).collect();
+    line("idle W", idle.join(", "));
+    line("noise", format!("{:.1} % of a duration, {:.1} W", 100.0 * c.noise.time_fraction, c.noise.delta_w));
+    for m in &c.measured {
+        let target = m.storage.map_or(String::new(), |s| format!(" ({})", s.as_str()));
+        let _ = writeln!(text, "{}{target}", m.operation.as_str());
+        let _ = writeln!(
+            text,
+            "{:>6}{:>5}{:>11}{:>6}{:>6}{:>14}{:>9}{:>9}{:>8}{:>6}",
+            "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "times"
+        );
+        for p in &m.points {
+            let ghz = p.frequency_hz.map_or("-".into(), |f| format!("{:.2}", f / 1e9));
+            let ci = p.delta_ci_w.map_or("-".into(), |w| format!("{w:.1}"));
+            let _ = writeln!(
+                text,
+                "{:>6}{:>5}{:>11.3}{:>6.0}{:>6}{:>14.9}{:>8.1}%{:>9.1}{:>8}{:>6}",
+                p.nodes,
+                p.processes,
+                p.bytes / 1_048_576.0,
+                100.0 * p.intensity,
+                ghz,
+                p.time_s,
+                100.0 * p.time_ci_s / p.time_s.max(f64::MIN_POSITIVE),
+                p.delta_w,
+                ci,
+                p.count
+            );
+        }
+        for fit in &m.fits {
+            let p = &m.points[fit.at.min(m.points.len() - 1)];
+            let (over, at) = match fit.over {
+                protocol::Axis::Bytes => ("volume", format!("N={} p={}", p.nodes, p.processes)),
+                protocol::Axis::Processes => ("p", format!("N={} {:.3} MiB", p.nodes, p.bytes / 1_048_576.0)),
+                protocol::Axis::Nodes => ("N", format!("p={} {:.3} MiB", p.processes, p.bytes / 1_048_576.0)),
+            };
+            let of = if fit.of == protocol::Quantity::TimeS { "time" } else { "extra power" };
+            let _ = writeln!(
+                text,
+                "  {of} over {over} at {at}: {} a={:.4e} b={:.4e}, R2 {:.4}{}, residual {:.3e}",
+                fit.curve,
+                fit.alpha,
+                fit.beta,
+                fit.r2,
+                if fit.degenerate { " (constant)" } else { "" },
+                fit.residual
+            );
+        }
+    }
+    for s in &c.skipped {
+        let target = s.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
+        let _ = writeln!(text, "not measured: {}{target}: {}", s.operation.as_str(), s.why);
+    }
+    text
+}

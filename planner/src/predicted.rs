@@ -1,0 +1,124 @@
+//! Predicts one checkpoint for any volume, and any CPU frequency where several were measured (Aupy15 §1.3, Balladini).
+
+use crate::calibrated::{cost, frequencies, place, target};
+use options::Engine;
+use policy::Invalid;
+use policy::calibration::Fits;
+use policy::estimate::{Base, Estimate};
+use protocol::{Operation, Storage, StoredCalibration};
+
+/// A checkpoint whose cost is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Volume on all nodes, bytes.
+    pub bytes: f64,
+    /// Nodes.
+    pub nodes: u32,
+    /// Processes on each.
+    pub processes: u32,
+    /// Engine that makes it: it decides whether one node copies the files of all.
+    pub engine: Option<Engine>,
+    /// Where it is kept; where runs keep theirs if absent.
+    pub storage: Option<Storage>,
+    /// CPU frequency that is set, Hz; the nodes' own if absent.
+    pub frequency_hz: Option<f64>,
+}
+
+/// What it is expected to cost, with 95 % intervals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Where it is kept.
+    pub storage: Storage,
+    /// Duration, s.
+    pub time_s: Estimate,
+    /// Energy of all nodes, idle power included, J.
+    pub energy_j: Estimate,
+    /// Whether it lies outside of what was measured.
+    pub extrapolated: bool,
+}
+
+/// Predicts.
+///
+/// # Errors
+/// When no checkpoint was measured there, or, for a frequency, too few.
+pub fn predict(stored: &StoredCalibration, wanted: &Checkpoint) -> Result<Predicted, Invalid> {
+    let calibration = &stored.calibration;
+    let (idle, nodes) = (&calibration.power.idle_w, f64::from(wanted.nodes.max(1)));
+    let idle_w = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let storage = wanted.storage.or_else(|| target(calibration)).unwrap_or(Storage::Shared);
+    let at = place(wanted.engine, nodes, f64::from(wanted.processes.max(1)), wanted.bytes / nodes);
+    if let Some(hz) = wanted.frequency_hz {
+        let (models, measured_hz) = frequencies(calibration, storage)?;
+        let one = models.predict(at.bytes, hz)?;
+        let (energy_j, error_j) = (one.checkpoint.energy_j, at.nodes * one.error_j);
+        let value = at.nodes * energy_j + (nodes - at.nodes) * idle_w * one.checkpoint.time_s;
+        let exactly = |value| Estimate { value, low: value, high: value };
+        let within = measured_hz.first().is_some_and(|f| *f <= hz) && measured_hz.last().is_some_and(|f| hz <= *f);
+        return Ok(Predicted {
+            storage,
+            time_s: exactly(one.checkpoint.time_s),
+            energy_j: Estimate { value, low: (value - error_j).max(0.0), high: value + error_j },
+            extrapolated: !within,
+        });
+    }
+    let cost = cost(stored, Operation::CheckpointWrite, Some(storage), at, None, &Fits::default())?;
+    let base =
+        Base { nodes: at.nodes, idle_w: nodes * idle_w, switches_w: calibration.power.switches_idle_w.iter().sum() };
+    Ok(Predicted { storage, time_s: cost.time_s, energy_j: cost.energy_j(&base), extrapolated: cost.extrapolated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{Measured, Point};
+
+    /// A disk of 100 MB/s, nodes of 100 W and 20 W more in a checkpoint; with frequencies, 8 W/GHz^2 more.
+    fn stored(frequencies_hz: &[Option<f64>]) -> StoredCalibration {
+        let mut stored = (*crate::published::calibration(100.0).stored).clone();
+        let point = |(hz, bytes): (Option<f64>, f64)| Point {
+            nodes: 1,
+            processes: 1,
+            bytes,
+            intensity: 1.0,
+            frequency_hz: hz,
+            time_s: 0.1 + bytes / 1e8,
+            time_ci_s: 0.0,
+            delta_w: 20.0 + hz.map_or(0.0, |hz| 8.0 * (hz * 1e-9).powi(2)),
+            delta_ci_w: Some(0.0),
+            count: 5,
+            outliers: 0,
+        };
+        let all = frequencies_hz.iter().flat_map(|hz| [1e7, 5e8, 1e9].map(|v| (*hz, v)));
+        let points = all.map(point).collect();
+        let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+        stored.calibration.measured = vec![Measured { operation, storage, points, fits: Vec::new() }];
+        stored
+    }
+
+    const CHECKPOINT: Checkpoint =
+        Checkpoint { bytes: 4e8, nodes: 4, processes: 1, engine: Some(Engine::App), storage: None, frequency_hz: None };
+
+    #[test]
+    fn any_volume_is_predicted_with_the_idle_power_of_all_nodes() {
+        let found = predict(&stored(&[None]), &CHECKPOINT).unwrap();
+        assert!(
+            (found.time_s.value - 4.1).abs() < 1e-9 && (found.energy_j.value - 4.1 * 420.0).abs() < 1e-6,
+            "{found:?}"
+        );
+        assert!(found.extrapolated, "four files were not measured");
+        let each =
+            predict(&stored(&[None]), &Checkpoint { engine: Some(Engine::Criu), nodes: 1, ..CHECKPOINT }).unwrap();
+        assert!((each.energy_j.value - 4.1 * 120.0).abs() < 1e-6 && !each.extrapolated, "{each:?}");
+    }
+
+    #[test]
+    fn any_frequency_is_predicted_where_three_were_measured() {
+        let set = stored(&[Some(1.2e9), Some(1.8e9), Some(2.4e9)]);
+        let at = |hz| predict(&set, &Checkpoint { frequency_hz: Some(hz), nodes: 1, ..CHECKPOINT }).unwrap();
+        let found = at(2e9);
+        assert!((found.energy_j.value - 4.1 * (120.0 + 32.0)).abs() < 1e-6 && !found.extrapolated, "{found:?}");
+        assert!(at(3e9).extrapolated);
+        let refused = predict(&stored(&[None]), &Checkpoint { frequency_hz: Some(2e9), ..CHECKPOINT });
+        assert!(refused.is_err(), "{refused:?}");
+    }
+}
