@@ -6,6 +6,8 @@
 
 #[path = "packages/admin_page.rs"]
 mod admin_page;
+#[path = "packages/before.rs"]
+mod before;
 #[path = "packages/life.rs"]
 mod life;
 #[path = "packages/lists.rs"]

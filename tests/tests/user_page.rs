@@ -46,6 +46,8 @@ fn every_script_has_the_syntax_of_its_language() -> Result<()> {
         };
         let output = Command::new(check[0]).args(&check[1..]).arg(&path).output()?;
         assert!(output.status.success(), "{:?}: {}", script.words, String::from_utf8_lossy(&output.stderr));
+        let name = script.words[1].as_str();
+        assert!(EXAMPLES.iter().any(|e| e.script == name || e.files.contains(&name)), "{name} is never run");
     }
     Ok(())
 }
@@ -59,7 +61,7 @@ struct Example {
     jobs: usize,
 }
 
-const EXAMPLES: [Example; 5] = [
+const EXAMPLES: [Example; 7] = [
     Example {
         script: "gromacs.sh",
         before: "sh $1/apps/gromacs/prepare.sh . 20000",
@@ -89,16 +91,55 @@ const EXAMPLES: [Example; 5] = [
         submit: "sh submit-sweep.sh",
         jobs: 3,
     },
+    Example { script: "ensemble.sh", before: "true", files: &["count.py"], submit: "sbatch ensemble.sh", jobs: 1 },
+    Example { script: PLAIN, before: "true", files: &["plain.py"], submit: "sbatch plain.sh", jobs: 1 },
 ];
+
+/// The example that needs CRIU.
+const PLAIN: &str = "plain.sh";
+
+/// What the page says of `--ft-energy-explain`, and the command must say.
+const EXPLAINED: [&str; 9] = [
+    "checkpoint interval",
+    "expected overhead",
+    "MTBF",
+    "checkpoint",
+    "restart",
+    "protocols",
+    "why",
+    "not taken",
+    "nothing is calibrated",
+];
+
+fn explains(site: &Site, folder: &Path) -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/user.md"))?;
+    let page = page.split("## What --ft-energy-explain says").nth(1).context("a section")?;
+    let args = ["--ft-energy", "--ft-energy-explain", "mpi.sh"];
+    let said = site.user_command(USER, "sbatch", folder).args(args).output()?;
+    let said = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    for word in EXPLAINED {
+        assert!(page.contains(&format!("`{word}`")) && said.contains(word), "{word}:\n{said}");
+    }
+    Ok(())
+}
 
 #[test]
 fn every_script_runs_protected_and_ends_well() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-page-{}", std::process::id()));
+    let criu = dir.join("criu");
     // Nodes that are taken to fail often, so that a short run has checkpoints.
-    let toml = "[estimates]\nnode_mtbf_s = 200.0\ncheckpoint_s = 0.2\nrestart_s = 2.0\n".into();
+    let toml = format!(
+        "[criu]\ncommand = {:?}\n\n[estimates]\nnode_mtbf_s = 200.0\ncheckpoint_s = 0.2\nrestart_s = 2.0\n",
+        criu.join("criu")
+    );
     let site = Site::start(&dir, &Wanted { toml, ..Wanted::default() }, &mut |_| ())?;
+    let no_criu = suite::fetch_criu(&criu).err();
     let mut jobs = Vec::new();
     for example in &EXAMPLES {
+        if let Some(reason) = no_criu.as_ref().filter(|_| example.script == PLAIN) {
+            println!("skipped: {PLAIN}: {reason}");
+            continue;
+        }
         let folder = site.folder(USER, example.script)?;
         for name in example.files.iter().chain([&example.script]) {
             fs::write(folder.join(name), file(name)?)?;
@@ -108,6 +149,9 @@ fn every_script_runs_protected_and_ends_well() -> Result<()> {
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let ids: Vec<u32> = text.lines().filter_map(|l| l.split_whitespace().last()?.parse().ok()).collect();
         assert_eq!(ids.len(), example.jobs, "{}: {text}{}", example.script, String::from_utf8_lossy(&said.stderr));
+        if example.script == "mpi.sh" {
+            explains(&site, &folder)?;
+        }
         jobs.extend(ids.into_iter().map(|id| (example.script, id)));
     }
     for (script, job) in jobs {

@@ -11,31 +11,58 @@ const PATIENCE_S: u64 = 120;
 /// The most steps from an empty site to a protected job.
 const MOST_STEPS: usize = 14;
 
-/// Follows it; how many steps it has.
-pub fn follow(site: &mut Site) -> Result<usize> {
+/// The blocks of the page below headlines that begin so.
+fn blocks_of(headline: &str) -> Result<Vec<Block>> {
     let page = fs::read_to_string(repository().join("docs/admin.md"))?;
-    let blocks: Vec<Block> = blocks(&page).into_iter().filter(|b| b.step.starts_with("Step ")).collect();
-    let mut steps: Vec<&str> = blocks.iter().map(|b| b.step.as_str()).collect();
+    Ok(blocks(&page).into_iter().filter(|b| b.step.starts_with(headline)).collect())
+}
+
+fn shows(block: &Block) -> bool {
+    block.words.first().is_some_and(|word| word == "text")
+}
+
+/// The headlines of the first hour.
+fn steps() -> Result<Vec<String>> {
+    let mut steps: Vec<String> = blocks_of("Step ")?.into_iter().map(|b| b.step).collect();
     steps.dedup();
-    if steps.is_empty() || steps.len() > MOST_STEPS {
-        bail!("{} steps", steps.len());
+    Ok(steps)
+}
+
+#[test]
+fn a_protected_job_is_under_fifteen_steps_away_and_each_is_seen_to_work() -> Result<()> {
+    let steps = steps()?;
+    ensure!((1..=MOST_STEPS).contains(&steps.len()), "{} steps", steps.len());
+    for step in steps {
+        ensure!(blocks_of(&step)?.iter().any(shows), "{step}: nothing says how to see that it worked");
     }
-    for step in &steps {
-        let seen = blocks.iter().filter(|b| b.step == *step && b.words.first().is_some_and(|w| w == "text")).count();
-        if seen == 0 {
-            bail!("{step}: nothing says how to see that it worked");
-        }
-    }
+    Ok(())
+}
+
+/// Follows the first hour; how many steps it has.
+pub fn follow_all(site: &mut Site) -> Result<usize> {
+    let steps = steps()?;
+    steps.iter().try_for_each(|step| follow(site, step))?;
+    Ok(steps.len())
+}
+
+/// Follows what stands below one headline, given by its beginning.
+pub fn follow(site: &mut Site, headline: &str) -> Result<()> {
+    let blocks = blocks_of(headline)?;
+    ensure!(!blocks.is_empty(), "docs/admin.md has no commands for {headline:?}");
     let mut typed = blocks.iter().peekable();
     while let Some(block) = typed.next() {
-        let wanted = typed.next_if(|next| next.words.first().is_some_and(|w| w == "text"));
-        let result = match wanted {
+        let result = match typed.next_if(|next| shows(next)) {
             Some(wanted) => look(site, block, &wanted.text),
             None => do_it(site, block),
         };
         result.with_context(|| block.step.clone())?;
     }
-    Ok(steps.len())
+    Ok(())
+}
+
+/// Types one of the commands that take the packages away: 0 removes, 1 purges.
+pub fn take_away(site: &mut Site, which: usize) -> Result<()> {
+    do_it(site, blocks_of("Taking it away")?.get(which).context("docs/admin.md does not say how")?)
 }
 
 /// The hosts on which a block is typed, and by whom.

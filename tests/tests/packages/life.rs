@@ -1,7 +1,7 @@
 //! The life of the packages on one host whose Slurm does not run: installed, started, upgraded, removed, purged.
 
 use crate::site::{CONTROLLER, DEBS, Site, debian};
-use crate::steps::{differences, next_version};
+use crate::steps::differences;
 use anyhow::{Result, ensure};
 
 const UNITS: &str = "joulepoint-controller joulepoint-node";
@@ -22,6 +22,18 @@ ExecStartPre=/bin/sh -c '! touch /sys/devices/system/other && ! tee /proc/sys/vm
 END
 systemctl daemon-reload";
 
+/// Packages of the next version: the same files under a higher number.
+fn next_version(site: &Site) -> Result<()> {
+    site.everywhere(&format!(
+        "set -e; mkdir -p {DEBS}/next; cd {DEBS}
+        for deb in joulepoint_*.deb joulepoint-plugin_*.deb joulepoint-service_*.deb; do
+            dpkg-deb -R $deb next/tree
+            sed -i 's/\\(^Version: .*\\)/\\1+next/; s/(= \\([^)]*\\))/(= \\1+next)/' next/tree/DEBIAN/control
+            dpkg-deb -Zgzip -z1 --root-owner-group -b next/tree next/$deb; rm -r next/tree
+        done"
+    ))
+}
+
 #[test]
 fn a_host_is_upgraded_and_at_last_left_as_it_was() -> Result<()> {
     let debian = match debian("bookworm", false) {
@@ -40,7 +52,7 @@ fn a_host_is_upgraded_and_at_last_left_as_it_was() -> Result<()> {
     site.root(HELD)?;
     site.root(TRIAL)?;
     site.root(&format!("systemctl enable --now {UNITS}"))?;
-    site.hosts.wait("the frequency to be put back", 10, |hosts| {
+    site.hosts.wait("the frequency to be put back", 60, |hosts| {
         let said = hosts.try_run(CONTROLLER, "root", "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_*")?;
         Ok((said.stdout == b"powersave2400000800000").then_some(()))
     })?;
@@ -48,7 +60,7 @@ fn a_host_is_upgraded_and_at_last_left_as_it_was() -> Result<()> {
     let before = site.root(&pids)?;
 
     next_version(&site)?;
-    site.root(&format!("cd {DEBS}/next && dpkg -i joulepoint_*.deb joulepoint-plugin_*.deb joulepoint-service_*.deb"))?;
+    site.root(&format!("cd {DEBS}/next && dpkg -i *.deb"))?;
     ensure!(site.root(&format!("systemctl is-active {UNITS}"))? == "active\nactive\n", "not running after the upgrade");
     ensure!(site.root(&pids)? != before, "the upgrade did not restart the services");
 

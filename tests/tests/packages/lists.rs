@@ -53,6 +53,31 @@ fn make_install_installs_the_files_of_the_packages() {
 }
 
 #[test]
+fn every_command_has_its_page_and_every_shell_its_completion() {
+    let packaged = in_packages();
+    let pages = |section: u8, name: &str| format!("/usr/share/man/man{section}/{name}.{section}");
+    let mut wanted = BTreeSet::from([
+        pages(1, "joulepoint"),
+        pages(1, "joulepoint-relay"),
+        pages(5, "joulepoint.toml"),
+        pages(8, "joulepointd"),
+        pages(8, "joulepoint-plugin"),
+        "/usr/share/bash-completion/completions/joulepoint".to_string(),
+        "/usr/share/zsh/vendor-completions/_joulepoint".to_string(),
+        "/usr/share/fish/vendor_completions.d/joulepoint.fish".to_string(),
+    ]);
+    let help = lines(Command::new(suite::built().expect("a folder").join("joulepoint")).arg("--help"));
+    let commands = help.iter().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    // Names are indented by two, what continues their words by more.
+    let commands = commands.filter_map(|l| l.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
+    let commands: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    wanted.extend(commands.iter().map(|command| pages(1, &format!("joulepoint-{command}"))));
+    let missing: Vec<_> = wanted.difference(&packaged).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
 fn lintian_finds_no_error() {
     let folder = packages().expect("the packages are built");
     let changes = std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path());

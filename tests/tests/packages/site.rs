@@ -26,6 +26,8 @@ pub const CONTROLLER: &str = "ctl";
 pub const USER: &str = "alice";
 /// Where the packages lie on every host.
 pub const DEBS: &str = "/root/joulepoint";
+/// Where those of the version before this one lie, if they are built.
+pub const BEFORE: &str = "/root/before";
 
 /// Such a site.
 pub struct Site {
@@ -33,6 +35,8 @@ pub struct Site {
     pub hosts: Hosts,
     /// All paths of each host before anything was installed.
     pub before: Vec<(String, Vec<String>)>,
+    /// Whether the packages of the version before this one are there.
+    pub has_before: bool,
     /// Hosts that switched themselves off and wait for somebody to switch them on.
     pub powered_off: Vec<String>,
     _folder: TempDir,
@@ -57,14 +61,19 @@ impl Site {
         let base = folder.path().join("base");
         fs::set_permissions(&base, fs::Permissions::from_mode(0o755))?;
         prepare(&base, series)?;
-        copy_packages(&base)?;
+        copy_packages(&packages()?, &base, DEBS)?;
+        let before = repository().join("target/previous");
+        let has_before = before.join("commit").exists();
+        if has_before {
+            copy_packages(&before, &base, BEFORE)?;
+        }
         let dir = folder.path().join("hosts");
         let mut hosts = Hosts::new(&base, &dir, names)?;
         let home = dir.join("home").join(USER);
         fs::create_dir_all(&home)?;
         chown(&home, Some(USER_ID), Some(USER_ID))?;
         names.iter().try_for_each(|name| hosts.boot(name))?;
-        let mut site = Site { hosts, before: Vec::new(), powered_off: Vec::new(), _folder: folder };
+        let mut site = Site { hosts, before: Vec::new(), has_before, powered_off: Vec::new(), _folder: folder };
         site.before = site.paths()?;
         Ok(site)
     }
@@ -151,10 +160,10 @@ pub fn packages() -> Result<PathBuf> {
     }
 }
 
-fn copy_packages(base: &Path) -> Result<()> {
-    let into = base.join(DEBS.trim_start_matches('/'));
+fn copy_packages(from: &Path, base: &Path, folder: &str) -> Result<()> {
+    let into = base.join(folder.trim_start_matches('/'));
     fs::create_dir_all(&into)?;
-    for entry in fs::read_dir(packages()?)? {
+    for entry in fs::read_dir(from)? {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == "deb") {
             fs::copy(&path, into.join(path.file_name().context("a name")?))?;

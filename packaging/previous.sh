@@ -1,0 +1,21 @@
+#!/bin/sh
+# Builds the packages of the version before this one, from its commit: an upgrade begins with them. They lie in
+# target/previous. Ends with 77 and a reason where the commit is not there, as in a clone without history.
+set -eu
+cd "$(dirname "$0")/.."
+root=$PWD
+# The last one whose store was of version 3. After a release: that release.
+commit=9ac53143c03e0a1b3a70ad805e007ec8ed8b9243
+out=$root/target/previous
+[ "$(cat "$out/commit" 2> /dev/null)" != "$commit" ] || exit 0
+git cat-file -e "$commit^{commit}" 2> /dev/null || { echo "previous.sh: commit $commit is not here" >&2; exit 77; }
+rm -rf "$out"
+git clone --quiet --shared --no-checkout . "$out/tree"
+git -C "$out/tree" checkout --quiet "$commit"
+# dpkg must know it as older.
+sed -i '1s/(\(.*\)-/(\1~before-/' "$out/tree/packaging/debian/changelog"
+# In the same build folder, for the crates that both need: what lies there as built is then the old version.
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} sh "$out/tree/packaging/deb.sh" > /dev/null
+mv "$out"/tree/target/deb/*.deb "$out/"
+rm -rf "$out/tree"
+echo "$commit" > "$out/commit"
