@@ -8,7 +8,7 @@ use simulator::grid::{self, Cell, Estimate, Mean, Policy};
 use simulator::replay::Rule;
 
 use super::{
-    Grid, Objectives, objective_name,
+    Grid, Objectives, forms, objective_name,
     output::{Output, Record, print_csv, setting_words},
     progress,
     traces::TraceArgs,
@@ -16,6 +16,7 @@ use super::{
 
 /// Which policies to replay, on what, at which costs.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct ReplayArgs {
     #[command(flatten)]
     traces: TraceArgs,
