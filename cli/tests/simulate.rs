@@ -190,3 +190,34 @@ fn a_system_that_is_left_out_is_named() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("in -: system 3 is left out: there is no gap between failures"), "{told}");
 }
+
+#[test]
+fn a_comparison_draws_every_policy_over_the_same_traces() {
+    let dir = tempfile::tempdir().expect("folder");
+    let svg = dir.path().join("a.svg");
+    let logs = [3, 12, 21].map(log);
+    let mut args = vec!["compare", "--trace"];
+    args.extend(logs.iter().map(|log| log.to_str().expect("text")));
+    args.extend(["--checkpoint", "600", "--plot", svg.to_str().expect("text")]);
+    answer(&args, "");
+    let svg = std::fs::read_to_string(svg).expect("drawn");
+    // `auto` and the seven published policies, for time and for energy.
+    assert_eq!(svg.matches("mean of 3").count(), 16);
+    assert_eq!(svg.matches("mean of").count(), 16);
+}
+
+#[test]
+fn auto_is_not_shown_on_what_it_was_fitted_on_without_a_word() {
+    let caveat = "`simulate compare` judges it on systems that it was not fitted on";
+    let (log, elsewhere) = (log(21), "0\n50000\n90000\n200000\n");
+    let fitted = ["--trace", log.to_str().expect("text")];
+    for (args, input, told) in [
+        ([&fitted[..], &["--policy", "young,auto"]].concat(), "", true),
+        ([&fitted[..], &["--policy", "young"]].concat(), "", false),
+        ([&fitted[..], &["--csv"]].concat(), "", false),
+        ([&fitted[..], &["--json"]].concat(), "", false),
+        (vec!["--trace", "-"], elsewhere, false),
+    ] {
+        assert_eq!(answer(&args, input).contains(caveat), told, "{args:?}");
+    }
+}
