@@ -114,7 +114,12 @@ fn a_refusal_names_parameter_value_and_range() {
     let error = model::run("elsayed", r#"{"C":600,"MTTF":-5,"ratio":3}"#).unwrap_err();
     assert_eq!(error, r#"{"error":"MTTF = -5 is outside its range: finite, > 0"}"#);
     let error = model::run("elsayed", r#"{"MTTF":5}"#).unwrap_err();
-    assert_eq!(error, r#"{"error":"C = missing is outside its range: a finite number"}"#);
+    assert_eq!(error, r#"{"error":"C is missing; valid: a finite number"}"#);
+    assert_eq!(model::run("elsayed", r#"{"C":null}"#).unwrap_err(), error);
+    let error = model::run("ecofit_fit", r#"{"x":[1],"y":[1]}"#).unwrap_err();
+    assert_eq!(error, r#"{"error":"length of x = 1 is outside its range: two points or more"}"#);
+    let error = model::run("elsayed", r#"{"C":-1e300,"MTTF":5}"#).unwrap_err();
+    assert!(error.contains("C = -1e300 is outside"), "{error}");
     assert!(model::run("nothing", "{}").unwrap_err().contains("one of young_daly"));
     assert!(model::run("aupy", "[").is_err());
     let error = model::run("ecofit_points", r#"[{"max":8},{"max":0}]"#).unwrap_err();

@@ -84,7 +84,15 @@ fn what_cannot_be_simulated_is_refused_with_its_cure() {
         (&["--queue", &queue], "line 1: "),
         (&["--watts", "sleeping=3"], "no phase is called"),
         (&["--distribution", "normal"], "valid are exponential"),
-        (&["--lam", "2"], "lam = 2"),
+        (&["--lam", "2"], "'2' for '--lam <SHARE>': valid is 1e-6 to 1"),
+        (&["--p-io", "-1"], "'-1' for '--p-io <W>': valid is 0 to 1e9 W"),
+        (&["--mtbf", "0"], "'0' for '--mtbf <TIME>'"),
+        (&["--checkpoint", "-5"], "'-5' for '--checkpoint <TIME>'"),
+        (&["--checkpoint", "9999999"], "checkpoint = 9999999 is outside its range: below 1 / (alpha beta lambda)"),
+        (&["--nodes", "8", "--groups", "16"], "groups = 16 is outside its range: 1 to the number of nodes"),
+        (&["--nodes", "8", "--groups", "0"], "groups = 0"),
+        (&["--horizon", "1e12", "--mtbf", "1"], "1e12 failures are expected until --horizon"),
+        (&["--distribution", "weibull:99"], "valid is a shape or sigma of 0.1 to 10"),
         (&["--nodes", "100", "--groups", "10", "--protocol", "shadow", "--task-nodes", "60"], "widest job"),
     ] {
         let output = platform(arguments);

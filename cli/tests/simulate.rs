@@ -145,11 +145,33 @@ fn bad_input_is_refused_with_its_place_and_exit_code_2() {
         (vec![], "", "nothing to simulate: give --trace FILE"),
         (vec!["--trace", "-"], "time,node\n0,a\nsoon,b\n", "line 3: \"soon\" is no time"),
         (vec!["--trace", "/nonexistent.csv"], "", "cannot read /nonexistent.csv"),
-        (vec!["--trace", "-", "--system", "3"], "0\n1\n3\n", "one of them is needed"),
+        (vec!["--trace", "-", "--system", "3"], "0\n1\n3\n", "the log has no column System"),
         (vec!["--trace", "-", "--policy", "yuong"], "0\n1\n3\n", "no policy is called \"yuong\""),
         (vec!["--trace", "-", "--policy", "constant:-1"], "0\n1\n3\n", "no policy is called \"constant:-1\""),
-        (vec!["--trace", "-", "--io-bound", "120"], "0\n1\n3\n", "io_bound"),
-        (vec!["--trace", "-", "--checkpoint", "0"], "0\n1\n3\n", "C"),
+        (vec!["--trace", "-", "--policy", "constant:0"], "0\n1\n3\n", "constant:SECONDS (above 0)"),
+        (vec!["--trace", "-", "--io-bound", "120"], "", "'120' for '--io-bound <PCT>': valid is 1e-6 to 100 per cent"),
+        (vec!["--trace", "-", "--io-bound=-5"], "", "'-5' for '--io-bound <PCT>'"),
+        (
+            vec!["--trace", "-", "--runtime-bound=-5"],
+            "",
+            "'-5' for '--runtime-bound <PCT>': valid is 0 to 1e6 per cent",
+        ),
+        (
+            vec!["--trace", "-", "--checkpoint", "0"],
+            "",
+            "'0' for '--checkpoint <SECONDS>': valid is 0.001 to 1e12 seconds",
+        ),
+        (vec!["--trace", "-", "--checkpoint", "-5"], "", "'-5' for '--checkpoint <SECONDS>'"),
+        (vec!["sweep", "--trace", "-", "--checkpoint", "-5"], "", "'-5' for '--checkpoint <SECONDS>'"),
+        (vec!["compare", "--trace", "-", "--ratio", "-5"], "", "'-5' for '--ratio <X>'"),
+        (vec!["--trace", "-", "--ratio", "1e300"], "", "'1e300' for '--ratio <X>': valid is 1e-6 to 1e6"),
+        (vec!["--synthetic", "exponential", "--checkpoint", "1e-300"], "", "'1e-300' for '--checkpoint <SECONDS>'"),
+        (vec!["--synthetic", "exponential", "--mtbf", "0"], "", "'0' for '--mtbf <SECONDS>'"),
+        (vec!["--synthetic", "exponential", "--mtbf", "1e300"], "", "'1e300' for '--mtbf <SECONDS>'"),
+        (vec!["--synthetic", "exponential", "--runs", "0"], "", "'0' for '--runs <N>'"),
+        (vec!["--synthetic", "weibull:1e300"], "", "valid is a shape or sigma of 0.1 to 10"),
+        (vec!["--trace", "-"], "", "in -: the log is empty"),
+        (vec!["--trace", "-"], "\u{7f}ELF\u{1}\u{2}", "in -: line 1: \"ELF\" is no time"),
         (vec!["--synthetic", "gamma"], "", "valid are exponential"),
         (vec!["--synthetic", "weibull:x"], "", "\"x\" is no number"),
         (vec!["--synthetic", "exponential", "--runs", "4000000000"], "", "at most"),
@@ -157,5 +179,45 @@ fn bad_input_is_refused_with_its_place_and_exit_code_2() {
     ] {
         let text = refusal(&args, input);
         assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_system_that_is_left_out_is_named() {
+    let log = "System,time\n2,0\n2,100000\n2,300000\n3,50\n";
+    let output = simulate(&["--trace", "-", "--policy", "young"], log);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("system-2"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("in -: system 3 is left out: there is no gap between failures"), "{told}");
+}
+
+#[test]
+fn a_comparison_draws_every_policy_over_the_same_traces() {
+    let dir = tempfile::tempdir().expect("folder");
+    let svg = dir.path().join("a.svg");
+    let logs = [3, 12, 21].map(log);
+    let mut args = vec!["compare", "--trace"];
+    args.extend(logs.iter().map(|log| log.to_str().expect("text")));
+    args.extend(["--checkpoint", "600", "--plot", svg.to_str().expect("text")]);
+    answer(&args, "");
+    let svg = std::fs::read_to_string(svg).expect("drawn");
+    // `auto` and the seven published policies, for time and for energy.
+    assert_eq!(svg.matches("mean of 3").count(), 16);
+    assert_eq!(svg.matches("mean of").count(), 16);
+}
+
+#[test]
+fn auto_is_not_shown_on_what_it_was_fitted_on_without_a_word() {
+    let caveat = "`simulate compare` judges it on systems that it was not fitted on";
+    let (log, elsewhere) = (log(21), "0\n50000\n90000\n200000\n");
+    let fitted = ["--trace", log.to_str().expect("text")];
+    for (args, input, told) in [
+        ([&fitted[..], &["--policy", "young,auto"]].concat(), "", true),
+        ([&fitted[..], &["--policy", "young"]].concat(), "", false),
+        ([&fitted[..], &["--csv"]].concat(), "", false),
+        ([&fitted[..], &["--json"]].concat(), "", false),
+        (vec!["--trace", "-"], elsewhere, false),
+    ] {
+        assert_eq!(answer(&args, input).contains(caveat), told, "{args:?}");
     }
 }

@@ -77,11 +77,11 @@ pub fn two_way(
     model: VolumeModel,
     fits: &Fits,
 ) -> Result<TwoWay, Invalid> {
-    require(p.len() >= 2, "p_values", p.len() as f64, "two values or more")?;
-    require(v.len() >= 2, "V_values", v.len() as f64, "two values or more")?;
-    require(t.len() == p.len(), "t", t.len() as f64, "one row for each of p_values")?;
+    require(p.len() >= 2, "length of p_values", p.len() as f64, "two values or more")?;
+    require(v.len() >= 2, "length of V_values", v.len() as f64, "two values or more")?;
+    require(t.len() == p.len(), "length of t", t.len() as f64, "one row for each of p_values")?;
     for row in t {
-        require(row.len() == v.len(), "t", row.len() as f64, "one column for each of V_values")?;
+        require(row.len() == v.len(), "length of a row of t", row.len() as f64, "one column for each of V_values")?;
     }
     positive("p0", p0)?;
     non_negative("V0", v0)?;

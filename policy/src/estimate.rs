@@ -191,7 +191,7 @@ pub fn logging(samples: &[Sample], messages: f64, at: At, fits: &Fits) -> Result
     non_negative("messages", messages)?;
     let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Linear, fits);
     let volumes = distinct(samples, |s| s.bytes);
-    require(volumes.len() >= 2, "V_values", volumes.len() as f64, "two values or more")?;
+    require(volumes.len() >= 2, "length of V_values", volumes.len() as f64, "two values or more")?;
     let (least, most) = (volumes[0], volumes[volumes.len() - 1]);
     let (small, large) = (one(least)?, one(most)?);
     let rate = (most - least) / (large.time_s.value - small.time_s.value).max(f64::MIN_POSITIVE);

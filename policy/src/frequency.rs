@@ -51,7 +51,7 @@ impl PowerModel {
 
     /// Fits three or more frequencies.
     pub fn fit(frequency_hz: &[f64], power_w: &[f64]) -> Result<Fit<3>, Invalid> {
-        same_length("P", frequency_hz.len(), power_w.len())?;
+        same_length("length of P", frequency_hz.len(), power_w.len())?;
         let rows: Vec<[f64; 3]> = frequency_hz.iter().map(|f| f * 1e-9).map(|f| [1.0, f, f * f]).collect();
         least_squares("f_hz", &rows, power_w)
     }
@@ -66,8 +66,8 @@ impl TimeModel {
 
     /// Fits four or more points of size and frequency.
     pub fn fit(size: &[f64], frequency_hz: &[f64], time_s: &[f64]) -> Result<Fit<4>, Invalid> {
-        same_length("T", frequency_hz.len(), time_s.len())?;
-        same_length("tam", frequency_hz.len(), size.len())?;
+        same_length("length of T", frequency_hz.len(), time_s.len())?;
+        same_length("length of tam", frequency_hz.len(), size.len())?;
         let rows: Vec<[f64; 4]> =
             size.iter().zip(frequency_hz).map(|(s, f)| [1.0, *s, f * 1e-9, s * f * 1e-9]).collect();
         least_squares("tam", &rows, time_s)
@@ -142,7 +142,7 @@ pub struct Choice {
 impl Models {
     /// Fits points of size, frequency, duration and power; three frequencies and five points or more.
     pub fn fit(size: &[f64], frequency_hz: &[f64], time_s: &[f64], power_w: &[f64]) -> Result<Models, Invalid> {
-        require(size.len() > 4, "tam", size.len() as f64, "five points or more")?;
+        require(size.len() > 4, "length of tam", size.len() as f64, "five points or more")?;
         let (power, time) = (PowerModel::fit(frequency_hz, power_w)?, TimeModel::fit(size, frequency_hz, time_s)?);
         let missed = |sse: f64, parameters: usize| (sse / (size.len() - parameters) as f64).sqrt();
         Ok(Models {
@@ -201,7 +201,7 @@ fn same_length(name: &'static str, expected: usize, found: usize) -> Result<(), 
 
 /// Least squares by Householder reflections on columns scaled to their largest entry.
 fn least_squares<const N: usize>(name: &'static str, rows: &[[f64; N]], values: &[f64]) -> Result<Fit<N>, Invalid> {
-    require(rows.len() >= N, name, rows.len() as f64, "at least as many points as coefficients")?;
+    require(rows.len() >= N, "number of points", rows.len() as f64, "at least as many as coefficients")?;
     for value in values.iter().chain(rows.iter().flatten()) {
         require(value.is_finite(), name, *value, "finite")?;
     }

@@ -15,7 +15,12 @@ pub struct Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} is outside its range: {}", self.parameter, self.value, self.range)
+        let Invalid { parameter, value, range } = self;
+        if *value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
+            write!(f, "{parameter} = {value} is outside its range: {range}")
+        } else {
+            write!(f, "{parameter} = {value:e} is outside its range: {range}")
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A log without a line.
+    Empty,
     /// A trace with too few failures.
     TooShort {
         /// How many gaps it has.
@@ -46,14 +48,26 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Line { number, problem } => write!(f, "line {number}: {problem}"),
-            Error::TooShort { gaps } => write!(f, "the trace has {gaps} gaps between failures; 2 or more are needed"),
+            Error::Empty => write!(f, "the log is empty; a line for each failure is needed, with its time"),
+            Error::TooShort { gaps } => {
+                let failures = if *gaps == 1 { "one gap" } else { "no gap" };
+                write!(f, "there is {failures} between failures; three failures at different times are needed")
+            }
+            Error::System { known } if known.is_empty() => {
+                write!(f, "the log has no column System; a system can only be chosen from one that has")
+            }
             Error::System { known } => {
                 let known: Vec<_> = known.iter().map(u32::to_string).collect();
                 write!(f, "the log's systems are [{}]; one of them is needed", known.join(", "))
             }
             Error::Invalid(e) => e.fmt(f),
             Error::UnknownPolicy(name) => {
-                write!(f, "no policy is called {name:?}; there are {}", replay::Rule::NAMES.join(", "))
+                write!(
+                    f,
+                    "no policy is called {name:?}; there are {}, {}",
+                    replay::Rule::NAMES.join(", "),
+                    replay::Rule::FORMS
+                )
             }
         }
     }

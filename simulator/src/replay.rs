@@ -3,6 +3,9 @@
 //! One application runs on the whole system without end. After each failure computing starts at once: no repair, no
 //! restart cost. Compute D, checkpoint C, repeat; a checkpoint counts only if it ends strictly before the failure.
 
+use std::ops::RangeInclusive;
+
+use policy::Invalid;
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::bounds::ElSayed;
 use policy::interval::Objective;
@@ -12,11 +15,18 @@ use policy::periods::daly_higher_order_interval_s;
 use crate::Error;
 use crate::trace::Trace;
 
+/// Durations of checkpoints and mean gaps that are replayed.
+pub const PRACTICAL_S: RangeInclusive<f64> = 1e-3..=1e12;
+/// Ratios of compute to idle power that are replayed.
+pub const PRACTICAL_RATIO: RangeInclusive<f64> = 1e-6..=1e6;
+
 /// Checkpoint power over idle power.
 pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
 
 /// The most checkpoints in one gap of a rule by age.
 const LONGEST_SCHEDULE: usize = 1_000_000;
+/// The most checkpoints in a trace, at Young's interval for energy.
+const MOST_CHECKPOINTS: f64 = 1e9;
 /// The MTBF that `auto` starts from where none is given.
 pub const DAY_S: f64 = 86_400.0;
 
@@ -98,9 +108,12 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Names that [`Rule::named`] knows; it also takes `constant:SECONDS` and `hazard-shape:SHAPE`.
+    /// Names that [`Rule::named`] knows; it also takes [`Rule::FORMS`].
     pub const NAMES: [&'static str; 10] =
         ["young", "daly", "sma", "wma", "ema", "ar", "hazard", "hazard-dynamic", "hazard-shape", "auto"];
+
+    /// Rules with a figure, for people.
+    pub const FORMS: &'static str = "constant:SECONDS (above 0) and hazard-shape:SHAPE (0.1 to 10)";
 
     /// The rule of that name.
     pub fn named(name: &str) -> Result<Rule, Error> {
@@ -124,12 +137,35 @@ impl Rule {
     }
 }
 
+/// Refuses what no machine has, and what would be replayed for hours.
+fn check(trace: &Trace, model: &ElSayed) -> Result<(), Error> {
+    let refuse = |parameter, value, range| Err(Invalid { parameter, value, range }.into());
+    for (parameter, value) in [("C", model.checkpoint_s), ("mean gap", model.mttf_s)] {
+        if !PRACTICAL_S.contains(&value) {
+            return refuse(parameter, value, "0.001 to 1e12 s");
+        }
+    }
+    if !PRACTICAL_RATIO.contains(&model.ratio) {
+        return refuse("ratio", model.ratio, "1e-6 to 1e6");
+    }
+    let shortest_s = model.energy_interval_s().min(model.time_interval_s()) + model.checkpoint_s;
+    if trace.gaps_s.len() as f64 * model.mttf_s > MOST_CHECKPOINTS * shortest_s {
+        return refuse("C", model.checkpoint_s, "so long that the trace holds at most 1e9");
+    }
+    Ok(())
+}
+
+fn too_many(checkpoint_s: f64) -> Error {
+    let range = "so long that the longest gap holds at most 1,000,000";
+    Invalid { parameter: "C", value: checkpoint_s, range }.into()
+}
+
 /// Replays a trace under a rule and an objective.
 pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting) -> Result<Outcome, Error> {
     let mean_s = trace.mean_s();
     let prior_s = setting.prior_s.unwrap_or(mean_s);
     let model = ElSayed { checkpoint_s: setting.checkpoint_s, mttf_s: mean_s, ratio: setting.ratio };
-    model.check()?;
+    check(trace, &model)?;
     let ratio = match objective {
         Objective::Energy => setting.ratio,
         Objective::Time => 1.0,
@@ -160,7 +196,7 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
             let mut estimator = Estimator::new(kind, prior_s);
             let mut outcome = Outcome::default();
             for gap_s in &trace.gaps_s {
-                walk(&mut outcome, *gap_s, setting.checkpoint_s, |age_s| young(at_minute_s(&estimator, age_s)));
+                walk(&mut outcome, *gap_s, setting.checkpoint_s, |age_s| young(at_minute_s(&estimator, age_s)))?;
                 estimator.observe_gap(*gap_s);
             }
             outcome
@@ -185,7 +221,7 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
                     let mttf_s = if limits.runtime.is_some() { 1.0 / policy.hazard_per_s(age_s) } else { 0.0 };
                     bounded(interval_s, mttf_s)
                 };
-                walk(&mut outcome, *gap_s, setting.checkpoint_s, next);
+                walk(&mut outcome, *gap_s, setting.checkpoint_s, next)?;
                 policy.observe_gap(*gap_s);
             }
             outcome
@@ -207,7 +243,7 @@ impl Limits {
         };
         let io_s = match setting.io_bound {
             Some(b) if b > 0.0 && b <= 1.0 => setting.checkpoint_s / b - setting.checkpoint_s,
-            Some(b) => return Err(policy::Invalid { parameter: "io_bound", value: b, range: "> 0, <= 1" }.into()),
+            Some(b) => return Err(Invalid { parameter: "io_bound", value: b, range: "> 0, <= 1" }.into()),
             None => 0.0,
         };
         Ok(Limits { runtime, io_s })
@@ -236,18 +272,19 @@ fn gap(outcome: &mut Outcome, gap_s: f64, interval_s: f64, checkpoint_s: f64) {
 }
 
 /// One gap with an interval for each age.
-fn walk(outcome: &mut Outcome, gap_s: f64, checkpoint_s: f64, next: impl Fn(f64) -> f64) {
-    let (mut age_s, mut count) = (0.0, 0.0);
-    loop {
+fn walk(outcome: &mut Outcome, gap_s: f64, checkpoint_s: f64, next: impl Fn(f64) -> f64) -> Result<(), Error> {
+    let mut age_s = 0.0;
+    for count in 0..=LONGEST_SCHEDULE {
         let interval_s = next(age_s);
         let end_s = age_s + interval_s + checkpoint_s;
         if end_s >= gap_s {
             let left_s = gap_s - age_s;
-            return outcome.add(gap_s, count, checkpoint_s, left_s, (left_s - interval_s).max(0.0));
+            outcome.add(gap_s, count as f64, checkpoint_s, left_s, (left_s - interval_s).max(0.0));
+            return Ok(());
         }
-        count += 1.0;
         age_s = end_s;
     }
+    Err(too_many(checkpoint_s))
 }
 
 /// ElSayed14's table has one entry for each whole minute since the last failure.
@@ -272,8 +309,7 @@ fn fixed_by_age(
         let interval_s = young(at_minute_s(estimator, age_s));
         intervals_s.push(interval_s);
         if intervals_s.len() > LONGEST_SCHEDULE {
-            let range = "so long that the longest gap holds at most 1,000,000";
-            return Err(policy::Invalid { parameter: "C", value: checkpoint_s, range }.into());
+            return Err(too_many(checkpoint_s));
         }
         age_s += interval_s + checkpoint_s;
         starts_s.push(age_s);

@@ -1,9 +1,12 @@
 //! Holds the gaps between failures of a system, as they were logged or as they are drawn from a distribution.
 
+use std::ops::RangeInclusive;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Error, failure_log};
+use crate::Error;
+use crate::failure_log::{self, Log};
 
 /// The gaps between failures of one system.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,9 @@ pub enum Distribution {
     Lognormal(f64),
 }
 
+/// Shapes, and sigmas, that a distribution of gaps may have.
+pub const DISTRIBUTION_SHAPE: RangeInclusive<f64> = 0.1..=10.0;
+
 impl Trace {
     /// A trace from gaps; those that are not finite and positive are left out.
     pub fn from_gaps(name: &str, gaps_s: impl IntoIterator<Item = f64>) -> Result<Trace, Error> {
@@ -46,9 +52,12 @@ impl Trace {
 
     /// Reads the log of one system, as [`failure_log::read`] does.
     pub fn parse(name: &str, text: &str) -> Result<Trace, Error> {
-        match <[Trace; 1]>::try_from(failure_log::read(name, text, None)?) {
-            Ok([trace]) => Ok(Trace { name: name.to_owned(), ..trace }),
-            Err(several) => Err(Error::System { known: several.iter().filter_map(Trace::system).collect() }),
+        let Log { traces, left_out } = failure_log::read(name, text, None)?;
+        let known: Vec<u32> =
+            traces.iter().filter_map(Trace::system).chain(left_out.iter().map(|(system, _)| *system)).collect();
+        match <[Trace; 1]>::try_from(traces) {
+            Ok([trace]) if left_out.is_empty() => Ok(Trace { name: name.to_owned(), ..trace }),
+            _ => Err(Error::System { known }),
         }
     }
 
@@ -59,16 +68,15 @@ impl Trace {
 
     /// Draws `count` gaps of the given mean; the same seed gives the same trace.
     pub fn synthetic(distribution: Distribution, mean_s: f64, count: usize, seed: u64) -> Result<Trace, Error> {
-        let refuse = |parameter, value| policy::Invalid { parameter, value, range: "finite, > 0" };
         if !(mean_s.is_finite() && mean_s > 0.0) {
-            return Err(refuse("mean_s", mean_s).into());
+            return Err(policy::Invalid { parameter: "mean_s", value: mean_s, range: "finite, > 0" }.into());
         }
         let (name, shape) = match distribution {
             Distribution::Exponential => ("exponential".to_owned(), 1.0),
             Distribution::Weibull(shape) => (format!("weibull {shape}"), shape),
             Distribution::Lognormal(sigma) => (format!("lognormal {sigma}"), sigma),
         };
-        if !(0.1..=10.0).contains(&shape) {
+        if !DISTRIBUTION_SHAPE.contains(&shape) {
             return Err(policy::Invalid { parameter: "shape", value: shape, range: "0.1 to 10" }.into());
         }
         let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -1,7 +1,8 @@
 //! Every form of failure log is read, and what cannot be read is refused with its line.
 
 use proptest::prelude::*;
-use simulator::failure_log::read;
+use simulator::Error;
+use simulator::failure_log;
 use simulator::trace::Trace;
 
 /// LA-UR-05-7318 as released, with a heading of two lines; the first row is the one that its README shows.
@@ -17,6 +18,10 @@ System,machine type,nodes,procstot,procsinnode,nodenum,nodenumz,node install,nod
 7,cluster,1,8,8,0,0,1-Nov,1-Dec,current,part,16,3,2,1,compute,1/1/2002 0:30,1/1/2002 1:00,60,,,,,,DST,No\r
 ";
 
+fn read(name: &str, text: &str, system: Option<u32>) -> Result<Vec<Trace>, Error> {
+    failure_log::read(name, text, system).map(|log| log.traces)
+}
+
 fn gaps(text: &str) -> Vec<f64> {
     let traces = read("log", text, None).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert_eq!(traces.len(), 1, "{text}");
@@ -27,15 +32,20 @@ fn gaps(text: &str) -> Vec<f64> {
 fn los_alamos_published_form_gives_a_trace_for_each_system() {
     let traces = read("log", PUBLISHED, None).unwrap();
     let found: Vec<_> = traces.iter().map(|t| (t.name.as_str(), t.system(), t.gaps_s.as_slice())).collect();
-    // System 7 has one failure, too few.
     assert_eq!(
         found,
         [("system-2", Some(2), [7_200.0, 43_200.0].as_slice()), ("system-20", Some(20), [3_600.0, 1_800.0].as_slice())]
     );
+    let left_out = failure_log::read("log", PUBLISHED, None).unwrap().left_out;
+    assert_eq!(left_out, [(7, Error::TooShort { gaps: 0 })], "one failure is too few");
     assert_eq!(read("log", PUBLISHED, Some(20)).unwrap(), traces[1..]);
     let error = read("log", PUBLISHED, Some(5)).unwrap_err().to_string();
     assert_eq!(error, "the log's systems are [2, 7, 20]; one of them is needed");
-    assert!(Trace::parse("log", PUBLISHED).is_err(), "one of several is wanted");
+    let two = "System,time\n2,0\n2,100\n2,300\n7,50\n";
+    for (log, known) in [(PUBLISHED, "[2, 20, 7]"), (two, "[2, 7]")] {
+        let error = Trace::parse("log", log).unwrap_err().to_string();
+        assert!(error.contains(known), "one of several is wanted: {error}");
+    }
 }
 
 #[test]
@@ -65,6 +75,7 @@ fn plain_times_need_no_heading_and_no_order() {
 fn what_sacct_prints_is_a_log() {
     let iso = "JobID|End|NodeList\n7|2026-03-01T10:00:00|n[1-8]\n9|2026-03-01T12:00:00|n1\n9|2026-03-01T12:30:00|n2\n";
     assert_eq!(gaps(iso), [7_200.0, 1_800.0]);
+    assert_eq!(gaps(&format!("{iso}11|Unknown|n3\n")), [7_200.0, 1_800.0], "a job that still runs has not failed");
     assert_eq!(gaps("JobID|End|NodeList\n7|1000|n[1-8]\n8|1000|n1\n9|1600|n1\n10|1700|n2\n"), [600.0, 100.0]);
 }
 
@@ -73,18 +84,24 @@ fn what_cannot_be_read_is_refused_with_its_line() {
     for (text, expected) in [
         ("time,node\n0,a\nsoon,b\n", "line 3: \"soon\" is no time; valid: seconds"),
         ("time,node\n\n0,a\n1,b\n,c\n", "line 5: \"\" is no time"),
-        ("node,when\na,0\n", "line 1: neither a time nor a heading with one of failure_start, time"),
+        ("node,when\na,0\n", "line 1: \"node,when\" is no time (seconds, 1996-12-31T23:59[:59], or 12/31/1996 23:59)"),
+        ("\u{7f}ELF\u{fffd}\u{2}\u{1}, \u{1b}[2J", "line 1: \"ELF,[2J\" is no time"),
+        ("time\n0\nUnknown\n", "line 3: \"Unknown\" is no time"),
         ("time\n1e99\n2\n", "line 2: \"1e99\" is no time"),
         ("time\n1996-02-30T00:00\n", "line 2: \"1996-02-30T00:00\" is no time"),
         ("System,Prob Started\n2,1/1/2000 0:00\nx,1/1/2000 0:01\n", "line 3: \"x\" is no system number"),
-        ("", "the trace has 0 gaps"),
-        ("time\n5\n5\n9\n", "the trace has 1 gaps"),
+        ("", "the log is empty; a line for each failure is needed, with its time"),
+        ("# nothing\n", "the log is empty"),
+        ("time\n", "there is no gap between failures; three failures at different times are needed"),
+        ("time\n5\n5\n9\n", "there is one gap between failures"),
     ] {
         let error = read("log", text, None).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{text:?}: {error}");
     }
     let error = read("log", "0\n1\n3\n", Some(2)).unwrap_err().to_string();
-    assert!(error.starts_with("the log's systems are []"), "{error}");
+    assert!(error.starts_with("the log has no column System"), "{error}");
+    let long = format!("node,{}\n", "x".repeat(1_000));
+    assert!(read("log", &long, None).unwrap_err().to_string().len() < 250);
 }
 
 proptest! {

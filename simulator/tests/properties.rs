@@ -80,12 +80,33 @@ proptest! {
 }
 
 #[test]
-fn a_schedule_without_end_is_refused() {
-    let trace = Trace::from_gaps("long", [1e12, 1e-6, 1e-6, 1e12]).unwrap();
-    let setting = Setting { checkpoint_s: 1e-12, ratio: 20.0, runtime_bound: None, io_bound: None, prior_s: None };
-    let hazard = Rule::named("hazard").unwrap();
-    let error = replay(&trace, hazard, Objective::Energy, &setting).unwrap_err().to_string();
-    assert!(error.contains("at most 1,000,000"), "{error}");
+fn what_no_machine_has_or_would_take_hours_is_refused() {
+    let long: &[f64] = &[1e12, 1e-6, 1e-6, 1e12];
+    let short: &[f64] = &[1e-6, 2e-6, 1e-6];
+    let many = vec![1e12; 20_000];
+    for (gaps_s, checkpoint_s, ratio, policy, expected) in [
+        (
+            long,
+            1e-3,
+            20.0,
+            "hazard",
+            "C = 0.001 is outside its range: so long that the longest gap holds at most 1,000,000",
+        ),
+        (long, 1e-3, 20.0, "hazard-dynamic", "at most 1,000,000"),
+        (long, 1e-3, 20.0, "auto", "at most 1,000,000"),
+        (&many, 1e-3, 20.0, "auto", "so long that the trace holds at most 1e9"),
+        (long, 1e-300, 3.0, "young", "C = 1e-300 is outside its range: 0.001 to 1e12 s"),
+        (long, f64::NAN, 3.0, "young", "C = NaN"),
+        (long, 600.0, 1e300, "young", "ratio = 1e300 is outside its range: 1e-6 to 1e6"),
+        (long, 600.0, 0.0, "young", "ratio = 0 "),
+        (short, 600.0, 3.0, "young", "mean gap = 1.3333"),
+    ] {
+        let trace = Trace::from_gaps("any", gaps_s.to_vec()).unwrap();
+        let setting = Setting { checkpoint_s, ratio, runtime_bound: None, io_bound: None, prior_s: None };
+        let rule = Rule::named(policy).unwrap();
+        let error = replay(&trace, rule, Objective::Energy, &setting).unwrap_err().to_string();
+        assert!(error.contains(expected), "{policy}: {error}");
+    }
 }
 
 fn grid() -> Grid {

@@ -10,8 +10,10 @@ pub(super) struct Parameters<'a> {
 
 impl Parameters<'_> {
     pub(super) fn refuse<T>(&self, name: &str, range: &str) -> Result<T, String> {
-        let value = self.fields.get(name).map_or_else(|| "missing".to_owned(), Value::to_string);
-        Err(format!("{name} = {value} is outside its range: {range}"))
+        match self.fields.get(name) {
+            None | Some(Value::Null) => Err(format!("{name} is missing; valid: {range}")),
+            Some(value) => Err(format!("{name} = {value} is outside its range: {range}")),
+        }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

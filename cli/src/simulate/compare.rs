@@ -11,13 +11,14 @@ use simulator::replay::Setting;
 use simulator::trace::Trace;
 
 use super::{
-    objective_name,
+    forms, objective_name,
     output::{Output, row_json},
     traces::TraceArgs,
 };
 
 /// On which traces, fitted on which, at which costs.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct CompareArgs {
     #[command(flatten)]
     traces: TraceArgs,
@@ -25,10 +26,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     fitted_on: Vec<PathBuf>,
     /// Checkpoint durations in seconds.
-    #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_values_t = [600.0, 300.0])]
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', value_parser = forms::seconds, default_values_t = [600.0, 300.0])]
     checkpoint: Vec<f64>,
     /// Compute power over idle power.
-    #[arg(long, value_name = "X", value_delimiter = ',', default_values_t = [3.0])]
+    #[arg(long, value_name = "X", value_delimiter = ',', value_parser = forms::ratio, default_values_t = [3.0])]
     ratio: Vec<f64>,
     #[command(flatten)]
     output: Output,
@@ -58,7 +59,8 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     } else {
         print!("{table}");
     }
-    let drawn: Vec<Row> = verdicts.iter().flat_map(|v| [&v.auto, &v.chosen, &v.least_energy].map(Row::clone)).collect();
+    // Every policy on every trace: a mean over the traces where one was best would say nothing about it.
+    let drawn: Vec<Row> = verdicts.iter().flat_map(|v| std::iter::once(&v.auto).chain(&v.published)).cloned().collect();
     args.output.draw(&drawn, &table)
 }
 

@@ -1,6 +1,7 @@
 //! Runs `joulepoint simulate`: what the policies and protocols would do on a failure log.
 
 mod compare;
+mod forms;
 mod output;
 mod platform;
 mod platform_report;
@@ -67,16 +68,16 @@ pub fn run(args: SimulateArgs) -> anyhow::Result<()> {
 #[derive(clap::Args, Debug)]
 struct Grid {
     /// Checkpoint durations in seconds.
-    #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_values_t = [600.0], help_heading = "Costs")]
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', value_parser = forms::seconds, default_values_t = [600.0], help_heading = "Costs")]
     checkpoint: Vec<f64>,
     /// Compute power over idle power.
-    #[arg(long, value_name = "X", value_delimiter = ',', default_values_t = [3.0], help_heading = "Costs")]
+    #[arg(long, value_name = "X", value_delimiter = ',', value_parser = forms::ratio, default_values_t = [3.0], help_heading = "Costs")]
     ratio: Vec<f64>,
     /// Bounds on wasted time over the least, in per cent; none if none is given.
-    #[arg(long, value_name = "PCT", value_delimiter = ',', help_heading = "Costs")]
+    #[arg(long, value_name = "PCT", value_delimiter = ',', value_parser = forms::within(0.0..=1e6, "0 to 1e6 per cent"), help_heading = "Costs")]
     runtime_bound: Vec<f64>,
     /// Bounds on the I/O share, in per cent; none if none is given.
-    #[arg(long, value_name = "PCT", value_delimiter = ',', help_heading = "Costs")]
+    #[arg(long, value_name = "PCT", value_delimiter = ',', value_parser = forms::within(1e-6..=100.0, "1e-6 to 100 per cent"), help_heading = "Costs")]
     io_bound: Vec<f64>,
 }
 

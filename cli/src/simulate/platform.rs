@@ -9,14 +9,22 @@ use simulator::platform::{
 };
 use simulator::trace::{Distribution, Trace};
 
+use super::forms::{self, distribution, positive_time, time, within};
 use super::platform_report::{self, Format};
 
 /// Simulated time over the MTBF, and over what a queue needs without failures.
 const HORIZON_OVER_MTBF: f64 = 1_000.0;
 const HORIZON_OVER_NEED: f64 = 20.0;
 
+/// Groups of Bouteiller13's K computer.
+const GROUPS: u32 = 296;
+
+/// The most failures that are expected of a run.
+const MOST_FAILURES: f64 = 1e7;
+
 /// A machine, its costs, its protocols and its work.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct PlatformArgs {
     #[command(flatten)]
     machine: MachineArgs,
@@ -42,11 +50,11 @@ struct MachineArgs {
     /// Spare nodes besides them; one group if absent.
     #[arg(long, value_name = "N")]
     spares: Option<u32>,
-    /// Groups of a job that checkpoint and recover by themselves.
-    #[arg(long, value_name = "G", default_value_t = 296)]
-    groups: u32,
+    /// Groups of a job that checkpoint and recover by themselves; 296 if absent, or one for each node.
+    #[arg(long, value_name = "G")]
+    groups: Option<u32>,
     /// Mean time between failures of the nodes in service together.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "2:00:00")]
+    #[arg(long, value_name = "TIME", value_parser = positive_time, default_value = "2:00:00")]
     mtbf: f64,
     /// Gaps between a node's failures: exponential, weibull[:SHAPE] or lognormal[:SIGMA].
     #[arg(long, value_name = "NAME", value_parser = distribution, default_value = "exponential")]
@@ -67,7 +75,7 @@ struct MachineArgs {
 #[command(next_help_heading = "Costs")]
 struct CostArgs {
     /// Duration of a checkpoint, C.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50")]
+    #[arg(long, value_name = "TIME", value_parser = positive_time, default_value = "50")]
     checkpoint: f64,
     /// Restart, R.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50")]
@@ -76,16 +84,16 @@ struct CostArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60")]
     downtime: f64,
     /// Work speed during a checkpoint, alpha.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
+    #[arg(long, value_name = "SHARE", value_parser = within(0.0..=1.0, "0 to 1"), default_value_t = 0.3)]
     alpha: f64,
     /// Work speed under message logging, lambda.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.98)]
+    #[arg(long, value_name = "SHARE", value_parser = within(1e-6..=1.0, "1e-6 to 1"), default_value_t = 0.98)]
     lam: f64,
     /// Speed-up of re-execution from logs, rho.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    #[arg(long, value_name = "FACTOR", value_parser = within(1e-6..=1e6, "1e-6 to 1e6"), default_value_t = 1.5)]
     rho: f64,
     /// Growth of a checkpoint with logged messages, beta, per second.
-    #[arg(long, value_name = "RATE", default_value_t = 2.86e-4)]
+    #[arg(long, value_name = "RATE", value_parser = within(0.0..=1e6, "0 to 1e6"), default_value_t = 2.86e-4)]
     beta: f64,
     /// Loading a borrower, L.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50")]
@@ -103,16 +111,16 @@ struct CostArgs {
 #[command(next_help_heading = "Power of a node, in watts (Aupy15's exascale figures)")]
 struct PowerArgs {
     /// Power at rest, P_static.
-    #[arg(long, value_name = "W", default_value_t = 10.0)]
+    #[arg(long, value_name = "W", value_parser = watts, default_value_t = 10.0)]
     p_static: f64,
     /// What computing adds, P_cal.
-    #[arg(long, value_name = "W", default_value_t = 10.0)]
+    #[arg(long, value_name = "W", value_parser = watts, default_value_t = 10.0)]
     p_cal: f64,
     /// What checkpoint and restart add, P_io.
-    #[arg(long, value_name = "W", default_value_t = 100.0)]
+    #[arg(long, value_name = "W", value_parser = watts, default_value_t = 100.0)]
     p_io: f64,
     /// What being down adds, P_down.
-    #[arg(long, value_name = "W", default_value_t = 0.0)]
+    #[arg(long, value_name = "W", value_parser = watts, default_value_t = 0.0)]
     p_down: f64,
     /// Power of one phase, in place of the model's; may be repeated.
     #[arg(long, value_name = "PHASE=W", value_parser = phase_watts)]
@@ -131,10 +139,10 @@ struct ProtocolArgs {
     #[arg(long, value_name = "TIME", value_parser = period, default_value = "auto")]
     period: PeriodArg,
     /// Shadow replication: response time promised, over the failure-free time.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    #[arg(long, value_name = "FACTOR", value_parser = within(1.0..=1e6, "1 to 1e6"), default_value_t = 1.5)]
     laxity: f64,
     /// Shadow replication: speed of the main processes.
-    #[arg(long, value_name = "SPEED", default_value_t = 1.0)]
+    #[arg(long, value_name = "SPEED", value_parser = within(1e-6..=1e6, "1e-6 to 1e6"), default_value_t = 1.0)]
     speed: f64,
     /// Shadow replication: work of a task at speed 1.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "12:00:00")]
@@ -206,6 +214,8 @@ pub fn run(args: &PlatformArgs) -> anyhow::Result<()> {
         Some(queue) => HORIZON_OVER_NEED * needed_s(&queue.jobs, machine.nodes),
         None => HORIZON_OVER_MTBF * machine.mtbf_s,
     });
+    let failures = horizon_s / machine.mtbf_s;
+    ensure!(failures <= MOST_FAILURES, "{failures:.0e} failures are expected until --horizon: at most 1e7");
     let skipped = queue.as_ref().map_or(0, |q| q.skipped);
     let workload = queue.map_or(Workload::Backlog(task), |q| Workload::Jobs(q.jobs));
     let seeds = args.work.seed..args.work.seed.saturating_add(u64::from(args.work.runs));
@@ -235,7 +245,7 @@ fn machine(args: &PlatformArgs, queue: Option<&QueueFile>) -> anyhow::Result<Mac
     let (m, c, p) = (&args.machine, &args.costs, &args.power);
     let widest = |q: &QueueFile| q.jobs.iter().map(|j| j.nodes).max().unwrap_or(1);
     let nodes = m.nodes.unwrap_or_else(|| queue.map_or(88_800, |q| q.nodes.unwrap_or(0).max(widest(q))));
-    let groups = m.groups.min(nodes);
+    let groups = m.groups.unwrap_or(GROUPS.min(nodes));
     let (failures, mtbf_s) = match &m.trace {
         None => (Failures::Drawn(m.distribution), m.mtbf),
         Some(path) => {
@@ -358,31 +368,13 @@ fn period_s(machine: &Machine, protocol: Protocol, period: Period) -> anyhow::Re
     })
 }
 
-/// Plain seconds, or one of Slurm's forms.
-fn time(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Ok(seconds),
-        Ok(_) => Err("is not a time".to_owned()),
-        Err(_) => options::parse_time(text).map(|t| t.as_secs_f64()),
-    }
-}
-
 fn period(text: &str) -> Result<PeriodArg, String> {
     if text == "auto" { Ok(PeriodArg::Auto) } else { time(text).map(PeriodArg::Given) }
 }
 
-fn distribution(text: &str) -> Result<Distribution, String> {
-    let (name, shape) = text.split_once(':').unwrap_or((text, ""));
-    let shape = |otherwise: f64| match shape {
-        "" => Ok(otherwise),
-        s => s.parse::<f64>().map_err(|_| format!("{s:?} is no number")),
-    };
-    match name {
-        "exponential" => Ok(Distribution::Exponential),
-        "weibull" => shape(0.7).map(Distribution::Weibull),
-        "lognormal" => shape(1.0).map(Distribution::Lognormal),
-        _ => Err("valid are exponential, weibull[:SHAPE] and lognormal[:SIGMA]".to_owned()),
-    }
+/// Power of a node.
+fn watts(text: &str) -> Result<f64, String> {
+    within(0.0..=1e9, "0 to 1e9 W")(text)
 }
 
 fn phase_watts(text: &str) -> anyhow::Result<(Phase, f64)> {
@@ -390,7 +382,5 @@ fn phase_watts(text: &str) -> anyhow::Result<(Phase, f64)> {
     let Some(phase) = Phase::ALL.into_iter().find(|p| p.name() == name) else {
         bail!("no phase is called {name:?}; there are {}", Phase::ALL.map(Phase::name).join(", "));
     };
-    let watts: f64 = watts.parse().with_context(|| format!("{watts:?} is no number"))?;
-    ensure!(watts.is_finite() && watts >= 0.0, "{watts} W is no power");
-    Ok((phase, watts))
+    Ok((phase, self::watts(watts).map_err(anyhow::Error::msg)?))
 }

@@ -8,14 +8,18 @@ use simulator::grid::{self, Cell, Estimate, Mean, Policy};
 use simulator::replay::Rule;
 
 use super::{
-    Grid, Objectives, objective_name,
+    Grid, Objectives, forms, objective_name,
     output::{Output, Record, print_csv, setting_words},
     progress,
     traces::TraceArgs,
 };
 
+/// Los Alamos's systems that the built-in parameters of `auto` were fitted on.
+const FITTED_ON: [&str; 6] = ["system-2", "system-3", "system-12", "system-18", "system-20", "system-21"];
+
 /// Which policies to replay, on what, at which costs.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct ReplayArgs {
     #[command(flatten)]
     traces: TraceArgs,
@@ -65,6 +69,10 @@ fn report(args: &ReplayArgs, grid: &grid::Grid, cells: &[Cell], means: &[Mean]) 
         table.push('\n');
     }
     table += note;
+    if fitted_here(grid) {
+        table +=
+            "\n`auto` was fitted on these systems; `simulate compare` judges it on systems that it was not fitted on.";
+    }
     if args.output.json {
         let rows: Vec<_> = cells.iter().map(|cell| Record::of(&cell.setting, &cell.row)).collect();
         let means: Vec<_> = means.iter().map(mean_json).collect();
@@ -79,6 +87,12 @@ fn report(args: &ReplayArgs, grid: &grid::Grid, cells: &[Cell], means: &[Mean]) 
         _ => figure::trade_off(means, note),
     };
     args.output.write("Policies against Young", draw, &table)
+}
+
+/// Whether `auto` is shown on a trace that it was fitted on.
+fn fitted_here(grid: &grid::Grid) -> bool {
+    grid.policies.iter().any(|policy| policy.rule == Rule::Auto(None))
+        && grid.traces.iter().any(|trace| FITTED_ON.contains(&trace.name.as_str()))
 }
 
 fn rows_table(table: &mut String, cells: &[Cell]) -> anyhow::Result<()> {

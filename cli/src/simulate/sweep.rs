@@ -8,13 +8,14 @@ use simulator::figure;
 use simulator::sweep::{Point, Sweep};
 
 use super::{
-    Grid,
+    Grid, forms,
     output::{Output, print_csv, setting_words},
     traces::TraceArgs,
 };
 
 /// On which traces, at which costs, over which intervals.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct SweepArgs {
     #[command(flatten)]
     traces: TraceArgs,

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use simulator::published::{Cell, Paper, Source, System, Verdict, cells};
 use simulator::trace::Trace;
 
-use super::traces::TraceArgs;
+use super::{forms, traces::TraceArgs};
 
 /// Which papers, on which failure logs.
 #[derive(clap::Args, Debug)]
+#[command(mut_args = forms::numbers)]
 pub struct TablesArgs {
     #[command(flatten)]
     traces: TraceArgs,

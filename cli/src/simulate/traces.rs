@@ -9,6 +9,8 @@ use simulator::failure_log;
 use simulator::trace::{Distribution, Trace};
 use slurm::Slurm;
 
+use super::forms;
+
 /// The longest log that is read, bytes.
 const LARGEST_LOG_BYTES: u64 = 1 << 30;
 
@@ -41,16 +43,16 @@ pub struct TraceArgs {
     )]
     pub start: String,
     /// Draw gaps instead: exponential, weibull:SHAPE or lognormal:SIGMA.
-    #[arg(long, value_name = "DISTRIBUTION", help_heading = "Failures")]
-    pub synthetic: Option<String>,
+    #[arg(long, value_name = "DISTRIBUTION", value_parser = forms::distribution, help_heading = "Failures")]
+    pub synthetic: Option<Distribution>,
     /// Mean gap of a synthetic trace, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 50_000.0, help_heading = "Failures")]
+    #[arg(long, value_name = "SECONDS", value_parser = forms::seconds, default_value_t = 50_000.0, help_heading = "Failures")]
     pub mtbf: f64,
     /// Failures of a synthetic trace.
-    #[arg(long, value_name = "N", default_value_t = 2_000, help_heading = "Failures")]
-    pub failures: usize,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..), default_value_t = 2_000, help_heading = "Failures")]
+    pub failures: u32,
     /// Synthetic traces to draw, with seeds from --seed on; the spread over them gives confidence intervals.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Failures")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1, help_heading = "Failures")]
     pub runs: u32,
     /// First seed.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Failures")]
@@ -67,8 +69,12 @@ impl TraceArgs {
             let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
             let name =
                 path.file_stem().filter(|stem| *stem != "-").map_or("stdin".into(), |stem| stem.to_string_lossy());
-            let read = failure_log::read(&name, &text, self.system);
-            traces.extend(read.with_context(|| format!("in {}", path.display()))?);
+            let log = failure_log::read(&name, &text, self.system);
+            let log = log.with_context(|| format!("in {}", path.display()))?;
+            for (system, why) in log.left_out {
+                eprintln!("joulepoint: in {}: system {system} is left out: {why}", path.display());
+            }
+            traces.extend(log.traces);
         }
         if self.history {
             traces.push(self.history()?);
@@ -77,7 +83,7 @@ impl TraceArgs {
             let text = Slurm::new(config::read(&self.conf)?.slurm_bin).node_failures(&self.start)?;
             traces.push(Trace::parse("sacct", &text).context("node failures in accounting")?);
         }
-        if let Some(wanted) = &self.synthetic {
+        if let Some(wanted) = self.synthetic {
             traces.extend(self.synthetic(wanted)?);
         }
         anyhow::ensure!(
@@ -100,24 +106,12 @@ impl TraceArgs {
         Trace::from_times("history", times_s).context("node failures that the controller has seen")
     }
 
-    fn synthetic(&self, wanted: &str) -> anyhow::Result<Vec<Trace>> {
-        let (name, shape) = wanted.split_once(':').map_or((wanted, None), |(n, s)| (n, Some(s)));
-        let shape = |otherwise: f64| -> anyhow::Result<f64> {
-            shape.map_or(Ok(otherwise), |s| {
-                s.parse().with_context(|| format!("--synthetic={wanted}: {s:?} is no number"))
-            })
-        };
-        let distribution = match name {
-            "exponential" => Distribution::Exponential,
-            "weibull" => Distribution::Weibull(shape(0.7)?),
-            "lognormal" => Distribution::Lognormal(shape(1.0)?),
-            _ => anyhow::bail!("--synthetic={wanted}: valid are exponential, weibull:SHAPE, lognormal:SIGMA"),
-        };
-        let gaps = self.failures as u64 * u64::from(self.runs);
+    fn synthetic(&self, distribution: Distribution) -> anyhow::Result<Vec<Trace>> {
+        let gaps = u64::from(self.failures) * u64::from(self.runs);
         anyhow::ensure!(gaps <= 20_000_000, "--failures times --runs is {gaps}: at most 20000000");
         let draw = |run: u32| {
             let seed = self.seed.wrapping_add(u64::from(run));
-            let trace = Trace::synthetic(distribution, self.mtbf, self.failures, seed)?;
+            let trace = Trace::synthetic(distribution, self.mtbf, self.failures as usize, seed)?;
             Ok(Trace { name: format!("{} seed {seed}", trace.name), ..trace })
         };
         (0..self.runs).map(draw).collect()

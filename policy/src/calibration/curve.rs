@@ -110,8 +110,8 @@ pub(crate) fn straight(x: &[f64], y: &[f64]) -> Result<Fit, Invalid> {
 }
 
 fn check(x: &[f64], y: &[f64]) -> Result<(), Invalid> {
-    require(x.len() >= 2, "x", x.len() as f64, "two points or more")?;
-    require(x.len() == y.len(), "y", y.len() as f64, "as many values as x")?;
+    require(x.len() >= 2, "length of x", x.len() as f64, "two points or more")?;
+    require(x.len() == y.len(), "length of y", y.len() as f64, "as many values as x")?;
     for value in x {
         require(value.abs() <= 1e15, "x", *value, "finite, at most 1e15")?;
     }

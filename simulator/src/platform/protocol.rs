@@ -119,6 +119,10 @@ fn uncoordinated(machine: &Machine, period: Period, nodes: u32, lend: bool) -> R
         _ => application(),
     };
     let at = model.waste(Scope::App, period_s);
+    if period_s.is_infinite() {
+        let range = "below 1 / (alpha beta lambda), or its growth with the logs leaves no time for work";
+        return Err(Invalid { parameter: "checkpoint", value: machine.costs.checkpoint_s, range });
+    }
     check(period_s, at.checkpoint_s, at.work_s)?;
     Ok(Plan {
         period_s,
