@@ -1,6 +1,6 @@
 //! `joulepoint calibrate`: measure the cluster, show what is known of it, carry it, and compare.
 
-use crate::Failure;
+use crate::{Failure, out};
 use anyhow::{Context, bail};
 use calibration::campaign::{self, Progress, Wish};
 use calibration::{conduct, differences, plot};
@@ -38,6 +38,9 @@ enum Verb {
     Import {
         /// File that `export` or `run` wrote.
         file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Name what changed between two calibrations beyond their errors.
     Diff {
@@ -158,9 +161,14 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
             show(args, &all, site, conf)?;
         }
         Verb::Export(args) => export(args, &client)?,
-        Verb::Import { file } => {
+        Verb::Import { file, json } => {
             let kept = keep(&client, &read(file).map_err(bad)?)?;
-            println!("stored as number {} of '{}'", kept.id, kept.calibration.node_type);
+            match json {
+                true => out::json(&kept)?,
+                false => {
+                    out::print(format!("stored as number {} of '{}'\n", kept.id, kept.calibration.node_type))?;
+                }
+            }
         }
         Verb::Diff { old, new, json } => {
             let [old, new] = [find(&client, old).map_err(bad)?, find(&client, new).map_err(bad)?];
@@ -168,7 +176,7 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
         }
         Verb::Facts(job) => {
             let facts = conduct::own_facts(site, &job.dir)?;
-            println!("{}", serde_json::to_string(&facts).map_err(anyhow::Error::from)?);
+            out::print(serde_json::to_string(&facts)? + "\n")?;
         }
         Verb::Conduct(job) => conduct::conduct(site, conf, &job.dir, job.only_idle)?,
         Verb::Worker(step) => conduct::work(site, &step.dir, &step.orders)?,
@@ -197,16 +205,16 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     for (calibration, file) in &done {
         let stored = keep(client, calibration);
         if !args.json {
-            print!("{}", describe(calibration));
+            out::print(describe(calibration))?;
         }
         let cure = || format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
         let stored = stored.with_context(cure)?;
         if !args.json {
-            println!("stored as number {}, and in {}", stored.id, file.display());
+            out::print(format!("stored as number {}, and in {}\n", stored.id, file.display()))?;
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?);
+        out::json(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?;
     }
     Ok(())
 }
@@ -239,11 +247,8 @@ fn find(client: &Client, name: &str) -> anyhow::Result<Calibration> {
 }
 
 fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) -> anyhow::Result<()> {
-    if all.is_empty() {
-        bail!(
-            "nothing is calibrated{}; see `calibrate run`",
-            args.node_type.as_ref().map_or(String::new(), |t| format!(" of type '{t}'"))
-        );
+    if all.is_empty() && !args.json {
+        bail!(nothing(args.node_type.as_deref()));
     }
     if args.plot.is_some() || args.html.is_some() {
         let [one] = all else { bail!("{} calibrations: name one type for a picture", all.len()) };
@@ -255,26 +260,26 @@ fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) ->
         return Ok(());
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(all)?);
-        return Ok(());
+        return out::json(&all);
     }
     if args.history {
-        for s in all {
+        let line = |s: &StoredCalibration| {
             let c = &s.calibration;
-            println!("{:<6}{:<40}{:<12.0}{}", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" });
-        }
-        return Ok(());
+            format!("{:<6}{:<40}{:<12.0}{}\n", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" })
+        };
+        return Ok(out::print(all.iter().map(line).collect::<String>())?);
     }
     let now = match args.no_check || args.file.is_some() {
         true => BTreeMap::new(),
         false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
     };
+    let mut text = String::new();
     for s in all {
-        print!("{}", describe(&s.calibration));
+        text += &describe(&s.calibration);
         for c in &s.corrections {
             let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
-            println!(
-                "corrected   {}{at} takes {:.3} of the estimate, by {} runs",
+            text += &format!(
+                "corrected   {}{at} takes {:.3} of the estimate, by {} runs\n",
                 c.operation.as_str(),
                 c.factor,
                 c.count
@@ -288,11 +293,17 @@ fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) ->
             (true, Some(_)) => "yes",
             (true, None) => "not asked",
         };
-        println!("holds       {holds}");
-        changes.iter().for_each(|c| println!("            {c}"));
-        println!();
+        text += &format!("holds       {holds}\n");
+        changes.iter().for_each(|c| text += &format!("            {c}\n"));
+        text += "\n";
     }
-    Ok(())
+    Ok(out::print(text)?)
+}
+
+/// That nothing is calibrated, and the cure.
+fn nothing(node_type: Option<&str>) -> String {
+    let of = node_type.map_or(String::new(), |t| format!(" of type '{t}'"));
+    format!("nothing is calibrated{of}; see `calibrate run`")
 }
 
 /// A calibration in words.
@@ -363,6 +374,9 @@ fn describe(c: &Calibration) -> String {
 
 fn export(args: &ExportArgs, client: &Client) -> anyhow::Result<()> {
     let all = stored(client, args.node_type.as_deref(), false)?;
+    if all.is_empty() {
+        bail!(nothing(args.node_type.as_deref()));
+    }
     let [one] = &all[..] else {
         let names: Vec<&str> = all.iter().map(|s| s.calibration.node_type.as_str()).collect();
         bail!("{} calibrations fit; name one type of: {}", all.len(), names.join(", "));
@@ -370,30 +384,26 @@ fn export(args: &ExportArgs, client: &Client) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&one.calibration)? + "\n";
     match &args.output {
         Some(file) => fs::write(file, text).with_context(|| file.display().to_string()),
-        None => {
-            print!("{text}");
-            Ok(())
-        }
+        None => Ok(out::print(text)?),
     }
 }
 
 fn diff(old: &Calibration, new: &Calibration, json: bool) -> anyhow::Result<()> {
     let found = differences::differences(old, new);
     if json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
-        return Ok(());
+        return out::json(&found);
     }
-    found.fingerprint.iter().for_each(|c| println!("{c}"));
+    let mut text: String = found.fingerprint.iter().map(|c| format!("{c}\n")).collect();
     for c in &found.changes {
         let percent = if c.old == 0.0 { String::new() } else { format!(" ({:+.0} %)", 100.0 * (c.new / c.old - 1.0)) };
-        println!("{}: {:.4} is now {:.4} {}{percent}, error {:.4}", c.what, c.old, c.new, c.unit, c.error);
+        text += &format!("{}: {:.4} is now {:.4} {}{percent}, error {:.4}\n", c.what, c.old, c.new, c.unit, c.error);
     }
-    println!(
-        "{} of {} figures changed beyond their errors; {} points are only in the old one, {} only in the new one",
+    text += &format!(
+        "{} of {} figures changed beyond their errors; {} points are only in the old one, {} only in the new one\n",
         found.changes.len(),
         found.compared,
         found.only_old,
         found.only_new
     );
-    Ok(())
+    Ok(out::print(text)?)
 }

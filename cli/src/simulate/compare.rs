@@ -54,9 +54,12 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     }
     let table = tables(&verdicts, &settings)?;
     if args.output.json {
-        println!("{}", json!({ "verdicts": verdicts.iter().map(verdict_json).collect::<Vec<_>>() }));
+        crate::out::print(format!(
+            "{}\n",
+            json!({ "verdicts": verdicts.iter().map(verdict_json).collect::<Vec<_>>() })
+        ))?;
     } else {
-        print!("{table}");
+        crate::out::print(&table)?;
     }
     let drawn: Vec<Row> = verdicts.iter().flat_map(|v| [&v.auto, &v.chosen, &v.least_energy].map(Row::clone)).collect();
     args.output.draw(&drawn, &table)
