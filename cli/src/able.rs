@@ -1,6 +1,6 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
-use crate::Failure;
+use crate::{Failure, out};
 use std::path::Path;
 use wrapper::able::{Answer, look, of_job};
 
@@ -38,9 +38,9 @@ pub fn run(args: &AbleArgs) -> Result<i32, Failure> {
     };
     let answer = look(root, &pids);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&answer).map_err(anyhow::Error::from)?);
+        out::json(&answer)?;
     } else {
-        print!("{}", table(&answer));
+        out::print(table(&answer))?;
     }
     Ok(i32::from(!answer.able))
 }

@@ -3,7 +3,7 @@
 mod predict;
 mod show;
 
-use crate::Failure;
+use crate::{Failure, out};
 use anyhow::{Context, bail};
 use calibration::campaign::{self, Progress, Wish};
 use calibration::{conduct, differences};
@@ -44,6 +44,9 @@ enum Verb {
     Import {
         /// File that `export` or `run` wrote.
         file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Name what changed between two calibrations beyond their errors.
     Diff {
@@ -207,9 +210,14 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
             predict::predict(args, &stored)?;
         }
         Verb::Export(args) => export(args, &client)?,
-        Verb::Import { file } => {
+        Verb::Import { file, json } => {
             let kept = keep(&client, &read(file).map_err(bad)?)?;
-            println!("stored as number {} of '{}'", kept.id, kept.calibration.node_type);
+            match json {
+                true => out::json(&kept)?,
+                false => {
+                    out::print(format!("stored as number {} of '{}'\n", kept.id, kept.calibration.node_type))?;
+                }
+            }
         }
         Verb::Diff { old, new, json } => {
             let [old, new] = [find(&client, old).map_err(bad)?, find(&client, new).map_err(bad)?];
@@ -217,7 +225,7 @@ pub fn run(args: &CalibrateArgs, site: &Site, conf: &Path) -> Result<(), Failure
         }
         Verb::Facts(job) => {
             let facts = conduct::own_facts(site, &job.dir)?;
-            println!("{}", serde_json::to_string(&facts).map_err(anyhow::Error::from)?);
+            out::print(serde_json::to_string(&facts)? + "\n")?;
         }
         Verb::Conduct(job) => conduct::conduct(site, conf, &job.dir, job.only_idle)?,
         Verb::Worker(step) => conduct::work(site, &step.dir, &step.orders)?,
@@ -240,16 +248,16 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     for (calibration, file) in &done {
         let stored = keep(client, calibration);
         if !args.json {
-            print!("{}", show::describe(calibration));
+            out::print(show::describe(calibration))?;
         }
         let cure = || format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
         let stored = stored.with_context(cure)?;
         if !args.json {
-            println!("stored as number {}, and in {}", stored.id, file.display());
+            out::print(format!("stored as number {}, and in {}\n", stored.id, file.display()))?;
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?);
+        out::json(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?;
     }
     Ok(())
 }
@@ -331,30 +339,26 @@ fn export(args: &ExportArgs, client: &Client) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&one.calibration)? + "\n";
     match &args.output {
         Some(file) => fs::write(file, text).with_context(|| file.display().to_string()),
-        None => {
-            print!("{text}");
-            Ok(())
-        }
+        None => Ok(out::print(text)?),
     }
 }
 
 fn diff(old: &Calibration, new: &Calibration, json: bool) -> anyhow::Result<()> {
     let found = differences::differences(old, new);
     if json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
-        return Ok(());
+        return out::json(&found);
     }
-    found.fingerprint.iter().for_each(|c| println!("{c}"));
+    let mut text: String = found.fingerprint.iter().map(|c| format!("{c}\n")).collect();
     for c in &found.changes {
         let percent = if c.old == 0.0 { String::new() } else { format!(" ({:+.0} %)", 100.0 * (c.new / c.old - 1.0)) };
-        println!("{}: {:.4} is now {:.4} {}{percent}, error {:.4}", c.what, c.old, c.new, c.unit, c.error);
+        text += &format!("{}: {:.4} is now {:.4} {}{percent}, error {:.4}\n", c.what, c.old, c.new, c.unit, c.error);
     }
-    println!(
-        "{} of {} figures changed beyond their errors; {} points are only in the old one, {} only in the new one",
+    text += &format!(
+        "{} of {} figures changed beyond their errors; {} points are only in the old one, {} only in the new one\n",
         found.changes.len(),
         found.compared,
         found.only_old,
         found.only_new
     );
-    Ok(())
+    Ok(out::print(text)?)
 }

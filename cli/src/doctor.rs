@@ -1,5 +1,6 @@
 //! `joulepoint doctor`: what is wrong with the installation, one line a check.
 
+use crate::out;
 use ::doctor::{Level, Patient, Side, examine, guess_side};
 use std::path::Path;
 
@@ -39,15 +40,17 @@ pub fn run(args: &DoctorArgs, conf: &Path) -> anyhow::Result<i32> {
     let findings = examine(&Patient { conf: conf.to_owned(), side, version: env!("CARGO_PKG_VERSION") });
     let worst = findings.iter().map(|f| f.level).max().unwrap_or(Level::Ok);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "side": side, "findings": findings }))?);
+        out::json(&serde_json::json!({ "side": side, "findings": findings }))?;
         return Ok(status(worst));
     }
+    let mut text = String::new();
     for finding in findings.iter().filter(|f| !args.quiet || f.level > Level::Ok) {
-        println!("{:<8} {:<20} {}", finding.level, finding.check, finding.found);
+        text += &format!("{:<8} {:<20} {}\n", finding.level, finding.check, finding.found);
         if !finding.cure.is_empty() {
-            println!("{:<29} -> {}", "", finding.cure);
+            text += &format!("{:<29} -> {}\n", "", finding.cure);
         }
     }
+    out::print(text)?;
     Ok(status(worst))
 }
 

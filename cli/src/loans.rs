@@ -1,7 +1,7 @@
 //! `joulepoint loans`: which nodes were lent, by whom and to whom, and what it was worth.
 
-use crate::Failure;
 use crate::report::moment;
+use crate::{Failure, out};
 use protocol::{Loan, LoanProgress, LoanState};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -39,7 +39,6 @@ enum Inner {
     /// Lend idle nodes of a running job, wait, and take them back; for the job's own user.
     ///
     /// What a run is to do by itself while one of its groups recovers. Nothing of the job may be running on the nodes.
-    #[command(hide = true)]
     Ask(AskArgs),
     /// Call lent nodes back now; for the lender and operators.
     ///
@@ -51,6 +50,9 @@ enum Inner {
 struct RecallArgs {
     /// The loan's id, as `joulepoint loans` shows it.
     loan: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -64,25 +66,29 @@ struct AskArgs {
     /// Seconds until they are needed again.
     #[arg(long = "for", value_name = "SECONDS")]
     seconds: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Prints the loans, or makes one; the exit code.
 pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     match &args.inner {
         Some(Inner::Ask(ask)) => return lend(ask, conf),
-        Some(Inner::Recall(recall)) => return call_back(&recall.loan, conf),
+        Some(Inner::Recall(recall)) => return call_back(recall, conf),
         None => {}
     }
     let now = jiff::Zoned::now();
     let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
     let (mut start_s, end_s) =
         (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
-    if start_s.is_none() && args.jobs.is_none() {
+    let jobs = args.jobs.as_deref().map(crate::report::jobs).transpose().map_err(Failure::Usage)?;
+    if start_s.is_none() && jobs.is_none() {
         start_s = moment::today(&now).map(|t| t.timestamp().as_second() as f64);
     }
     let text = |number: f64| number.to_string();
     let query = wire::query(&[
-        ("job", args.jobs.as_deref()),
+        ("job", jobs.as_deref()),
         ("user", args.user.as_deref()),
         ("account", args.account.as_deref()),
         ("start", start_s.map(text).as_deref()),
@@ -91,21 +97,25 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     let loans: Vec<Loan> = crate::client(conf)?.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
     let now_s = now.timestamp().as_millisecond() as f64 / 1e3;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&loans).map_err(anyhow::Error::from)?);
+        out::json(&loans)?;
     } else {
-        print!("{}", sheet(&loans, now_s));
+        out::print(sheet(&loans, now_s))?;
     }
     Ok(0)
 }
 
-fn call_back(loan: &str, conf: &Path) -> Result<i32, Failure> {
+fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32, Failure> {
     if !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(Failure::Usage(format!("'{loan}' is no loan: `joulepoint loans` shows their ids")));
     }
     let word = LoanProgress { version: protocol::VERSION, return_s: 0.0 };
     let path = format!("/v1/loans/{loan}/return");
     let loan: Loan = crate::client(conf)?.post(&path, &word).map_err(anyhow::Error::from)?;
-    println!("loan {}: {}", loan.id, loan.state.as_str());
+    if *json {
+        out::json(&loan)?
+    } else {
+        out::print(format!("loan {}: {}\n", loan.id, loan.state.as_str()))?
+    }
     Ok(0)
 }
 
@@ -119,7 +129,13 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     // Somebody else may move the end of a loan that was asked for by hand.
     match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
         Outcome::Back { nodes, away_s } => {
-            println!("{} back after {away_s:.0} s (loan {id})", slurm::compress_nodelist(&nodes));
+            match ask.json {
+                true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "away_s": away_s }))?,
+                false => {
+                    let nodes = slurm::compress_nodelist(&nodes);
+                    out::print(format!("{nodes} back after {away_s:.0} s (loan {id})\n"))?;
+                }
+            }
             Ok(0)
         }
         Outcome::Kept(why) => Err(anyhow::anyhow!("nothing was lent: {why}").into()),

@@ -6,14 +6,17 @@ mod doctor;
 mod loans;
 mod man;
 mod model;
+mod out;
+mod pages;
 mod plan;
 mod report;
 mod simulate;
 mod status;
 mod steer;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -102,6 +105,8 @@ enum Command {
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
+    ///
+    /// Exit status: that of the command; 126 it cannot be started; 127 it is not there; 2 wrong usage.
     Run(RunArgs),
     /// Run a batch script under protection; the plugin calls this.
     #[command(hide = true)]
@@ -227,18 +232,18 @@ fn main() -> ExitCode {
         .with_target(false)
         .with_ansi(false)
         .init();
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&pages::command().get_matches()).unwrap_or_else(|e| e.exit());
     match run(cli) {
         Ok(code) => exit(code),
-        Err(Failure::Usage(text)) => {
-            eprintln!("joulepoint: {text}");
-            ExitCode::from(2)
-        }
-        Err(Failure::Other(e)) => {
-            eprintln!("joulepoint: {e:#}");
-            ExitCode::FAILURE
-        }
+        Err(Failure::Usage(text)) => complain(&text, 2),
+        Err(Failure::Other(e)) => complain(&format!("{e:#}"), 1),
     }
+}
+
+/// Says why the command ends, to whoever still listens.
+fn complain(text: &str, code: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "joulepoint: {text}");
+    ExitCode::from(code)
 }
 
 /// Whether we were started under another name.
@@ -257,15 +262,23 @@ pub(crate) enum Failure {
     Other(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(e: anyhow::Error) -> Failure {
-        Failure::Other(e)
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(e: E) -> Failure {
+        Failure::Other(e.into())
+    }
+}
+
+impl Failure {
+    /// Wrong input, unless Slurm, a service or standard output failed.
+    fn of_input(e: anyhow::Error) -> Failure {
+        let failed = e.chain().any(|c| c.is::<wire::Error>() || c.is::<slurm::Error>() || c.is::<out::Unwritten>());
+        if failed { Failure::Other(e) } else { Failure::Usage(format!("{e:#}")) }
     }
 }
 
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
-        Command::Model(args) => return Ok(run_model(&args)),
+        Command::Model(args) => return run_model(&args),
         Command::Warden(args) => {
             let WardenArgs { criu, run, restore, limit_s, own_network, call, group, tasks, rank, node, command } = args;
             let member = call.map(|call| criu::line::Member { call, group, rank, tasks, node });
@@ -278,14 +291,16 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             dumped.map_err(|reason| Failure::Other(anyhow::anyhow!(reason)))?;
         }
         Command::Run(args) => return run_command(&cli.conf, &args),
-        Command::Simulate(args) => simulate::run(*args).map_err(|e| Failure::Usage(format!("{e:#}")))?,
+        Command::Simulate(args) => simulate::run(*args).map_err(Failure::of_input)?,
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "joulepoint", &mut std::io::stdout());
+            out::print(pages::completion(shell)?)?;
         }
-        Command::Man { all: Some(folder), .. } => man::write_all(Cli::command(), &folder)?,
-        Command::Man { subcommand, all: None } => man::print(Cli::command(), &subcommand)?,
+        Command::Man { all: Some(folder), .. } => man::write_all(pages::command(), &folder)?,
+        Command::Man { subcommand, all: None } => {
+            out::print(man::page(pages::command(), &subcommand).map_err(Failure::of_input)?)?;
+        }
         Command::Plan(args) => {
-            plan::run(&args, &site(&cli.conf)?).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+            plan::run(&args, &site(&cli.conf)?).map_err(Failure::of_input)?;
         }
         Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
@@ -311,7 +326,7 @@ fn client(conf: &std::path::Path) -> Result<wire::Client, Failure> {
     Ok(wire::Client::new(&site.controller.url, site.munge_socket, ANSWER_LIMIT))
 }
 
-fn run_model(args: &ModelArgs) -> i32 {
+fn run_model(args: &ModelArgs) -> Result<i32, Failure> {
     let input = match &args.json {
         Some(json) => Ok(json.clone()),
         None => std::io::read_to_string(std::io::stdin()).map_err(|e| {
@@ -319,16 +334,12 @@ fn run_model(args: &ModelArgs) -> i32 {
             serde_json::json!({ "error": refusal }).to_string()
         }),
     };
-    match input.and_then(|input| model::run(&args.name, &input)) {
-        Ok(json) => {
-            println!("{json}");
-            0
-        }
-        Err(json) => {
-            println!("{json}");
-            2
-        }
-    }
+    let (json, code) = match input.and_then(|input| model::run(&args.name, &input)) {
+        Ok(json) => (json, 0),
+        Err(json) => (json, 2),
+    };
+    out::print(json + "\n")?;
+    Ok(code)
 }
 
 fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
@@ -359,6 +370,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        pages::command().debug_assert();
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Command;
+use clap_mangen::Man;
 use roff::{Roff, bold, italic, roman};
 use std::fs;
 use std::path::Path;
@@ -9,32 +10,50 @@ use std::path::Path;
 /// The shipped site file: its comments are the documentation of its keys.
 const SITE_FILE: &str = include_str!("../../conf/joulepoint.toml");
 
-/// Prints the page of the command, or of one subcommand (`simulate` or `simulate replay`).
-pub fn print(command: Command, words: &[String]) -> Result<()> {
-    let mut page = command;
-    page.build();
+/// Who publishes a page, and in which version.
+const SOURCE: &str = concat!("joulepoint ", env!("CARGO_PKG_VERSION"));
+
+/// The page of the command, or of one subcommand (`simulate` or `simulate replay`).
+///
+/// # Errors
+/// The word that is no subcommand.
+pub fn page(mut command: Command, words: &[String]) -> Result<String> {
+    command.build();
+    let mut shown = &command;
     for word in words {
-        let name = format!("{}-{word}", page.get_name());
-        let found = page.find_subcommand(word).with_context(|| format!("there is no subcommand '{word}'"))?;
-        page = found.clone().display_name(name);
+        shown = shown.find_subcommand(word).with_context(|| format!("there is no subcommand '{word}'"))?;
     }
-    Ok(clap_mangen::Man::new(page).render(&mut std::io::stdout())?)
+    let mut text = Vec::new();
+    of(shown).render(&mut text)?;
+    Ok(String::from_utf8(text)?)
+}
+
+fn of(command: &Command) -> Man {
+    Man::new(command.clone()).source(SOURCE).manual("Joulepoint")
 }
 
 /// Writes all pages into a folder.
 pub fn write_all(command: Command, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     // disable_help_subcommand keeps clap from a page for each "help".
-    clap_mangen::generate_to(command.disable_help_subcommand(true), folder)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    write(&command, folder)?;
     fs::write(folder.join("joulepoint.toml.5"), site_file())?;
     fs::write(folder.join("joulepoint-plugin.8"), plugin())?;
     Ok(())
 }
 
+/// The page of a command and those of what people call below it.
+fn write(command: &Command, folder: &Path) -> Result<()> {
+    command.get_subcommands().filter(|c| !c.is_hide_set()).try_for_each(|c| write(c, folder))?;
+    of(command).generate_to(folder).with_context(|| folder.display().to_string())?;
+    Ok(())
+}
+
 fn head(name: &str, section: &str, one_line: &str) -> Roff {
     let mut page = Roff::new();
-    let version = concat!("joulepoint ", env!("CARGO_PKG_VERSION"));
-    page.control("TH", [name, section, "", version, "Joulepoint"]);
+    page.control("TH", [name, section, "", SOURCE, "Joulepoint"]);
     page.control("SH", ["NAME"]);
     page.text([roman(format!("{name} - {one_line}"))]);
     page
@@ -129,6 +148,21 @@ mod tests {
         for (key, _) in keys {
             assert!(page.contains(&format!("\\fB{}\\fR", key.replace('-', "\\-"))), "{key}");
         }
+    }
+
+    #[test]
+    fn every_page_has_its_whole_name_its_version_and_what_its_exit_status_means() {
+        let folder = tempfile::tempdir().unwrap();
+        write_all(crate::pages::command(), folder.path()).unwrap();
+        for words in [vec![], vec!["simulate", "platform"], vec!["loans", "ask"], vec!["report"], vec!["run"]] {
+            let name = [&["joulepoint"], words.as_slice()].concat().join("-");
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let shown = page(crate::pages::command(), &words).unwrap();
+            assert!(shown.contains(&format!(".TH {name} 1  \"{SOURCE}\"")), "{shown}");
+            assert!(shown.to_lowercase().contains("exit status"), "{name}: {shown}");
+            assert!(folder.path().join(format!("{name}.1")).exists(), "{name}");
+        }
+        assert!(page(crate::pages::command(), &["nope".to_string()]).is_err());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 mod submission;
 mod table;
 
-use anyhow::Context;
+use crate::out;
+use anyhow::{Context, bail};
 use config::Site;
 use planner::Known;
 use protocol::{CALIBRATION_VERSION, Calibration, Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
@@ -13,6 +14,9 @@ use submission::Submission;
 
 /// Longest wait for the controller; after it the plan is made from the site file.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// An overhead above this is not told in figures, as a fraction.
+const MOST_TOLD: f64 = 100.0;
 
 /// Arguments of `joulepoint plan`.
 #[derive(clap::Args)]
@@ -24,7 +28,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "JSON", conflicts_with = "options")]
     request: Option<String>,
     /// Nodes of the job.
-    #[arg(short = 'N', long, default_value_t = 1)]
+    #[arg(short = 'N', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
     /// CPUs on each node.
     #[arg(short, long, default_value_t = 1)]
@@ -56,7 +60,7 @@ pub struct PlanArgs {
     /// Print the plan as JSON.
     #[arg(long)]
     json: bool,
-    /// A submission, from which nodes, tasks and name are taken: `joulepoint plan -- sbatch -N4 job.sh`.
+    /// A submission, from which nodes, tasks, name and our options are taken: `joulepoint plan -- sbatch -N4 job.sh`.
     #[arg(last = true, value_name = "SUBMISSION")]
     submission: Vec<String>,
 }
@@ -81,27 +85,40 @@ pub fn request(options: &[String]) -> Result<Request, String> {
 
 /// Prints the plan.
 pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
-    let mut request = match &args.request {
-        Some(json) => serde_json::from_str(json)?,
-        None => request(&args.options).map_err(anyhow::Error::msg)?,
-    };
-    request.settings.remove("ft-energy-explain");
-    let on = || Setting { value: "energy".to_string(), source: Source::Default };
-    request.settings.entry("ft-energy".to_string()).or_insert_with(on);
-    options::resolve(&request, &site.defaults)?;
-    let size = if args.submission.is_empty() {
-        let (nodes, tasks, job_name) = (args.nodes, args.ntasks, args.job_name.clone());
-        Submission { nodes, tasks, cpus_per_node: args.cpus_per_node, job_name }
+    let job = if args.submission.is_empty() {
+        let (nodes, tasks, job_name) = (Some(args.nodes), args.ntasks, args.job_name.clone());
+        Submission { nodes, tasks, cpus_per_node: args.cpus_per_node, job_name, options: Vec::new() }
     } else {
         Submission::read(&args.submission)
     };
+    let mut request = match &args.request {
+        Some(json) => serde_json::from_str(json)?,
+        None => request(&[&job.options[..], &args.options].concat()).map_err(anyhow::Error::msg)?,
+    };
+    request.settings.remove("ft-energy-explain");
+    if !site.defaults.contains_key("ft-energy") {
+        let on = || Setting { value: "energy".to_string(), source: Source::Default };
+        request.settings.entry("ft-energy".to_string()).or_insert_with(on);
+    }
+    let settings = options::resolve(&request, &site.defaults)?;
+    if settings.objective.is_none() {
+        bail!("--ft-energy=off: the job is not to be protected, so there is no plan");
+    }
+    // A job that leaves its nodes to Slurm is taken to get what its groups need.
+    let nodes = job.nodes.unwrap_or(settings.groups.saturating_add(settings.spare));
+    let asked = |name: &str| request.settings.contains_key(name);
+    if let Some(short) =
+        planner::too_few(&settings, nodes).filter(|_| asked("ft-energy-groups") || asked("ft-energy-spare"))
+    {
+        bail!("{short}: ask for more nodes (-N), or for fewer groups or spares");
+    }
     let question = PlanRequest {
         request,
-        nodes: size.nodes,
-        cpus_per_node: size.cpus_per_node,
-        tasks: size.tasks,
+        nodes,
+        cpus_per_node: job.cpus_per_node,
+        tasks: job.tasks,
         user: std::env::var("USER").unwrap_or_default(),
-        job_name: size.job_name,
+        job_name: job.job_name,
         node_names: args.nodelist.clone(),
         node_type: args.node_type.clone(),
         work_s: args.work,
@@ -112,11 +129,9 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         None => ask(&question, site)?,
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&plan)?);
-    } else {
-        print!("{}", describe(&plan, size.nodes));
+        return out::json(&plan);
     }
-    Ok(())
+    Ok(out::print(describe(&plan, nodes))?)
 }
 
 /// The controller's plan; one from the site file alone if it is away.
@@ -124,7 +139,7 @@ fn ask(question: &PlanRequest, site: &Site) -> anyhow::Result<Plan> {
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     match client.post::<PlanRequest, Plan>("/v1/plan", question) {
         Ok(plan) => Ok(plan),
-        Err(wire::Error::Refused { text, .. }) => anyhow::bail!(text),
+        Err(wire::Error::Refused { text, .. }) => bail!(text),
         Err(e) => {
             tracing::warn!(%e, "the controller is away; the plan is made from the site file alone");
             alone(question, Vec::new(), site)
@@ -148,7 +163,7 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
     let calibration: Calibration =
         serde_json::from_str(&text).with_context(|| format!("{}: not an exported calibration", path.display()))?;
     if calibration.version != CALIBRATION_VERSION {
-        anyhow::bail!(
+        bail!(
             "{}: version {} is not known here, only {CALIBRATION_VERSION}; export it again",
             path.display(),
             calibration.version
@@ -165,7 +180,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// The plan in words.
 pub fn describe(plan: &Plan, nodes: u32) -> String {
-    let percent = |x: f64| format!("{:.2}%", 100.0 * x);
+    let percent = |x: f64| if x > MOST_TOLD { "more than 10000%".into() } else { format!("{:.2}%", 100.0 * x) };
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22}{value}\n"));
     line("objective", plan.objective.clone());
@@ -194,7 +209,7 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
     }
     line("made by", plan.made_by.clone());
     if let Some(choice) = &plan.choice {
-        text.push_str(&table::table(&plan.protocol, choice));
+        text.push_str(&table::table(choice));
     }
     text.push_str("why\n");
     plan.reasons.iter().for_each(|r| text.push_str(&format!("  {r}\n")));

@@ -1,5 +1,6 @@
 //! `joulepoint status`: how runs are doing now.
 
+use crate::out;
 use protocol::RunAccount;
 
 /// Arguments of `joulepoint status`.
@@ -20,11 +21,10 @@ pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
     };
     let runs: Vec<RunAccount> = client.get(&path)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&runs)?);
-        return Ok(());
+        return out::json(&runs);
     }
-    println!(
-        "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint",
+    let mut text = format!(
+        "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint\n",
         "JobID", "User", "State", "Checkpoints", "Failures", "Records", "Energy(J)"
     );
     let now_s = wrapper::mail::now_s();
@@ -33,8 +33,8 @@ pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
             .checkpoints
             .last()
             .map_or_else(|| "none".to_string(), |c| format!("{:.0} s ago", now_s - c.begun_s - c.seconds));
-        println!(
-            "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12.1}  {last}",
+        text += &format!(
+            "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12.1}  {last}\n",
             run.job,
             run.user,
             run.state,
@@ -44,5 +44,5 @@ pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
             run.total.joules
         );
     }
-    Ok(())
+    Ok(out::print(text)?)
 }

@@ -1,6 +1,6 @@
 //! `joulepoint checkpoint`, `vacate`, `restart`, `enable` and `disable`: orders for a running job.
 
-use crate::Failure;
+use crate::{Failure, out};
 use protocol::{OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ pub fn run(verb: Verb, args: &SteerArgs, client: &Client) -> Result<i32, Failure
     let given: OrderStatus = patiently(|| client.post("/v1/orders", &request))?;
     let status = if args.no_wait { given } else { wait(client, given)? };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status).map_err(anyhow::Error::from)?);
+        out::json(&status)?;
     } else {
-        println!("{}", sentence(&status));
+        out::print(sentence(&status) + "\n")?;
     }
     Ok(i32::from(status.state == OrderState::Failed))
 }

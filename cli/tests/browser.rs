@@ -199,6 +199,10 @@ fn the_page_of_a_month_sorts_by_mouse_and_by_keyboard() {
     let bars = chrome.run("return document.querySelectorAll('#accounts rect.lost_work').length");
     assert_eq!(bars, 1, "only physics lost work");
     is_accessible(&chrome);
+    let laptop = json!({"width": 1200, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+    chrome.command("Emulation.setDeviceMetricsOverride", laptop);
+    let cut = "return [...document.querySelectorAll('.scroll')].filter(d => d.scrollWidth > d.clientWidth).map(d => [d.ariaLabel, d.scrollWidth, d.clientWidth])";
+    assert_eq!(chrome.run(cut), json!([]), "no column is cut on a laptop");
     chrome.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-month.png"));
     is_quiet(&chrome, &page);
 }

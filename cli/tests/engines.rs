@@ -35,7 +35,7 @@ impl Place {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         let option = format!("ft-energy-engine={engine}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
-        command.args(["--conf", "/nonexistent/joulepoint.toml", "run", "-o", &option, "-o", "ft-energy-interval=1s"]);
+        command.args(["--conf", "/dev/null", "run", "-o", &option, "-o", "ft-energy-interval=1s"]);
         command.args(["--", "sh", "job.sh"]).current_dir(self.0.path()).env("PATH", path).env("HOME", self.0.path());
         command.env_remove("SLURM_JOB_ID").env_remove("SCR_PREFIX").stdin(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 fn plan(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
-    command.args(["--conf", "/nonexistent", "plan", "-N8", "-c4", "--groups=32", "--work=1-0"]).args(arguments);
+    command.args(["--conf", "/dev/null", "plan", "-N8", "-c4", "--groups=32", "--work=1-0"]).args(arguments);
     command.output().expect("joulepoint runs")
 }
 
@@ -86,4 +86,76 @@ fn a_file_that_is_no_calibration_is_refused_by_name() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{output:?}");
     }
+}
+
+/// `plan`, with no more than what is said.
+fn plain(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+    command.args(["--conf", "/dev/null", "plan", "--published"]).args(arguments).output().expect("joulepoint runs")
+}
+
+const GROUPS: [&str; 4] = [
+    "-oft-energy-protocol=uncoordinated",
+    "-oft-energy-groups=4",
+    "-oft-energy-memory=64G",
+    "-oft-energy-messages=9:4T",
+];
+
+#[test]
+fn groups_that_were_asked_for_are_marked_and_nothing_else_is_said_to_be_taken() {
+    for (log, row) in [("-oft-energy-log=disk", Some("uncoordinated-disk")), ("-oft-energy-keep=2", None)] {
+        let asked = [&["-N4"], &GROUPS[..], &[log]].concat();
+        let text = String::from_utf8(plain(&asked).stdout).expect("UTF-8");
+        assert!(text.contains("protocol              uncoordinated\n"), "{text}");
+        let marked: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("* ")?.split_whitespace().next()).collect();
+        assert_eq!(marked, Vec::from_iter(row), "{text}");
+        assert!(text.contains("not taken: uncoordinated was asked for"), "{text}");
+        assert!(!text.contains("of what can be taken") && !text.contains("disk: only with"), "{text}");
+    }
+    let unasked = String::from_utf8(plain(&[&["-N4"], &GROUPS[2..]].concat()).stdout).expect("UTF-8");
+    assert!(unasked.contains("only with --ft-energy-protocol=uncoordinated"), "{unasked}");
+}
+
+#[test]
+fn a_submission_is_planned_with_its_own_options() {
+    let dir = tempfile::tempdir().expect("folder");
+    let script = dir.path().join("job.sh");
+    std::fs::write(&script, "#!/bin/sh\n#SBATCH --ft-energy=time --ft-energy-interval=10 # ten minutes\n")
+        .expect("written");
+    let script = script.to_str().expect("UTF-8");
+    for (words, objective, interval_s) in [
+        (vec!["--json", "--", "sbatch", "-N4", script], "time", 600.0),
+        (vec!["--json", "--", "sbatch", "-N4", "--ft-energy-interval", "20", script], "time", 1200.0),
+        (vec!["--json", "-oft-energy=energy", "--", "sbatch", "--ft-energy-interval=5", script], "energy", 300.0),
+    ] {
+        let plan = read(&plain(&words));
+        assert_eq!((plan.objective.as_str(), plan.interval_s), (objective, interval_s), "{words:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_and_says_why() {
+    let too_many = [&["-N3"], &GROUPS[..]].concat();
+    for (words, why) in [
+        (vec!["-N0"], "--nodes"),
+        (vec!["-N4", "-oft-energy-spare=9"], "4 nodes are too few to keep 9 spares"),
+        (too_many, "3 nodes are too few to make 4 groups"),
+        (vec!["-oft-energy=off"], "is not to be protected"),
+        (vec!["--", "sbatch", "--ft-energy=nonsense", "job.sh"], "'nonsense' is not known"),
+        (vec!["--", "sbatch", "--ft-energy-keeps=3", "job.sh"], "did you mean 'ft-energy-keep'"),
+    ] {
+        let output = plain(&words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    let unsaid = plain(&[&GROUPS[..], &["--", "sbatch", "-n8", "job.sh"]].concat());
+    assert!(unsaid.status.success(), "Slurm finds the nodes: {unsaid:?}");
+}
+
+#[test]
+fn a_machine_that_always_fails_is_told_in_words_and_not_in_digits() {
+    let text = String::from_utf8(plain(&["-N999999999"]).stdout).expect("UTF-8");
+    assert!(text.contains("no interval makes progress") && text.contains("more than 10000%"), "{text}");
+    assert!(text.lines().all(|line| !line.contains(&"0".repeat(30)) && line.len() < 400), "{text}");
 }

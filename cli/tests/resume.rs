@@ -226,7 +226,7 @@ fn killed_driver(place: &Place, options: &[&str], script: &str) -> Output {
     let file = place.dir.path().join("job.sh");
     fs::write(&file, script).unwrap();
     let mut command = Command::new(JOULEPOINT);
-    command.args(["--conf", "/nonexistent/joulepoint.toml", "run"]).args(options).args(["--", "bash"]).arg(&file);
+    command.args(["--conf", "/dev/null", "run"]).args(options).args(["--", "bash"]).arg(&file);
     command
         .current_dir(place.dir.path())
         .env("PATH", place.path())

@@ -1,6 +1,7 @@
 //! Reads `joulepoint.toml`: what a site says once, for all its jobs.
 //!
-//! Unknown keys are refused with the line and the nearest key. A missing file is a site that says nothing.
+//! Unknown keys are refused with the line and the nearest key. A missing file at the default place is a site that
+//! says nothing.
 
 mod calibration;
 mod lend;
@@ -316,14 +317,17 @@ pub fn path_from(environment: Option<std::ffi::OsString>) -> PathBuf {
     environment.filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from(DEFAULT_PATH), PathBuf::from)
 }
 
-/// Reads a file; a missing one gives the defaults.
+/// Reads a file; at the [`DEFAULT_PATH`] a missing one gives the defaults.
 ///
 /// # Errors
 /// A sentence with the path, the line, and the nearest key or the valid range.
 pub fn read(path: &Path) -> Result<Site, Error> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&text, &path.display().to_string()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Site::default()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && path == Path::new(DEFAULT_PATH) => Ok(Site::default()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error(format!("{}: there is no such site file; mend --conf or JOULEPOINT_CONF", path.display())))
+        }
         Err(e) => Err(Error(format!("{}: {e}", path.display()))),
     }
 }
@@ -380,6 +384,10 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
             return Err(Error(format!("{name}: {key} = {value} must be a number above 0")));
         }
     }
+    if let Err(why) = check_url(&site.controller.url) {
+        let url = &site.controller.url;
+        return Err(Error(format!("{name}: controller.url = '{url}' {why}; write http://HOST:PORT")));
+    }
     let days = site.controller.retention_days;
     if !(days.is_finite() && days >= 0.0) {
         return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
@@ -415,14 +423,49 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a URL names a host, and a port perhaps, by plain HTTP, which munge signs.
+fn check_url(url: &str) -> Result<(), &'static str> {
+    let uri: http::Uri = url.parse().map_err(|_| "is no URL")?;
+    let authority =
+        uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or("does not begin with http://")?;
+    let port = authority.as_str().strip_prefix(authority.host()).ok_or("names a user")?;
+    match port.strip_prefix(':').map(str::parse::<u16>) {
+        None | Some(Ok(1..)) => Ok(()),
+        Some(_) => Err("has no port from 1 to 65535"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_and_a_missing_one_are_the_same() {
+    fn an_empty_file_says_nothing_and_a_named_one_that_is_missing_is_refused() {
         assert_eq!(parse("", "x").unwrap(), Site::default());
-        assert_eq!(read(Path::new("/nonexistent/x.toml")).unwrap(), Site::default());
+        assert_eq!(read(Path::new("/dev/null")).unwrap(), Site::default());
+        let e = read(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
+        assert!(e.contains("/nonexistent/x.toml") && e.contains("JOULEPOINT_CONF"), "{e}");
+    }
+
+    #[test]
+    fn a_url_names_a_host_by_http() {
+        let with = |url: &str| parse(&format!("[controller]\nurl = \"{url}\"\n"), "f").map_err(|e| e.to_string());
+        for good in ["http://head", "http://head:6820/", "http://10.0.0.1:1", "http://[::1]:6820"] {
+            assert!(with(good).is_ok(), "{good}: {:?}", with(good));
+        }
+        for (bad, why) in [
+            ("ftp://x", "http://"),
+            ("https://x", "http://"),
+            ("head:6820", "http://"),
+            ("", "is no URL"),
+            ("http://x y:9999999", "is no URL"),
+            ("http://x:9999999", "port"),
+            ("http://x:0", "port"),
+            ("http://me@x", "user"),
+        ] {
+            let said = with(bad).unwrap_err();
+            assert!(said.contains("controller.url") && said.contains(bad) && said.contains(why), "{said}");
+        }
     }
 
     #[test]

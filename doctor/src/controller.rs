@@ -31,12 +31,19 @@ pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
     if status == 200 {
         findings.ok("controller", format!("{base} is well"));
     } else {
-        let what = format!("{base} answers {status}: {}", text.trim());
+        let what = format!("{base} answers {status}: {}", ailing(&text));
         findings.fault("controller", what, "see its log: journalctl -u joulepoint-controller");
     }
     clock(date.map(SystemTime::from), findings);
     access(site, findings);
     calibrations(site, findings);
+}
+
+/// The parts of a service that do not work, and why; what somebody else answered as it is.
+fn ailing(text: &str) -> String {
+    let Ok(health) = serde_json::from_str::<protocol::Health>(text) else { return text.trim().to_string() };
+    let ailing = health.parts.iter().filter(|(_, part)| !part.ok);
+    ailing.map(|(name, part)| format!("{name}: {}", part.text)).collect::<Vec<_>>().join("; ")
 }
 
 fn clock(there: Option<SystemTime>, findings: &mut Findings) {

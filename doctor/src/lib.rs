@@ -99,7 +99,11 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     let site = match config::read(&patient.conf) {
         Ok(site) => site,
         Err(e) => {
-            findings.fault("configuration", e.to_string(), "mend that line; every key stands in the shipped file");
+            let cure = match patient.conf.exists() {
+                true => "mend that line; every key stands in the shipped file",
+                false => "copy the shipped joulepoint.toml there, or name the right file",
+            };
+            findings.fault("configuration", e.to_string(), cure);
             return findings.0;
         }
     };

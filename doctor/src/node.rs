@@ -18,7 +18,9 @@ pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
     }
     let meter = energy::open(&site.energy.sources());
     let refused: Vec<String> = meter.refused().iter().map(|(kind, why)| format!("{kind}: {why}")).collect();
-    if meter.source() == energy::SourceKind::Model {
+    if site.energy.sources().precedence.first() == Some(&energy::SourceKind::Model) {
+        findings.ok("energy-source", "estimated, as energy.sources wants it");
+    } else if meter.source() == energy::SourceKind::Model {
         let what = format!("no counter can be read, so energy is estimated ({})", refused.join("; "));
         let cure = "as root: modprobe intel_rapl_msr, or choose energy.sources; see docs/energy.md";
         findings.warning("energy-source", what, cure);

@@ -18,7 +18,11 @@ pub(crate) fn examine(slurm: &Slurm, findings: &mut Findings) -> Option<Settings
     let version = match slurm.version() {
         Ok(version) => version,
         Err(e) => {
-            findings.fault("slurm-commands", e.to_string(), "install Slurm's commands here, or set slurm_bin");
+            let cure = match e {
+                slurm::Error::Start { .. } => "install Slurm's commands here, or set slurm_bin",
+                _ => "make /etc/slurm/slurm.conf, name it in SLURM_CONF, or let the host find slurmctld's",
+            };
+            findings.fault("slurm-commands", e.to_string(), cure);
             return None;
         }
     };

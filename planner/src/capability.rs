@@ -1,6 +1,6 @@
 //! Which engine can carry out which protocol: the one place that a new engine changes.
 
-use options::{Engine, Settings};
+use options::{Engine, Log, Settings};
 use policy::choice::{Hindrance, Protocol};
 
 /// What can be carried out. A protocol that no row allows is estimated only.
@@ -21,14 +21,36 @@ pub fn enacts(capabilities: &Capabilities, engine: Option<Engine>, protocol: Pro
     capabilities.iter().any(|(e, protocols)| asked(*e) && protocols.contains(&protocol))
 }
 
+/// What else is written for groups that recover alone by a protocol; nothing where they cannot be had.
+fn with_groups(protocol: Protocol) -> Option<&'static str> {
+    match protocol {
+        Protocol::DiskLog => Some("--ft-energy-log=disk"),
+        Protocol::MemoryLog => Some("--ft-energy-log=memory"),
+        Protocol::DiskLogLent => Some("--ft-energy-log=disk --ft-energy-lend=yes"),
+        Protocol::Coordinated | Protocol::MemoryLogLent | Protocol::Shadow => None,
+    }
+}
+
+/// The protocol of groups that log messages, where they were asked for.
+pub(crate) fn asked(settings: &Settings) -> Option<Protocol> {
+    match (settings.log?, settings.lend) {
+        (Log::Disk, false) => Some(Protocol::DiskLog),
+        (Log::Disk, true) => Some(Protocol::DiskLogLent),
+        (Log::Memory, _) => Some(Protocol::MemoryLog),
+    }
+}
+
 /// Why a protocol is not open to the choice.
 pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protocol: Protocol) -> Option<Hindrance> {
     let why = if enacts(capabilities, settings.engine, protocol) {
         None
     } else {
-        Some(match settings.engine {
-            Some(engine) => format!("estimated only: the engine {} cannot enact it", engine.as_str()),
-            None => "estimated only: no engine can enact it yet".to_string(),
+        Some(match (settings.engine, with_groups(protocol)) {
+            (None | Some(Engine::App | Engine::Hook), Some(log)) => {
+                format!("only with --ft-energy-protocol=uncoordinated --ft-energy-groups=N {log}")
+            }
+            (Some(engine), _) => format!("estimated only: the engine {} cannot enact it", engine.as_str()),
+            (None, None) => "estimated only: no engine can enact it yet".to_string(),
         })
     };
     let unasked = match protocol {

@@ -28,6 +28,9 @@ use policy::choice::choose;
 use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
+/// Expected time beyond the work, as a fraction of it, above which a run is said to make no progress.
+const HOPELESS: f64 = 100.0;
+
 /// What the store knows that bears on a new run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
@@ -79,6 +82,17 @@ impl Wanted<'_> {
         }
     }
 
+    /// What is to be said of groups that recover alone, if they were asked for; an error says why they cannot be had.
+    fn groups_said(&self) -> Option<Result<Vec<String>, String>> {
+        let asked = self.settings.protocol == Some(options::Protocol::Uncoordinated);
+        asked.then(|| groups::remarks(self.settings, self.nodes as usize, self.tasks))
+    }
+
+    /// Whether groups that recover alone were asked for, and can be had.
+    fn recovers_by_groups(&self) -> bool {
+        matches!(self.groups_said(), Some(Ok(_)))
+    }
+
     /// Groups of the uncoordinated alternatives: one for each node unless told, at most one for each process.
     fn groups(&self) -> u32 {
         self.groups.unwrap_or(self.nodes).clamp(1, self.nodes.saturating_mul(self.processes.max(1)))
@@ -104,6 +118,16 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         cpufreq: site.node.cpufreq,
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
+}
+
+/// Why so many nodes do not make the groups and spares that were asked for, if so.
+pub fn too_few(settings: &Settings, nodes: u32) -> Option<String> {
+    let Settings { groups, spare, .. } = settings;
+    let wants = match groups {
+        0 | 1 => format!("keep {spare} spares"),
+        _ => format!("make {groups} groups and {spare} spares"),
+    };
+    (nodes < groups.saturating_add(*spare)).then(|| format!("{nodes} nodes are too few to {wants}"))
 }
 
 /// The engine of a name, as plans have it.
@@ -149,6 +173,13 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
     };
     let mut reasons = vec![figures.mtbf_reason.clone()];
+    if let Some(overhead) = chosen.as_ref().ok().map(|c| c.expected.time_overhead).filter(|o| *o > HOPELESS) {
+        reasons.push(format!(
+            "no interval makes progress: failures come every {:.1} s and a checkpoint takes {:.1} s, so that the run would \
+             take {overhead:.0e} times its work",
+            figures.mtbf_s.value, figures.checkpoint_s.value
+        ));
+    }
     let mut alternatives = Vec::new();
     let fixed_s = settings.interval.map(|i| i.as_secs_f64());
     let (interval_s, expected) = match (&chosen, fixed_s) {
@@ -194,17 +225,22 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     };
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
-    let wants_groups = settings.protocol == Some(options::Protocol::Uncoordinated);
-    let remarks = wants_groups.then(|| groups::remarks(settings, wanted.nodes as usize, wanted.tasks));
-    let asked = matches!(remarks, Some(Ok(_)));
-    match remarks {
+    let asked = wanted.recovers_by_groups();
+    match wanted.groups_said() {
         Some(Ok(remarks)) => {
             let groups = settings.groups;
-            reasons.push(format!("uncoordinated was asked for: each of {groups} groups keeps this interval by itself"));
+            reasons.push(format!(
+                "uncoordinated was asked for: each of {groups} groups keeps this interval by itself, reckoned as coordinated"
+            ));
             reasons.extend(remarks);
         }
-        Some(Err(refused)) => reasons.push(format!("uncoordinated was asked for and cannot be: {refused}")),
-        None => {}
+        Some(Err(refused)) => {
+            reasons.push(format!("uncoordinated was asked for and cannot be: {refused}: the run is coordinated"));
+        }
+        None => {
+            let short = too_few(settings, wanted.nodes);
+            reasons.extend(short.map(|short| format!("{short}: fewer nodes are kept as spares")));
+        }
     }
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {

@@ -1,7 +1,7 @@
 //! Puts the choice of a protocol into the words of a plan.
 
 use crate::Wanted;
-use crate::capability::{Capabilities, enacts};
+use crate::capability::{Capabilities, asked, enacts};
 use crate::figures::Figures;
 use crate::known::Calibrated;
 use policy::Invalid;
@@ -43,13 +43,32 @@ pub(crate) fn taken(
     explain_unknown_logs(&mut decision, calibrated);
     let protocol = decision.protocol;
     let is_other = |p: Protocol| p == protocol && p != Protocol::Coordinated;
+    let other = decision.rows.iter().find(|r| is_other(r.protocol)).and_then(|r| r.outcome.clone());
+    if wanted.recovers_by_groups() {
+        as_asked(&mut decision, asked(wanted.settings));
+    }
     Taken {
         protocol,
-        other: decision.rows.iter().find(|r| is_other(r.protocol)).and_then(|r| r.outcome.clone()),
+        other,
         choice: Some(choice(&decision, wanted, figures, calibrated, capabilities)),
         alternatives: alternatives(&decision),
         reasons: decision.reasons,
     }
+}
+
+/// Puts the protocol that was asked for in the place of the one that was chosen.
+fn as_asked(decision: &mut Decision, asked: Option<Protocol>) {
+    decision.reasons.clear();
+    for row in &mut decision.rows {
+        let why = row.refused.take();
+        if Some(row.protocol) == asked {
+            let unknown = why.filter(|_| row.outcome.is_none());
+            decision.reasons.extend(unknown.map(|why| format!("{} is not estimated: {why}", row.protocol.as_str())));
+        } else {
+            row.refused = why.or_else(|| Some("uncoordinated was asked for".to_string()));
+        }
+    }
+    decision.protocol = asked.unwrap_or(decision.protocol);
 }
 
 /// Says of protocols that could not be estimated what is missing.
@@ -97,7 +116,8 @@ fn choice(
 ) -> ProtocolChoice {
     let row = |r: &policy::choice::Row| ProtocolRow {
         protocol: r.protocol.as_str().to_string(),
-        enacted: enacts(capabilities, wanted.settings.engine, r.protocol),
+        enacted: enacts(capabilities, wanted.settings.engine, r.protocol)
+            || wanted.recovers_by_groups() && asked(wanted.settings) == Some(r.protocol),
         figures: r.outcome.as_ref().map(protocol_figures),
         refused: r.refused.clone(),
     };

@@ -65,7 +65,10 @@ fn on_published_coefficients_a_message_heavy_program_is_coordinated_and_a_parall
     assert_eq!(unhindered(&parallel), "uncoordinated-disk");
     assert_eq!(parallel.protocol, "coordinated");
     let row = row(&parallel, "uncoordinated-disk");
-    assert!(!row.enacted && row.refused.as_ref().unwrap().contains("estimated only"), "{row:?}");
+    assert!(
+        !row.enacted && row.refused.as_ref().unwrap().contains("only with --ft-energy-protocol=uncoordinated"),
+        "{row:?}"
+    );
 }
 
 #[test]
@@ -101,6 +104,43 @@ fn a_plan_and_a_submitted_job_decide_alike_for_the_same_input() {
     let submitted = PlanRequest { node_type: None, node_names: vec![published::NODE_TYPE.into()], ..sent };
     let plan = |q| make_plan(q, &on_published(), &Site::default()).unwrap();
     assert_eq!(plan(&asked), plan(&submitted));
+}
+
+#[test]
+fn more_groups_or_spares_than_nodes_are_a_reason_and_no_refusal() {
+    let groups = [("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", "9"), ("ft-energy-log", "disk")];
+    for (options, protocol, why) in [
+        (&groups[..], "coordinated", "9 groups need as many nodes, and the job has 8: the run is coordinated"),
+        (&[("ft-energy-spare", "8")][..], "coordinated", "too few to keep 8 spares: fewer nodes are kept"),
+    ] {
+        let plan = make_plan(&question(options, 8), &on_published(), &Site::default()).unwrap();
+        assert_eq!(plan.protocol, protocol);
+        assert!(plan.reasons.iter().any(|r| r.contains(why)), "{why}: {:?}", plan.reasons);
+        assert!(row(&plan, "coordinated").refused.is_none());
+    }
+}
+
+#[test]
+fn the_row_that_was_asked_for_is_enacted_and_the_others_say_why_not() {
+    for (log, lend, taken) in [
+        ("disk", "no", "uncoordinated-disk"),
+        ("disk", "yes", "uncoordinated-disk-lent"),
+        ("memory", "no", "uncoordinated-memory"),
+    ] {
+        let asked = [
+            ("ft-energy-protocol", "uncoordinated"),
+            ("ft-energy-groups", "4"),
+            ("ft-energy-log", log),
+            ("ft-energy-lend", lend),
+        ];
+        let plan = make_plan(&question(&[&HEAVY[..], &asked].concat(), 8), &on_published(), &Site::default()).unwrap();
+        assert_eq!(plan.protocol, "uncoordinated");
+        for row in plan.choice.as_ref().unwrap().rows.iter() {
+            let is_asked = row.protocol == taken;
+            assert_eq!((row.refused.is_none(), row.enacted), (is_asked, is_asked || row.protocol == "coordinated"));
+        }
+        assert!(plan.reasons.iter().all(|r| !r.contains("of what can be taken")), "{:?}", plan.reasons);
+    }
 }
 
 #[test]

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 /// On the controller host: plans protected jobs, stores what they cost, notices dead nodes.
 /// On every compute node: meters the jobs there and sends a heartbeat.
 #[derive(Parser)]
-#[command(name = "joulepointd", version)]
+#[command(name = "joulepointd", version, subcommand_negates_reqs = true)]
 struct Cli {
     /// What this host is.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, required = true)]
     role: Option<Role>,
     /// Site file.
     #[arg(long, env = "JOULEPOINT_CONF", default_value = config::DEFAULT_PATH, value_name = "FILE", global = true)]
@@ -76,7 +76,10 @@ fn main() -> Result<()> {
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
-    let mut site = config::read(&cli.conf)?;
+    let mut site = config::read(&cli.conf).unwrap_or_else(|e| {
+        tracing::error!(%e, "the site file cannot be used");
+        std::process::exit(2)
+    });
     // A URL with a password belongs into the environment, not into a file that everybody reads.
     if let Some(store) = std::env::var_os("JOULEPOINT_STORE").filter(|s| !s.is_empty()) {
         site.controller.store = store.into();

@@ -284,7 +284,7 @@ fn run(mut command: Command, name: &str, limit: Duration) -> Result<String, Erro
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| Error::Start { command: short.clone(), source })?;
+        .map_err(|cause| Error::Start { command: short.clone(), cause })?;
     let out = read_aside(child.stdout.take());
     let err = read_aside(child.stderr.take());
     let deadline = Instant::now() + limit;

@@ -4,12 +4,12 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command could not be started.
-    #[error("cannot run {command}: {source}")]
+    #[error("cannot run {command}: {cause}")]
     Start {
         /// Its name.
         command: String,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The command did not end in time and was killed.
     #[error("{command} did not answer within {seconds} s")]

@@ -168,7 +168,7 @@ impl Slurm {
             command.arg(format!("--account={}", wanted.account));
         }
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        started.map_err(|source| Error::Start { command: "salloc".into(), source })
+        started.map_err(|cause| Error::Start { command: "salloc".into(), cause })
     }
 
     /// Cancels a job.

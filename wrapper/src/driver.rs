@@ -217,9 +217,9 @@ impl Driver<'_> {
                 return End::Finished(EXIT_NOT_RESTORED);
             }
         };
-        if let Err(reason) = self.ports.child.start(&environment) {
-            self.decided("end", &format!("the job script could not be started: {reason}"));
-            return End::Finished(126);
+        if let Err(why) = self.ports.child.start(&environment) {
+            self.decided("end", &format!("the job script could not be started: {why}"));
+            return End::Finished(why.code);
         }
         if self.ledger.phase() != Phase::Compute {
             self.cut(Phase::Compute);

@@ -155,6 +155,9 @@ impl Cluster for Job {
     }
 
     fn cause(&mut self) -> Option<FailureKind> {
+        if self.job == 0 {
+            return None; // A command outside Slurm.
+        }
         let job = match self.slurm.job(self.job) {
             Ok(job) => job?,
             Err(e) => {

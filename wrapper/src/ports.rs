@@ -82,13 +82,28 @@ pub trait Engine {
     }
 }
 
+/// A job script that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotStarted {
+    /// Why, with the program's name.
+    pub reason: String,
+    /// The exit code by which shells say it: 127 where the program is not there, else 126.
+    pub code: i32,
+}
+
+impl std::fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
 /// The job script and everything below it.
 pub trait Child {
     /// Starts the script with variables added, on the nodes that are left.
     ///
     /// # Errors
-    /// A sentence.
-    fn start(&mut self, environment: &[(String, String)]) -> Result<(), String>;
+    /// Why it could not.
+    fn start(&mut self, environment: &[(String, String)]) -> Result<(), NotStarted>;
     /// Passes the request to stop on, as Slurm would have.
     fn terminate(&mut self);
     /// Ends the script, what it started and the job's steps, and waits for that; bounded in time.

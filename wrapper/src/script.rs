@@ -2,10 +2,11 @@
 
 use crate::calls::Calls;
 use crate::mail::{Post, Tries};
-use crate::ports::{Child, Happening};
+use crate::ports::{Child, Happening, NotStarted};
 use crate::processes::{self, Process};
 use crate::supervise::{exit_code, unblocked};
 use slurm::Slurm;
+use std::io::ErrorKind;
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -143,10 +144,12 @@ impl Script {
 }
 
 impl Child for Script {
-    fn start(&mut self, environment: &[(String, String)]) -> Result<(), String> {
+    fn start(&mut self, environment: &[(String, String)]) -> Result<(), NotStarted> {
         let instead = self.instead.lock().map_or(None, |words| words.clone());
         let argv = instead.as_ref().unwrap_or(&self.argv);
-        let (program, arguments) = argv.split_first().ok_or("there is no command to run")?;
+        let (program, arguments) = argv
+            .split_first()
+            .ok_or_else(|| unstarted("there is no command to run".to_string(), ErrorKind::NotFound))?;
         let calls = self.calls.as_ref().filter(|calls| begun(calls));
         let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
@@ -156,7 +159,7 @@ impl Child for Script {
             .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
             .spawn()
-            .map_err(|e| format!("{program}: {e}"))?;
+            .map_err(|e| unstarted(format!("{program}: {e}"), e.kind()))?;
         self.tree.pid.store(child.id() as i32, Ordering::SeqCst);
         let one = self.tries.begin();
         let post = self.post.clone();
@@ -206,6 +209,12 @@ impl Child for Script {
     }
 }
 
+/// Says why there is no script, as a shell would.
+fn unstarted(reason: String, kind: ErrorKind) -> NotStarted {
+    eprintln!("joulepoint: {reason}");
+    NotStarted { reason, code: if kind == ErrorKind::NotFound { 127 } else { 126 } }
+}
+
 /// Makes the record of steps ready for a script that begins; without it the script runs all of them.
 fn begun(calls: &Calls) -> bool {
     calls.begin().inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).is_ok()
@@ -216,6 +225,19 @@ mod tests {
     use super::*;
     use crate::mail::{now_s, queue};
     use crate::ports::Clock;
+
+    #[test]
+    fn a_script_that_cannot_be_started_ends_as_a_shell_would_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "no program").unwrap();
+        for (program, code) in [("/nonexistent/prog", 127), (plain.to_str().unwrap(), 126)] {
+            let (post, _clock) = queue();
+            let mut script = Script::new(post, vec![program.to_string()], None, Tree::new(std::process::id() as i32));
+            let why = script.start(&[]).unwrap_err();
+            assert!(why.code == code && why.reason.contains(program), "{why:?}");
+        }
+    }
 
     #[test]
     fn a_script_gets_the_signals_that_its_wrapper_waits_for() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Ports, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Store};
 
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
@@ -64,7 +64,7 @@ impl Engine for World {
 }
 
 impl Child for World {
-    fn start(&mut self, _: &[(String, String)]) -> Result<(), String> {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
         self.did("start");
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Ports, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Store};
 
 const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
@@ -251,7 +251,7 @@ impl Engine for Port {
 }
 
 impl Child for Port {
-    fn start(&mut self, _: &[(String, String)]) -> Result<(), String> {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
         let mut w = self.0.borrow_mut();
         w.call();
         let newest = w.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, p, _)| *p);

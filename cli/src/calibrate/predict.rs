@@ -1,6 +1,7 @@
 //! `joulepoint calibrate predict`: what a checkpoint of some volume costs, and how sure that is.
 
 use super::PredictArgs;
+use crate::out;
 use planner::predicted::{Checkpoint, predict as predicted};
 use policy::estimate::Estimate;
 use protocol::StoredCalibration;
@@ -27,18 +28,18 @@ pub(super) fn predict(args: &PredictArgs, stored: &StoredCalibration) -> anyhow:
             "node_type": stored.calibration.node_type, "storage": found.storage.as_str(), "time_s": range(&found.time_s),
             "node_w": power_w, "energy_j": range(&found.energy_j), "extrapolated": found.extrapolated,
         });
-        println!("{told}");
-        return Ok(());
+        return out::json(&told);
     }
     let line = |name: &str, e: &Estimate, unit: &str| {
-        println!("{name:<12}{:.3} {unit} ({:.3} to {:.3})", e.value, e.low, e.high);
+        format!("{name:<12}{:.3} {unit} ({:.3} to {:.3})\n", e.value, e.low, e.high)
     };
-    println!("{:<12}{} on storage '{}'", "node type", stored.calibration.node_type, found.storage.as_str());
-    line("time", &found.time_s, "s");
-    println!("{:<12}{power_w:.1} W", "each node");
-    line("energy", &found.energy_j, "J");
+    let mut text =
+        format!("{:<12}{} on storage '{}'\n", "node type", stored.calibration.node_type, found.storage.as_str());
+    text += &line("time", &found.time_s, "s");
+    text += &format!("{:<12}{power_w:.1} W\n", "each node");
+    text += &line("energy", &found.energy_j, "J");
     if found.extrapolated {
-        println!("this lies beyond what was measured: the intervals are wider, and the curve may bend there");
+        text += "this lies beyond what was measured: the intervals are wider, and the curve may bend there\n";
     }
-    Ok(())
+    Ok(out::print(text)?)
 }

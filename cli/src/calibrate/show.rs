@@ -1,6 +1,7 @@
 //! `joulepoint calibrate show`: what is known of a type of node, in words or drawn, and whether it still holds.
 
 use super::{ShowArgs, of_type};
+use crate::out;
 use anyhow::{Context, bail};
 use calibration::{campaign, plot};
 use config::Site;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 /// Shows calibrations, or draws one.
 pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf: &Path) -> anyhow::Result<()> {
-    if all.is_empty() {
+    if all.is_empty() && !args.json {
         bail!("nothing is calibrated{}; see `calibrate run`", of_type(args.node_type.as_deref()));
     }
     if args.plot.is_some() || args.html.is_some() {
@@ -26,27 +27,27 @@ pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf
         return Ok(());
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(all)?);
-        return Ok(());
+        return out::json(&all);
     }
     if args.history {
-        for s in all {
+        let line = |s: &StoredCalibration| {
             let c = &s.calibration;
-            println!("{:<6}{:<40}{:<12.0}{}", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" });
-        }
-        return Ok(());
+            format!("{:<6}{:<40}{:<12.0}{}\n", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" })
+        };
+        return Ok(out::print(all.iter().map(line).collect::<String>())?);
     }
     let now = match args.no_check || args.file.is_some() {
         true => BTreeMap::new(),
         false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
     };
+    let mut text = String::new();
     for s in all {
-        print!("{}", describe(&s.calibration));
+        text += &describe(&s.calibration);
         for c in &s.corrections {
             let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
             let what = if c.of == Quantity::TimeS { "takes" } else { "draws, above idle," };
-            println!(
-                "corrected   {}{at} {what} {:.3} of the estimate, by {} of runs",
+            text += &format!(
+                "corrected   {}{at} {what} {:.3} of the estimate, by {} of runs\n",
                 c.operation.as_str(),
                 c.factor,
                 c.count
@@ -60,11 +61,11 @@ pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf
             (true, Some(_)) => "yes",
             (true, None) => "not asked",
         };
-        println!("holds       {holds}");
-        changes.iter().for_each(|c| println!("            {c}"));
-        println!();
+        text += &format!("holds       {holds}\n");
+        changes.iter().for_each(|c| text += &format!("            {c}\n"));
+        text += "\n";
     }
-    Ok(())
+    Ok(out::print(text)?)
 }
 
 /// A calibration in words.

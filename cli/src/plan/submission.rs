@@ -1,5 +1,6 @@
-//! What a submission says of a job's size: sbatch's own arguments, then the `#SBATCH` lines of its script.
+//! What a submission says of a job: its size and its options, from sbatch's arguments and its script's `#SBATCH` lines.
 
+use options::Takes;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -8,17 +9,19 @@ use std::path::Path;
 const KNOWN: [(&str, &str); 5] =
     [("-N", "--nodes"), ("-n", "--ntasks"), ("", "--ntasks-per-node"), ("-c", "--cpus-per-task"), ("-J", "--job-name")];
 
-/// A job's size, as far as it was told.
+/// A job's size, as far as it was told, and what it asks of Joulepoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submission {
-    /// Nodes; of a range the fewest.
-    pub nodes: u32,
+    /// Nodes; of a range the fewest; absent where Slurm finds the number.
+    pub nodes: Option<u32>,
     /// Tasks.
     pub tasks: Option<u32>,
     /// CPUs that the tasks need on each node.
     pub cpus_per_node: u32,
     /// Job name, else the script's.
     pub job_name: String,
+    /// Our options as `--ft-energy-keep=3`; of two for one thing the later counts.
+    pub options: Vec<String>,
 }
 
 impl Submission {
@@ -30,22 +33,26 @@ impl Submission {
         // What follows the script are its own arguments.
         let arguments = &arguments[..at.unwrap_or(arguments.len())];
         let lines = script.and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        let mut told = options(&directives(&String::from_utf8_lossy(&lines)));
-        told.extend(options(arguments));
+        let directives = directives(&String::from_utf8_lossy(&lines));
+        let mut told = sizes(&directives);
+        told.extend(sizes(arguments));
         let number = |name: &str| {
             let digits = |text: &String| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok());
             told.get(name).and_then(digits).filter(|n: &u32| *n > 0)
         };
-        let nodes = number("--nodes").unwrap_or(1);
-        let tasks = number("--ntasks").or_else(|| number("--ntasks-per-node").map(|n| n * nodes));
+        let nodes = number("--nodes");
+        let on = nodes.unwrap_or(1);
+        let tasks = number("--ntasks").or_else(|| number("--ntasks-per-node").map(|n| n.saturating_mul(on)));
+        let cpus_per_task = number("--cpus-per-task").unwrap_or(1);
         let file = script.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
         let wrapped = arguments.iter().any(|a| a.starts_with("--wrap"));
         let otherwise = if wrapped { "wrap" } else { file };
         Submission {
             nodes,
             tasks,
-            cpus_per_node: tasks.unwrap_or(1).div_ceil(nodes) * number("--cpus-per-task").unwrap_or(1),
+            cpus_per_node: tasks.unwrap_or(1).div_ceil(on).saturating_mul(cpus_per_task),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),
+            options: [ours(&directives), ours(arguments)].concat(),
         }
     }
 }
@@ -54,11 +61,45 @@ impl Submission {
 fn directives(script: &str) -> Vec<String> {
     let head = script.lines().take_while(|line| line.starts_with('#') || line.trim().is_empty());
     let told = head.filter_map(|line| line.strip_prefix("#SBATCH"));
-    told.flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace()).map(str::to_string).collect()
+    told.flat_map(words).collect()
 }
 
-/// The known options among words: `-N2`, `-N 2`, `--nodes=2`, `--nodes 2`.
-fn options(words: &[String]) -> BTreeMap<&'static str, String> {
+/// The words of a line as sbatch reads them: with quotes and backslashes, up to a `#`.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\\', _) => word.get_or_insert_default().extend(rest.next()),
+            (c, Some(q)) if c == q => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('#', None) => break,
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// Our options among words, with their values.
+fn ours(words: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (i, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("--ft-energy")) {
+        let takes = options::find(&word[2..]).map(|spec| spec.takes);
+        found.push(match words.get(i + 1).filter(|_| takes == Some(Takes::Required)) {
+            Some(value) => format!("{word}={value}"),
+            None => word.clone(),
+        });
+    }
+    found
+}
+
+/// The options that tell a size among words: `-N2`, `-N 2`, `--nodes=2`, `--nodes 2`.
+fn sizes(words: &[String]) -> BTreeMap<&'static str, String> {
     let mut found = BTreeMap::new();
     for (i, word) in words.iter().enumerate() {
         for (short, long) in KNOWN {
@@ -87,10 +128,10 @@ mod tests {
     #[test]
     fn a_size_is_read_however_it_is_written() {
         for (line, nodes, tasks, cpus) in [
-            ("sbatch --wrap=true", 1, None, 1),
-            ("sbatch -N2 -n8 --wrap=true", 2, Some(8), 4),
-            ("sbatch -N 2-4 --ntasks 8 -c 3 --wrap=true", 2, Some(8), 12),
-            ("sbatch --nodes=3 --ntasks-per-node=2 --wrap=true", 3, Some(6), 2),
+            ("sbatch --wrap=true", None, None, 1),
+            ("sbatch -N2 -n8 --wrap=true", Some(2), Some(8), 4),
+            ("sbatch -N 2-4 --ntasks 8 -c 3 --wrap=true", Some(2), Some(8), 12),
+            ("sbatch --nodes=3 --ntasks-per-node=2 --wrap=true", Some(3), Some(6), 2),
         ] {
             let read = read(line);
             assert_eq!((read.nodes, read.tasks, read.cpus_per_node), (nodes, tasks, cpus), "{line}");
@@ -107,8 +148,24 @@ mod tests {
         fs::write(&path, script).unwrap();
         let of = |line: String| read(&line);
         let plain = of(format!("sbatch {}", path.display()));
-        assert_eq!((plain.nodes, plain.tasks, plain.job_name.as_str()), (2, Some(4), "name"));
+        assert_eq!((plain.nodes, plain.tasks, plain.job_name.as_str()), (Some(2), Some(4), "name"));
         let other = of(format!("sbatch -N4 --ft-energy {}", path.display()));
-        assert_eq!((other.nodes, other.tasks), (4, Some(4)));
+        assert_eq!((other.nodes, other.tasks), (Some(4), Some(4)));
+    }
+
+    #[test]
+    fn our_options_are_read_as_sbatch_reads_them() {
+        for (line, read) in [
+            (" --ft-energy=time --ft-energy-io-bound 5%", vec!["--ft-energy=time", "--ft-energy-io-bound=5%"]),
+            (" -N 2 --ft-energy --ft-energy-keep=3 # --ft-energy-spare=1", vec!["--ft-energy", "--ft-energy-keep=3"]),
+            (
+                " --ft-energy-done='a b.{group}' --ft-energy-dir=\"/a\"b",
+                vec!["--ft-energy-done=a b.{group}", "--ft-energy-dir=/ab"],
+            ),
+            (" --ft-energy-done=\\*.cpt", vec!["--ft-energy-done=*.cpt"]),
+            (" --ft-energy-keep", vec!["--ft-energy-keep"]),
+        ] {
+            assert_eq!(ours(&words(line)), read, "{line}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// Parts in the order of columns; the rest of a run is work.
 const PARTS: [&str; 8] = ["checkpoint", "coordination", "logging", "lost_work", "restart", "idle", "lent", "replica"];
 
-/// The protocols with their figures; `taken` is marked.
-pub fn table(taken: &str, choice: &ProtocolChoice) -> String {
+/// The protocols with their figures; the one that nothing stands against is marked.
+pub fn table(choice: &ProtocolChoice) -> String {
     let mut text = format!(
         "protocols, for {} of work (from: {}), {} groups, {}\n",
         options::format_time(choice.work_s.value),
@@ -23,7 +23,7 @@ pub fn table(taken: &str, choice: &ProtocolChoice) -> String {
         "", "interval", "ckpts", "time (95 %)", "energy (95 %)", "n* energy", "n* time"
     ));
     for row in &choice.rows {
-        text.push_str(&line(row, row.protocol == taken));
+        text.push_str(&line(row));
         if let Some(figures) = &row.figures {
             text.push_str(&format!("      energy: {}\n", shares(&figures.energy_parts_j)));
             text.push_str(&format!("      time:   {}\n", shares(&figures.time_parts_s)));
@@ -35,8 +35,8 @@ pub fn table(taken: &str, choice: &ProtocolChoice) -> String {
     text
 }
 
-fn line(row: &ProtocolRow, taken: bool) -> String {
-    let mark = if taken { "*" } else { " " };
+fn line(row: &ProtocolRow) -> String {
+    let mark = if row.refused.is_none() { "*" } else { " " };
     let Some(figures) = &row.figures else { return format!("{mark} {:<26} not estimated\n", row.protocol) };
     let ProtocolFigures { interval_s, checkpoints, time_s, energy_j, break_even_energy, break_even_time, .. } = figures;
     let number = |n: &Option<f64>| n.map_or("-".to_string(), |n| format!("{n:.1}"));
@@ -56,6 +56,9 @@ fn line(row: &ProtocolRow, taken: bool) -> String {
 fn range(range: &Range, units: &[(f64, &str)]) -> String {
     let fits = |(size, _): &&(f64, &str)| range.value >= 10.0 * size;
     let Some((size, unit)) = units.iter().rfind(fits).or(units.first()) else { return String::new() };
+    if range.value / size >= 1e6 {
+        return format!("{:.0e} {unit}", range.value / size);
+    }
     let half = (range.high - range.low) / 2.0;
     let sure = if half > 0.0 { format!(" ± {:.3}", half / size) } else { String::new() };
     format!("{:.3}{sure} {unit}", range.value / size)

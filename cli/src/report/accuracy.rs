@@ -4,8 +4,8 @@ use planner::{Deviation, accuracy};
 use protocol::RunAccount;
 use serde_json::{Value, json};
 
-/// Prints mean and worst error by operation and node type.
-pub fn print(runs: &[RunAccount], as_json: bool) {
+/// Tells mean and worst error by operation and node type.
+pub fn tell(runs: &[RunAccount], as_json: bool) -> String {
     let found = accuracy(runs);
     if as_json {
         let told = |d: &Option<Deviation>| match d {
@@ -15,11 +15,10 @@ pub fn print(runs: &[RunAccount], as_json: bool) {
         let rows = found.iter().map(|a| {
             json!({ "operation": a.operation, "node_type": a.node_type, "time": told(&a.time), "energy": told(&a.energy) })
         });
-        println!("{}", json!(rows.collect::<Vec<_>>()));
-        return;
+        return json!(rows.collect::<Vec<_>>()).to_string() + "\n";
     }
-    println!(
-        "{:<11} {:<20} {:>6} {:>10} {:>11} {:>12} {:>13}",
+    let mut text = format!(
+        "{:<11} {:<20} {:>6} {:>10} {:>11} {:>12} {:>13}\n",
         "Operation", "NodeType", "Runs", "MeanTime%", "WorstTime%", "MeanEnergy%", "WorstEnergy%"
     );
     for a in found {
@@ -27,8 +26,8 @@ pub fn print(runs: &[RunAccount], as_json: bool) {
             d.as_ref().map_or_else(|| "-".to_string(), |d| format!("{:.1}", of(d) * 100.0))
         };
         let runs = a.time.or(a.energy).map_or(0, |d| d.runs);
-        println!(
-            "{:<11} {:<20} {runs:>6} {:>10} {:>11} {:>12} {:>13}",
+        text += &format!(
+            "{:<11} {:<20} {runs:>6} {:>10} {:>11} {:>12} {:>13}\n",
             a.operation,
             a.node_type,
             percent(&a.time, |d| d.mean),
@@ -37,4 +36,5 @@ pub fn print(runs: &[RunAccount], as_json: bool) {
             percent(&a.energy, |d| d.worst)
         );
     }
+    text
 }

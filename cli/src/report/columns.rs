@@ -121,7 +121,12 @@ pub fn needs_loans(columns: &[Column]) -> bool {
 /// # Errors
 /// The name or the width that is not understood.
 pub fn columns(names: &str) -> Result<Vec<Column>, String> {
-    names.split(',').filter(|n| !n.trim().is_empty()).map(|n| column(n.trim())).collect()
+    let columns: Vec<Column> =
+        names.split(',').filter(|n| !n.trim().is_empty()).map(|n| column(n.trim())).collect::<Result<_, _>>()?;
+    if columns.is_empty() {
+        return Err(format!("'{names}' names no field (--helpformat lists them)"));
+    }
+    Ok(columns)
 }
 
 fn column(text: &str) -> Result<Column, String> {

@@ -8,8 +8,8 @@ pub(crate) mod moment;
 mod page;
 mod sums;
 
-use crate::Failure;
-use columns::{FIELDS, Form, Sheet};
+use crate::{Failure, out};
+use columns::{FIELDS, Field, Form, Sheet};
 use protocol::{Loan, RunAccount};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
@@ -87,8 +87,8 @@ const STATES: [(&str, &str); 5] =
 /// Prints the report.
 pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     if args.helpformat || args.fields.as_deref() == Some("help") {
-        FIELDS.chunks(4).for_each(|f| println!("{}", f.iter().map(|f| format!("{:<16}", f.name)).collect::<String>()));
-        return Ok(());
+        let line = |f: &[Field]| f.iter().map(|f| format!("{:<16}", f.name)).collect::<String>() + "\n";
+        return Ok(out::print(FIELDS.chunks(4).map(line).collect::<String>())?);
     }
     let now = jiff::Zoned::now();
     let now_s = now.timestamp().as_millisecond() as f64 / 1000.0;
@@ -99,8 +99,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let client = crate::client(conf)?;
     let runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
     if args.accuracy {
-        accuracy::print(&runs, args.json);
-        return Ok(());
+        return Ok(out::print(accuracy::tell(&runs, args.json))?);
     }
     let wants_sacct = args.by.is_none() && (details || args.html.is_some() || columns::needs_sacct(&columns));
     let mut lines = accounted::alone(runs);
@@ -130,8 +129,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
             _ => Sheet::of(&lines, &columns).text(&form(args), !args.noheader),
         },
     };
-    print!("{text}");
-    Ok(())
+    Ok(out::print(text)?)
 }
 
 fn json<T: serde::Serialize>(content: &T) -> Result<String, Failure> {
@@ -187,7 +185,8 @@ fn loans_query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>) -> R
     ]))
 }
 
-fn jobs(text: &str) -> Result<String, String> {
+/// Job ids as the services read them.
+pub(crate) fn jobs(text: &str) -> Result<String, String> {
     let number = |id: &str| {
         let job = id.trim().split('.').next().unwrap_or_default();
         let wrong = || format!("'{id}' is not a job id; accepted: 12, 12.0, 12,13");
@@ -210,8 +209,7 @@ fn states(text: &str) -> Result<String, String> {
 
 fn write_page(file: &Path, page: &str) -> Result<(), Failure> {
     if file == Path::new("-") {
-        print!("{page}");
-        return Ok(());
+        return Ok(out::print(page)?);
     }
     let failed = |e: std::io::Error| anyhow::anyhow!("{}: {e}", file.display());
     std::fs::write(file, page).map_err(failed)?;

@@ -55,9 +55,12 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     }
     let table = tables(&verdicts, &settings)?;
     if args.output.json {
-        println!("{}", json!({ "verdicts": verdicts.iter().map(verdict_json).collect::<Vec<_>>() }));
+        crate::out::print(format!(
+            "{}\n",
+            json!({ "verdicts": verdicts.iter().map(verdict_json).collect::<Vec<_>>() })
+        ))?;
     } else {
-        print!("{table}");
+        crate::out::print(&table)?;
     }
     // Every policy on every trace: a mean over the traces where one was best would say nothing about it.
     let drawn: Vec<Row> = verdicts.iter().flat_map(|v| std::iter::once(&v.auto).chain(&v.published)).cloned().collect();

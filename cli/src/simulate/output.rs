@@ -111,11 +111,11 @@ pub fn row_json(setting: &Setting, row: &Row) -> serde_json::Value {
 
 /// Prints records as CSV with a heading.
 pub fn print_csv(records: impl Iterator<Item = impl Serialize>) -> anyhow::Result<()> {
-    let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
+    let mut writer = csv::Writer::from_writer(Vec::new());
     for record in records {
         writer.serialize(record)?;
     }
-    Ok(writer.flush()?)
+    Ok(crate::out::print(String::from_utf8(writer.into_inner()?)?)?)
 }
 
 /// A setting in words, for headings.

@@ -31,11 +31,12 @@ pub fn print(
 ) -> anyhow::Result<()> {
     if format.json {
         let rows: Vec<Value> = rows.iter().map(|row| row_json(machine, row)).collect();
-        println!("{}", json!({ "machine": machine_json(machine), "jobs_skipped": skipped, "rows": rows }));
+        let all = json!({ "machine": machine_json(machine), "jobs_skipped": skipped, "rows": rows });
+        crate::out::print(format!("{all}\n"))?;
     } else if format.csv {
-        print!("{}", csv(machine, rows)?);
+        crate::out::print(csv(machine, rows)?)?;
     } else {
-        print!("{}", text(machine, workload, skipped, rows)?);
+        crate::out::print(text(machine, workload, skipped, rows)?)?;
     }
     Ok(())
 }

@@ -76,11 +76,11 @@ fn report(args: &ReplayArgs, grid: &grid::Grid, cells: &[Cell], means: &[Mean]) 
     if args.output.json {
         let rows: Vec<_> = cells.iter().map(|cell| Record::of(&cell.setting, &cell.row)).collect();
         let means: Vec<_> = means.iter().map(mean_json).collect();
-        println!("{}", json!({ "rows": rows, "means": means, "acknowledgement": note }));
+        crate::out::print(format!("{}\n", json!({ "rows": rows, "means": means, "acknowledgement": note })))?;
     } else if args.output.csv {
         print_csv(cells.iter().map(|cell| Record::of(&cell.setting, &cell.row)))?;
     } else {
-        println!("{}", table.trim_end());
+        crate::out::print(format!("{}\n", table.trim_end()))?;
     }
     let draw = || match grid.settings.len() {
         1 => figure::energy_against_time(&cells.iter().map(|cell| cell.row.clone()).collect::<Vec<_>>()),

@@ -79,11 +79,11 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<()> {
                 json!({ "young": Record::of(s, &s.young), "energy_optimal": Record::of(s, &s.energy), "points": points })
             })
             .collect();
-        println!("{}", json!({ "sweeps": all }));
+        crate::out::print(format!("{}\n", json!({ "sweeps": all })))?;
     } else if args.output.csv {
         print_csv(sweeps.iter().flat_map(|s| s.points.iter().map(move |p| Record::of(s, p))))?;
     } else {
-        println!("{}", table.trim_end());
+        crate::out::print(format!("{}\n", table.trim_end()))?;
     }
     args.output.write("What a constant interval wastes", || figure::interval_sweep(&sweeps), &table)
 }

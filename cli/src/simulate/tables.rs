@@ -41,15 +41,15 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<()> {
         all.extend(cells(paper, &systems)?);
     }
     if args.json {
-        println!("{}", json!({ "cells": all.iter().map(cell_json).collect::<Vec<_>>() }));
+        crate::out::print(format!("{}\n", json!({ "cells": all.iter().map(cell_json).collect::<Vec<_>>() })))?;
     } else if args.csv {
-        print!("{}", csv(&all)?);
+        crate::out::print(csv(&all)?)?;
     } else {
-        print!("{}", table(&all)?);
+        crate::out::print(table(&all)?)?;
         if systems.is_empty() && wanted(&Paper::ElSayed14) {
-            println!("ElSayed14's tables need failure logs: --trace system-2.csv system-20.csv ...");
+            crate::out::print("ElSayed14's tables need failure logs: --trace system-2.csv system-20.csv ...\n")?;
         } else if !systems.is_empty() {
-            println!("Failure records: Los Alamos National Laboratory, LA-UR-05-7318.");
+            crate::out::print("Failure records: Los Alamos National Laboratory, LA-UR-05-7318.\n")?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use wrapper::driver::{Outcome, Setup, Started};
 use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
 use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store};
 
 struct Port(Shared);
 
@@ -265,7 +265,7 @@ impl Lines for Port {
 }
 
 impl Child for Port {
-    fn start(&mut self, _: &[(String, String)]) -> Result<(), String> {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
         let mut w = self.0.borrow_mut();
         w.call();
         let groups = (0..w.programs.len()).collect();

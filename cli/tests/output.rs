@@ -1,0 +1,67 @@
+//! What people's commands do where standard output takes nothing, and what their exit status says.
+
+use std::fs::{File, OpenOptions};
+use std::process::{Command, Output, Stdio};
+
+fn joulepoint(arguments: &[&str], out: Stdio) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+    command.args(arguments).env("JOULEPOINT_CONF", "/dev/null").env("JOULEPOINT_LOG", "off");
+    command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+}
+
+/// A pipe that nobody reads.
+fn left() -> Stdio {
+    let (read, write) = nix::unistd::pipe().unwrap();
+    drop(read);
+    File::from(write).into()
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+const TALKING: [&[&str]; 8] = [
+    &["report", "-e"],
+    &["completion", "bash"],
+    &["man"],
+    &["model", "young_daly", "--json", r#"{"mu":18000,"C":40}"#],
+    &["plan", "--published", "-N4"],
+    &["plan", "--published", "--json"],
+    &["doctor", "--side", "login"],
+    &["simulate", "sweep", "--synthetic", "exponential", "--failures", "50", "--csv"],
+];
+
+#[test]
+fn a_reader_that_leaves_ends_a_command_as_sigpipe_would_and_a_full_disk_is_told() {
+    for arguments in TALKING {
+        for (out, code, word) in [(left(), 141, ""), (full(), 1, "standard output: No space left")] {
+            let output = joulepoint(arguments, out);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+            assert!(said.contains(word) && !said.contains("panicked"), "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn only_wrong_usage_and_wrong_input_exit_with_two() {
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&["man", "nope"], 2, "'nope'"),
+        (&["loans", "-j", "abc"], 2, "'abc' is not a job id"),
+        (&["report", "-j", "abc"], 2, "'abc' is not a job id"),
+        (&["report", "-o", ""], 2, "no field"),
+        (&["--conf", "/nonexistent", "plan"], 2, "/nonexistent"),
+        (&["simulate", "--trace", "/nonexistent.csv"], 2, "/nonexistent.csv"),
+        (&["simulate", "--history"], 1, "cannot be reached"),
+        (&["report"], 1, "cannot be reached"),
+        (&["calibrate", "export"], 1, "cannot be reached"),
+        (&["run", "--", "/nonexistent/prog"], 127, "/nonexistent/prog: No such file"),
+    ];
+    for (arguments, code, word) in cases {
+        let output = joulepoint(arguments, Stdio::null());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+        assert!(!said.contains("Slurm cannot be asked"), "{arguments:?}: {said}");
+    }
+}
