@@ -33,12 +33,9 @@ enum Chore {
     },
     /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
     Bench {
-        /// Only the service and its store, which need no cluster.
-        #[arg(long)]
-        service: bool,
-        /// Only dumps by CRIU, which need no cluster.
-        #[arg(long, conflicts_with = "service")]
-        dumps: bool,
+        /// Only these parts.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        only: Vec<bench::Part>,
     },
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
@@ -49,7 +46,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Demo { app } => demo::run(&app),
         Chore::DemoLend => demo_lend::run(),
         Chore::Accuracy { full } => accuracy::run(full),
-        Chore::Bench { service, dumps } => bench::run(service, dumps),
+        Chore::Bench { only } => bench::run(&only),
         Chore::BenchSimulator => bench_simulator::run(),
     }
 }
