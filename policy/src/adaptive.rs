@@ -192,14 +192,18 @@ impl Adaptive {
 
     /// The posterior mean of the last of the memories, each of which has the one before as its prior.
     fn mean_s(&self, memories: &[Memory], age_s: f64) -> f64 {
-        memories.iter().fold((self.watched_s + age_s) / self.failures, |prior_s, memory| {
+        // Each mean is kept as a fraction: one division at the end instead of one after the other.
+        let prior = (self.watched_s + age_s, self.failures);
+        let (seconds, failures) = memories.iter().fold(prior, |prior, memory| {
             let (failures, watched_s) = memory.after(age_s);
-            (watched_s + memory.weight * prior_s) / (failures + memory.weight)
-        })
+            (watched_s * prior.1 + memory.weight * prior.0, (failures + memory.weight) * prior.1)
+        });
+        seconds / failures
     }
 
     /// The work until the next checkpoint, `age_s` after the last failure, for checkpoints of `checkpoint_s` and a
     /// ratio of compute to checkpoint power (1 minimises time). Finite and positive whatever is given.
+    #[inline]
     pub fn interval_s(&self, age_s: f64, checkpoint_s: f64, ratio: f64) -> f64 {
         let positive = |x: f64, otherwise: f64| if x.is_finite() && x > 0.0 { x } else { otherwise };
         let age_s = positive(age_s, 0.0).min(LONGEST_S);
@@ -214,6 +218,7 @@ impl Adaptive {
         let middle_s = age_s + 0.5 * period_s(self.settled_s);
         period_s(self.mean_gap_s(middle_s)) - checkpoint_s
     }
+
     /// The same for a job's costs, within its bounds, with the reason. Ages and costs are in s and W.
     pub fn choose(&self, age_s: f64, objective: Objective, costs: &Costs, bounds: &Bounds) -> Result<Choice, Invalid> {
         let ratio = match objective {

@@ -1,34 +1,24 @@
-//! Keeps past gaps in order, so that the mean of what is left of those that outlast an age is found fast.
+//! Keeps past gaps in bins, so that the mean of what is left of those that outlast an age is found fast.
 
-/// The most gaps in a block.
-const LARGEST_BLOCK: usize = 128;
+/// Bits of the mantissa that tell bins apart: each doubling of a gap has sixteen bins.
+const BITS: u32 = 4;
 
-/// Sorted gaps in sorted blocks: a new gap moves one block only.
+/// Sorted gaps in bins by their first bits: a new gap moves one bin only, and an age finds its bin without a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResidualTable {
-    blocks: Vec<Block>,
-    /// For each block, how many gaps the blocks after it hold, and their sum.
+    bins: Vec<Bin>,
+    /// For each bin, how many gaps the bins after it hold, and their sum.
     after: Vec<(usize, f64)>,
 }
 
-#[derive(Clone, Debug)]
-struct Block {
+#[derive(Clone, Debug, Default)]
+struct Bin {
     sorted_s: Vec<f64>,
     /// `above_s[i]` is the sum of the gaps from index i on.
     above_s: Vec<f64>,
 }
 
-impl Block {
-    fn new(sorted_s: Vec<f64>) -> Block {
-        let mut sum_s = 0.0;
-        let mut above_s = sorted_s.clone();
-        for gap_s in above_s.iter_mut().rev() {
-            sum_s += *gap_s;
-            *gap_s = sum_s;
-        }
-        Block { sorted_s, above_s }
-    }
-
+impl Bin {
     fn insert(&mut self, gap_s: f64) {
         let at = self.sorted_s.partition_point(|g| *g <= gap_s);
         self.sorted_s.insert(at, gap_s);
@@ -37,8 +27,9 @@ impl Block {
         self.above_s[..at].iter_mut().for_each(|sum_s| *sum_s += gap_s);
     }
 
-    /// How many gaps it holds from an index on, and their sum.
-    fn from(&self, at: usize) -> (usize, f64) {
+    /// How many of its gaps are longer, and their sum.
+    fn longer(&self, elapsed_s: f64) -> (usize, f64) {
+        let at = self.sorted_s.partition_point(|g| *g <= elapsed_s);
         (self.sorted_s.len() - at, self.above_s.get(at).copied().unwrap_or(0.0))
     }
 }
@@ -46,42 +37,37 @@ impl Block {
 impl ResidualTable {
     /// Adds a gap.
     pub(crate) fn insert(&mut self, gap_s: f64) {
-        if self.blocks.is_empty() {
-            self.blocks.push(Block::new(Vec::new()));
-            self.after.push((0, 0.0));
+        let at = bin_of(gap_s);
+        if at >= self.bins.len() {
+            self.bins.resize_with(at + 1, Bin::default);
+            self.after.resize(at + 1, (0, 0.0));
         }
-        let at = self.block_of(gap_s);
-        self.blocks[at].insert(gap_s);
+        self.bins[at].insert(gap_s);
         self.after[..at].iter_mut().for_each(|after| *after = join(*after, (1, gap_s)));
-        if self.blocks[at].sorted_s.len() > LARGEST_BLOCK {
-            self.split(at);
-        }
-    }
-
-    fn split(&mut self, at: usize) {
-        let mut lower = std::mem::take(&mut self.blocks[at].sorted_s);
-        let upper = Block::new(lower.split_off(LARGEST_BLOCK / 2));
-        self.after.insert(at, join(self.after[at], upper.from(0)));
-        self.blocks[at] = Block::new(lower);
-        self.blocks.insert(at + 1, upper);
-    }
-
-    /// The first block that ends above a gap, or the last.
-    fn block_of(&self, gap_s: f64) -> usize {
-        let ends_below = |block: &Block| block.sorted_s.last().is_some_and(|end_s| *end_s <= gap_s);
-        self.blocks.partition_point(ends_below).min(self.blocks.len() - 1)
     }
 
     /// Mean of g - t over the gaps g > t; the mean gap where none is longer.
     pub(crate) fn mean_residual_s(&self, elapsed_s: f64) -> Option<f64> {
-        let all = join(*self.after.first()?, self.blocks.first()?.from(0));
-        let at = self.block_of(elapsed_s);
-        let within = self.blocks[at].sorted_s.partition_point(|g| *g <= elapsed_s);
-        match join(self.after[at], self.blocks[at].from(within)) {
-            (0, _) => Some(all.1 / all.0 as f64),
-            (longer, sum_s) => Some(sum_s / longer as f64 - elapsed_s),
+        match self.longer(elapsed_s) {
+            (0, _) => {
+                let (count, sum_s) = self.longer(0.0);
+                (count > 0).then(|| sum_s / count as f64)
+            }
+            (count, sum_s) => Some(sum_s / count as f64 - elapsed_s),
         }
     }
+
+    /// How many gaps are longer, and their sum.
+    fn longer(&self, elapsed_s: f64) -> (usize, f64) {
+        let at = bin_of(elapsed_s);
+        self.bins.get(at).map_or((0, 0.0), |bin| join(self.after[at], bin.longer(elapsed_s)))
+    }
+}
+
+/// The bin of a time: positive numbers are ordered as their bits are, and all up to a second share the first bin.
+fn bin_of(seconds: f64) -> usize {
+    let first_bits = |x: f64| (x.to_bits() >> (f64::MANTISSA_DIGITS - 1 - BITS)) as usize;
+    first_bits(seconds.max(1.0)) - first_bits(1.0)
 }
 
 /// Counts and sums of two lots.

@@ -73,7 +73,7 @@ pub fn upper_gamma_scaled(a: f64, x: f64) -> f64 {
         d = 1.0 / d;
         let delta = d * c;
         h *= delta;
-        if (delta - 1.0).abs() < 1e-16 {
+        if (delta - 1.0).abs() <= f64::EPSILON {
             break;
         }
     }

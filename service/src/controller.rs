@@ -10,6 +10,7 @@ use crate::latency::Latency;
 use crate::loans::Loans;
 use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
+use crate::readers::Readers;
 use crate::store::{OpenRun, Store};
 use crate::watch::{Act, Watch};
 use crate::writer::Writer;
@@ -64,7 +65,10 @@ pub struct Controller {
     munge: wire::Munge,
     pub(crate) slurm: Slurm,
     pub(crate) store: Arc<Mutex<Store>>,
+    /// For the looks at the cluster.
     pub(crate) reader: Mutex<Store>,
+    /// For questions over HTTP.
+    pub(crate) readers: Readers,
     /// For reports, which may take long, so that plans do not wait for them.
     pub(crate) reporter: Mutex<Store>,
     pub(crate) writer: Writer,
@@ -75,7 +79,7 @@ pub struct Controller {
     pub(crate) orders: Orders,
     pub(crate) loans: Loans,
     pub(crate) health: Mutex<Health>,
-    commented_s: Mutex<BTreeMap<u32, f64>>,
+    commented_s: Mutex<BTreeMap<RunKey, f64>>,
     pub(crate) beats: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) planning: Latency,
@@ -94,7 +98,7 @@ pub struct Controller {
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
     let again = || Ok::<_, anyhow::Error>(Mutex::new(Store::open_again(&site.controller.store)?));
-    let (reader, reporter) = (again()?, again()?);
+    let (reader, readers, reporter) = (again()?, Readers::open(&site.controller.store)?, again()?);
     let orders = Orders::new(now_s());
     orders.take_up(now_s(), lock(&store).kept_orders(now_s())?);
     let controller = Arc::new(Controller {
@@ -103,6 +107,7 @@ pub async fn serve(site: Site) -> Result<()> {
         writer: Writer::start(store.clone()),
         store,
         reader,
+        readers,
         reporter,
         open: Mutex::default(),
         watch: Mutex::new(Watch::new(site.controller.detect_s, now_s())),
@@ -137,7 +142,7 @@ pub async fn serve(site: Site) -> Result<()> {
 impl Controller {
     /// Whether somebody may write a run: its owner, operators, and everybody a run that is new.
     pub(crate) fn may_write(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
-        let owner = lock(&self.reader).owner(key)?;
+        let owner = self.readers.free().owner(key)?;
         Ok(owner.is_none_or(|o| self.access.may(peer.uid, o.uid)))
     }
 
@@ -152,7 +157,7 @@ impl Controller {
 
     /// Whether somebody may see a run that is there.
     pub(crate) fn may_see(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
-        let owner = lock(&self.reader).owner(key)?;
+        let owner = self.readers.free().owner(key)?;
         Ok(owner.is_some_and(|o| self.access.may(peer.uid, o.uid)))
     }
 
@@ -428,19 +433,19 @@ impl Controller {
 
     /// Writes a run's AdminComment beside what the site wrote there.
     fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
+        let now_s = now_s();
+        {
+            let mut commented = lock(&self.commented_s);
+            commented.retain(|_, at| now_s - *at < COMMENT_S);
+            if !ends && commented.contains_key(key) {
+                return Ok(());
+            }
+            commented.insert(key.clone(), now_s);
+        }
         let read = if ends { account::account } else { account::brief };
         let run = read(lock(&self.reader).connection(), key)?;
         if ends {
             self.account_end(&run);
-        }
-        let now_s = now_s();
-        {
-            let mut commented = lock(&self.commented_s);
-            if !ends && commented.get(&run.job).is_some_and(|at| now_s - at < COMMENT_S) {
-                return Ok(());
-            }
-            commented.insert(run.job, now_s);
-            commented.retain(|_, at| now_s - *at < 10.0 * COMMENT_S);
         }
         let owner = lock(&self.reader).owner(key)?;
         let job = if run.job > 0 { self.slurm.job(run.job)? } else { None };

@@ -15,11 +15,12 @@ mod loans;
 mod metrics;
 pub mod node;
 mod orders;
+mod readers;
 pub mod routes;
 pub mod spool;
 pub mod store;
 mod store_report;
-pub mod watch;
+mod watch;
 mod writer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

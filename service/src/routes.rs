@@ -108,11 +108,11 @@ async fn plan(
     Extension(peer): Extension<Peer>,
     Document(mut question): Document<PlanRequest>,
 ) -> Answer<Plan> {
-    // History is personal: a user is who munge says.
-    question.user = user_name(peer.uid).unwrap_or(question.user);
     let plan = blocking(move || -> Result<_, Refusal> {
         let begun = Instant::now();
-        let mut history = lock(&c.reader).history(&question.user, &question.job_name)?;
+        // History is personal: a user is who munge says.
+        question.user = user_name(peer.uid).unwrap_or(question.user);
+        let mut history = c.readers.free().history(&question.user, &question.job_name)?;
         history.calibrations = lock(&c.known).clone();
         let plan = planner::make_plan(&question, &history, &c.site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
@@ -193,7 +193,7 @@ async fn health(
     }
     let health = blocking(move || -> Result<_> {
         let (news, orders) = c.orders.hand_out(now_s(), &key, |id| lock(&c.store).order_taken(id))?;
-        let open = lock(&c.reader).open_runs()?;
+        let open = c.readers.free().open_runs()?;
         let Some(run) = open.into_iter().find(|r| r.key == key) else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });
         };
@@ -210,7 +210,7 @@ async fn health(
 
 /// Every death of a node: no secret, Slurm shows it to everybody.
 async fn failures(State(c): Shared) -> Answer<Vec<NodeFailure>> {
-    Ok(Json(blocking(move || lock(&c.reader).node_failures()).await??))
+    Ok(Json(blocking(move || c.readers.free().node_failures()).await??))
 }
 
 async fn report(
@@ -289,7 +289,7 @@ impl Controller {
             None => Some(number(job)?),
             Some((array, task)) => self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?,
         };
-        let open = lock(&self.reader).open_runs()?;
+        let open = self.readers.free().open_runs()?;
         let mine = |r: &OpenRun| Some(r.job) == id && self.access.may(peer.uid, r.uid);
         let run = open.into_iter().find(mine).ok_or_else(|| absent(format!("running job {job} under protection")))?;
         if run.record_state != "running" {

@@ -5,18 +5,18 @@ mod dumps;
 mod store;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
-use testbed::{Cluster, Options};
 
 const USER: &str = "jpalice";
 
 /// Rounds of step launches; each launches one step of every kind, so that noise hits all alike.
-const ROUNDS: usize = 60;
+const ROUNDS: usize = 200;
 
 /// How long the wrapper is watched, s.
 const WATCH_S: u64 = 60;
@@ -30,30 +30,54 @@ const PLANS: usize = 2_000;
 /// Samples of a node's energy that are taken.
 const SAMPLES: u32 = 1000;
 
-/// Runs all benchmarks, or those of the service or of dumps only.
-pub fn run(only_service: bool, only_dumps: bool) -> Result<()> {
-    let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
-    println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
-    if only_dumps {
-        return dumps::run();
-    }
-    service()?;
-    if only_service {
-        return Ok(());
-    }
-    plans()?;
-    metering()?;
-    copies()?;
-    dumps::run()?;
-    let outcome = on_a_cluster(&dir);
-    fs::remove_dir_all(&dir)?;
-    outcome
+/// A part of the benchmarks that can be run alone.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Durable events of both databases.
+    Events,
+    /// The services over a year's store.
+    Service,
+    /// Plans without a service.
+    Plans,
+    /// A node's energy and processes.
+    Metering,
+    /// Copies of checkpoints.
+    Copies,
+    /// Dumps by CRIU.
+    Dumps,
+    /// Launches of steps, and the wrapper over a minute.
+    Cluster,
 }
 
-/// The service and its store, on a real disk.
+impl Part {
+    fn measure(self) -> Result<()> {
+        match self {
+            Part::Events => events(),
+            Part::Service => service(),
+            Part::Plans => plans(),
+            Part::Metering => metering(),
+            Part::Copies => copies(),
+            Part::Dumps => dumps::run(),
+            Part::Cluster => on_a_cluster(),
+        }
+    }
+}
+
+/// Runs the benchmarks, or only some parts of them.
+pub fn run(only: &[Part]) -> Result<()> {
+    println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
+    let mut parts = Part::value_variants().iter().filter(|part| only.is_empty() || only.contains(part));
+    parts.try_for_each(|part| part.measure())
+}
+
+/// The store alone, on a real disk.
+fn events() -> Result<()> {
+    store::events(tempfile::tempdir_in(".")?.path())
+}
+
+/// The services over a store of a year, on a real disk.
 fn service() -> Result<()> {
     let dir = tempfile::tempdir_in(".")?;
-    store::events(dir.path())?;
     let year = dir.path().join("year.sqlite");
     store::reports(&store::year(&year)?)?;
     let daemons = daemon::Daemons::start(dir.path(), &year)?;
@@ -207,17 +231,15 @@ fn copies() -> Result<()> {
     Ok(())
 }
 
-fn on_a_cluster(dir: &Path) -> Result<()> {
+fn on_a_cluster() -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
     let wanted = Wanted { nodes: 2, ..Wanted::default() };
-    let site = Site::start(&dir.join("ours"), &wanted, &mut |_| {})?;
-    let stock = Cluster::start(
-        &dir.join("stock"),
-        &Options { nodes: 2, accounting: false, ..Options::default() },
-        &mut |_| {},
-    )?;
-    launches(&site, &stock)?;
-    drop(stock);
-    wrapper_over_a_minute(&site)
+    let outcome = Site::start(&dir, &wanted, &mut |_| {}).and_then(|site| {
+        launches(&site)?;
+        wrapper_over_a_minute(&site)
+    });
+    fs::remove_dir_all(&dir)?;
+    outcome
 }
 
 /// An allocation without a shell; its job id.
@@ -228,12 +250,17 @@ fn allocate(mut salloc: Command, options: &[&str]) -> Result<String> {
     id.map(str::to_string).with_context(|| format!("salloc: {said}"))
 }
 
-fn launches(site: &Site, stock: &Cluster) -> Result<()> {
-    let plain = allocate(stock.command("salloc"), &[])?;
-    let ours = allocate(site.cluster.command("salloc"), &[])?;
-    let launch = |mut srun: Command, job: &str, options: &[&str]| -> Result<f64> {
+/// Launches of a step on one cluster, with and without our line in plugstack.conf, which srun and slurmstepd read anew
+/// each time.
+fn launches(site: &Site) -> Result<()> {
+    let job = allocate(site.cluster.command("salloc"), &[])?;
+    let plugstack = site.cluster.dir.join("etc/plugstack.conf");
+    let ours = fs::read_to_string(&plugstack)?;
+    let launch = |plugins: &str, options: &[&str]| -> Result<f64> {
+        fs::write(&plugstack, plugins)?;
+        let mut srun = site.cluster.command("srun");
         let start = Instant::now();
-        let output = srun.args(["--jobid", job]).args(options).arg("true").stdin(Stdio::null()).output()?;
+        let output = srun.args(["--jobid", &job]).args(options).arg("true").stdin(Stdio::null()).output()?;
         if !output.status.success() {
             bail!("srun: {}", String::from_utf8_lossy(&output.stderr));
         }
@@ -241,11 +268,7 @@ fn launches(site: &Site, stock: &Cluster) -> Result<()> {
     };
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..ROUNDS + 3 {
-        let these = [
-            launch(stock.command("srun"), &plain, &[])?,
-            launch(site.cluster.command("srun"), &ours, &[])?,
-            launch(site.cluster.command("srun"), &ours, &["--ft-energy"])?,
-        ];
+        let these = [launch("", &[])?, launch(&ours, &[])?, launch(&ours, &["--ft-energy"])?];
         // The first rounds warm the caches up.
         if round >= 3 {
             times.iter_mut().zip(these).for_each(|(all, one)| all.push(one));

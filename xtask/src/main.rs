@@ -52,12 +52,9 @@ enum Chore {
     Task { folder: PathBuf, bytes: usize, seconds: u64 },
     /// Costs of the plugin, the wrapper and the service, side by side, beside their targets.
     Bench {
-        /// Only the service and its store, which need no cluster.
-        #[arg(long)]
-        service: bool,
-        /// Only dumps by CRIU, which need no cluster.
-        #[arg(long, conflicts_with = "service")]
-        dumps: bool,
+        /// Only these parts.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        only: Vec<bench::Part>,
     },
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
@@ -70,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
-        Chore::Bench { service, dumps } => bench::run(service, dumps),
+        Chore::Bench { only } => bench::run(&only),
         Chore::BenchSimulator => bench_simulator::run(),
     }
 }

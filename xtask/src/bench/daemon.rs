@@ -1,6 +1,6 @@
 //! What the real daemons do over the real wire: events, plans, reports, and their own cost.
 
-use super::store::{BEGIN_S, DAY_S, RUNS, batch, per_s};
+use super::store::{ASKING, BEGIN_S, DAY_S, RUNS, batch, per_s};
 use super::{cpu_s, peak_mib, quantile, row};
 use anyhow::{Context, Result, bail};
 use protocol::{Batch, Delivered, Plan, PlanRequest, Request, Setting, Source};
@@ -120,8 +120,7 @@ impl Daemons {
             request,
             nodes: 8,
             cpus_per_node: 2,
-            user: "user7".into(),
-            job_name: "job7".into(),
+            job_name: format!("job{ASKING}"),
             ..PlanRequest::default()
         };
         let time = |ask: &(dyn Fn(&Client) -> Result<(), wire::Error> + Sync)| -> Result<(f64, f64)> {

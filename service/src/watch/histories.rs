@@ -1,10 +1,9 @@
 //! The watch through random histories of nodes and jobs in virtual time: what it must do in time, and never.
 
-use protocol::{Beat, JobReading, RunKey};
+use super::tests::{beat, job, run};
+use super::{Act, Watch};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use service::store::OpenRun;
-use service::watch::{Act, Watch};
 use slurm::Job;
 use std::collections::BTreeMap;
 
@@ -25,36 +24,8 @@ fn name(n: usize) -> String {
     format!("n{}", n + 1)
 }
 
-fn beat(n: usize, now_s: f64, slurmd_up: bool) -> Beat {
-    let reading = JobReading { job: 7, joules: now_s, cpu_s: 0.0, source: "model".into(), since_s: 0.0 };
-    Beat {
-        version: protocol::VERSION,
-        node: name(n),
-        at_s: now_s,
-        started_s: 0.0,
-        url: String::new(),
-        slurmd_up,
-        node_joules: now_s,
-        source: "model".into(),
-        jobs: vec![reading],
-        fingerprint: None,
-    }
-}
-
-fn run() -> OpenRun {
-    OpenRun {
-        key: RunKey { cluster: "c".into(), run: "7.1".into() },
-        uid: 1000,
-        job: 7,
-        restart_count: 0,
-        nodes: vec!["n1".into(), "n2".into()],
-        record_state: "running".into(),
-    }
-}
-
 fn jobs(text: &str) -> BTreeMap<u32, Job> {
-    let line = format!("JobId=7 JobName=j UserId=u(1000) {text} NodeList=n[1-2] BatchHost=n1 Requeue=1 Restarts=0");
-    BTreeMap::from([(7, slurm::parse_job(&line, 7).expect("parses").expect("a job"))])
+    job(&format!("{text} NodeList=n[1-2] BatchHost=n1 Requeue=1 Restarts=0"))
 }
 
 #[test]
@@ -69,7 +40,7 @@ fn random_histories_of_nodes() {
             for (n, node) in nodes.iter_mut().enumerate() {
                 change(&mut rng, node, now_s, n);
                 if node.machine_down_s.is_none() && !node.service_down && tick % 2 == 0 {
-                    watch.heard(now_s, beat(n, now_s, node.slurmd_down_s.is_none()));
+                    watch.heard(now_s, beat(&name(n), node.slurmd_down_s.is_none()));
                 }
             }
             for act in watch.look(now_s, &[run()], &running) {
@@ -147,14 +118,14 @@ fn random_histories_of_a_job() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut watch = Watch::new(DETECT_S, 0.0);
         let hit = rng.random_bool(0.5);
-        watch.heard(1000.0, beat(0, 1000.0, true));
+        watch.heard(1000.0, beat("n1", true));
         if hit {
             watch.hit(1000.0, &[run()]);
         }
         let (mut state, mut since_s, mut helped_s) = (0, 1000.0, f64::NEG_INFINITY);
         for tick in 0..400 {
             let now_s = 1000.0 + f64::from(tick) * STEP_S;
-            watch.heard(now_s, beat(0, now_s, true));
+            watch.heard(now_s, beat("n1", true));
             if rng.random_bool(0.03) {
                 (state, since_s) = (rng.random_range(0..states.len()), now_s);
             }

@@ -1,0 +1,36 @@
+//! Several connections for questions that come over HTTP, so that one does not wait for another's answer.
+
+use crate::lock;
+use crate::store::Store;
+use anyhow::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// How many there are; each may keep two megabytes of a SQLite file.
+const CONNECTIONS: usize = 8;
+
+/// Connections to a store that has been opened.
+pub struct Readers {
+    all: Vec<Mutex<Store>>,
+    turn: AtomicUsize,
+}
+
+impl Readers {
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`Store::open_again`] says.
+    pub fn open(place: &Path) -> Result<Readers> {
+        let all = (0..CONNECTIONS).map(|_| Ok(Mutex::new(Store::open_again(place)?))).collect::<Result<_>>()?;
+        Ok(Readers { all, turn: AtomicUsize::new(0) })
+    }
+
+    /// One that is free, or the next in turn when it is.
+    pub fn free(&self) -> MutexGuard<'_, Store> {
+        self.all.iter().find_map(|store| store.try_lock().ok()).unwrap_or_else(|| {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            lock(&self.all[turn % self.all.len()])
+        })
+    }
+}
