@@ -67,6 +67,7 @@ impl Site {
         let site = config::read(&path("joulepoint.toml")).expect("site file");
         let mut store = Store::open(&path("store.sqlite")).expect("store");
         story::with_a_death_and_a_loan(plan(&site)).store(&mut store);
+        store.save_lending(&story::loan()).expect("a loan");
         story::quiet(8, ("bob", "chemistry", "md\"&<b>"), 5, plan(&site)).store(&mut store);
         story::quiet(9, ("carol", "physics", "lattice"), 2, plan(&site)).store(&mut store);
         let runtime =
@@ -148,7 +149,7 @@ fn the_page_of_a_run_shows_its_time_line_and_runs_nothing_of_its_user() {
     ] {
         assert_eq!(count(&format!("#timeline rect.{phase}[data-node={node}]")), bars, "{node} {phase}");
     }
-    for (mark, marks) in [("path.saved", 3), ("path.failed", 1), ("line.fail", 1), ("rect.lent", 1)] {
+    for (mark, marks) in [("path.saved", 3), ("path.failed", 1), ("line.fail", 1), ("rect.lent", 1), ("rect.away", 1)] {
         assert_eq!(count(&format!("#timeline {mark}")), marks, "{mark}");
     }
     let wide = chrome.run("return [...document.querySelectorAll('#timeline rect')].every(r => r.getBBox().width > 0)");
@@ -158,9 +159,15 @@ fn the_page_of_a_run_shows_its_time_line_and_runs_nothing_of_its_user() {
     assert_eq!(chrome.run("return document.title"), "Job 7 · Joulepoint", "the name's script did not run");
     let text = chrome.run("return document.body.innerText");
     let text = text.as_str().expect("text");
-    for part in
-        ["Prediction beside measurement", "the interval shrinks", "job 9", "no slurmd and no heartbeat", "2.50 MJ"]
-    {
+    for part in [
+        "Prediction beside measurement",
+        "the interval shrinks",
+        "job 9",
+        "500 node-seconds were lent",
+        "S_Plat",
+        "no slurmd and no heartbeat",
+        "2.50 MJ",
+    ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     is_accessible(&chrome);
@@ -224,6 +231,10 @@ fn the_report_has_the_habits_of_sacct() {
     assert_eq!(with(&["--csv", "-o", "jobid,jobname", "-u", "bob"]), "JobID,JobName\n8,\"md\"\"&<b>\"\n");
     assert_eq!(site.text(&["-n", "-P", "-o", "jobid", "-j", "9.0,7"]), "7\n9\n");
     assert_eq!(with(&["-n", "-P", "-o", "jobid", "-E", "2026-11-02", "-s", "R"]), "", "the last one counts");
+    assert_eq!(
+        with(&["-n", "-P", "-o", "jobid,lent,lentused,lentenergy,wouldidle"]),
+        "7|500.0|500.0|120000.0|50000.0\n8||||\n9||||\n"
+    );
     let asked = std::fs::read_to_string(site.dir.path().join("asked")).expect("sacct was asked");
     assert!(asked.lines().next().is_some_and(|l| l.contains("-j 7,8,9 ")), "one call for all: {asked}");
     let by: Vec<Value> = serde_json::from_str(&with(&["--by", "account", "--json"])).expect("JSON");
@@ -240,6 +251,9 @@ fn the_report_has_the_habits_of_sacct() {
         (all[0]["slurm"]["exit_code"].as_str(), all[0]["loans"][0]["borrower"].as_u64()),
         (Some("0:0"), Some(9))
     );
+    assert_eq!(all[0]["lending"]["would_idle_j"], 50_000.0);
+    let told = site.text(&["-j", "7"]);
+    assert!(told.contains("platform, with what was lent") && told.contains("beyond the break-even"), "{told}");
     for wrong in
         [&["-S", "soon"][..], &["-j", "x"], &["-o", "enrgy"], &["-s", "XX"], &["-S", "now", "-E", "2026-01-01"]]
     {

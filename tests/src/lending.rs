@@ -102,8 +102,14 @@ pub fn site(dir: &Path, nodes: usize, progress: &mut dyn FnMut(&str)) -> Result<
 /// What sbatch says.
 pub fn borrowers(site: &Site, count: usize, seconds: u32) -> Result<Vec<u32>> {
     let home = site.folder(BORROWER, "jobs")?;
-    let queued =
-        |_| site.submit(BORROWER, &home, &["-N1", "-t1", "--no-requeue", "-Jqueued"], &format!("sleep {seconds}"));
+    let queued = |_| {
+        site.submit(
+            BORROWER,
+            &home,
+            &["-N1", "-t1", "--exclusive", "--no-requeue", "-Jqueued"],
+            &format!("sleep {seconds}"),
+        )
+    };
     (0..count).map(queued).collect()
 }
 

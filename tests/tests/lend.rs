@@ -105,11 +105,12 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
         orphan.job,
         orphan.host
     );
+    site.start_controller()?;
     let lent = loans[2]["nodes"][0].as_str().context("a lent node")?;
     site.cluster.kill_node(lent)?;
-    site.start_controller()?;
 
     let (run, loan) = plain.ends_with(site, &expected)?;
+    println!("  {}", run["lending"]["model"]);
     ensure!(plain.beginnings()? == [1, 1, 2], "{:?}: {:#?}", plain.beginnings()?, decisions(&run));
     // What the survivors wait before and after the loan is idle; what lies between is none of the run's.
     let away_s = seconds(&loan, "back_s")? - seconds(&loan, "lent_s")?;

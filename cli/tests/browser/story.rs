@@ -1,6 +1,6 @@
 //! Runs as their wrappers tell them, put into a real store.
 
-use protocol::{Batch, Event, FailureKind, JobReading, Phase, Plan, Record, RunKey};
+use protocol::{Batch, Event, FailureKind, JobReading, Loan, Phase, Plan, Record, RunKey};
 use service::store::Store;
 use std::collections::BTreeMap;
 
@@ -104,6 +104,10 @@ pub fn with_a_death_and_a_loan(plan: Plan) -> Journal {
     let (first, second) = (["n1", "n2"], ["n1", "n3"]);
     j.start(who, 0, &first);
     j.note(Event::Planned(Box::new(plan)));
+    for (group, node) in first.iter().enumerate() {
+        let reason = format!("group {group} on {node}: has its nodes");
+        j.note(Event::Decided { action: "place group".into(), reason, interval_s: 1200.0 });
+    }
     j.phase(Phase::Compute, 1200.0, &first);
     j.checkpoint(1, &first);
     let reason = "a checkpoint took 45.0 s, 60.0 s were expected: the interval shrinks".to_string();
@@ -131,6 +135,21 @@ pub fn with_a_death_and_a_loan(plan: Plan) -> Journal {
     j.phase(Phase::Compute, 640.0, &second);
     j.end("completed");
     j
+}
+
+/// The broker's side of that loan.
+pub fn loan() -> Loan {
+    let (lent_s, back_s) = (BEGIN_S + 3123.0, BEGIN_S + 3623.0);
+    let stay = serde_json::json!({ "node": "n1", "job": 9, "user": "carol", "account": "physics", "start_s": lent_s,
+                                   "end_s": back_s, "joules": 1.2e5 });
+    let loan = serde_json::json!({
+        "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": format!("7.{BEGIN_S}") }, "job": 7,
+        "restart_count": 1, "uid": 0, "user": "alice", "account": "physics", "mode": "window", "state": "closed",
+        "state_s": back_s, "reason": "it pays", "nodes": ["n1"], "kept": ["n3"], "asked_s": lent_s, "return_s": back_s,
+        "promised_s": back_s, "lent_s": lent_s, "back_s": back_s, "back": ["n1"], "time_limit_s": null,
+        "idle_w": 100.0, "stays": [stay]
+    });
+    serde_json::from_value(loan).expect("a loan")
 }
 
 /// A run without failures.

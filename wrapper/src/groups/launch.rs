@@ -96,6 +96,15 @@ pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outco
     )
 }
 
+/// The layout of a job of which the script sees the groups' nodes, as many tasks on each as it was submitted with: all
+/// others are spares to it, also those that are gone.
+fn whole(job: Layout, groups: &[Vec<String>]) -> Layout {
+    let used: Vec<String> = groups.iter().flatten().cloned().collect();
+    let rest = job.nodes.iter().filter(|n| !used.contains(n));
+    let nodes: Vec<String> = used.iter().chain(rest).cloned().collect();
+    Layout { spare: nodes.len() - used.len(), nodes, ..job }
+}
+
 impl Launch<'_> {
     /// Runs the job script to its end, or hands the run back to the queue.
     ///
@@ -213,11 +222,9 @@ impl Launch<'_> {
         }
     }
 
-    /// Slurm's variables for the script: the nodes of all groups, without the spares.
+    /// Slurm's variables for the script.
     fn whole(&self) -> Vec<(String, String)> {
-        let nodes: Vec<String> = self.places.groups.iter().flatten().chain(&self.places.spares).cloned().collect();
-        let spare = self.places.spares.len();
-        Layout { nodes, spare, ..self.me.layout(0) }.variables(&[])
+        whole(self.me.layout(0), &self.places.groups).variables(&[])
     }
 
     /// The real `srun`.
@@ -245,5 +252,26 @@ impl Launch<'_> {
                 had = now;
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_keeps_its_number_of_tasks_when_a_spare_has_taken_its_place() {
+        let names = |list: &str| list.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let job = || Layout { nodes: names("n1 n2 n3 n4"), tasks: Some(4), cpus_per_node: 2, ..Layout::default() };
+        let shown = |groups: &[&str]| {
+            let groups: Vec<Vec<String>> = groups.iter().map(|g| names(g)).collect();
+            let variables = whole(job(), &groups).variables(&[]);
+            let get =
+                |name: &str| variables.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()).unwrap_or_default();
+            format!("{} {} {}", get("SLURM_JOB_NODELIST"), get("SLURM_NTASKS"), get("SLURM_TASKS_PER_NODE"))
+        };
+        assert_eq!(shown(&["n2", "n3", "n4"]), "n[2-4] 3 1(x3)");
+        // The next wrapper, after n4 has died.
+        assert_eq!(shown(&["n1", "n2", "n3"]), "n[1-3] 3 1(x3)");
     }
 }
