@@ -100,10 +100,10 @@ pub struct Node {
     pub spool: PathBuf,
     /// Most bytes that may wait there.
     pub spool_bytes: u64,
-    /// Whether a job that has the node for itself may have its CPU frequency set for the checkpoint phase.
+    /// Whether a job that has the node for itself may have its CPU frequency set while it checkpoints or waits.
     pub cpufreq: bool,
-    /// Folder of the kernel's CPUs.
-    pub cpufreq_root: PathBuf,
+    /// Folder of the kernel's CPUs, `{node}` standing for the node's name.
+    pub cpufreq_root: String,
     /// File that keeps the node's own frequency meanwhile, `{node}` standing for its name.
     pub cpufreq_state: String,
 }
@@ -114,9 +114,9 @@ impl Node {
         (!self.socket.is_empty()).then(|| PathBuf::from(self.socket.replace("{node}", node)))
     }
 
-    /// The file that keeps one node's own CPU frequency.
-    pub fn cpufreq_state_of(&self, node: &str) -> PathBuf {
-        PathBuf::from(self.cpufreq_state.replace("{node}", node))
+    /// The folder of one node's CPUs, and the file that keeps their own frequency.
+    pub fn cpufreq_of(&self, node: &str) -> [PathBuf; 2] {
+        [&self.cpufreq_root, &self.cpufreq_state].map(|path| PathBuf::from(path.replace("{node}", node)))
     }
 }
 
@@ -129,7 +129,7 @@ impl Default for Node {
             spool: PathBuf::from("/var/lib/joulepoint/spool"),
             spool_bytes: 64 << 20,
             cpufreq: false,
-            cpufreq_root: PathBuf::from("/sys/devices/system/cpu"),
+            cpufreq_root: "/sys/devices/system/cpu".to_string(),
             cpufreq_state: "/run/joulepoint/{node}.cpufreq".to_string(),
         }
     }

@@ -31,9 +31,6 @@ pub fn deal(nodes: usize, groups: usize, spares: usize) -> Result<Shares, String
 pub(crate) fn remarks(settings: &Settings, nodes: usize, tasks: Option<u32>) -> Result<Vec<String>, String> {
     let (count, wanted) = (settings.groups as usize, settings.spare as usize);
     let Shares { groups, spares } = deal(nodes, count, wanted)?;
-    if let Some(tasks) = tasks.filter(|t| (*t as usize) < count) {
-        return Err(format!("{count} groups need as many tasks, and the job has {tasks}"));
-    }
     let (most, least) = (groups.first().copied().unwrap_or(0), groups.last().copied().unwrap_or(0));
     let each = if most == least { format!("{most}") } else { format!("{most} or {least}") };
     let mut remarks = vec![format!("each of {count} groups has {each} of {nodes} nodes, {spares} are spares")];
@@ -49,6 +46,9 @@ pub(crate) fn remarks(settings: &Settings, nodes: usize, tasks: Option<u32>) -> 
             ));
         }
         _ => {}
+    }
+    if let Some(tasks) = tasks.filter(|t| (*t as usize) < count) {
+        remarks.push(format!("{tasks} tasks are too few for all: the last groups have nothing to do"));
     }
     if settings.lend && (most > 1 || tasks.is_some_and(|t| t as usize > count)) {
         remarks.push("nothing will be lent: only a group of one task on one node can be put aside".to_string());
@@ -85,7 +85,13 @@ mod tests {
             ("3", "2", 4, Some(3), "each of 3 groups has 1 of 4 nodes, 1 are spares; 2 spares were asked for"),
             ("3", "0", 4, None, "each of 3 groups has 2 or 1 of 4 nodes, 0 are spares; no spare"),
             ("5", "0", 4, None, "refused: 5 groups need as many nodes, and the job has 4"),
-            ("3", "0", 3, Some(2), "refused: 3 groups need as many tasks, and the job has 2"),
+            (
+                "3",
+                "0",
+                3,
+                Some(2),
+                "each of 3 groups has 1 of 3 nodes, 0 are spares; no spare: when a node is lost, the whole run goes back to the queue; 2 tasks are too few",
+            ),
         ] {
             let said = said(groups, spare, nodes, tasks);
             assert!(said.starts_with(expected), "{said}");

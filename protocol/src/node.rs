@@ -115,13 +115,13 @@ pub struct RunHealth {
     pub orders: Vec<Order>,
 }
 
-/// What a run's wrapper asks of a node for the checkpoint phase: `POST /v1/jobs/{job}/frequency`.
+/// What a run's wrapper asks of a node that checkpoints or waits: `POST /v1/jobs/{job}/frequency`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrequencyRequest {
     /// Protocol version of the writer.
     pub version: u32,
-    /// CPU frequency to hold, Hz; absent to give the node its own again.
+    /// CPU frequency to hold, Hz: 0 for the lowest that can be set, absent to give the node its own again.
     pub hz: Option<f64>,
     /// After which the node has its own again unless it is asked anew, s.
     pub lease_s: f64,

@@ -1,4 +1,4 @@
-//! Holds this node's CPU frequency for a job's checkpoint phase, on a lease, and puts back what was there.
+//! Holds this node's CPU frequency for a job that checkpoints or waits, on a lease, and puts back what was there.
 
 use crate::http::{Document, Hidden, Refusal, blocking};
 use crate::lock;
@@ -42,11 +42,14 @@ impl Frequency {
         frequency
     }
 
-    /// Holds a frequency for a job from `now` on, or goes on holding it.
+    /// Holds a frequency for a job from `now` on, or goes on holding it; 0 is the lowest that can be set.
     ///
     /// # Errors
     /// Why not, in a sentence; the node has what it had before then.
     pub fn hold(&self, job: u32, hz: f64, lease: Duration, now: Instant) -> Result<(), String> {
+        let cpus = Cpufreq::open(&self.root);
+        let settable = cpus.settable_hz();
+        let hz = settable.first().copied().filter(|_| hz == 0.0).unwrap_or(hz);
         let mut held = lock(&self.held);
         let until = now + lease.min(LONGEST_LEASE);
         match held.as_mut() {
@@ -57,8 +60,6 @@ impl Frequency {
             }
             _ => *held = None,
         }
-        let cpus = Cpufreq::open(&self.root);
-        let settable = cpus.settable_hz();
         // A written frequency has lost its last digits.
         if !settable.iter().any(|s| (s - hz).abs() < 1e3) {
             let ghz: Vec<String> = settable.iter().map(|s| format!("{:.2}", s * 1e-9)).collect();
@@ -119,8 +120,8 @@ pub(crate) async fn set(
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
     crate::routes::version(wanted.version)?;
-    if !wanted.hz.is_none_or(|hz| hz > 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
-        return Err(Refusal(StatusCode::BAD_REQUEST, "hz must be above 0, and lease_s no less than 0".to_string()));
+    if !wanted.hz.is_none_or(|hz| hz >= 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
+        return Err(Refusal(StatusCode::BAD_REQUEST, "neither hz nor lease_s may be below 0".to_string()));
     }
     let answer = blocking(move || {
         if !node.is_owner(peer.uid, job) {

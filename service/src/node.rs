@@ -105,7 +105,8 @@ pub async fn serve(params: Params) -> Result<()> {
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
     let own = &params.site.node;
-    let frequency = Frequency::open(own.cpufreq_root.clone(), own.cpufreq_state_of(&params.node));
+    let [cpus, own_frequency] = own.cpufreq_of(&params.node);
+    let frequency = Frequency::open(cpus, own_frequency);
     let node = Arc::new(Node {
         params,
         munge,

@@ -66,6 +66,8 @@ fn a_job_holds_a_frequency_until_it_gives_it_back() {
     assert!(tree.holds("1200000") && service.held_hz() == Some(1.2e9));
     service.hold(7, 2.0e9, LEASE, now).expect("another");
     assert!(tree.holds("2000000"));
+    service.hold(7, 0.0, LEASE, now).expect("the lowest");
+    assert!(tree.holds("1200000") && service.held_hz() == Some(1.2e9));
     assert!(service.give_back(7) && !service.give_back(7));
     assert_eq!(tree.state(), before);
     assert!(!tree.file().exists());

@@ -3,6 +3,7 @@
 use crate::fields::Fields;
 use crate::nodelist::{compress_nodelist, expand_nodelist};
 use crate::{Error, Slurm};
+use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 
 /// The keys that `scontrol show reservation -o` prints from 22.05 to 26.05.
@@ -175,6 +176,21 @@ impl Slurm {
     pub fn cancel(&self, job: u32) -> Result<(), Error> {
         self.output("scancel", &[&job.to_string()]).map(drop)
     }
+}
+
+/// Whether this Slurm can take nodes out of a job and give them back, by what [`Slurm::config`] says.
+///
+/// # Errors
+/// Why not.
+pub fn resizing(config: &BTreeMap<String, String>) -> Result<(), &'static str> {
+    let value = |key: &str| config.get(key).map(String::as_str).unwrap_or_default();
+    if !value("schedulerparameters").split(',').any(|p| p.trim() == "permit_job_expansion") {
+        return Err("Slurm gives no nodes back to a job here (SchedulerParameters lacks permit_job_expansion)");
+    }
+    if value("accountingstoragetype") == "accounting_storage/none" {
+        return Err("Slurm resizes no job without accounting (AccountingStorageType)");
+    }
+    Ok(())
 }
 
 /// A moment as scontrol reads it; one that has passed is now.

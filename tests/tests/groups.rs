@@ -18,23 +18,52 @@ fn site() -> MutexGuard<'static, Site> {
     let start = || {
         let dir = PathBuf::from(format!("/tmp/joulepoint-groups-{}", std::process::id()));
         let toml = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string();
-        let wanted = Wanted { nodes: 5, toml, ..Wanted::default() };
+        // No node can leave a job here, so that those that wait are slowed.
+        let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n".to_string();
+        let [root, state] = ["cpus.{node}", "{node}.cpufreq"].map(|name| dir.join(name));
+        let node_toml = format!("cpufreq = true\ncpufreq_root = {root:?}\ncpufreq_state = {state:?}");
+        let wanted = Wanted { nodes: 5, toml, node_toml, slurm_conf, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
-        for (app, program) in [("heat", "heat"), ("stencil", "stencil"), ("stencil", "stencil-mpi")] {
-            build(app, &dir.join("bin").join(program));
-        }
+        (1..=5).for_each(|node| cpus(&dir.join(format!("cpus.n{node}"))));
+        build("heat", &dir.join("bin"));
+        build("stencil", &dir.join("bin"));
         Mutex::new(site)
     };
     SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn build(app: &str, program: &Path) {
-    let bin = program.parent().expect("a folder");
+/// Files as the kernel has them for two CPUs.
+fn cpus(root: &Path) {
+    for cpu in 0..2 {
+        let folder = root.join(format!("cpu{cpu}/cpufreq"));
+        fs::create_dir_all(&folder).expect("a folder");
+        for (name, value) in [
+            ("scaling_available_frequencies", "2400000 1800000 1200000 \n"),
+            ("scaling_governor", "ondemand\n"),
+            ("scaling_min_freq", "1200000\n"),
+            ("scaling_max_freq", "2400000\n"),
+        ] {
+            fs::write(folder.join(name), value).expect("written");
+        }
+    }
+}
+
+/// Nodes all of whose CPUs have this ceiling, kHz.
+fn with_ceiling(site: &Site, khz: &str) -> Vec<String> {
+    let ceiling = |node: &str, cpu: u32| {
+        let path = site.conf.with_file_name(format!("cpus.{node}")).join(format!("cpu{cpu}/cpufreq/scaling_max_freq"));
+        fs::read_to_string(path).unwrap_or_default()
+    };
+    let all = (1..=5).map(|node| format!("n{node}"));
+    all.filter(|node| (0..2).all(|cpu| ceiling(node, cpu).trim() == khz)).collect()
+}
+
+fn build(app: &str, bin: &Path) {
     let libraries = suite::built().expect("a folder").display().to_string();
     let made = Command::new("make")
         .arg("-C")
         .arg(repository().join("apps").join(app))
-        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}"), program.display().to_string()])
+        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}")])
         .output()
         .expect("make");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -146,15 +175,26 @@ fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
     let mut site = site();
     let (job, quiet) = submitted(&site, "quiet", THREE, &COUPLED, &stencil(&site, 0))?;
     report_of_the_end(&site, job)?;
-    let (job, folder) = submitted(&site, "struck", THREE, &COUPLED, &stencil(&site, 10))?;
+    let more = [COUPLED.as_slice(), &["--ft-energy-lend=yes"]].concat();
+    let (job, folder) = submitted(&site, "struck", THREE, &more, &stencil(&site, 10))?;
     let all_once = |run: &Value| {
         let made = run["total"]["checkpoints"].as_u64()?;
         (made > GROUPS as u64).then(|| run.clone())
     };
     let run = site.wait_report(job, "checkpoints", MINUTES, all_once)?;
     let victim = node_of(&run, 2).context("a node")?;
+    let survivors: Vec<String> = (0..2).filter_map(|group| node_of(&run, group)).collect();
     site.cluster.kill_node(&victim)?;
+    site.wait("slow survivors", MINUTES, |site| {
+        let slow = with_ceiling(site, "1200000");
+        Ok((slow == survivors).then_some(()))
+    })?;
     let run = report_of_the_end(&site, job)?;
+    site.wait("what the nodes had", MINUTES, |site| Ok((with_ceiling(site, "2400000").len() == 5).then_some(())))?;
+    let [cluster, name] = ["cluster", "run"].map(|key| run[key].as_str().unwrap_or_default().to_string());
+    let runs = site.cluster.shared().join(format!("runs-{USER}"));
+    let plan = fs::read_to_string(runs.join(cluster).join(name).join("plan.json"))?;
+    ensure!(plan.contains("lowest CPU frequency: Slurm gives no nodes back"), "{plan}");
     site.cluster.revive_node(&victim)?;
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
     ensure!(results(&folder, GROUPS)? == results(&quiet, GROUPS)?, "other bits: {:?}", results(&folder, GROUPS)?);
@@ -205,10 +245,12 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
 fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
     const SHAPE: [usize; 3] = [5, 2, 1];
     let mut site = site();
+    // The first task of a group computes on the node of the relay; the other one is there until it is done.
     let steps = |more: &str| {
-        let program = program(&site, "stencil-mpi");
+        let program = program(&site, "stencil");
         format!(
-            "srun --mpi=pmix bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
+            "srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
+             if [ $((SLURM_PROCID % 2)) = 1 ]; then until [ -e $FT_ENERGY_GROUP.out ]; do sleep 0.2; done; exit; fi; \
              exec {program} --steps 1600 --every 200 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
         )
     };

@@ -117,8 +117,11 @@ impl Checkpoints {
     /// # Errors
     /// What the file system says.
     pub fn forget_from(&self, number: u64) -> io::Result<()> {
-        let mut late = self.numbers()?.into_iter().filter(|n| *n >= number && self.manifest_path(*n).exists());
-        late.try_for_each(|n| fs::remove_file(self.manifest_path(n)).and_then(|()| sync_folder(&self.path(n))))
+        for late in self.numbers()?.into_iter().filter(|n| *n >= number && self.manifest_path(*n).exists()) {
+            fs::remove_file(self.manifest_path(late))?;
+            sync_folder(&self.path(late))?;
+        }
+        Ok(())
     }
 
     /// Folder of a checkpoint.

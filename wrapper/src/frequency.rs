@@ -1,6 +1,7 @@
-//! Holds the CPU frequency of the checkpoint phase on the run's nodes, by asking their services again and again.
+//! Holds a CPU frequency on nodes of the run, by asking their services again and again.
 
-use protocol::{FrequencyRequest, FrequencyState, Phase};
+use protocol::{FrequencyRequest, FrequencyState};
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,69 +13,71 @@ const LEASE_S: f64 = 20.0;
 /// Time between two requests while it is held.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The ways to the services of all nodes.
-pub type Services = Box<dyn Fn() -> Vec<Vec<Client>> + Send>;
+/// The ways to the services of nodes.
+pub type Services = Box<dyn Fn(&BTreeSet<String>) -> Vec<Vec<Client>> + Send>;
 
-/// A frequency that is held in every checkpoint phase.
+/// A frequency that is held on the nodes that are to have it now.
 pub struct Frequency {
-    phases: Option<Sender<Phase>>,
+    nodes: Option<Sender<BTreeSet<String>>>,
     holder: Option<JoinHandle<()>>,
 }
 
 impl Frequency {
-    /// Holds `hz` for a job on the nodes of `services`, from the first checkpoint phase on.
+    /// A frequency for nodes of a job: 0 for the lowest that each of them has.
     pub fn new(job: u32, hz: f64, services: Services) -> Frequency {
-        let (sender, phases) = channel();
-        let holder = thread::spawn(move || follow(&phases, &mut |hold| ask(job, hold.then_some(hz), &services)));
-        Frequency { phases: Some(sender), holder: Some(holder) }
+        let (sender, nodes) = channel();
+        let holder = thread::spawn(move || {
+            follow(&nodes, &mut |nodes, hold| ask(job, hold.then_some(hz), &services(nodes)));
+        });
+        Frequency { nodes: Some(sender), holder: Some(holder) }
     }
 
-    /// A phase begins. It does not wait for the nodes.
-    pub fn enter(&self, phase: Phase) {
-        if let Some(phases) = &self.phases {
-            let _ = phases.send(phase);
+    /// These nodes have it from now on, and no others. It does not wait for them.
+    pub fn hold(&self, nodes: BTreeSet<String>) {
+        if let Some(sender) = &self.nodes {
+            let _ = sender.send(nodes);
         }
     }
 }
 
 impl Drop for Frequency {
     fn drop(&mut self) {
-        self.phases = None;
+        self.nodes = None;
         if let Some(holder) = self.holder.take() {
             let _ = holder.join();
         }
     }
 }
 
-/// Asks at the beginning of each checkpoint phase, again and again within it, and gives back at its end.
-fn follow(phases: &Receiver<Phase>, ask: &mut dyn FnMut(bool)) {
-    let mut holds = false;
+/// Asks nodes that are to have it, again and again, and those that are not to have it any more to give it back.
+fn follow(wanted: &Receiver<BTreeSet<String>>, ask: &mut dyn FnMut(&BTreeSet<String>, bool)) {
+    let mut held = BTreeSet::new();
     loop {
-        let next = match holds {
-            true => phases.recv_timeout(AGAIN),
-            false => phases.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let next = match held.is_empty() {
+            true => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => wanted.recv_timeout(AGAIN),
         };
-        let hold = match next {
-            Ok(phase) => phase == Phase::Checkpoint,
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
-        };
-        if hold || holds {
-            ask(hold);
+        let gone = next == Err(RecvTimeoutError::Disconnected);
+        let nodes = next.unwrap_or_else(|_| if gone { BTreeSet::new() } else { held.clone() });
+        let back: BTreeSet<String> = held.difference(&nodes).cloned().collect();
+        for (nodes, hold) in [(&back, false), (&nodes, true)] {
+            if !nodes.is_empty() {
+                ask(nodes, hold);
+            }
         }
-        holds = hold;
-        if next == Err(RecvTimeoutError::Disconnected) {
+        held = nodes;
+        if gone {
             return;
         }
     }
 }
 
 /// Asks all nodes at once; one that refuses goes on at its own frequency.
-fn ask(job: u32, hz: Option<f64>, services: &Services) {
+fn ask(job: u32, hz: Option<f64>, services: &[Vec<Client>]) {
     let request = FrequencyRequest { version: protocol::VERSION, hz, lease_s: LEASE_S };
     let path = format!("/v1/jobs/{job}/frequency");
     thread::scope(|scope| {
-        for clients in services() {
+        for clients in services {
             let path = &path;
             scope.spawn(move || {
                 for client in clients {
@@ -94,18 +97,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_held_in_checkpoint_phases_only_and_given_back_at_the_end() {
-        for (phases, asked) in [
-            (vec![Phase::Compute, Phase::Idle], vec![]),
-            (vec![Phase::Checkpoint, Phase::Compute, Phase::Compute], vec![true, false]),
-            (vec![Phase::Checkpoint, Phase::Restart, Phase::Checkpoint], vec![true, false, true, false]),
+    fn nodes_hold_it_while_they_are_to_have_it_and_give_it_back_at_the_end() {
+        for (wanted, asked) in [
+            (vec!["", ""], ""),
+            (vec!["a b", "", ""], "+a b -a b"),
+            (vec!["a b", "b c"], "+a b -a +b c -b c"),
+            (vec!["a", "a"], "+a +a -a"),
         ] {
             let (sender, receiver) = channel();
-            phases.iter().for_each(|p| sender.send(*p).unwrap());
+            let set = |names: &str| names.split_whitespace().map(str::to_string).collect();
+            wanted.iter().for_each(|names| sender.send(set(names)).unwrap());
             drop(sender);
             let mut seen = Vec::new();
-            follow(&receiver, &mut |hold| seen.push(hold));
-            assert_eq!(seen, asked, "{phases:?}");
+            follow(&receiver, &mut |nodes, hold| {
+                let names = nodes.iter().cloned().collect::<Vec<_>>().join(" ");
+                seen.push(format!("{}{names}", if hold { '+' } else { '-' }));
+            });
+            assert_eq!(seen.join(" "), asked, "{wanted:?}");
         }
     }
 }

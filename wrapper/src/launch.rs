@@ -7,7 +7,7 @@ use crate::driver::{self, Outcome, Setup, Started};
 use crate::engines::{self, Facts};
 use crate::equip::{Gear, equip};
 use crate::frequency::Frequency;
-use crate::groups::{self, launch::Launch};
+use crate::groups::{self, launch::Launch, slow::Slow};
 use crate::hook::Commands;
 use crate::job::{Controller, Job};
 use crate::lend::Lender;
@@ -138,8 +138,6 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         plan.reasons
             .push("groups checkpoint at the nodes' own CPU frequency: one may write while another works".into());
     }
-    folder.write_plan(&plan)?;
-
     if me.job.is_some() {
         cluster.watch(&post);
     }
@@ -160,6 +158,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     nodes.frequency =
         plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
+    let hindrance = settings.lend.then(|| groups::slow::hindrance(site, &slurm)).flatten();
+    let lowest = || site.node.cpufreq.then(|| Frequency::new(job, 0.0, nodes.services()));
+    let slow = hindrance.filter(|_| places.is_some()).map(|why| Slow { why, frequency: lowest() });
+    plan.reasons.extend(slow.as_ref().map(Slow::remark));
+    folder.write_plan(&plan)?;
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let margin_s = before_end_s(settings).unwrap_or(site.wrapper.end_margin_s);
     let requeue_at_end = settings.requeue.unwrap_or(site.wrapper.requeue_at_end);
@@ -187,8 +190,9 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         answered,
     };
     if let Some(places) = places {
-        let criu = if settings.lend { criu::on_this_node(site, &me, &runs) } else { Err(String::new()) };
-        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before, lender, criu };
+        let criu =
+            if settings.lend && slow.is_none() { criu::on_this_node(site, &me, &runs) } else { Err(String::new()) };
+        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before, lender, criu, slow };
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
     let (announced, descriptor) = announcements(&me.folder)?;

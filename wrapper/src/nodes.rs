@@ -72,17 +72,18 @@ impl Meter for Nodes {
 
     fn enter(&mut self, phase: Phase) {
         if let Some(frequency) = &self.frequency {
-            frequency.enter(phase);
+            let checkpoints = phase == Phase::Checkpoint;
+            frequency.hold(self.nodes.iter().filter(|_| checkpoints).cloned().collect());
         }
     }
 }
 
 impl Nodes {
-    /// The ways to the services of all nodes, as they are when it is asked.
+    /// The ways to the services of nodes, as they are when it is asked.
     pub fn services(&self) -> Services {
-        let (nodes, port, munge_socket) = (self.nodes.clone(), self.port, self.munge_socket.clone());
+        let (port, munge_socket) = (self.port, self.munge_socket.clone());
         let (here, controller) = (self.here.clone(), self.controller.clone());
-        Box::new(move || {
+        Box::new(move |nodes| {
             let known = controller.last();
             nodes.iter().map(|n| clients(n, &known, port, munge_socket.as_ref(), here.as_ref())).collect()
         })

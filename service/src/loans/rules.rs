@@ -51,12 +51,7 @@ fn by_site(site: &Lend, ask: &Ask<'_>) -> Option<String> {
 }
 
 fn by_slurm(_: &Lend, ask: &Ask<'_>) -> Option<String> {
-    let value = |key: &str| ask.slurm.get(key).map(String::as_str).unwrap_or_default();
-    if !value("schedulerparameters").split(',').any(|p| p.trim() == "permit_job_expansion") {
-        return Some("Slurm gives no nodes back to a job here (SchedulerParameters lacks permit_job_expansion)".into());
-    }
-    (value("accountingstoragetype") == "accounting_storage/none")
-        .then(|| "Slurm resizes no job without accounting (AccountingStorageType)".into())
+    slurm::resizing(ask.slurm).err().map(str::to_string)
 }
 
 fn by_job(_: &Lend, ask: &Ask<'_>) -> Option<String> {

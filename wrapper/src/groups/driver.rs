@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::orders::Desk;
 use crate::ports::Happening;
 use protocol::{Event, FailureKind, Phase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why `joulepoint restart` is refused here.
 const NO_RESTART: &str = "a group goes back alone, when it fails; joulepoint vacate JOB takes the whole run back";
@@ -31,6 +31,8 @@ pub struct Groups<'a> {
     pub(super) lent: Option<Lent>,
     /// The end of the wait about which it was decided last whether to lend.
     pub(super) decided_s: f64,
+    /// Nodes that wait and are not lent, as they were told last.
+    pub(super) idle: BTreeSet<String>,
     /// When each open call began.
     pub(super) calls: BTreeMap<u64, f64>,
     /// When this wrapper took the run up.
@@ -55,6 +57,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports:
         sweep: None,
         lent: None,
         decided_s: f64::NEG_INFINITY,
+        idle: BTreeSet::new(),
         calls: BTreeMap::new(),
         started_s: now_s,
         next_cut_s: now_s + LONGEST_CUT_S,
@@ -411,7 +414,18 @@ impl Groups<'_> {
         let mut cut = self.all[group].ledger.cut(now_s, next, &counters);
         self.part_logging(group, &mut cut);
         self.note(std::mem::take(&mut cut.events));
+        self.tell_idle();
         cut
+    }
+
+    /// Tells which nodes wait and are not lent, if they are others than before.
+    fn tell_idle(&mut self) {
+        let waits = |g: &&Group| g.ledger.phase() == Phase::Idle && !g.away;
+        let idle: BTreeSet<String> = self.all.iter().filter(waits).flat_map(|g| g.nodes.clone()).collect();
+        if idle != self.idle {
+            self.idle.clone_from(&idle);
+            self.ports.lending.idle(idle);
+        }
     }
 
     /// Cuts all accounts, into `next` or on in their phases.

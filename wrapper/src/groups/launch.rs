@@ -7,6 +7,7 @@ use super::park::Park;
 use super::place::Places;
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
+use super::slow::Slow;
 use crate::app::{Announced, App, Ask, Files};
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::{Commands, Hook};
@@ -56,6 +57,8 @@ pub struct Launch<'a> {
     pub lender: Lender,
     /// The CRIU by which survivors are parked, or why there is none.
     pub criu: Result<PathBuf, String>,
+    /// What is done with survivors where nothing can be lent.
+    pub slow: Option<Slow>,
 }
 
 /// The groups of the job, if it is to have some and can.
@@ -111,7 +114,7 @@ impl Launch<'_> {
     /// # Errors
     /// What the file system says.
     pub fn run(
-        self,
+        mut self,
         clock: &mut MailClock,
         nodes: &mut Nodes,
         script: &mut Script,
@@ -172,7 +175,10 @@ impl Launch<'_> {
     }
 
     /// What lends the nodes of groups that wait.
-    fn lending(&self, folder: &RunFolder, seats: &Seats) -> Box<dyn Lending> {
+    fn lending(&mut self, folder: &RunFolder, seats: &Seats) -> Box<dyn Lending> {
+        if let Some(slow) = self.slow.take() {
+            return Box::new(slow);
+        }
         let (Some(job), true) = (self.me.job, self.setup.settings.lend) else { return Box::new(NoLending) };
         Box::new(Park {
             lender: self.lender.clone(),

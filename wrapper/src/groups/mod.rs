@@ -16,6 +16,7 @@ pub mod ports;
 mod recover;
 pub mod relays;
 pub mod shim;
+pub mod slow;
 pub mod split;
 pub mod sweep;
 pub mod words;

@@ -3,6 +3,7 @@
 use crate::lend::Outcome;
 use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
 use protocol::{Manifest, ManifestFile};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What the world tells of groups.
@@ -131,27 +132,33 @@ impl Relays for NoRelays {
     fn stop(&mut self) {}
 }
 
-/// What survivors are put aside by, and their nodes lent.
+/// What survivors are put aside by, and their nodes lent; runs that lend nothing have only the first.
 pub trait Lending {
     /// What policy must know before anything is done; a sentence if these groups, on these nodes, cannot be lent.
     ///
     /// # Errors
     /// The sentence.
     fn market(&mut self, groups: &[usize], nodes: &[String]) -> Result<Market, String>;
+    /// These nodes of groups wait and are not lent, and no others.
+    fn idle(&mut self, _: BTreeSet<String>) {}
     /// Dumps a group within a time; [`News::Parked`] follows.
-    fn park(&mut self, group: usize, node: &str, limit_s: f64);
+    fn park(&mut self, _group: usize, _node: &str, _limit_s: f64) {}
     /// A group that was to be parked goes on.
-    fn wake(&mut self, group: usize, node: &str);
+    fn wake(&mut self, _group: usize, _node: &str) {}
     /// Lends nodes on which nothing runs until `return_s`; [`News::Returned`] follows, in between [`News::Lent`].
-    fn lend(&mut self, nodes: &[String], return_s: f64, reason: &str);
+    fn lend(&mut self, _nodes: &[String], _return_s: f64, _reason: &str) {}
     /// The nodes are needed at another moment than was said.
-    fn expect(&mut self, return_s: f64);
+    fn expect(&mut self, _return_s: f64) {}
     /// What a group's program must see to go on from its image.
-    fn image(&self, folder: &Path) -> (String, String);
+    fn image(&self, _: &Path) -> (String, String) {
+        Default::default()
+    }
     /// Where the relays of parked groups can be.
-    fn shelter(&self) -> String;
+    fn shelter(&self) -> String {
+        String::new()
+    }
     /// The run ends: nothing is waited for any more.
-    fn stop(&mut self);
+    fn stop(&mut self) {}
 }
 
 /// What a platform offers for nodes.
@@ -170,24 +177,6 @@ impl Lending for NoLending {
     fn market(&mut self, _: &[usize], _: &[String]) -> Result<Market, String> {
         Err("--ft-energy-lend=yes was not asked for".to_string())
     }
-
-    fn park(&mut self, _: usize, _: &str, _: f64) {}
-
-    fn wake(&mut self, _: usize, _: &str) {}
-
-    fn lend(&mut self, _: &[String], _: f64, _: &str) {}
-
-    fn expect(&mut self, _: f64) {}
-
-    fn image(&self, _: &Path) -> (String, String) {
-        Default::default()
-    }
-
-    fn shelter(&self) -> String {
-        String::new()
-    }
-
-    fn stop(&mut self) {}
 }
 
 /// All ports of a driver of groups.
