@@ -157,7 +157,8 @@ impl Init<'_> {
         let relays = 1..fds.len();
         fds.extend(self.dumping.as_ref().map(|(d, _)| d.wakes()));
         let woken = relays.end..fds.len();
-        fds.extend(self.listener.as_ref().map(AsFd::as_fd));
+        // Who asks while the program is being restored waits until it is back.
+        fds.extend(self.listener.as_ref().filter(|_| self.runs).map(AsFd::as_fd));
         let asked = woken.end..fds.len();
         fds.extend(self.line.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
