@@ -196,6 +196,9 @@ struct WardenArgs {
     /// Node of the task.
     #[arg(long, env = "SLURMD_NODENAME", default_value = "", value_name = "NODE")]
     node: String,
+    /// Number of its step.
+    #[arg(long, env = "SLURM_STEP_ID", value_name = "STEP")]
+    step: Option<u32>,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -280,8 +283,9 @@ fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
         Command::Warden(args) => {
-            let WardenArgs { criu, run, restore, limit_s, own_network, call, group, tasks, rank, node, command } = args;
-            let member = call.map(|call| criu::line::Member { call, group, rank, tasks, node });
+            let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = args;
+            let WardenArgs { call, group, tasks, rank, node, step, .. } = args;
+            let member = call.map(|call| criu::line::Member { call, group, rank, tasks, node, step });
             let task = criu::warden::Task { criu, run, member, restore, limit_s, own_network, command };
             return Ok(criu::warden::run(&task));
         }

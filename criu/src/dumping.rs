@@ -3,6 +3,7 @@
 
 use crate::client::Ask;
 use crate::frozen;
+use crate::harm::Settled;
 use crate::init::Ended;
 use crate::relay::Relay;
 use crate::settle::{Stop, settle};
@@ -46,6 +47,9 @@ pub struct Dumping {
     ask: Ask,
     until: Instant,
     criu: i32,
+    settled: Settled,
+    /// CRIU was killed, and something of the program with it.
+    is_harmed: bool,
     /// Absent if CRIU writes to the checkpoint's folder itself.
     stage: Option<Stage>,
     /// CRIU's hook, and work that has ended, write to it.
@@ -91,6 +95,7 @@ impl Dumping {
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
         let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
+        let settled = Settled::of(program);
         let command = tool::dump(task, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
         let child = command.and_then(|mut command| command.spawn());
         let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
@@ -99,6 +104,8 @@ impl Dumping {
             ask,
             until,
             criu,
+            settled,
+            is_harmed: false,
             stage,
             wake,
             thaw,
@@ -194,9 +201,14 @@ impl Dumping {
         (self.criu == 0).then(|| Err(reason.to_string()))
     }
 
-    /// Whether CRIU goes on with a dump that was given up long ago: nobody knows how it would leave the program.
-    pub fn is_stuck(&self) -> bool {
-        self.criu != 0 && self.given_up.as_ref().is_some_and(|g| g.at.elapsed() > LEAVE_LIMIT)
+    /// Why the program cannot be trusted to go on, if so.
+    pub fn has_harmed(&self) -> Option<&'static str> {
+        let is_stuck = self.criu != 0 && self.given_up.as_ref().is_some_and(|g| g.at.elapsed() > LEAVE_LIMIT);
+        let harm = [
+            (is_stuck, "criu does not end a dump that was given up"),
+            (self.is_harmed, "criu was killed, and a process of the program with it"),
+        ];
+        harm.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
     }
 
     /// Has CRIU fail by itself, so that it leaves the program well: of 386 that were killed in a trial, 15 did not.
@@ -215,6 +227,7 @@ impl Dumping {
     /// CRIU has ended; the outcome if the whole dump has.
     pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
         self.criu = 0;
+        self.is_harmed = matches!(status, Ended::Signal(_)) && !self.was_frozen && self.settled.has_losses();
         let _ = fs::remove_file(tool::hook(self.at()));
         let settling = self.verdict(status).and_then(|()| {
             self.frozen_s = tool::frozen_s(self.at());

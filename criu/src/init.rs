@@ -132,22 +132,24 @@ impl Init<'_> {
         self.runs = true;
         loop {
             let criu = self.dumping.as_ref().map_or(0, |(d, _)| d.criu());
-            if let Some(status) = self.reap(criu) {
-                let outcome = self.dumping.as_mut().and_then(|(d, _)| d.criu_ended(status));
-                self.dumped(outcome);
-            }
+            let status = self.reap(criu);
+            let outcome = status.and_then(|status| self.dumping.as_mut()?.0.criu_ended(status));
+            self.trust()?;
+            self.dumped(outcome);
             if let Some(code) = self.ended.map(Ended::exit_code) {
                 self.relays.iter_mut().try_for_each(Relay::finish).map_err(own)?;
                 return Ok(code);
             }
             let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(asker.waits()));
             self.dumped(outcome);
-            if self.dumping.as_ref().is_some_and(|(d, _)| d.is_stuck()) {
-                let reason = "criu does not end a dump that was given up; the program goes back to its last checkpoint";
-                return Err((reason.to_string(), EXIT_KILLED));
-            }
             self.wait().map_err(own)?;
         }
+    }
+
+    /// Ends the sandbox if a dump may have harmed the program.
+    fn trust(&self) -> Result<(), (String, i32)> {
+        let why = self.dumping.as_ref().and_then(|(d, _)| d.has_harmed());
+        why.map_or(Ok(()), |why| Err((format!("{why}; all of it goes back to its last checkpoint"), EXIT_KILLED)))
     }
 
     /// Waits for anything to happen, and deals with all of it but ended processes.
@@ -157,7 +159,8 @@ impl Init<'_> {
         let relays = 1..fds.len();
         fds.extend(self.dumping.as_ref().map(|(d, _)| d.wakes()));
         let woken = relays.end..fds.len();
-        fds.extend(self.listener.as_ref().map(AsFd::as_fd));
+        // Who asks while the program is being restored waits until it is back.
+        fds.extend(self.listener.as_ref().filter(|_| self.runs).map(AsFd::as_fd));
         let asked = woken.end..fds.len();
         fds.extend(self.line.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<PollFd> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();

@@ -2,7 +2,7 @@
 //!
 //! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
 //! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
-//! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step ([`dumping`]). What
+//! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step ([`dumping`]; what a killed CRIU leaves is judged by [`harm`]). What
 //! belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while the program stands still, in memory
 //! ([`stage`]) if there is enough, and brought to disk after ([`settle`]). [`probe`] tells whether all this works on a
 //! machine. This room knows no run, no policy
@@ -11,6 +11,7 @@
 pub mod client;
 pub mod dumping;
 pub mod frozen;
+pub mod harm;
 pub mod init;
 pub mod line;
 pub mod peers;

@@ -57,6 +57,8 @@ pub struct Member {
     pub tasks: u32,
     /// Its node.
     pub node: String,
+    /// Number of the step for Slurm.
+    pub step: Option<u32>,
 }
 
 impl Member {

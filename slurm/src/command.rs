@@ -171,6 +171,12 @@ impl Slurm {
         Ok(lives)
     }
 
+    /// Accounting's word for a step such as `12.0`, for instance `CANCELLED by 1000`; none if it does not know it.
+    pub fn step_state(&self, step: &str) -> Result<Option<String>, Error> {
+        let text = self.output("sacct", &["-n", "-P", "-j", step, "--format=State"])?;
+        Ok(text.lines().map(str::trim).find(|state| !state.is_empty()).map(str::to_string))
+    }
+
     /// Sets the energy of a job that has ended in accounting, J: 25.11 and later let an operator do it
     /// (`sacctmgr modify job set TRES=`, which leaves the job's other resources as they are).
     pub fn set_energy(&self, job: u32, joules: f64) -> Result<(), Error> {

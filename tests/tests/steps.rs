@@ -65,16 +65,21 @@ struct Job {
 
 impl Job {
     fn submit(site: &Site, name: &str, nodes: u32, steps: &[(&'static str, u32)]) -> Result<Job> {
+        let calls: String = steps.iter().map(|(name, count)| format!("srun ./work.sh {name} {count} 0.1\n")).collect();
+        let script = format!("echo begin\n{calls}echo end");
+        Ok(Job { steps: steps.to_vec(), ..Job::submit_script(site, name, nodes, &script)? })
+    }
+
+    fn submit_script(site: &Site, name: &str, nodes: u32, script: &str) -> Result<Job> {
         let folder = site.folder(USER, name)?;
         let program = folder.join("work.sh");
         fs::write(&program, PROGRAM)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
-        let calls: String = steps.iter().map(|(name, count)| format!("srun ./work.sh {name} {count} 0.1\n")).collect();
         let (n, tasks) = (format!("-N{nodes}"), format!("-n{nodes}"));
         let options = ["--output=out", "--error=err", "--exclusive", "--ft-energy", "--ft-energy-engine=criu"];
         let options = [&[n.as_str(), tasks.as_str()], &options[..], &["--ft-energy-interval=2s"]].concat();
-        let id = site.submit(USER, &folder, &options, &format!("echo begin\n{calls}echo end"))?;
-        Ok(Job { id, folder, nodes, steps: steps.to_vec() })
+        let id = site.submit(USER, &folder, &options, script)?;
+        Ok(Job { id, folder, nodes, steps: Vec::new() })
     }
 
     /// Waits until `count` checkpoints of the job are complete.
@@ -143,6 +148,22 @@ fn a_script_of_three_steps_on_three_nodes_goes_on_in_its_second_after_a_node_die
     ensure!(job.began("two") == 3, "step 2 began anew: {}", job.said());
     ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
     println!("three steps: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(())
+}
+
+#[test]
+fn a_step_that_its_user_cancels_does_not_go_back_and_the_script_goes_on() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let script = "srun ./work.sh one 3000 0.1\necho one $?\nsrun ./work.sh two 5 0.1\necho two $?";
+    let job = Job::submit_script(&site, "cancelled", 2, script)?;
+    job.wait_for_lines(&site, 1)?;
+    site.cluster.command_as(USER, "scancel").arg(format!("{}.0", job.id)).status()?;
+    let state = site.wait_state(job.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
+    let out = fs::read_to_string(job.folder.join("out"))?;
+    ensure!(state == "COMPLETED", "{state}: {}\n{out}", job.said());
+    let own: Vec<&str> = out.lines().filter(|l| !l.contains("rank")).collect();
+    ensure!(own.len() == 2 && own[0] != "one 0" && own[1] == "two 0", "{own:?}: {}", job.said());
+    ensure!((job.began("one"), job.began("two")) == (2, 2), "{}", job.said());
     Ok(())
 }
 
@@ -227,7 +248,7 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let Some(mut site) = site() else { return Ok(()) };
     let mut random = random("killed parts");
     let rounds = std::env::var("JOULEPOINT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let job = Job::submit(&site, "parts", 2, &[("one", 300 * rounds)])?;
+    let job = Job::submit(&site, "parts", 2, &[("one", 450 * rounds)])?;
     job.wait_for_lines(&site, 1)?;
     for part in (0..rounds).flat_map(|_| Part::ALL) {
         let complete = |site: &Site| checkpoints(site, &job).into_iter().filter(|(_, c)| *c).count();

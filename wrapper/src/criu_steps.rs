@@ -10,6 +10,7 @@ use crate::criu::is_own;
 use crate::mail::{Post, Tries, Try};
 use crate::ports::{Engine, Happening};
 use crate::sandboxes::{Sandboxes, record};
+use crate::script::Steps;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
@@ -31,6 +32,9 @@ const NODES_FIRST: Duration = Duration::from_secs(3);
 /// Longest wait for output that `srun` carries to a file.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 
+/// Time between two questions to accounting.
+const ASK_AGAIN: Duration = Duration::from_millis(300);
+
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -41,10 +45,24 @@ pub struct CriuSteps {
     calls: Option<Calls>,
     sandboxes: Sandboxes,
     wardens: Wardens,
-    attempt: Arc<Mutex<Option<Try>>>,
+    attempt: Arc<Mutex<Option<Attempt>>>,
     attempts: Tries,
     tries: Tries,
     dumps: config::Criu,
+}
+
+/// A run of the script.
+struct Attempt {
+    one: Try,
+    /// Calls of which a task was lost.
+    lost: BTreeSet<String>,
+}
+
+impl Attempt {
+    /// A task is lost; absent if another one of its call was before.
+    fn loses(&mut self, member: &Member) -> Option<Try> {
+        self.lost.insert(member.call.clone()).then(|| self.one.clone())
+    }
 }
 
 /// What the engine is made of.
@@ -55,6 +73,8 @@ pub struct Parts {
     pub checkpoints: Checkpoints,
     /// What is remembered of the script's calls.
     pub calls: Option<Calls>,
+    /// The job's steps as Slurm knows them.
+    pub steps: Option<Steps>,
     /// CRIU's command.
     pub criu: PathBuf,
     /// Folder of the run.
@@ -75,21 +95,27 @@ impl CriuSteps {
     /// # Errors
     /// What the file system or the network says.
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
-        let Parts { post, checkpoints, calls, criu, run, host, node, limit_s, dumps } = parts;
-        let attempt: Arc<Mutex<Option<Try>>> = Arc::default();
+        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps } = parts;
+        let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record) = (post.clone(), attempt.clone(), calls.clone());
         let lost = move |member: &Member| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
                 return;
             }
-            let Some(of) = current.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
-            eprintln!(
-                "joulepoint: task {} on {} was killed or is missing; its step goes back",
-                member.rank, member.node
-            );
+            let Some(of) =
+                current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member))
+            else {
+                return;
+            };
+            let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
+            if steps.as_ref().is_some_and(|s| is_cancelled(s, member, begun + NODES_FIRST)) {
+                eprintln!("joulepoint: the step of {task} was cancelled by its user; it does not go back");
+                return;
+            }
+            eprintln!("joulepoint: {task} was killed or is missing; its step goes back");
             if member.node != node {
-                thread::sleep(NODES_FIRST);
+                thread::sleep(NODES_FIRST.saturating_sub(begun.elapsed()));
             }
             told.tell_of(&of, Happening::Exited { code: KILLED });
         };
@@ -112,7 +138,8 @@ impl Engine for CriuSteps {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
-        *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.attempts.begin());
+        *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new() });
         // The script writes again what it has written itself, and the stand-in what its steps have.
         let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
         output.map_err(|e| format!("the output of the job: {e}"))?;
@@ -147,6 +174,19 @@ impl Drop for CriuSteps {
     fn drop(&mut self) {
         self.tries.void();
         self.attempts.void();
+    }
+}
+
+/// Whether the user has ended a task's step, as accounting tells, which hears of it a moment later.
+fn is_cancelled(steps: &Steps, member: &Member, until: Instant) -> bool {
+    let Some(step) = member.step else { return false };
+    let by_user = format!("CANCELLED by {}", nix::unistd::getuid());
+    loop {
+        match steps.slurm.step_state(&format!("{}.{step}", steps.job)) {
+            Ok(Some(state)) if state != "RUNNING" => return state == by_user,
+            Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
+            _ => return false,
+        }
     }
 }
 
@@ -226,7 +266,7 @@ mod tests {
             targets: vec![target(1), target(2)],
         };
         calls.note("a.1", &call).unwrap();
-        let member = |rank| Member { call: "a.1".into(), group: None, rank, tasks: 2, node: "n".into() };
+        let member = |rank| Member { call: "a.1".into(), group: None, rank, tasks: 2, node: "n".into(), step: None };
         let standing: Vec<_> = [(0, [4, 0]), (1, [2, 1])]
             .map(|(rank, carried_bytes)| Standing { member: member(rank), carried_bytes })
             .to_vec();

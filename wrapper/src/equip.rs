@@ -63,7 +63,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
             let dumps = gear.dumps.clone();
-            let parts = criu_steps::Parts { post, checkpoints, calls, criu, run, host, node, limit_s, dumps };
+            let parts = criu_steps::Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps };
             Box::new(CriuSteps::listen(parts)?)
         }
         (Some(Kind::Criu), _, Some(criu), None) => {

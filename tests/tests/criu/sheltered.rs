@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use suite::{built, fetch_criu, repository};
 
 /// Longest time of one program, with all of its restarts.
-pub const LIMIT: Duration = Duration::from_secs(240);
+pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// Number of nobody.
 pub const NOBODY: u32 = 65534;

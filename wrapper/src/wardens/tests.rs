@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 fn member(call: &str, group: Option<usize>, rank: u32, tasks: u32) -> Member {
-    Member { call: call.into(), group, rank, tasks, node: format!("n{rank}") }
+    Member { call: call.into(), group, rank, tasks, node: format!("n{rank}"), step: None }
 }
 
 /// A run's wardens, and who was lost.
