@@ -254,8 +254,11 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     Ok(())
 }
 
-/// Shows how far a calibration is: bars on a terminal, else a line for each tenth.
-fn progress() -> anyhow::Result<Box<dyn FnMut(&Progress)>> {
+/// Is told how far a calibration is.
+type Show = Box<dyn FnMut(&Progress)>;
+
+/// Bars on a terminal, else a line for each tenth.
+fn progress() -> anyhow::Result<Show> {
     if !std::io::stderr().is_terminal() {
         let mut told: BTreeMap<String, usize> = BTreeMap::new();
         return Ok(Box::new(move |p: &Progress| {
