@@ -262,9 +262,10 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     Ok(())
 }
 
+/// Is told how far a calibration is.
 type Show = Box<dyn FnMut(&Progress)>;
 
-/// Shows how far a calibration is: bars on a terminal, else a line for each tenth.
+/// Bars on a terminal, else a line for each tenth.
 fn progress() -> anyhow::Result<Show> {
     if !std::io::stderr().is_terminal() {
         let mut told: BTreeMap<String, usize> = BTreeMap::new();

@@ -74,11 +74,14 @@ pub fn measured_cost(
     fits: &Fits,
 ) -> Result<Cost, Invalid> {
     let points = of_frequency(&samples(calibration, operation, storage), frequency_hz);
-    let model = match operation {
-        Operation::Synchro | Operation::Compute => VolumeModel::BestOf,
-        _ => VolumeModel::Linear,
-    };
-    estimate(&points, at, model, fits)
+    if matches!(operation, Operation::Synchro | Operation::Compute) {
+        return estimate(&points, at, VolumeModel::BestOf, fits);
+    }
+    // What moves bytes hardly depends on p: beyond what was measured a curve would draw out the noise.
+    let most = points.iter().map(|p| p.processes).fold(1.0, f64::max);
+    let held = At { processes: at.processes.min(most), ..at };
+    let cost = estimate(&points, held, VolumeModel::Linear, fits)?;
+    Ok(Cost { extrapolated: cost.extrapolated || held != at, ..cost })
 }
 
 /// What logging a run's messages to memory or disk costs on one node: `at.bytes` is their whole volume there.
@@ -248,6 +251,21 @@ mod tests {
         assert_eq!(at(Some(Engine::App)), At { nodes: 1.0, processes: 8.0, bytes: 4e6 });
         assert_eq!(at(None), at(Some(Engine::App)), "what no engine is known of is taken for the program's own");
         assert_eq!(at(Some(Engine::Criu)), At { nodes: 4.0, processes: 2.0, bytes: 1e6 });
+    }
+
+    #[test]
+    fn beyond_the_processes_that_were_measured_a_checkpoint_does_not_follow_their_noise() {
+        let mut c = stored(1.0).calibration;
+        let faster = |p: &Point| Point { processes: 2, time_s: 0.9 * p.time_s, ..p.clone() };
+        let more: Vec<Point> = c.measured[0].points.iter().map(faster).collect();
+        c.measured[0].points.extend(more);
+        let cost = |processes| {
+            let at = At { nodes: 1.0, processes, bytes: 2.5e9 };
+            let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+            measured_cost(&c, operation, storage, at, None, &Fits::default()).unwrap()
+        };
+        let (two, many) = (cost(2.0), cost(16.0));
+        assert_eq!((two.time_s, two.extrapolated, many.extrapolated), (many.time_s, false, true));
     }
 
     #[test]

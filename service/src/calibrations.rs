@@ -195,7 +195,11 @@ pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], se
         let extra_w = (joules / seen.time_s - idle_w).max(LEAST_POWER * estimated_w);
         refined(&mut all, (operation, storage, Quantity::DeltaW), extra_w, estimated_w);
     }
-    let (node_type, json) = (&of_nodes.node_type, serde_json::to_string(&all)?);
+    keep_corrections(c, &of_nodes.node_type, at_s, &all)
+}
+
+fn keep_corrections(c: &Connection, node_type: &str, at_s: f64, all: &[Correction]) -> Result<()> {
+    let json = serde_json::to_string(all)?;
     let changed = c
         .prepare_cached("UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2")?
         .execute(params![node_type, CORRECTIONS, at_s, json])?;

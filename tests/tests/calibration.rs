@@ -80,7 +80,7 @@ fn checks_the_document(c: &Calibration, nodes: usize, measuring: u32) -> Result<
     let points = &c.measured.iter().find(busy).context("compute")?.points;
     let delta = |p: u32, i: f64| points.iter().find(|x| x.processes == p && x.intensity == i).map(|x| x.delta_w);
     let (half, full) = (delta(1, 0.5).context("50 %")?, delta(1, 1.0).context("100 %")?);
-    ensure!(full > half && half > 10.0 && full < 220.0, "{half} W at half, {full} W at full intensity");
+    ensure!(half > 2.0 && full > 1.3 * half && full < 220.0, "{half} W at half, {full} W at full intensity");
     Ok(())
 }
 
@@ -134,8 +134,6 @@ fn predictions_stand_beside_measurements(site: &Site) -> Result<()> {
     };
     let made = checkpoints(3)?;
     said(&site.joulepoint(USER, &["vacate", &id])?)?;
-    site.wait_state(job, &["PENDING", "RUNNING"], LIMIT)?;
-    site.cluster.command("scontrol").args(["update", &format!("JobId={job}"), "StartTime=now"]).status()?;
     checkpoints(made + 2)?;
     std::fs::write(folder.join("end"), "")?;
     site.wait_report(job, "its end", LIMIT, |run| (run["state"] == "completed").then_some(()))?;
@@ -221,11 +219,12 @@ fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> 
     changed.measured[0].points[0].time_s *= 3.0;
     let other = site.conf.with_file_name("other.json").display().to_string();
     std::fs::write(Path::new(&other), serde_json::to_string(&changed)?)?;
-    calibrate(&site, &["import", &other])?;
+    let kept = calibrate(&site, &["import", &other])?;
+    let number = kept.split_whitespace().nth(3).with_context(|| kept.clone())?;
     ensure!(calibrate(&site, &["show"])?.contains("kernel changed: '2.6.32'"), "a stale one is named");
     let same = calibrate(&site, &["diff", "1", &name])?;
     ensure!(same.starts_with("0 of "), "{same}");
-    let differs = calibrate(&site, &["diff", "1", "2"])?;
+    let differs = calibrate(&site, &["diff", "1", number])?;
     ensure!(differs.contains("kernel changed") && differs.contains("1 of "), "{differs}");
     let stored: Vec<StoredCalibration> = serde_json::from_str(&calibrate(&site, &["show", "--history", "--json"])?)?;
     ensure!(stored.len() == 2 && stored[1].calibration == first, "the history is kept");

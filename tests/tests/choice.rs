@@ -179,18 +179,6 @@ fn a_job_is_planned_as_plan_says(site: &Site, shape: usize) -> Result<()> {
     let asked: Vec<String> = options.iter().map(|o| format!("--{o}")).collect();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let args = [&["--exclusive", "-J", &name], sbatch, &asked].concat();
-    let job = site.submit(USER, &folder, &args, "true")?;
-    let mut found = plan_of(site, job)?;
-    // Which engine it is shows only in the job.
-    for key in ["engine", "made_by"] {
-        found[key] = planned[key].clone();
-    }
-    let reasons = found["reasons"].as_array_mut().context("reasons")?;
-    reasons.retain(|r| !r.as_str().is_some_and(|r| r.starts_with("engine ")));
-    let difference = difference(&planned, &found, "plan");
-    ensure!(difference.is_none(), "job {job} of {options:?}: {difference:?}");
-    site.wait_state(job, &["COMPLETED"], LIMIT)?;
-
     let told = site.sbatch(USER, &folder, &[&args[..], &["--ft-energy-explain"]].concat(), "true")?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let protocol = planned["protocol"].as_str().context("protocol")?;
@@ -203,7 +191,19 @@ fn a_job_is_planned_as_plan_says(site: &Site, shape: usize) -> Result<()> {
         Ok(())
     };
     figure("checkpoint interval", "interval_s")?;
-    figure("node in checkpoint", "checkpoint_w")
+    figure("node in checkpoint", "checkpoint_w")?;
+
+    let job = site.submit(USER, &folder, &args, "true")?;
+    let mut found = plan_of(site, job)?;
+    // Which engine it is shows only in the job.
+    for key in ["engine", "made_by"] {
+        found[key] = planned[key].clone();
+    }
+    let reasons = found["reasons"].as_array_mut().context("reasons")?;
+    reasons.retain(|r| !r.as_str().is_some_and(|r| r.starts_with("engine ")));
+    let difference = difference(&planned, &found, "plan");
+    ensure!(difference.is_none(), "job {job} of {options:?}: {difference:?}");
+    site.wait_state(job, &["COMPLETED"], LIMIT).map(drop)
 }
 
 /// The node's own frequency comes back after a checkpoint, after a kill of everything in the job, and at the next

@@ -18,8 +18,8 @@ pub(super) fn predict(args: &PredictArgs, stored: &StoredCalibration) -> anyhow:
         frequency_hz: args.ghz.map(|g| g * 1e9),
     };
     let found = predicted(stored, &wanted).map_err(|invalid| match args.ghz {
-        Some(_) => anyhow::anyhow!("{invalid}; a frequency needs checkpoints measured at three of them"),
-        None => anyhow::anyhow!("{invalid}; the calibration has no checkpoint on this storage"),
+        Some(ghz) => anyhow::anyhow!("{ghz} GHz: checkpoints were not measured at three CPU frequencies ({invalid})"),
+        None => anyhow::anyhow!("no checkpoint was measured on this storage ({invalid})"),
     })?;
     let power_w = found.energy_j.value / found.time_s.value / f64::from(args.nodes);
     if args.json {

@@ -47,7 +47,7 @@ pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf
             let at = c.storage.map_or(String::new(), |t| format!(" ({})", t.as_str()));
             let what = if c.of == Quantity::TimeS { "takes" } else { "draws, above idle," };
             text += &format!(
-                "corrected   {}{at} {what} {:.3} of the estimate, by {} of runs\n",
+                "corrected   {}{at} {what} {:.3} of the estimate, as {} of runs have shown\n",
                 c.operation.as_str(),
                 c.factor,
                 c.count

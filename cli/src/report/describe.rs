@@ -3,6 +3,7 @@
 use super::accounted::{Joined, Lending};
 use super::columns::{percent, printable};
 use planner::Modelled;
+use protocol::CheckpointAccount;
 
 /// One run, phase by phase.
 pub fn describe(line: &Joined) -> String {
@@ -51,11 +52,24 @@ pub fn describe(line: &Joined) -> String {
         percent(plan.map(|p| p.expected_time_overhead))
     );
     if let Some(plan) = plan {
-        let mean_s = run.checkpoints.iter().map(|c| c.seconds).sum::<f64>() / run.checkpoints.len().max(1) as f64;
-        let measured = if run.checkpoints.is_empty() { "none".to_string() } else { format!("{mean_s:.2} s") };
+        let mean = |of: &dyn Fn(&CheckpointAccount) -> Option<f64>, unit: &str| {
+            let known: Vec<f64> = run.checkpoints.iter().filter_map(of).collect();
+            let mean = known.iter().sum::<f64>() / known.len() as f64;
+            if known.is_empty() { "none".to_string() } else { format!("{mean:.2} {unit}") }
+        };
+        let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
         text += &format!(
-            "  checkpoint: measured {measured}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
-            plan.checkpoint_s.value, plan.checkpoint_s.from, plan.interval_s
+            "  checkpoint: measured {}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
+            mean(&|c| Some(c.seconds), "s"),
+            plan.checkpoint_s.value,
+            plan.checkpoint_s.from,
+            plan.interval_s
+        );
+        text += &format!(
+            "              measured {}, predicted {:.2} J (from: {})\n",
+            mean(&|c| c.joules, "J"),
+            plan.checkpoint_s.value * plan.checkpoint_w.value * nodes,
+            plan.checkpoint_w.from
         );
     }
     if let Some(model) = line.lending.as_ref().and_then(|l| l.model.as_ref()) {
