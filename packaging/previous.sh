@@ -4,6 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
+unset BUILT # that of this version
 # The last one whose store was of version 3. After a release: that release.
 commit=9ac53143c03e0a1b3a70ad805e007ec8ed8b9243
 out=$root/target/previous
