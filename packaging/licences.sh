@@ -1,12 +1,11 @@
 #!/bin/sh
 # Fails if a crate in what is delivered has a licence that does not go with GPL-2.0-or-later, or an advisory.
 #
-# Licences come from the crates' own manifests (cargo metadata). Advisories need cargo-audit or cargo-deny with their
-# database; where neither is installed this says so, and only the licences are checked.
+# The list is deny.toml's. Licences come from the crates' own manifests (cargo metadata). Advisories need cargo-deny or
+# cargo-audit with their database; where neither is installed this says so, and only the licences are checked.
 set -eu
 cd "$(dirname "$0")/.."
-# Compatible with version 2, or with version 3, which "or later" allows (Apache-2.0).
-good='MIT|MIT-0|Apache-2.0|Apache-2.0 WITH LLVM-exception|BSD-2-Clause|BSD-3-Clause|ISC|Zlib|0BSD|CC0-1.0|Unlicense|Unicode-3.0|BSL-1.0|MPL-2.0|GPL-2.0-or-later|LGPL-2.1-or-later'
+good=$(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",$/\1/p' deny.toml | paste -s -d '|')
 delivered="-p cli -p service -p spank-plugin -p mlog"
 # shellcheck disable=SC2086  # a list of words
 cargo tree --locked $delivered -e normal,build --target all --prefix none --no-dedupe -f '{p}|{l}' | sort -u |
@@ -26,10 +25,10 @@ cargo tree --locked $delivered -e normal,build --target all --prefix none --no-d
         }
         NF { crates++; if (!allowed($2)) { print "licence of " $1 ": \"" $2 "\" is not on the list"; bad = 1 } }
         END { print crates " crates: licences " (bad ? "NOT all" : "all") " compatible"; exit bad || crates < 50 }'
-if cargo audit --version > /dev/null 2>&1; then
+if cargo deny --version > /dev/null 2>&1; then
+    cargo deny check licenses sources advisories
+elif cargo audit --version > /dev/null 2>&1; then
     cargo audit
-elif cargo deny --version > /dev/null 2>&1; then
-    cargo deny check advisories
 else
-    echo "skipped: advisories: neither cargo-audit nor cargo-deny is installed"
+    echo "skipped: advisories: neither cargo-deny nor cargo-audit is installed"
 fi

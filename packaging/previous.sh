@@ -14,8 +14,10 @@ git clone --quiet --shared --no-checkout . "$out/tree"
 git -C "$out/tree" checkout --quiet "$commit"
 # dpkg must know it as older.
 sed -i '1s/(\(.*\)-/(\1~before-/' "$out/tree/packaging/debian/changelog"
-# In the same build folder, for the crates that both need: what lies there as built is then the old version.
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} sh "$out/tree/packaging/deb.sh" > /dev/null
+# In a folder of its own: cargo would take crates of one version for those of the other. The debug build will do here.
+export CARGO_TARGET_DIR=$out/build
+(cd "$out/tree" && cargo build --quiet --locked -p cli -p service -p spank-plugin -p mlog)
+BUILT=$CARGO_TARGET_DIR/debug sh "$out/tree/packaging/deb.sh" > /dev/null
 mv "$out"/tree/target/deb/*.deb "$out/"
-rm -rf "$out/tree"
+rm -rf "$out/tree" "$out/build"
 echo "$commit" > "$out/commit"

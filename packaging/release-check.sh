@@ -36,6 +36,7 @@ else
 fi
 
 say "the user's page, script by script"
+cargo build --workspace
 cargo test -p suite --test user_page -- --test-threads=1 --nocapture
 
 say "every series of Slurm"

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Longest time for making one, seconds.
-const MAKING_S: &str = "300";
+/// Longest time for making one, seconds: half a minute of work, of which others may leave little.
+const MAKING_S: &str = "1200";
 
 /// Makes Debian's `suite` with `packages` (separated by commas) in `root`; `more` are arguments for mmdebstrap.
 ///

@@ -13,7 +13,7 @@ use std::process::Command;
 const PACKAGES: &str = "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps,hostname,util-linux";
 
 /// Longest time for trying the plugin in one chroot, seconds.
-const TRYING_S: &str = "80";
+const TRYING_S: &str = "300";
 
 #[test]
 fn slurm_24_11() {

@@ -10,7 +10,7 @@ use suite::page::blocks;
 use suite::{Site, Wanted, repository};
 
 const USER: &str = "jpalice";
-const MINUTES: Duration = Duration::from_secs(240);
+const MINUTES: Duration = Duration::from_secs(900);
 
 /// A file of the page.
 fn file(name: &str) -> Result<String> {
