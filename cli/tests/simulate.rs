@@ -221,3 +221,20 @@ fn auto_is_not_shown_on_what_it_was_fitted_on_without_a_word() {
         assert_eq!(answer(&args, input).contains(caveat), told, "{args:?}");
     }
 }
+
+#[test]
+fn the_ends_of_the_ranges_are_replayed_and_printed_in_columns() {
+    for end in [
+        &["--mtbf", "1e12", "--policy", "young"][..],
+        &["--mtbf", "0.001"],
+        &["--checkpoint", "1e12"],
+        &["--ratio", "1e-6"],
+        &["--ratio", "1e6"],
+        &["--runtime-bound", "1e6"],
+        &["--io-bound", "1e-6"],
+    ] {
+        let table = answer(&[&["--synthetic", "lognormal:2", "--failures", "50"], end].concat(), "");
+        assert!(table.lines().all(|line| line.chars().count() < 130), "{end:?}: {table}");
+        assert!(!table.contains("NaN") && !table.contains("inf"), "{end:?}: {table}");
+    }
+}

@@ -15,10 +15,12 @@ use policy::periods::daly_higher_order_interval_s;
 use crate::Error;
 use crate::trace::Trace;
 
-/// Durations of checkpoints and mean gaps that are replayed.
+/// Durations of checkpoints, and means that gaps are drawn with.
 pub const PRACTICAL_S: RangeInclusive<f64> = 1e-3..=1e12;
 /// Ratios of compute to idle power that are replayed.
 pub const PRACTICAL_RATIO: RangeInclusive<f64> = 1e-6..=1e6;
+/// Mean gaps that are replayed: what is drawn need not have the mean of its distribution.
+const MEAN_GAP_S: RangeInclusive<f64> = 1e-9..=1e15;
 
 /// Checkpoint power over idle power.
 pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
@@ -140,23 +142,24 @@ impl Rule {
 /// Refuses what no machine has, and what would be replayed for hours.
 fn check(trace: &Trace, model: &ElSayed) -> Result<(), Error> {
     let refuse = |parameter, value, range| Err(Invalid { parameter, value, range }.into());
-    for (parameter, value) in [("C", model.checkpoint_s), ("mean gap", model.mttf_s)] {
-        if !PRACTICAL_S.contains(&value) {
-            return refuse(parameter, value, "0.001 to 1e12 s");
-        }
+    if !PRACTICAL_S.contains(&model.checkpoint_s) {
+        return refuse("C", model.checkpoint_s, "0.001 to 1e12 s");
+    }
+    if !MEAN_GAP_S.contains(&model.mttf_s) {
+        return refuse("mean gap", model.mttf_s, "1e-9 to 1e15 s");
     }
     if !PRACTICAL_RATIO.contains(&model.ratio) {
         return refuse("ratio", model.ratio, "1e-6 to 1e6");
     }
     let shortest_s = model.energy_interval_s().min(model.time_interval_s()) + model.checkpoint_s;
     if trace.gaps_s.len() as f64 * model.mttf_s > MOST_CHECKPOINTS * shortest_s {
-        return refuse("C", model.checkpoint_s, "so long that the trace holds at most 1e9");
+        return refuse("C", model.checkpoint_s, "so long that the trace holds at most 1e9 checkpoints");
     }
     Ok(())
 }
 
 fn too_many(checkpoint_s: f64) -> Error {
-    let range = "so long that the longest gap holds at most 1,000,000";
+    let range = "so long that the longest gap holds at most 1,000,000 checkpoints";
     Invalid { parameter: "C", value: checkpoint_s, range }.into()
 }
 

@@ -82,7 +82,7 @@ proptest! {
 #[test]
 fn what_no_machine_has_or_would_take_hours_is_refused() {
     let long: &[f64] = &[1e12, 1e-6, 1e-6, 1e12];
-    let short: &[f64] = &[1e-6, 2e-6, 1e-6];
+    let short: &[f64] = &[1e-12, 2e-12, 1e-12];
     let many = vec![1e12; 20_000];
     for (gaps_s, checkpoint_s, ratio, policy, expected) in [
         (
@@ -99,7 +99,7 @@ fn what_no_machine_has_or_would_take_hours_is_refused() {
         (long, f64::NAN, 3.0, "young", "C = NaN"),
         (long, 600.0, 1e300, "young", "ratio = 1e300 is outside its range: 1e-6 to 1e6"),
         (long, 600.0, 0.0, "young", "ratio = 0 "),
-        (short, 600.0, 3.0, "young", "mean gap = 1.3333"),
+        (short, 600.0, 3.0, "young", "mean gap = 1.333"),
     ] {
         let trace = Trace::from_gaps("any", gaps_s.to_vec()).unwrap();
         let setting = Setting { checkpoint_s, ratio, runtime_bound: None, io_bound: None, prior_s: None };
