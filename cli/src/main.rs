@@ -336,10 +336,13 @@ fn client(conf: &std::path::Path) -> Result<wire::Client, Failure> {
 
 fn run_model(args: &ModelArgs) -> Result<i32, Failure> {
     let input = match &args.json {
-        Some(json) => json.clone(),
-        None => std::io::read_to_string(std::io::stdin()).unwrap_or_default(),
+        Some(json) => Ok(json.clone()),
+        None => std::io::read_to_string(std::io::stdin()).map_err(|e| {
+            let refusal = format!("the standard input cannot be read: {e}; JSON as UTF-8 text is needed");
+            serde_json::json!({ "error": refusal }).to_string()
+        }),
     };
-    let (json, code) = match model::run(&args.name, &input) {
+    let (json, code) = match input.and_then(|input| model::run(&args.name, &input)) {
         Ok(json) => (json, 0),
         Err(json) => (json, 2),
     };
