@@ -67,8 +67,8 @@ fn site_file() -> String {
         roman("/etc/joulepoint/joulepoint.toml, or the file that "),
         bold("JOULEPOINT_CONF"),
         roman(
-            " names, says once what holds for all jobs of a site. Every key may be left out; its default is shown. \
-             An unknown key is refused, with its line and the nearest known key.",
+            " names, says once what holds for all jobs of a site; a file that is named must be there. Every key may be left \
+             out; its default is shown. An unknown key is refused, with its line and the nearest known key.",
         ),
     ]);
     let mut comment = String::new();

@@ -65,10 +65,12 @@ impl Installation {
         fs::write(self.path(name), text).unwrap();
     }
 
+    /// Put in place whole: a service may just be running the one before.
     fn script(&self, name: &str, text: &str) {
-        let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let new = self.path("new");
+        fs::write(&new, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).unwrap();
+        fs::rename(new, self.path("bin").join(name)).unwrap();
     }
 
     /// The line of plugstack.conf, with more arguments.
