@@ -163,7 +163,9 @@ impl Seats {
         let Some(step) = self.with(|all| all.get_mut(&call)?.running.remove(&group)) else { return };
         let (post, steps) = (self.post.clone(), self.steps.clone());
         thread::spawn(move || {
-            let code = if code == 0 && has_lost(steps.as_ref(), &step.nodes) { KILLED } else { code };
+            // In a job with --no-kill, srun says 0 of a task that died with its node.
+            let has_lost = code == 0 && still_of(steps.as_ref(), &step.nodes) < step.nodes.len();
+            let code = if has_lost { KILLED } else { code };
             if code != 0 {
                 clear(steps.as_ref(), &step.name);
             }
@@ -253,11 +255,11 @@ fn tell(mut to: &UnixStream, word: &Told) {
     }
 }
 
-/// Whether Slurm has taken a node out of the job: in a job with `--no-kill`, srun says 0 of a task that died with one.
-fn has_lost(steps: Option<&Steps>, nodes: &[String]) -> bool {
-    let Some(Steps { slurm, job }) = steps else { return false };
+/// How many of these nodes the job still has: Slurm takes dead ones out of it. All of them if Slurm does not say.
+fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
+    let Some(Steps { slurm, job }) = steps else { return nodes.len() };
     let known = slurm.job(*job).inspect_err(|e| tracing::warn!(%e, "the job's nodes cannot be listed")).ok().flatten();
-    known.is_some_and(|job| nodes.iter().any(|n| !job.nodes.contains(n)))
+    known.map_or(nodes.len(), |job| nodes.iter().filter(|n| job.nodes.contains(n)).count())
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.
@@ -274,6 +276,10 @@ fn clear(steps: Option<&Steps>, name: &str) {
             }
         };
         let Some(step) = all.into_iter().find(|s| s.name == name) else { return };
+        if !step.nodes.is_empty() && still_of(steps, &step.nodes) == 0 {
+            // Slurm shows it until its dead nodes are back.
+            return;
+        }
         if !asked && let Err(e) = slurm.cancel_step(&step.id) {
             tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
         }
