@@ -8,8 +8,11 @@ const BITS: u32 = 4;
 pub(crate) struct ResidualTable {
     bins: Vec<Bin>,
     /// For each bin, how many gaps the bins after it hold, and their sum.
-    after: Vec<(usize, f64)>,
+    after: Vec<Lot>,
 }
+
+/// How many gaps, and their sum in s; both of one type, so that they are added in one step.
+type Lot = (f64, f64);
 
 #[derive(Clone, Debug, Default)]
 struct Bin {
@@ -28,9 +31,9 @@ impl Bin {
     }
 
     /// How many of its gaps are longer, and their sum.
-    fn longer(&self, elapsed_s: f64) -> (usize, f64) {
+    fn longer(&self, elapsed_s: f64) -> Lot {
         let at = self.sorted_s.partition_point(|g| *g <= elapsed_s);
-        (self.sorted_s.len() - at, self.above_s.get(at).copied().unwrap_or(0.0))
+        ((self.sorted_s.len() - at) as f64, self.above_s.get(at).copied().unwrap_or(0.0))
     }
 }
 
@@ -40,27 +43,26 @@ impl ResidualTable {
         let at = bin_of(gap_s);
         if at >= self.bins.len() {
             self.bins.resize_with(at + 1, Bin::default);
-            self.after.resize(at + 1, (0, 0.0));
+            self.after.resize(at + 1, Lot::default());
         }
         self.bins[at].insert(gap_s);
-        self.after[..at].iter_mut().for_each(|after| *after = join(*after, (1, gap_s)));
+        self.after[..at].iter_mut().for_each(|after| *after = join(*after, (1.0, gap_s)));
     }
 
     /// Mean of g - t over the gaps g > t; the mean gap where none is longer.
     pub(crate) fn mean_residual_s(&self, elapsed_s: f64) -> Option<f64> {
-        match self.longer(elapsed_s) {
-            (0, _) => {
-                let (count, sum_s) = self.longer(0.0);
-                (count > 0).then(|| sum_s / count as f64)
-            }
-            (count, sum_s) => Some(sum_s / count as f64 - elapsed_s),
+        let (count, sum_s) = self.longer(elapsed_s);
+        if count > 0.0 {
+            return Some(sum_s / count - elapsed_s);
         }
+        let (count, sum_s) = self.longer(0.0);
+        (count > 0.0).then(|| sum_s / count)
     }
 
     /// How many gaps are longer, and their sum.
-    fn longer(&self, elapsed_s: f64) -> (usize, f64) {
+    fn longer(&self, elapsed_s: f64) -> Lot {
         let at = bin_of(elapsed_s);
-        self.bins.get(at).map_or((0, 0.0), |bin| join(self.after[at], bin.longer(elapsed_s)))
+        self.bins.get(at).map_or(Lot::default(), |bin| join(self.after[at], bin.longer(elapsed_s)))
     }
 }
 
@@ -70,8 +72,8 @@ fn bin_of(seconds: f64) -> usize {
     first_bits(seconds.max(1.0)) - first_bits(1.0)
 }
 
-/// Counts and sums of two lots.
-fn join(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
+/// Two lots together.
+fn join(a: Lot, b: Lot) -> Lot {
     (a.0 + b.0, a.1 + b.1)
 }
 

@@ -233,8 +233,8 @@ impl Helper {
     fn end(&mut self) {
         let Some((mut child, ..)) = self.salloc.take() else { return };
         if matches!(child.try_wait(), Ok(None)) {
-            // SAFETY: the child has not been waited for, so that its id is its own.
-            unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+            // It has not been waited for, so that its id is its own.
+            crate::processes::signal(child.id().cast_signed(), libc::SIGTERM);
         }
         let _ = child.wait();
     }
