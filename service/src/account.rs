@@ -1,12 +1,11 @@
 //! Tells what runs cost: adds up what the store holds of them.
 
 use crate::store::Connection;
-use crate::store_report::{self, Chosen, OfRuns, PhaseSum, Selection};
+use crate::store_report::{self, ByRun, PhaseSum, Selection};
 use anyhow::{Context, Result};
 use protocol::{AdminSummary, Phase, PhaseAccount, RecordAccount, RunAccount, RunKey, Totals};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::mem::take;
 
 /// The longest text of a run in its AdminComment, characters.
 const LONGEST_WORD: usize = 80;
@@ -94,29 +93,30 @@ fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAcc
 }
 
 fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
-    let (runs, chosen) = store_report::runs(c, selection)?;
+    let runs = store_report::runs(c, selection)?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut records = chosen.records()?;
-    let sums = chosen.phase_sums(&records)?;
-    let counted_j = chosen.counted_j(&records)?;
-    let mut failures = chosen.failures()?;
-    let counts = chosen.checkpoint_counts()?;
-    let mut lists = if brief { None } else { Some(Lists::read(&chosen)?) };
-    let accounts = runs.into_iter().enumerate().map(|(place, (mut run, plan))| {
-        let open_j: f64 = sums[place].iter().filter(|s| s.is_open).map(|s| s.joules).sum();
-        run.phases = phases(&sums[place]);
-        run.failures = take(&mut failures[place]);
-        run.total = totals(&run, &records[place], counted_j[place] + open_j);
-        run.total.checkpoints = counts[place];
+    let mut sums = store_report::phase_sums(c, selection)?;
+    let measured_j = store_report::measured_j(c, selection)?;
+    let mut records = store_report::records(c, selection)?;
+    let mut failures = store_report::failures(c, selection)?;
+    let counts = store_report::checkpoint_counts(c, selection)?;
+    let mut lists = if brief { None } else { Some(Lists::read(c, selection)?) };
+    let accounts = runs.into_iter().map(|(mut run, plan)| {
+        let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
+        let of_run = records.remove(&key).unwrap_or_default();
+        run.phases = phases(sums.remove(&key).unwrap_or_default());
+        run.failures = failures.remove(&key).unwrap_or_default();
+        run.total = totals(&run, &of_run, measured_j.get(&key).copied().unwrap_or(0.0));
+        run.total.checkpoints = counts.get(&key).map_or(0, |c| c.iter().sum());
         expect(&mut run, plan.as_deref());
         match &mut lists {
             None => run.failures.clear(),
             Some(lists) => {
-                run.records = take(&mut records[place]);
+                run.records = of_run;
                 run.plan = store_report::plan(plan.as_deref());
-                lists.give(place, &mut run);
+                lists.give(&key, &mut run);
             }
         }
         run
@@ -126,33 +126,33 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
 
 /// What a brief account leaves out.
 struct Lists {
-    checkpoints: OfRuns<Vec<protocol::CheckpointAccount>>,
-    spans: OfRuns<Vec<protocol::PhaseSpan>>,
-    decisions: OfRuns<Vec<protocol::DecisionAccount>>,
-    loans: OfRuns<Vec<protocol::LoanAccount>>,
+    checkpoints: ByRun<protocol::CheckpointAccount>,
+    spans: ByRun<protocol::PhaseSpan>,
+    decisions: ByRun<protocol::DecisionAccount>,
+    loans: ByRun<protocol::LoanAccount>,
 }
 
 impl Lists {
-    fn read(chosen: &Chosen<'_>) -> Result<Lists> {
+    fn read(c: &Connection, selection: &Selection) -> Result<Lists> {
         Ok(Lists {
-            checkpoints: chosen.checkpoints()?,
-            spans: chosen.spans()?,
-            decisions: chosen.decisions()?,
-            loans: chosen.loans()?,
+            checkpoints: store_report::checkpoints(c, selection)?,
+            spans: store_report::spans(c, selection)?,
+            decisions: store_report::decisions(c, selection)?,
+            loans: store_report::loans(c, selection)?,
         })
     }
 
-    fn give(&mut self, place: usize, run: &mut RunAccount) {
-        run.checkpoints = take(&mut self.checkpoints[place]);
-        run.spans = take(&mut self.spans[place]);
-        run.decisions = take(&mut self.decisions[place]);
-        run.loans = take(&mut self.loans[place]);
+    fn give(&mut self, key: &RunKey, run: &mut RunAccount) {
+        run.checkpoints = self.checkpoints.remove(key).unwrap_or_default();
+        run.spans = self.spans.remove(key).unwrap_or_default();
+        run.decisions = self.decisions.remove(key).unwrap_or_default();
+        run.loans = self.loans.remove(key).unwrap_or_default();
     }
 }
 
 /// All phases in the order in which reports show them; those that did not occur are zero (not the -0.0 of an empty sum)
 /// and have no source.
-fn phases(sums: &[PhaseSum]) -> Vec<PhaseAccount> {
+fn phases(sums: Vec<PhaseSum>) -> Vec<PhaseAccount> {
     let of = |phase: Phase| {
         let of_phase = || sums.iter().filter(|s| s.phase == phase.as_str());
         let sources: BTreeSet<&str> = of_phase().map(|s| s.source.as_str()).filter(|s| !s.is_empty()).collect();

@@ -1,18 +1,15 @@
 //! Reads what reports need from the store: a fixed number of queries, however many runs are wanted.
 
-use crate::store::{Connection, Row, ToValue, Value, params};
+use crate::store::{Connection, Row, ToValue, Value};
 use anyhow::Result;
 use protocol::{
     CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount, RunAccount,
-    Totals,
+    RunKey, Totals,
 };
 use std::collections::HashMap;
 
-/// One value for each of the chosen runs, in their order.
-pub type OfRuns<T> = Vec<T>;
-
-/// A table is read from end to end where at least one run in so many is wanted, and else run by run.
-const FEW: u64 = 4;
+/// Rows of a table, by the run that they belong to.
+pub type ByRun<T> = HashMap<RunKey, Vec<T>>;
 
 /// Which runs: a condition on the columns of `runs`, and its values.
 #[derive(Debug, Default)]
@@ -51,31 +48,17 @@ impl Selection {
     }
 }
 
-/// The runs of a selection, and where each stands among them.
-pub struct Chosen<'a> {
-    connection: &'a Connection,
-    selection: &'a Selection,
-    /// By cluster and name.
-    places: HashMap<String, HashMap<String, usize>>,
-    count: usize,
-    /// Whether looking each of them up takes longer than reading a table from end to end.
-    many: bool,
-}
-
-/// A run with its plan as text; what is added up is not there yet.
-type Planned = (RunAccount, Option<String>);
-
-/// The selected runs, oldest first.
+/// A row of `runs` with its plan as text; what is added up is not there yet.
 ///
 /// # Errors
 /// What the store says.
-pub fn runs<'a>(connection: &'a Connection, selection: &'a Selection) -> Result<(Vec<Planned>, Chosen<'a>)> {
+pub fn runs(c: &Connection, selection: &Selection) -> Result<Vec<(RunAccount, Option<String>)>> {
     let sql = format!(
         "SELECT cluster, run, job, user, account, job_name, state, start_s, end_s, plan FROM runs
          WHERE {} ORDER BY start_s, run",
         selection.condition()
     );
-    let mut statement = connection.prepare_cached(&sql)?;
+    let mut statement = c.prepare_cached(&sql)?;
     let rows = statement.query_map(&selection.values, |r| {
         let run = RunAccount {
             cluster: r.get(0)?,
@@ -99,15 +82,7 @@ pub fn runs<'a>(connection: &'a Connection, selection: &'a Selection) -> Result<
         };
         Ok((run, r.get(9)?))
     })?;
-    let runs: Vec<Planned> = rows.collect::<Result<_>>()?;
-    let mut places: HashMap<String, HashMap<String, usize>> = HashMap::new();
-    for (place, (run, _)) in runs.iter().enumerate() {
-        places.entry(run.cluster.clone()).or_default().insert(run.run.clone(), place);
-    }
-    let more = params![FEW * runs.len() as u64];
-    let others = connection.prepare_cached("SELECT 1 FROM runs LIMIT 1 OFFSET ?1")?.query_optional(more, |_| Ok(()))?;
-    let chosen = Chosen { connection, selection, places, count: runs.len(), many: others.is_none() };
-    Ok((runs, chosen))
+    rows.collect()
 }
 
 /// The plan that a column holds; an older one that is no longer understood is none.
@@ -115,10 +90,8 @@ pub fn plan(text: Option<&str>) -> Option<Plan> {
     text.and_then(|t| serde_json::from_str(t).ok())
 }
 
-/// Sums of one phase of a run's open or ended records with one source.
+/// Sums of one phase of a run with one source.
 pub struct PhaseSum {
-    /// Whether the record still runs.
-    pub is_open: bool,
     /// Which phase.
     pub phase: String,
     /// Energy, J.
@@ -129,217 +102,198 @@ pub struct PhaseSum {
     pub source: String,
 }
 
-impl Chosen<'_> {
-    /// Energy and time by phase and source.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn phase_sums(&self, records: &OfRuns<Vec<RecordAccount>>) -> Result<OfRuns<Vec<PhaseSum>>> {
-        let columns = "t.restart_count, t.phase, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.source";
-        self.fold("phases", columns, |place, sums: &mut Vec<PhaseSum>, r| {
-            let is_open = record(&records[place], r.get(2)?).is_some_and(is_open);
-            let (phase, source) = (r.text(3)?, r.text(6)?);
-            let (joules, node_seconds): (f64, f64) = (r.get(4)?, r.get(5)?);
-            let same = |s: &&mut PhaseSum| s.is_open == is_open && s.phase == phase && s.source == source;
-            match sums.iter_mut().find(same) {
-                Some(sum) => (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds),
-                None => sums.push(PhaseSum {
-                    is_open,
-                    phase: phase.to_owned(),
-                    joules,
-                    node_seconds,
-                    source: source.to_owned(),
-                }),
-            }
-            Ok(())
+/// Energy and time by phase and source.
+///
+/// Added up here: a database would sort all rows for it, where they come run by run anyway.
+///
+/// # Errors
+/// What the store says.
+pub fn phase_sums(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSum>> {
+    let columns = "t.phase, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.source";
+    fold(c, selection, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
+        let (phase, source): (String, String) = (r.get(2)?, r.get(5)?);
+        let (joules, node_seconds): (f64, f64) = (r.get(3)?, r.get(4)?);
+        match sums.iter_mut().find(|s| s.phase == phase && s.source == source) {
+            Some(sum) => (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds),
+            None => sums.push(PhaseSum { phase, joules, node_seconds, source }),
+        }
+        Ok(())
+    })
+}
+
+/// What the nodes' counters showed, J; of records that are still open, what has been cut into phases.
+///
+/// # Errors
+/// What the store says.
+pub fn measured_j(c: &Connection, selection: &Selection) -> Result<HashMap<RunKey, f64>> {
+    let mut sums: HashMap<RunKey, f64> = HashMap::new();
+    for (table, open) in [("counters", "<>"), ("phases", "=")] {
+        let tail = format!(
+            "CROSS JOIN {table} k ON k.cluster = t.cluster AND k.run = t.run AND k.restart_count = t.restart_count
+             WHERE t.state {open} 'running' GROUP BY w.cluster, w.run"
+        );
+        let part: ByRun<f64> = rows(c, selection, "coalesce(sum(k.joules), 0.0)", "records", &tail, |r| r.get(2))?;
+        for (key, joules) in part {
+            *sums.entry(key).or_default() += joules.iter().sum::<f64>();
+        }
+    }
+    Ok(sums)
+}
+
+/// Slurm job records, in order.
+///
+/// # Errors
+/// What the store says.
+pub fn records(c: &Connection, selection: &Selection) -> Result<ByRun<RecordAccount>> {
+    let columns = "t.job, t.restart_count, t.start_s, t.end_s, t.state, t.nodes";
+    rows(c, selection, columns, "records", "ORDER BY t.restart_count", |r| {
+        let nodes: String = r.get(7)?;
+        Ok(RecordAccount {
+            job: r.get(2)?,
+            restart_count: r.get(3)?,
+            start_s: r.get(4)?,
+            end_s: r.get(5)?,
+            state: r.get(6)?,
+            nodes: serde_json::from_str(&nodes).unwrap_or_default(),
         })
-    }
+    })
+}
 
-    /// What the nodes' counters showed of records that have ended, J.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn counted_j(&self, records: &OfRuns<Vec<RecordAccount>>) -> Result<OfRuns<f64>> {
-        self.fold("counters", "t.restart_count, t.joules", |place, sum, r| {
-            if record(&records[place], r.get(2)?).is_some_and(|record| !is_open(record)) {
-                *sum += r.get::<f64>(3)?;
-            }
-            Ok(())
+/// Failures, in order of time.
+///
+/// # Errors
+/// What the store says.
+pub fn failures(c: &Connection, selection: &Selection) -> Result<ByRun<FailureAccount>> {
+    let columns = "t.kind, t.node, t.at_s, t.detected_s, t.counts, t.reason";
+    rows(c, selection, columns, "failures", "ORDER BY t.at_s, t.id", |r| {
+        let (at_s, detected_s): (f64, f64) = (r.get(4)?, r.get(5)?);
+        Ok(FailureAccount {
+            kind: r.get(2)?,
+            node: r.get(3)?,
+            at_s,
+            detection_s: detected_s - at_s,
+            counts: r.get(6)?,
+            reason: r.get(7)?,
         })
-    }
+    })
+}
 
-    /// Slurm job records, in order.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn records(&self) -> Result<OfRuns<Vec<RecordAccount>>> {
-        let columns = "t.job, t.restart_count, t.start_s, t.end_s, t.state, t.nodes";
-        let mut all = self.lists("records", columns, |r| {
-            Ok(RecordAccount {
-                job: r.get(2)?,
-                restart_count: r.get(3)?,
-                start_s: r.get(4)?,
-                end_s: r.get(5)?,
-                state: r.get(6)?,
-                nodes: serde_json::from_str(r.text(7)?).unwrap_or_default(),
-            })
-        })?;
-        all.iter_mut().for_each(|records| records.sort_by_key(|r| r.restart_count));
-        Ok(all)
-    }
+/// How many complete checkpoints each run has.
+///
+/// # Errors
+/// What the store says.
+pub fn checkpoint_counts(c: &Connection, selection: &Selection) -> Result<ByRun<u32>> {
+    rows(c, selection, "count(*)", "checkpoints", "GROUP BY w.cluster, w.run", |r| r.get(2))
+}
 
-    /// Failures, in order of time.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn failures(&self) -> Result<OfRuns<Vec<FailureAccount>>> {
-        let columns = "t.kind, t.node, t.at_s, t.detected_s, t.counts, t.reason";
-        let mut all = self.lists("failures", columns, |r| {
-            let (at_s, detected_s): (f64, f64) = (r.get(4)?, r.get(5)?);
-            Ok(FailureAccount {
-                kind: r.get(2)?,
-                node: r.get(3)?,
-                at_s,
-                detection_s: detected_s - at_s,
-                counts: r.get(6)?,
-                reason: r.get(7)?,
-            })
-        })?;
-        by_time(&mut all, |failure| failure.at_s);
-        Ok(all)
-    }
+/// Complete checkpoints, in order of time.
+///
+/// # Errors
+/// What the store says.
+pub fn checkpoints(c: &Connection, selection: &Selection) -> Result<ByRun<CheckpointAccount>> {
+    let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules";
+    rows(c, selection, columns, "checkpoints", "ORDER BY t.begun_s", |r| {
+        let (begun_s, ended_s): (f64, f64) = (r.get(3)?, r.get(4)?);
+        let seconds = ended_s - begun_s;
+        Ok(CheckpointAccount { number: r.get(2)?, begun_s, seconds, bytes: r.get(5)?, joules: r.get(6)? })
+    })
+}
 
-    /// How many complete checkpoints each run has.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn checkpoint_counts(&self) -> Result<OfRuns<u32>> {
-        self.fold("checkpoints", "t.number", |_, count, _| {
-            *count += 1;
-            Ok(())
+/// What each node did, in order of time.
+///
+/// # Errors
+/// What the store says.
+pub fn spans(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSpan>> {
+    let columns = "t.node, t.phase, t.start_s, t.end_s, t.joules, t.source";
+    rows(c, selection, columns, "phases", "ORDER BY t.start_s, t.node", |r| {
+        let phase: String = r.get(3)?;
+        Ok(PhaseSpan {
+            node: r.get(2)?,
+            phase: Phase::ALL.into_iter().find(|p| p.as_str() == phase).unwrap_or(Phase::Idle),
+            start_s: r.get(4)?,
+            end_s: r.get(5)?,
+            joules: r.get(6)?,
+            source: r.get(7)?,
         })
-    }
+    })
+}
 
-    /// Complete checkpoints, in order of time.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn checkpoints(&self) -> Result<OfRuns<Vec<CheckpointAccount>>> {
-        let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules";
-        let mut all = self.lists("checkpoints", columns, |r| {
-            let (begun_s, ended_s): (f64, f64) = (r.get(3)?, r.get(4)?);
-            let seconds = ended_s - begun_s;
-            Ok(CheckpointAccount { number: r.get(2)?, begun_s, seconds, bytes: r.get(5)?, joules: r.get(6)? })
-        })?;
-        by_time(&mut all, |checkpoint| checkpoint.begun_s);
-        Ok(all)
-    }
+/// Decisions, in order of time.
+///
+/// # Errors
+/// What the store says.
+pub fn decisions(c: &Connection, selection: &Selection) -> Result<ByRun<DecisionAccount>> {
+    let columns = "t.at_s, t.action, t.reason, t.interval_s";
+    rows(c, selection, columns, "decisions", "ORDER BY t.at_s, t.id", |r| {
+        Ok(DecisionAccount { at_s: r.get(2)?, action: r.get(3)?, reason: r.get(4)?, interval_s: r.get(5)? })
+    })
+}
 
-    /// What each node did, in order of time.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn spans(&self) -> Result<OfRuns<Vec<PhaseSpan>>> {
-        let columns = "t.node, t.phase, t.start_s, t.end_s, t.joules, t.source";
-        let mut all = self.lists("phases", columns, |r| {
-            let phase = r.text(3)?;
-            Ok(PhaseSpan {
-                node: r.get(2)?,
-                phase: Phase::ALL.into_iter().find(|p| p.as_str() == phase).unwrap_or(Phase::Idle),
-                start_s: r.get(4)?,
-                end_s: r.get(5)?,
-                joules: r.get(6)?,
-                source: r.get(7)?,
-            })
-        })?;
-        all.iter_mut().for_each(|spans| spans.sort_by(|a, b| a.node.cmp(&b.node)));
-        by_time(&mut all, |span| span.start_s);
-        Ok(all)
-    }
-
-    /// Decisions, in order of time.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn decisions(&self) -> Result<OfRuns<Vec<DecisionAccount>>> {
-        let mut all = self.lists("decisions", "t.at_s, t.action, t.reason, t.interval_s", |r| {
-            Ok(DecisionAccount { at_s: r.get(2)?, action: r.get(3)?, reason: r.get(4)?, interval_s: r.get(5)? })
-        })?;
-        by_time(&mut all, |decision| decision.at_s);
-        Ok(all)
-    }
-
-    /// Loans, in order of time.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub fn loans(&self) -> Result<OfRuns<Vec<LoanAccount>>> {
-        let mut all = self.lists("loans", "t.node, t.borrower, t.start_s, t.end_s, t.joules", |r| {
-            Ok(LoanAccount {
-                node: r.get(2)?,
-                borrower: r.get(3)?,
-                start_s: r.get(4)?,
-                end_s: r.get(5)?,
-                joules: r.get(6)?,
-            })
-        })?;
-        all.iter_mut().for_each(|loans| loans.sort_by(|a, b| a.node.cmp(&b.node)));
-        by_time(&mut all, |loan| loan.start_s);
-        Ok(all)
-    }
-
-    /// The rows of a table, listed by run.
-    fn lists<T>(&self, table: &str, columns: &str, read: impl Fn(&Row<'_>) -> Result<T>) -> Result<OfRuns<Vec<T>>> {
-        self.fold(table, columns, |_, list: &mut Vec<T>, row| {
-            list.push(read(row)?);
-            Ok(())
+/// Loans, in order of time.
+///
+/// # Errors
+/// What the store says.
+pub fn loans(c: &Connection, selection: &Selection) -> Result<ByRun<LoanAccount>> {
+    let columns = "t.node, t.borrower, t.start_s, t.end_s, t.joules";
+    rows(c, selection, columns, "loans", "ORDER BY t.start_s, t.node", |r| {
+        Ok(LoanAccount {
+            node: r.get(2)?,
+            borrower: r.get(3)?,
+            start_s: r.get(4)?,
+            end_s: r.get(5)?,
+            joules: r.get(6)?,
         })
-    }
+    })
+}
 
-    /// The rows of a table, each added to what its run already has; `add` is told the run's place, and finds the
-    /// wanted columns from 2 on.
-    ///
-    /// Run by run the join is a `CROSS JOIN`, by which SQLite begins with the runs.
-    fn fold<T: Default>(
-        &self,
-        table: &str,
-        columns: &str,
-        add: impl Fn(usize, &mut T, &Row<'_>) -> Result<()>,
-    ) -> Result<OfRuns<T>> {
-        let (from, values) = if self.many {
-            (format!("{table} t"), &[][..])
-        } else {
-            let runs = format!("(SELECT cluster, run FROM runs WHERE {}) w", self.selection.condition());
-            let on = "ON t.cluster = w.cluster AND t.run = w.run";
-            (format!("{runs} CROSS JOIN {table} t {on}"), &self.selection.values[..])
-        };
-        let sql = format!("SELECT t.cluster, t.run, {columns} FROM {from}");
-        let mut all: OfRuns<T> = std::iter::repeat_with(T::default).take(self.count).collect();
+/// The rows of `table` that belong to the selected runs. `read` finds the run in the first two columns.
+fn rows<T>(
+    c: &Connection,
+    selection: &Selection,
+    columns: &str,
+    table: &str,
+    tail: &str,
+    read: impl Fn(&Row<'_>) -> Result<T>,
+) -> Result<ByRun<T>> {
+    fold(c, selection, columns, table, tail, |list, row| {
+        list.push(read(row)?);
+        Ok(())
+    })
+}
+
+/// The same, each row added to what its run already has.
+///
+/// The joins are `CROSS JOIN`, by which SQLite begins with the runs; else it reads the whole of the larger table.
+fn fold<T>(
+    c: &Connection,
+    selection: &Selection,
+    columns: &str,
+    table: &str,
+    tail: &str,
+    add: impl Fn(&mut Vec<T>, &Row<'_>) -> Result<()>,
+) -> Result<ByRun<T>> {
+    let sql = format!(
+        "SELECT w.cluster, w.run, {columns} FROM (SELECT cluster, run FROM runs WHERE {}) w
+         CROSS JOIN {table} t ON t.cluster = w.cluster AND t.run = w.run {tail}",
+        selection.condition()
+    );
+    let mut by_run: ByRun<T> = HashMap::new();
+    let mut last: Option<(RunKey, Vec<T>)> = None;
+    let mut statement = c.prepare_cached(&sql)?;
+    let found = statement.query_map(&selection.values, |row| {
+        let key = RunKey { cluster: row.get(0)?, run: row.get(1)? };
         // Rows of one run mostly come together.
-        let mut last = (String::new(), String::new(), None);
-        let rows = self.connection.prepare_cached(&sql)?.query_map(values, |row| {
-            let (cluster, run) = (row.text(0)?, row.text(1)?);
-            if (last.0.as_str(), last.1.as_str()) != (cluster, run) {
-                let place = self.places.get(cluster).and_then(|runs| runs.get(run)).copied();
-                last = (cluster.to_owned(), run.to_owned(), place);
+        let (_, list) = match &mut last {
+            Some(last) if last.0 == key => last,
+            _ => {
+                by_run.extend(last.take());
+                let list = by_run.remove(&key).unwrap_or_default();
+                last.insert((key, list))
             }
-            last.2.map_or(Ok(()), |place| add(place, &mut all[place], row))
-        })?;
-        rows.collect::<Result<()>>()?;
-        Ok(all)
-    }
-}
-
-/// One of the records of a run.
-fn record(records: &[RecordAccount], restart_count: u32) -> Option<&RecordAccount> {
-    records.iter().find(|record| record.restart_count == restart_count)
-}
-
-fn is_open(record: &RecordAccount) -> bool {
-    record.state == "running"
-}
-
-/// Puts what each run has in order of time; what happened at once stays as it is.
-fn by_time<T>(all: &mut OfRuns<Vec<T>>, at_s: impl Fn(&T) -> f64) {
-    all.iter_mut().for_each(|list| list.sort_by(|a, b| at_s(a).total_cmp(&at_s(b))));
+        };
+        add(list, row)
+    })?;
+    found.collect::<Result<()>>()?;
+    by_run.extend(last);
+    Ok(by_run)
 }

@@ -160,17 +160,6 @@ impl Row<'_> {
         T::from_value(value)
             .map_err(|v| anyhow::anyhow!("column {column} holds {v:?}, which is no {}", std::any::type_name::<T>()))
     }
-
-    /// The text of a column, from 0, where it stands.
-    ///
-    /// # Errors
-    /// When there is no such column, or it holds no text.
-    pub fn text(&self, column: usize) -> Result<&str> {
-        match self {
-            Row::Sqlite(row) => Ok(row.get_ref(column)?.as_str()?),
-            Row::Mysql(row) => mysql::text(row, column),
-        }
-    }
 }
 
 /// Calibrations that were read once, by their ids: they are long, and never change.

@@ -192,14 +192,6 @@ pub fn value(row: &mysql::Row, column: usize) -> Result<Value> {
     })
 }
 
-/// The text of a column.
-pub fn text(row: &mysql::Row, column: usize) -> Result<&str> {
-    match row.as_ref(column) {
-        Some(mysql::Value::Bytes(bytes)) => Ok(std::str::from_utf8(bytes)?),
-        other => bail!("column {column} holds {other:?}, which is no text"),
-    }
-}
-
 /// A statement on tables, whose texts are compared byte by byte, as SQLite does.
 fn tables(sql: &str) -> String {
     let lines: Vec<&str> = sql.lines().filter(|l| !l.starts_with("--")).collect();
