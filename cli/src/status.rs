@@ -1,6 +1,7 @@
 //! `joulepoint status`: how runs are doing now.
 
 use crate::out;
+use crate::report::energy;
 use protocol::RunAccount;
 
 /// Arguments of `joulepoint status`.
@@ -34,14 +35,14 @@ pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
             .last()
             .map_or_else(|| "none".to_string(), |c| format!("{:.0} s ago", now_s - c.begun_s - c.seconds));
         text += &format!(
-            "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12.1}  {last}\n",
+            "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  {last}\n",
             run.job,
             run.user,
             run.state,
             run.total.checkpoints,
             run.total.failures,
             run.records.len(),
-            run.total.joules
+            energy(&run)
         );
     }
     Ok(out::print(text)?)

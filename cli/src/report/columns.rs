@@ -30,6 +30,12 @@ pub fn joules_of(run: &protocol::RunAccount, phase: Phase) -> f64 {
     run.phases.iter().find(|p| p.phase == phase).map_or(0.0, |p| p.joules)
 }
 
+/// The energy of a run, J; unknown before any counter was read.
+pub fn energy(run: &protocol::RunAccount) -> String {
+    let read = run.phases.iter().any(|p| !p.source.is_empty());
+    if read { joules(run.total.joules) } else { "unknown".to_string() }
+}
+
 /// A fraction as a percentage.
 pub fn percent(fraction: Option<f64>) -> String {
     fraction.map_or_else(|| "unknown".to_string(), |f| format!("{:.2}%", 100.0 * f))
@@ -71,7 +77,7 @@ pub const FIELDS: &[Field] = &[
     field("records", "Records", 7, |l| l.run.total.records.to_string()),
     field("failures", "Failures", 8, |l| l.run.total.failures.to_string()),
     field("checkpoints", "Checkpoints", 11, |l| l.run.total.checkpoints.to_string()),
-    field("energy", "Energy(J)", 14, |l| joules(l.run.total.joules)),
+    field("energy", "Energy(J)", 14, |l| energy(&l.run)),
     field("resilience", "Resilience(J)", 14, |l| joules(l.run.total.resilience_j)),
     field("share", "Share", 8, |l| percent(share(l.run.total.resilience_j, l.run.total.joules))),
     field("compute", "Compute(J)", 14, |l| joules(joules_of(&l.run, Phase::Compute))),

@@ -9,6 +9,7 @@ mod page;
 mod sums;
 
 use crate::{Failure, out};
+pub(crate) use columns::energy;
 use columns::{FIELDS, Field, Form, Sheet};
 use protocol::{Loan, RunAccount};
 use slurm::Slurm;
