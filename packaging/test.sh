@@ -52,6 +52,9 @@ floor() {
     tell "$name" "$work/floor"
 }
 
+tested=$(git rev-parse HEAD)
+[ -z "$(git status --porcelain)" ] || tested=""
+
 cargo build --workspace
 floor "rooms: unit, property, golden" --workspace --exclude suite
 floor "tidy: map, docs, names" -p suite --test tidy
@@ -85,7 +88,7 @@ total=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) ==
 bad=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "failed,") n += $i } END { print n + 0 }')
 printf '%d passed, %d failed\n' "$total" "$bad"
 # For make release-check: this commit needs no second run.
-if [ "$failed" -eq 0 ] && [ -z "$(git status --porcelain)" ]; then
-    git rev-parse HEAD > target/tested
+if [ "$failed" -eq 0 ] && [ "$tested" = "$(git rev-parse HEAD)" ] && [ -z "$(git status --porcelain)" ]; then
+    mkdir -p target && echo "$tested" > target/tested
 fi
 exit "$failed"

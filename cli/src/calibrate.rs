@@ -272,7 +272,7 @@ fn progress() -> anyhow::Result<Show> {
         return Ok(Box::new(move |p: &Progress| {
             let tenth = 10 * p.done / p.all.max(1);
             if told.insert(p.node_type.clone(), tenth) != Some(tenth) {
-                eprintln!("{}: {} of {} points", p.node_type, p.done, p.all);
+                protocol::say!("{}: {} of {} points", p.node_type, p.done, p.all);
             }
         }));
     }

@@ -232,6 +232,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(level)
         .with_writer(std::io::stderr)
+        .log_internal_errors(false)
         .with_target(false)
         .with_ansi(false)
         .init();
@@ -348,7 +349,7 @@ fn run_model(args: &ModelArgs) -> Result<i32, Failure> {
 
 fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
     let request = serde_json::from_str(request).unwrap_or_else(|e| {
-        eprintln!("joulepoint: the request is not understood ({e}); the job runs unprotected");
+        protocol::say!("joulepoint: the request is not understood ({e}); the job runs unprotected");
         protocol::Request::default()
     });
     let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());

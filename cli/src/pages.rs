@@ -16,7 +16,8 @@ fn with_status(command: Command) -> Command {
     let words = |text: Option<&clap::builder::StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let told = words(command.get_long_about()) + &words(command.get_about());
     let known = ["Exit status", "xit status as for"].iter().any(|word| told.contains(word));
-    if known { command } else { command.after_long_help(EXIT_STATUS) }
+    let examples = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+    if known { command } else { command.after_long_help(examples + EXIT_STATUS) }
 }
 
 /// The completion script of a shell: what people call, without what the parts call.

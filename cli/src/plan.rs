@@ -86,8 +86,7 @@ pub fn request(options: &[String]) -> Result<Request, String> {
 /// Prints the plan.
 pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     let job = if args.submission.is_empty() {
-        let (nodes, tasks, job_name) = (Some(args.nodes), args.ntasks, args.job_name.clone());
-        Submission { nodes, tasks, cpus_per_node: args.cpus_per_node, job_name, options: Vec::new() }
+        Submission { nodes: Some(args.nodes), job_name: args.job_name.clone(), ..Submission::default() }
     } else {
         Submission::read(&args.submission)
     };
@@ -112,11 +111,15 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     {
         bail!("{short}: ask for more nodes (-N), or for fewer groups or spares");
     }
+    let (tasks, cpus_per_node) = match args.submission.is_empty() {
+        true => (args.ntasks, args.cpus_per_node),
+        false => job.spread_over(nodes),
+    };
     let question = PlanRequest {
         request,
         nodes,
-        cpus_per_node: job.cpus_per_node,
-        tasks: job.tasks,
+        cpus_per_node,
+        tasks,
         user: std::env::var("USER").unwrap_or_default(),
         job_name: job.job_name,
         node_names: args.nodelist.clone(),

@@ -66,7 +66,7 @@ impl Ended {
 /// Runs the sandbox to its end; the exit code of the program.
 pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
-        eprintln!("joulepoint: {reason}");
+        protocol::say!("joulepoint: {reason}");
         code
     };
     let mut init = match Init::open(task, line, names, signals) {

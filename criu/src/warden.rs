@@ -59,7 +59,7 @@ fn of_step(task: &Task, member: &Member) -> i32 {
     let (line, task) = match own() {
         Ok(own) => own,
         Err(reason) => {
-            eprintln!("joulepoint: {reason}");
+            protocol::say!("joulepoint: {reason}");
             return EXIT_NO_SANDBOX;
         }
     };
@@ -81,7 +81,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let signals = SigSet::all();
     let prepared = signals.thread_block().map_err(|e| e.to_string()).and_then(|()| sandbox::leave(task.own_network));
     if let Err(reason) = prepared {
-        eprintln!("joulepoint: {reason}");
+        protocol::say!("joulepoint: {reason}");
         return EXIT_NO_SANDBOX;
     }
     // SAFETY: this process has one thread.
@@ -93,7 +93,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
             stand_by(child, &signals)
         }
         Err(e) => {
-            eprintln!("joulepoint: no process can be started: {e}");
+            protocol::say!("joulepoint: no process can be started: {e}");
             EXIT_NO_SANDBOX
         }
     }

@@ -124,11 +124,11 @@ struct Serve {
 fn main() -> ExitCode {
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG");
     let level = level.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).log_internal_errors(false).init();
     match act(Cli::parse().what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("joulepoint-relay: {e}");
+            protocol::say!("joulepoint-relay: {e}");
             ExitCode::from(if matches!(e, Error::Usage(_)) { 2 } else { 1 })
         }
     }

@@ -56,19 +56,21 @@ pub(crate) fn taken(
     }
 }
 
-/// Puts the protocol that was asked for in the place of the one that was chosen.
+/// Puts the protocol that was asked for in the place of the one that was chosen; groups without a log send no
+/// messages, and are reckoned as coordinated.
 fn as_asked(decision: &mut Decision, asked: Option<Protocol>) {
+    let asked = asked.unwrap_or(Protocol::Coordinated);
     decision.reasons.clear();
     for row in &mut decision.rows {
         let why = row.refused.take();
-        if Some(row.protocol) == asked {
+        if row.protocol == asked {
             let unknown = why.filter(|_| row.outcome.is_none());
             decision.reasons.extend(unknown.map(|why| format!("{} is not estimated: {why}", row.protocol.as_str())));
         } else {
             row.refused = why.or_else(|| Some("uncoordinated was asked for".to_string()));
         }
     }
-    decision.protocol = asked.unwrap_or(decision.protocol);
+    decision.protocol = asked;
 }
 
 /// Says of protocols that could not be estimated what is missing.

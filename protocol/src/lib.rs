@@ -1,7 +1,7 @@
 //! The words the parts exchange and keep on disk, with a version on each.
 //!
-//! This room holds data only: no parsing, no checking, no arithmetic. Times are seconds since the Unix epoch
-//! (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
+//! But for [`say!`] this room holds data only: no parsing, no checking, no arithmetic. Times are seconds since the Unix
+//! epoch (`_s`, `f64`) unless a name says otherwise; energies are joules (`_j`), powers watts (`_w`), volumes bytes.
 
 mod account;
 mod calibration;
@@ -12,6 +12,7 @@ mod node;
 mod order;
 mod plan;
 mod request;
+mod say;
 
 pub use account::{
     AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,

@@ -39,7 +39,7 @@ pub(crate) async fn tell(
 ) -> Result<Json<Vec<StoredCalibration>>, Refusal> {
     let Query(wanted) = wanted?;
     let all = blocking(move || -> Result<_> {
-        let mut all = lock(&c.reader).calibrations(wanted.node_type.as_deref(), wanted.history)?;
+        let mut all = c.readers.free().calibrations(wanted.node_type.as_deref(), wanted.history)?;
         c.mark_stale(&mut all);
         Ok(all)
     });
@@ -62,7 +62,7 @@ pub(crate) async fn keep(
     let id = blocking({
         let new = new.clone();
         move || {
-            let id = lock(&c.reader).keep_calibration(&new)?;
+            let id = lock(&c.store).keep_calibration(&new)?;
             c.refresh_calibrations()?;
             anyhow::Ok(id)
         }
@@ -180,7 +180,8 @@ pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], se
     let (Some(choice), Some(_)) = (&plan.choice, engine.filter(|_| plan.protocol == "coordinated")) else {
         return Ok(());
     };
-    let has_nodes = |(_, known): &(u64, Arc<Calibration>)| nodes.iter().all(|n| known.power.idle_w.contains_key(n));
+    let has = |known: &Calibration| !nodes.is_empty() && nodes.iter().all(|n| known.power.idle_w.contains_key(n));
+    let has_nodes = |(_, known): &(u64, Arc<Calibration>)| has(known);
     let Some((_, of_nodes)) = measured(c, None, false)?.into_iter().find(has_nodes) else { return Ok(()) };
     let (n, p) = (nodes.len().max(1) as f64, f64::from(choice.processes.max(1)));
     let (storage, place) = (calibrated::target(&of_nodes), calibrated::place(engine, n, p, seen.bytes / n));

@@ -75,7 +75,12 @@ fn main() -> Result<()> {
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(level)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false)
+        .with_ansi(false)
+        .init();
     let mut site = config::read(&cli.conf).unwrap_or_else(|e| {
         tracing::error!(%e, "the site file cannot be used");
         std::process::exit(2)

@@ -5,7 +5,7 @@ use crate::store::Store;
 use anyhow::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// How many there are; each may keep two megabytes of a SQLite file.
 const CONNECTIONS: usize = 8;
@@ -28,7 +28,12 @@ impl Readers {
 
     /// One that is free, or the next in turn when it is.
     pub fn free(&self) -> MutexGuard<'_, Store> {
-        self.all.iter().find_map(|store| store.try_lock().ok()).unwrap_or_else(|| {
+        let free = |store| match Mutex::try_lock(store) {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(panicked)) => Some(panicked.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        self.all.iter().find_map(free).unwrap_or_else(|| {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             lock(&self.all[turn % self.all.len()])
         })

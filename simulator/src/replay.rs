@@ -294,7 +294,7 @@ fn walk(outcome: &mut Outcome, gap_s: f64, checkpoint_s: f64, next: impl Fn(f64)
 /// ElSayed14's table has one entry for each whole minute since the last failure.
 fn at_minute_s(estimator: &Estimator, age_s: f64) -> f64 {
     // A call of `round` takes as long as the rest.
-    estimator.estimate_s(f64::from((age_s / 60.0 + 0.5) as u32) * 60.0)
+    estimator.estimate_s(((age_s / 60.0 + 0.5) as u64) as f64 * 60.0)
 }
 
 /// A rule that looks at nothing but the age takes its checkpoints at the same ages in every gap: the schedule is made

@@ -117,7 +117,7 @@ impl Calls {
         match fs::read_to_string(&known) {
             Ok(before) if before == script => {}
             Ok(_) => {
-                eprintln!("joulepoint: the script has changed, so all of its steps are run again");
+                protocol::say!("joulepoint: the script has changed, so all of its steps are run again");
                 calls.forget_all()?;
                 write_durably(&known, script.as_bytes())?;
             }

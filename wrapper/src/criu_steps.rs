@@ -110,10 +110,10 @@ impl CriuSteps {
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
             if steps.as_ref().is_some_and(|s| is_cancelled(s, member, begun + NODES_FIRST)) {
-                eprintln!("joulepoint: the step of {task} was cancelled by its user; it does not go back");
+                protocol::say!("joulepoint: the step of {task} was cancelled by its user; it does not go back");
                 return;
             }
-            eprintln!("joulepoint: {task} was killed or is missing; its step goes back");
+            protocol::say!("joulepoint: {task} was killed or is missing; its step goes back");
             if member.node != node {
                 thread::sleep(NODES_FIRST.saturating_sub(begun.elapsed()));
             }

@@ -112,7 +112,7 @@ impl Engine for Dmtcp {
     fn prepare(&mut self, from: Option<&Manifest>, _interval_s: f64) -> Result<Vec<(String, String)>, String> {
         self.port = match self.coordinate() {
             Err(e) if from.is_none() => {
-                eprintln!("joulepoint: {e}; the job runs without checkpoints");
+                protocol::say!("joulepoint: {e}; the job runs without checkpoints");
                 None
             }
             coordinated => Some(coordinated?),

@@ -44,20 +44,20 @@ const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 /// Whatever keeps Joulepoint from protecting the job is said on standard error, and the job runs.
 pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32>) -> i32 {
     let site = config::read(conf).unwrap_or_else(|e| {
-        eprintln!("joulepoint: {e}; the job runs with built-in defaults");
+        protocol::say!("joulepoint: {e}; the job runs with built-in defaults");
         Site::default()
     });
     let settings = match options::resolve(request, &site.defaults) {
         Ok(settings) if settings.objective.is_some() => settings,
         Ok(_) => return exec(argv),
         Err(refusal) => {
-            eprintln!("joulepoint: {refusal}; the job runs unprotected");
+            protocol::say!("joulepoint: {refusal}; the job runs unprotected");
             return exec(argv);
         }
     };
     let Some(attempt) = attempt else {
         return supervise::supervise(again).unwrap_or_else(|e| {
-            eprintln!("joulepoint: {e}; the job runs unprotected");
+            protocol::say!("joulepoint: {e}; the job runs unprotected");
             exec(argv)
         });
     };
@@ -68,7 +68,7 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
             0
         }
         Err(e) => {
-            eprintln!("joulepoint: {e}; the job runs unprotected");
+            protocol::say!("joulepoint: {e}; the job runs unprotected");
             exec(argv)
         }
     }
@@ -88,7 +88,7 @@ pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
 fn exec(argv: &[String]) -> i32 {
     let Some((program, arguments)) = argv.split_first() else { return 2 };
     let error = Command::new(program).args(arguments).env_remove(ATTEMPT).exec();
-    eprintln!("joulepoint: {program}: {error}");
+    protocol::say!("joulepoint: {program}: {error}");
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
@@ -295,7 +295,7 @@ fn plan(
     let (engine, why) = engines::choose(settings, &facts);
     plan.engine = engine.map_or("none", options::Engine::as_str).to_string();
     if engine.is_none() {
-        eprintln!(
+        protocol::say!(
             "joulepoint: {why}, so no checkpoints are taken, only energy is accounted; \
              say --ft-energy-done=FILES (and --ft-energy-signal=SIG if it checkpoints on a signal)"
         );

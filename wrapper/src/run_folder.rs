@@ -72,7 +72,7 @@ impl RunFolder {
         self.resume = resume;
         if resume == Resume::Steps {
             let opened = Calls::open(&self.path, argv);
-            self.calls = opened.inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).ok();
+            self.calls = opened.inspect_err(|e| protocol::say!("joulepoint: steps are not remembered: {e}")).ok();
         }
         self.calls.clone()
     }

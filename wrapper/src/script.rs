@@ -211,13 +211,13 @@ impl Child for Script {
 
 /// Says why there is no script, as a shell would.
 fn unstarted(reason: String, kind: ErrorKind) -> NotStarted {
-    eprintln!("joulepoint: {reason}");
+    protocol::say!("joulepoint: {reason}");
     NotStarted { reason, code: if kind == ErrorKind::NotFound { 127 } else { 126 } }
 }
 
 /// Makes the record of steps ready for a script that begins; without it the script runs all of them.
 fn begun(calls: &Calls) -> bool {
-    calls.begin().inspect_err(|e| eprintln!("joulepoint: steps are not remembered: {e}")).is_ok()
+    calls.begin().inspect_err(|e| protocol::say!("joulepoint: steps are not remembered: {e}")).is_ok()
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub fn run() -> i32 {
         return shim::run(Path::new(&socket), &words);
     }
     let Some(mut real) = real() else {
-        eprintln!("joulepoint: srun: not found in the PATH");
+        protocol::say!("joulepoint: srun: not found in the PATH");
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
@@ -87,7 +87,7 @@ pub fn run() -> i32 {
             }
         }
         Err(e) => {
-            eprintln!("joulepoint: this step cannot be remembered: {e}");
+            protocol::say!("joulepoint: this step cannot be remembered: {e}");
             real.args(&words);
             exec(real)
         }
@@ -134,14 +134,16 @@ fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, rea
             return Some(Held { line, sandboxed: false, starts: None });
         }
     };
-    let line =
-        sandboxes.begin(name, &text(words), None).inspect_err(|e| eprintln!("joulepoint: {e}; no checkpoints")).ok()?;
+    let line = sandboxes
+        .begin(name, &text(words), None)
+        .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
+        .ok()?;
     let starts = sandboxes.outputs(name).map(|(outputs, folder)| {
         let back = |output: &Output| Ok((output.descriptor, put_back(output, missing(folder, output)?, true)?));
         outputs.iter().map(back).collect::<io::Result<Vec<_>>>()
     });
     let starts = starts.transpose().unwrap_or_else(|e| {
-        eprintln!("joulepoint: what this step wrote before cannot be put back: {e}");
+        protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
         None
     });
     real.args(inside);
@@ -150,8 +152,8 @@ fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, rea
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
 fn outside(sandboxes: &Sandboxes, name: &str, words: &[OsString], reason: String) -> Option<Line> {
-    eprintln!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
-    sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| eprintln!("joulepoint: {e}")).ok()
+    protocol::say!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
+    sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
 }
 
 /// Where a call writes: its output begins at `starts`, and what it writes from now on at the present positions.
@@ -189,7 +191,7 @@ pub(crate) fn real() -> Option<Command> {
 }
 
 fn exec(mut real: Command) -> i32 {
-    eprintln!("joulepoint: srun: {}", real.exec());
+    protocol::say!("joulepoint: srun: {}", real.exec());
     126
 }
 
@@ -279,10 +281,14 @@ fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
         end.outputs.iter().zip(lost).try_for_each(|(output, lost)| put_back(output, lost, false).map(drop))
     });
     if let Err(e) = put_back {
-        eprintln!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+        protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
         return None;
     }
-    eprintln!("joulepoint: step {number} (srun {}) has ended with {} before; not run again", call.command, end.code);
+    protocol::say!(
+        "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
+        call.command,
+        end.code
+    );
     Some(end.code)
 }
 
@@ -356,7 +362,7 @@ fn position(descriptor: i32, length: u64) -> io::Result<u64> {
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
 fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held: Option<Held>) -> i32 {
     if let Err(e) = calls.note(name, &call) {
-        eprintln!("joulepoint: this step cannot be remembered: {e}");
+        protocol::say!("joulepoint: this step cannot be remembered: {e}");
         return exec(real);
     }
     let starts = distinct(&call.targets);
@@ -371,7 +377,7 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held
     let (code, asked) = match ended {
         Ok(ended) => ended,
         Err(e) => {
-            eprintln!("joulepoint: srun: {e}");
+            protocol::say!("joulepoint: srun: {e}");
             return 126;
         }
     };
@@ -383,7 +389,7 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held
             calls.write(name, &call)
         });
         if let Err(e) = written {
-            eprintln!("joulepoint: the end of this step cannot be remembered: {e}");
+            protocol::say!("joulepoint: the end of this step cannot be remembered: {e}");
         }
     }
     code

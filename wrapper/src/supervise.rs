@@ -63,7 +63,7 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
                     WaitStatus::Exited(_, code) => return Ok(code),
                     _ if attempt < RESTARTS && !terminated => {
                         attempt += 1;
-                        eprintln!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");
+                        protocol::say!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");
                         clear();
                         child = driver(attempt).spawn()?.id() as i32;
                     }

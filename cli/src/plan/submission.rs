@@ -16,8 +16,10 @@ pub struct Submission {
     pub nodes: Option<u32>,
     /// Tasks.
     pub tasks: Option<u32>,
-    /// CPUs that the tasks need on each node.
-    pub cpus_per_node: u32,
+    /// Tasks on each node, where that is told instead.
+    pub tasks_per_node: Option<u32>,
+    /// CPUs of each task; one unless told.
+    pub cpus_per_task: Option<u32>,
     /// Job name, else the script's.
     pub job_name: String,
     /// Our options as `--ft-energy-keep=3`; of two for one thing the later counts.
@@ -40,20 +42,23 @@ impl Submission {
             let digits = |text: &String| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok());
             told.get(name).and_then(digits).filter(|n: &u32| *n > 0)
         };
-        let nodes = number("--nodes");
-        let on = nodes.unwrap_or(1);
-        let tasks = number("--ntasks").or_else(|| number("--ntasks-per-node").map(|n| n.saturating_mul(on)));
-        let cpus_per_task = number("--cpus-per-task").unwrap_or(1);
         let file = script.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
         let wrapped = arguments.iter().any(|a| a.starts_with("--wrap"));
         let otherwise = if wrapped { "wrap" } else { file };
         Submission {
-            nodes,
-            tasks,
-            cpus_per_node: tasks.unwrap_or(1).div_ceil(on).saturating_mul(cpus_per_task),
+            nodes: number("--nodes"),
+            tasks: number("--ntasks"),
+            tasks_per_node: number("--ntasks-per-node"),
+            cpus_per_task: number("--cpus-per-task"),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),
             options: [ours(&directives), ours(arguments)].concat(),
         }
+    }
+
+    /// Tasks on so many nodes, and the CPUs that they need on each.
+    pub fn spread_over(&self, nodes: u32) -> (Option<u32>, u32) {
+        let tasks = self.tasks.or_else(|| self.tasks_per_node.map(|n| n.saturating_mul(nodes)));
+        (tasks, tasks.unwrap_or(1).div_ceil(nodes.max(1)).saturating_mul(self.cpus_per_task.unwrap_or(1)))
     }
 }
 
@@ -132,9 +137,12 @@ mod tests {
             ("sbatch -N2 -n8 --wrap=true", Some(2), Some(8), 4),
             ("sbatch -N 2-4 --ntasks 8 -c 3 --wrap=true", Some(2), Some(8), 12),
             ("sbatch --nodes=3 --ntasks-per-node=2 --wrap=true", Some(3), Some(6), 2),
+            ("sbatch --ntasks-per-node=2 --wrap=true", None, Some(10), 2),
         ] {
             let read = read(line);
-            assert_eq!((read.nodes, read.tasks, read.cpus_per_node), (nodes, tasks, cpus), "{line}");
+            assert_eq!(read.nodes, nodes, "{line}");
+            let on = if tasks == Some(10) { 5 } else { nodes.unwrap_or(1) };
+            assert_eq!(read.spread_over(on), (tasks, cpus), "{line}");
             assert_eq!(read.job_name, "wrap");
         }
     }

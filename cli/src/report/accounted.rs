@@ -74,7 +74,7 @@ pub fn add_slurm(lines: &mut [Joined], slurm: &Slurm, now_s: f64) {
     let jobs: Vec<u32> = lines.iter().map(|l| l.run.job).filter(|job| *job > 0).collect();
     let lives = if jobs.is_empty() { Ok(Vec::new()) } else { slurm.accounted_jobs(&jobs) };
     let lives = lives.unwrap_or_else(|e| {
-        eprintln!("joulepoint: Slurm's accounting does not answer ({e}): its columns are empty");
+        protocol::say!("joulepoint: Slurm's accounting does not answer ({e}): its columns are empty");
         Vec::new()
     });
     let mut by_job: HashMap<u32, Vec<Accounted>> = HashMap::new();

@@ -108,8 +108,9 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
         accounted::add_slurm(&mut lines, &Slurm::new(crate::site(conf)?.slurm_bin), now_s);
     }
     if args.by.is_none() && (details || args.html.is_some() || columns::needs_loans(&columns)) {
-        // Loans of the runs that are shown; the broker knows no states of runs.
-        let query = loans_query(args, start_s, end_s).map_err(Failure::Usage)?;
+        // All loans of the runs that are shown, which may be older than the window; the broker knows no states of runs.
+        let first_s = lines.iter().map(|l| l.run.start_s).min_by(f64::total_cmp);
+        let query = loans_query(args, first_s).map_err(Failure::Usage)?;
         let loans: Vec<Loan> = client.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
         accounted::add_loans(&mut lines, &loans, now_s);
     }
@@ -175,15 +176,10 @@ fn query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>, brief: boo
     ]))
 }
 
-fn loans_query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>) -> Result<String, String> {
+fn loans_query(args: &ReportArgs, start_s: Option<f64>) -> Result<String, String> {
     let jobs = args.jobs.as_deref().map(jobs).transpose()?;
-    let text = |number: f64| number.to_string();
-    Ok(wire::query(&[
-        ("job", jobs.as_deref()),
-        ("user", args.user.as_deref()),
-        ("start", start_s.map(text).as_deref()),
-        ("end", end_s.map(text).as_deref()),
-    ]))
+    let start = start_s.map(|s| s.to_string());
+    Ok(wire::query(&[("job", jobs.as_deref()), ("user", args.user.as_deref()), ("start", start.as_deref())]))
 }
 
 /// Job ids as the services read them.

@@ -222,7 +222,7 @@ pub fn run(args: &PlatformArgs) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let mut chosen = variants(args);
     if args.protocol.protocol.contains(&Name::All) && !shadows_fit(&machine, &workload) {
-        eprintln!("joulepoint: shadow replication left out: the widest job and its shadow exceed the machine");
+        protocol::say!("joulepoint: shadow replication left out: the widest job and its shadow exceed the machine");
         chosen.retain(|(protocol, _)| !matches!(protocol, Protocol::Shadow(_)));
     }
     for (protocol, period) in chosen {

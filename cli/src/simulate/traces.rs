@@ -72,7 +72,7 @@ impl TraceArgs {
             let log = failure_log::read(&name, &text, self.system);
             let log = log.with_context(|| format!("in {}", path.display()))?;
             for (system, why) in log.left_out {
-                eprintln!("joulepoint: in {}: system {system} is left out: {why}", path.display());
+                protocol::say!("joulepoint: in {}: system {system} is left out: {why}", path.display());
             }
             traces.extend(log.traces);
         }

@@ -158,7 +158,9 @@ fn standard_input(is_empty: bool) -> io::Result<File> {
         Ok(kind) if kind.is_file() => File::open(path),
         Ok(_) if is_empty => File::open("/dev/null"),
         Ok(kind) if kind.is_fifo() || kind.is_char_device() && path != Path::new("/dev/null") => {
-            eprintln!("joulepoint: standard input is empty for a program under the engine criu; read a file instead");
+            protocol::say!(
+                "joulepoint: standard input is empty for a program under the engine criu; read a file instead"
+            );
             File::open("/dev/null")
         }
         _ => OpenOptions::new().read(true).open("/dev/null"),

@@ -120,7 +120,7 @@ impl Controller {
     fn loan(&self, peer: Peer, id: &str) -> Result<Loan, Refusal> {
         let loan = match self.loans.get(id) {
             Some(loan) => Some(loan),
-            None => lock(&self.reader).lending(id)?,
+            None => self.readers.free().lending(id)?,
         };
         loan.filter(|l| self.access.may(peer.uid, l.uid)).ok_or_else(|| absent("such loan"))
     }
@@ -129,7 +129,7 @@ impl Controller {
     fn allow(&self, peer: Peer, wish: &LoanRequest) -> Result<Loan, Refusal> {
         let refused = |text: String| Refusal(StatusCode::CONFLICT, text);
         let _one_at_a_time = lock(&self.loans.asking);
-        if lock(&self.reader).lending(&wish.id)?.is_some() {
+        if self.readers.free().lending(&wish.id)?.is_some() {
             return self.loan(peer, &wish.id);
         }
         let run = self.run_of(peer, &wish.job)?;
@@ -147,7 +147,7 @@ impl Controller {
             return Err(refused(format!("reservation {name} is there already, and not ours: ask with another id")));
         }
         let now_s = now_s();
-        let loans = lock(&self.reader).lendings(now_s - DAY_S)?;
+        let loans = self.readers.free().lendings(now_s - DAY_S)?;
         let ask = Ask {
             now_s,
             job: &job,

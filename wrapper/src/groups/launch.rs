@@ -75,7 +75,7 @@ pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Place
     match Places::deal(&nodes, settings.groups as usize, settings.spare as usize) {
         Ok(places) => Some(places),
         Err(reason) => {
-            eprintln!("joulepoint: {reason}; the run is coordinated");
+            protocol::say!("joulepoint: {reason}; the run is coordinated");
             None
         }
     }
@@ -92,7 +92,7 @@ pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outco
     folder.flush(FLUSH_LIMIT_S);
     cluster.requeue().map_or_else(
         |reason| {
-            eprintln!("joulepoint: the run lacks nodes and could not be requeued: {reason}");
+            protocol::say!("joulepoint: the run lacks nodes and could not be requeued: {reason}");
             Outcome::Ended(1)
         },
         |()| Outcome::Requeued,

@@ -39,7 +39,7 @@ struct Child {
 /// the groups.
 pub fn run(socket: &Path, words: &[OsString]) -> i32 {
     serve(socket, words).unwrap_or_else(|e| {
-        eprintln!("joulepoint: srun cannot be split by groups: {e}");
+        protocol::say!("joulepoint: srun cannot be split by groups: {e}");
         NO_DRIVER
     })
 }
@@ -64,14 +64,14 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
         match next(&news, &mut children) {
             None => {}
             Some(News::Told(Told::Pass { why })) => {
-                eprintln!("joulepoint: this srun runs as it is, without groups: {why}");
+                protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
                 return Err(unblocked(real()?.args(words)).exec());
             }
             Some(News::Told(Told::Start { group, args, environment })) => {
                 match start(real()?.args(&args).envs(environment), group, &sender) {
                     Ok(pid) => drop(children.insert(group, Child { pid, stopped: None })),
                     Err(e) => {
-                        eprintln!("joulepoint: srun: {e}");
+                        protocol::say!("joulepoint: srun: {e}");
                         say(&mut driver, &Said::Ended { group, code: 126 })?;
                     }
                 }
@@ -137,7 +137,7 @@ fn listen(driver: UnixStream, news: Sender<News>) {
         for line in BufReader::new(driver).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(told) => drop(news.send(News::Told(told))),
-                Err(e) => eprintln!("joulepoint: the wrapper is not understood: {e}"),
+                Err(e) => protocol::say!("joulepoint: the wrapper is not understood: {e}"),
             }
         }
         let _ = news.send(News::DriverGone);
