@@ -103,13 +103,16 @@ const GROUPS: [&str; 4] = [
 
 #[test]
 fn groups_that_were_asked_for_are_marked_and_nothing_else_is_said_to_be_taken() {
-    for (log, row) in [("-oft-energy-log=disk", Some("uncoordinated-disk")), ("-oft-energy-keep=2", None)] {
+    for (log, row, others) in [
+        ("-oft-energy-log=disk", "uncoordinated-disk", "not taken: uncoordinated was asked for"),
+        ("-oft-energy-keep=2", "coordinated", "not taken: only with --ft-energy-protocol=uncoordinated"),
+    ] {
         let asked = [&["-N4"], &GROUPS[..], &[log]].concat();
         let text = String::from_utf8(plain(&asked).stdout).expect("UTF-8");
         assert!(text.contains("protocol              uncoordinated\n"), "{text}");
         let marked: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("* ")?.split_whitespace().next()).collect();
-        assert_eq!(marked, Vec::from_iter(row), "{text}");
-        assert!(text.contains("not taken: uncoordinated was asked for"), "{text}");
+        assert_eq!(marked, [row], "{text}");
+        assert!(text.contains(others), "{text}");
         assert!(!text.contains("of what can be taken") && !text.contains("disk: only with"), "{text}");
     }
     let unasked = String::from_utf8(plain(&[&["-N4"], &GROUPS[2..]].concat()).stdout).expect("UTF-8");

@@ -37,7 +37,8 @@ pub struct App {
     tries: Tries,
     watches: Tries,
     taken: Arc<Mutex<States>>,
-    exact: bool,
+    /// What was there before the run, if nothing newer than a line may be.
+    found: Option<States>,
 }
 
 /// Which files make up a checkpoint.
@@ -111,20 +112,22 @@ impl App {
             tries: Tries::default(),
             watches: Tries::default(),
             taken: Arc::default(),
-            exact: false,
+            found: None,
         }
     }
 
-    /// The program is to find no files but those of its line: with newer ones it would not go back far enough.
-    pub fn exact(mut self) -> App {
-        self.exact = true;
+    /// The program is to find no files but those of its line: with newer ones it would not go back far enough. What a
+    /// run that begins has found, and nobody has changed since, is its user's.
+    pub fn exact(mut self, resumes: bool) -> App {
+        self.found = Some(if resumes { States::new() } else { self.files.now() });
         self
     }
 
-    /// Takes the program's files out of its sight, but those of a line.
-    fn set_aside(&self, line: Option<&Manifest>) -> Result<(), String> {
+    /// Takes the program's files out of its sight, but those of a line and those that were there before the run.
+    fn set_aside(&self, line: Option<&Manifest>, found: &States) -> Result<(), String> {
         let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| Path::new(&f.original) == path));
-        for path in self.files.now().into_keys().filter(|path| !of_line(path)) {
+        let stays = |path: &PathBuf, state: &State| of_line(path) || found.get(path) == Some(state);
+        for (path, _) in self.files.now().into_iter().filter(|(path, state)| !stays(path, state)) {
             let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { continue };
             let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(&path, folder.join(name)));
             moved.map_err(|e| format!("{}: {e}", path.display()))?;
@@ -169,8 +172,8 @@ impl Engine for App {
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
         let mut environment = interval_variables(interval_s);
-        if self.exact {
-            self.set_aside(from)?;
+        if let Some(found) = &self.found {
+            self.set_aside(from, found)?;
         }
         if let Some(manifest) = from {
             let folder = self.checkpoints.path(manifest.number);
@@ -333,11 +336,16 @@ mod tests {
 
     #[test]
     fn files_of_no_line_are_set_aside_for_a_program_that_must_go_back_exactly() {
-        let (dir, app, _clock, _) = engine(None);
-        let mut app = app.exact();
-        app.prepare(None, 90.0).unwrap();
-        assert!(!dir.path().join("state.cpt").exists());
-        assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "old");
+        for resumes in [true, false] {
+            let (dir, app, _clock, _) = engine(None);
+            let (state, mut app) = (dir.path().join("state.cpt"), app.exact(resumes));
+            app.prepare(None, 90.0).unwrap();
+            assert_eq!(state.exists(), !resumes, "what the user has put there is left to a run that begins");
+            fs::write(&state, "newer").unwrap();
+            app.prepare(None, 90.0).unwrap();
+            assert!(!state.exists());
+            assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "newer");
+        }
     }
 
     #[test]

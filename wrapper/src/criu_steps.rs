@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 
 /// Head start of who watches nodes over the news that a task on another node is gone.
 const NODES_FIRST: Duration = Duration::from_secs(3);
+
+/// Longest wait for accounting to say that a user has ended a step; the stand-in for `srun` waits for what follows.
+const USER_FIRST: Duration = Duration::from_secs(2);
 
 /// Longest wait for output that `srun` carries to a file.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
@@ -109,7 +112,7 @@ impl CriuSteps {
                 return;
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
-            if steps.as_ref().is_some_and(|s| is_cancelled(s, member, begun + NODES_FIRST)) {
+            if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member)) {
                 protocol::say!("joulepoint: the step of {task} was cancelled by its user; it does not go back");
                 return;
             }
@@ -177,17 +180,23 @@ impl Drop for CriuSteps {
     }
 }
 
-/// Whether the user has ended a task's step, as accounting tells, which hears of it a moment later.
-fn is_cancelled(steps: &Steps, member: &Member, until: Instant) -> bool {
+/// Whether the user has ended a task's step, as accounting tells, which hears of it a moment later; not if it is slow.
+fn is_cancelled(steps: &Steps, member: &Member) -> bool {
     let Some(step) = member.step else { return false };
-    let by_user = format!("CANCELLED by {}", nix::unistd::getuid());
-    loop {
-        match steps.slurm.step_state(&format!("{}.{step}", steps.job)) {
-            Ok(Some(state)) if state != "RUNNING" => return state == by_user,
-            Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
-            _ => return false,
-        }
-    }
+    let (until, by_user) = (Instant::now() + USER_FIRST, format!("CANCELLED by {}", nix::unistd::getuid()));
+    let (slurm, step) = (steps.slurm.clone(), format!("{}.{step}", steps.job));
+    let (tell, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let cancelled = loop {
+            match slurm.step_state(&step) {
+                Ok(Some(state)) if state != "RUNNING" => break state == by_user,
+                Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
+                _ => break false,
+            }
+        };
+        tell.send(cancelled)
+    });
+    heard.recv_timeout(USER_FIRST) == Ok(true)
 }
 
 /// Keeps what each call has written until all its tasks stood still or had ended.

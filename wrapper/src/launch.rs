@@ -87,15 +87,18 @@ pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
 /// Replaces this process by the job script.
 fn exec(argv: &[String]) -> i32 {
     let Some((program, arguments)) = argv.split_first() else { return 2 };
-    let error = Command::new(program).args(arguments).env_remove(ATTEMPT).exec();
+    let _ = nix::sys::prctl::set_pdeathsig(None);
+    let error = supervise::unblocked(Command::new(program).args(arguments).env_remove(ATTEMPT)).exec();
     protocol::say!("joulepoint: {program}: {error}");
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
 fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], attempt: u32) -> io::Result<Outcome> {
     let signals = supervise::block_signals()?;
-    // Without its supervisor the job ends; a driver that lived on would take that for somebody's wish.
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    if std::env::var_os("SLURM_PROCID").is_some() {
+        // Without the batch step's task the job ends; a driver that lived on would take that for somebody's wish.
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    }
     // The kernel would call it "exe", after the way it was started.
     nix::sys::prctl::set_name(c"joulepoint")?;
     let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
@@ -131,7 +134,9 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     }
     let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
     let places = groups::launch::places(settings, &me, &slurm);
-    if places.is_none() && !before.is_empty() {
+    // A requeue brings back what this allocation has lost, and no more.
+    let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
+    if places.is_none() && !before.is_empty() && had_enough {
         return Ok(groups::launch::lacking_nodes(&mut cluster, &mut folder));
     }
     if places.is_some() && plan.checkpoint_hz.take().is_some() {

@@ -63,9 +63,9 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports:
         next_cut_s: now_s + LONGEST_CUT_S,
     };
     run.take_up(before);
-    if let Err(reason) = run.ports.child.start(&[]) {
-        run.decided("end", &format!("the job script could not be started: {reason}"));
-        return run.leave("failed", 126);
+    if let Err(why) = run.ports.child.start(&[]) {
+        run.decided("end", &format!("the job script could not be started: {why}"));
+        return run.leave("failed", why.code);
     }
     loop {
         let until_s = run.act();

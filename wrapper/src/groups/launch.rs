@@ -83,20 +83,23 @@ pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Place
 
 /// Groups that lack nodes, such as lent ones that died, cannot become one program: the run goes back to the queue.
 pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outcome {
+    let mut tell = |events: Vec<Event>| {
+        if let Err(reason) = folder.append(now_s(), events) {
+            tracing::error!(%reason, "the journal cannot be written");
+        }
+        folder.flush(FLUSH_LIMIT_S);
+    };
     let reason = "there are fewer nodes than groups".to_string();
     let decided = Event::Decided { action: "requeue".into(), reason, interval_s: 0.0 };
-    let ended = Event::Ended { state: "requeued".into(), exit_code: 0 };
-    if let Err(reason) = folder.append(now_s(), vec![decided, ended]) {
-        tracing::error!(%reason, "the journal cannot be written");
-    }
-    folder.flush(FLUSH_LIMIT_S);
-    cluster.requeue().map_or_else(
-        |reason| {
+    tell(vec![decided, Event::Ended { state: "requeued".into(), exit_code: 0 }]);
+    match cluster.requeue() {
+        Ok(()) => Outcome::Requeued,
+        Err(reason) => {
             protocol::say!("joulepoint: the run lacks nodes and could not be requeued: {reason}");
+            tell(vec![Event::Ended { state: "failed".into(), exit_code: 1 }]);
             Outcome::Ended(1)
-        },
-        |()| Outcome::Requeued,
-    )
+        }
+    }
 }
 
 /// The layout of a job of which the script sees the groups' nodes, as many tasks on each as it was submitted with: all
@@ -223,7 +226,7 @@ impl Launch<'_> {
                 let patterns = settings.done.iter().map(|p| p.replace("{group}", &group.to_string())).collect();
                 let files = Files { folder: self.me.folder.clone(), patterns };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
-                Box::new(if settings.log.is_some() { app.exact() } else { app })
+                Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
             }
         }
     }
