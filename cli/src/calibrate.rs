@@ -1,5 +1,10 @@
 //! `joulepoint calibrate`: measure the cluster, show what is known of it, carry it, and compare.
 
+fn gigahertz(text: &str) -> Result<f64, String> {
+    let ghz = text.parse().ok().filter(|ghz: &f64| ghz.is_finite() && *ghz > 0.0);
+    ghz.ok_or_else(|| format!("'{text}' is no frequency; accepted: 2.4"))
+}
+
 mod predict;
 mod show;
 
@@ -139,7 +144,7 @@ struct PredictArgs {
     #[arg(long, value_parser = storage)]
     storage: Option<Storage>,
     /// CPU frequency that is set, GHz; the nodes' own if absent.
-    #[arg(long)]
+    #[arg(long, value_parser = gigahertz)]
     ghz: Option<f64>,
     /// Type of node; may be left out where there is only one.
     #[arg(long, value_name = "NAME")]

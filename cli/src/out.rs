@@ -1,16 +1,20 @@
-//! Standard output: what cannot be written is told, and a reader that leaves ends the command as it ends others.
+//! Standard output and the files that were asked for: what cannot be written is told; a reader that leaves ends the command.
 
 use serde::Serialize;
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
-/// Standard output does not take what was written.
+/// What was written is not taken.
 #[derive(Debug)]
-pub struct Unwritten(io::Error);
+pub struct Unwritten {
+    place: String,
+    error: io::Error,
+}
 
 impl Display for Unwritten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "standard output: {}", self.0)
+        write!(f, "{}: {}", self.place, self.error)
     }
 }
 
@@ -26,8 +30,16 @@ pub fn print(text: impl Display) -> Result<(), Unwritten> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(128 + libc::SIGPIPE),
-        written => written.map_err(Unwritten),
+        written => written.map_err(|error| Unwritten { place: "standard output".to_string(), error }),
     }
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// What the system says, such as a folder that is not there.
+pub fn file(path: &Path, text: &str) -> Result<(), Unwritten> {
+    std::fs::write(path, text).map_err(|error| Unwritten { place: format!("cannot write {}", path.display()), error })
 }
 
 /// Writes a document, with a line's end.

@@ -1,8 +1,8 @@
 //! What the simulations print and draw.
 
+use crate::out;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde::Serialize;
 use simulator::comparison::Row;
 use simulator::replay::Setting;
@@ -40,11 +40,10 @@ impl Output {
         }
         let svg = draw();
         if let Some(path) = &self.plot {
-            std::fs::write(path, &svg).with_context(|| format!("cannot write {}", path.display()))?;
+            out::file(path, &svg)?;
         }
         if let Some(path) = &self.html {
-            std::fs::write(path, page(title, &svg, table))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            out::file(path, &page(title, &svg, table))?;
         }
         Ok(())
     }
