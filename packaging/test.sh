@@ -64,22 +64,24 @@ floor "any program, by CRIU" -p suite --test criu -- --test-threads=2 --nocaptur
 floor "stock Slurm, without us" -p suite --test baseline -- --test-threads=1 --nocapture
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
-# These have machines of their own. They take what the floors beside them leave, which mostly wait.
+# These have machines or a Slurm of their own, and the floors beside them mostly wait, as they do themselves.
 (
+    run "$work/groups" -p suite --test groups -- --test-threads=1 --nocapture
+    run "$work/loans" -p suite --test loans -- --test-threads=1 --nocapture
     lower="nice -n 19"
     run "$work/series" -p suite --test newer_series -- --test-threads=1 --nocapture
     run "$work/packages" -p suite --test packages -- --test-threads=1 --nocapture make_install lintian every_command a_protected a_host
 ) &
 beside=$!
-floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
 floor "steps across nodes, by CRIU" -p suite --test steps -- --test-threads=1 --nocapture
-floor "groups that recover alone" -p suite --test groups -- --test-threads=1 --nocapture
-floor "loans of idle nodes" -p suite --test loans -- --test-threads=1 --nocapture
 floor "survivors parked, their nodes lent" -p suite --test lend -- --test-threads=1 --nocapture
+floor "cluster: real Slurm, dying nodes" -p suite --test cluster -- --test-threads=1 --nocapture
 floor "the plan before the job" -p suite --test choice -- --test-threads=1 --nocapture
 floor "calibration on a real Slurm" -p suite --test calibration -- --test-threads=1 --nocapture
 floor "the user's page: syntax" -p suite --test user_page -- every_script_has
 wait "$beside"
+tell "groups that recover alone" "$work/groups"
+tell "loans of idle nodes" "$work/loans"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 
