@@ -16,7 +16,6 @@ mod steer;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -246,7 +245,7 @@ fn main() -> ExitCode {
 
 /// Says why the command ends, to whoever still listens.
 fn complain(text: &str, code: u8) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "joulepoint: {text}");
+    protocol::say!("joulepoint: {text}");
     ExitCode::from(code)
 }
 

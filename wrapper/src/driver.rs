@@ -361,6 +361,15 @@ pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
     Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s).max(finished_s) }
 }
 
+/// State of a run that was ended from outside.
+pub(crate) fn ended_as(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Cancelled => "cancelled",
+        FailureKind::Timeout => "timeout",
+        _ => "interrupted",
+    }
+}
+
 pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
     tracing::warn!(kind = kind.as_str(), reason, "failure");
     Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }

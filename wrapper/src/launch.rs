@@ -163,9 +163,9 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     nodes.frequency =
         plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
-    let hindrance = settings.lend.then(|| groups::slow::hindrance(site, &slurm)).flatten();
+    let hindrance = (settings.lend && places.is_some()).then(|| groups::slow::hindrance(site, &slurm)).flatten();
     let lowest = || site.node.cpufreq.then(|| Frequency::new(job, 0.0, nodes.services()));
-    let slow = hindrance.filter(|_| places.is_some()).map(|why| Slow { why, frequency: lowest() });
+    let slow = hindrance.map(|why| Slow { why, frequency: lowest() });
     plan.reasons.extend(slow.as_ref().map(Slow::remark));
     folder.write_plan(&plan)?;
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);

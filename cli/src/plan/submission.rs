@@ -132,17 +132,16 @@ mod tests {
 
     #[test]
     fn a_size_is_read_however_it_is_written() {
-        for (line, nodes, tasks, cpus) in [
-            ("sbatch --wrap=true", None, None, 1),
-            ("sbatch -N2 -n8 --wrap=true", Some(2), Some(8), 4),
-            ("sbatch -N 2-4 --ntasks 8 -c 3 --wrap=true", Some(2), Some(8), 12),
-            ("sbatch --nodes=3 --ntasks-per-node=2 --wrap=true", Some(3), Some(6), 2),
-            ("sbatch --ntasks-per-node=2 --wrap=true", None, Some(10), 2),
+        // On so many nodes, where the submission does not tell.
+        for (line, nodes, on, tasks, cpus) in [
+            ("sbatch --wrap=true", None, 1, None, 1),
+            ("sbatch -N2 -n8 --wrap=true", Some(2), 2, Some(8), 4),
+            ("sbatch -N 2-4 --ntasks 8 -c 3 --wrap=true", Some(2), 2, Some(8), 12),
+            ("sbatch --nodes=3 --ntasks-per-node=2 --wrap=true", Some(3), 3, Some(6), 2),
+            ("sbatch --ntasks-per-node=2 --wrap=true", None, 5, Some(10), 2),
         ] {
             let read = read(line);
-            assert_eq!(read.nodes, nodes, "{line}");
-            let on = if tasks == Some(10) { 5 } else { nodes.unwrap_or(1) };
-            assert_eq!(read.spread_over(on), (tasks, cpus), "{line}");
+            assert_eq!((read.nodes, read.spread_over(on)), (nodes, (tasks, cpus)), "{line}");
             assert_eq!(read.job_name, "wrap");
         }
     }

@@ -1,6 +1,8 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
-use super::{Driver, End, FLUSH_LIMIT_S, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, VERDICT_LIMIT_S, failure};
+use super::{
+    Driver, End, FLUSH_LIMIT_S, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, VERDICT_LIMIT_S, ended_as, failure,
+};
 use crate::ports::Happening;
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Phase};
@@ -149,12 +151,7 @@ impl Driver<'_> {
                 None => break 143,
             }
         };
-        let state = match kind {
-            FailureKind::Cancelled => "cancelled",
-            FailureKind::Timeout => "timeout",
-            _ => "interrupted",
-        };
-        self.leave(state, code)
+        self.leave(ended_as(kind), code)
     }
 
     /// Hands the run back to the queue because a person wants its nodes.

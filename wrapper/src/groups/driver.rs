@@ -8,7 +8,7 @@ use super::loan::Lent;
 use super::place::Places;
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
-use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, failure, rolled_back};
+use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
 use crate::ports::Happening;
@@ -324,12 +324,7 @@ impl Groups<'_> {
                 None => break 143,
             }
         };
-        let state = match kind {
-            FailureKind::Cancelled => "cancelled",
-            FailureKind::Timeout => "timeout",
-            _ => "interrupted",
-        };
-        self.leave(state, code)
+        self.leave(ended_as(kind), code)
     }
 
     /// Hands the run back to the queue.
