@@ -1,0 +1,134 @@
+//! What ends a job and is no failure: cancel, requeue, preemption, the walltime, an order to leave.
+
+use super::{
+    MINUTES, PROTECTED, STEPS, USER, assert_energy_adds_up, checkpoints, ended, finished_well, heat, kinds, script,
+    second_record, site, start_requeued, started,
+};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use suite::Site;
+
+#[test]
+fn a_cancelled_job_is_no_failure() -> Result<()> {
+    let site = site();
+    let (job, _) = started(&site, "cancelled", &[])?;
+    site.cluster.command_as(USER, "scancel").arg(job.to_string()).status()?;
+    let state = site.wait_report(job, "the end", MINUTES, ended)?;
+    assert_eq!(state, "cancelled");
+    let run = site.report(job)?.context("a report")?;
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    assert_energy_adds_up(&run);
+    Ok(())
+}
+
+#[test]
+fn a_requeued_job_resumes_and_counts_no_failure() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "requeued", &[])?;
+    site.cluster.command_as(USER, "scontrol").args(["requeue", &job.to_string()]).status()?;
+    start_requeued(&site, job)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn a_preempted_job_resumes_and_counts_no_failure() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "preempted", &["-w", "n8"])?;
+    let urgent = site.folder("jpbob", "urgent")?;
+    let other = site.submit("jpbob", &urgent, &["-p", "urgent", "-w", "n8", "-n1", "--exclusive"], "true")?;
+    site.wait_state(other, &["COMPLETED"], MINUTES)?;
+    start_requeued(&site, job)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(kinds(&run), ["preempted"]);
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn before_the_walltime_ends_a_run_checkpoints_and_is_requeued_if_asked() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "walltime")?;
+    let more = ["-t", "1", "--ft-energy-requeue=yes"];
+    let mut args: Vec<&str> = PROTECTED.iter().chain(&more).copied().collect();
+    args.retain(|a| !a.contains("interval"));
+    // Longer than its limit of one minute, but not than two of them.
+    let long = format!("srun --mpi=pmix {} --size 96 --steps {STEPS} --step-ms 55 --report 0", heat(&site));
+    let job = site.submit(USER, &folder, &args, &long)?;
+    site.wait_report(job, "the second record", MINUTES, second_record)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert!(kinds(&run).contains(&"timeout".to_string()), "{run:#}");
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+/// `joulepoint ARGS` as a user: exit code, standard output as JSON, standard error.
+fn order(site: &Site, user: &str, args: &[&str]) -> Result<(Option<i32>, Value, String)> {
+    let output = site.joulepoint(user, args)?;
+    let said = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    Ok((output.status.code(), said, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// Options of a job that checkpoints on a signal, but by itself only after an hour.
+fn patient() -> Vec<&'static str> {
+    PROTECTED.iter().map(|a| if a.contains("interval") { "--ft-energy-interval=1:00:00" } else { a }).collect()
+}
+
+/// Submits the test program with an hour between checkpoints, and waits until it runs.
+fn started_patiently(site: &Site, name: &str) -> Result<(u32, PathBuf)> {
+    let folder = site.folder(USER, name)?;
+    let job = site.submit(USER, &folder, &patient(), &script(site))?;
+    site.wait("the program at work", MINUTES, |site| {
+        let steps = site.cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]).output()?;
+        let runs = String::from_utf8_lossy(&steps.stdout).contains(&format!("{job}.0"));
+        Ok((runs && site.report(job)?.is_some()).then_some(()))
+    })?;
+    Ok((job, folder))
+}
+
+#[test]
+fn a_checkpoint_is_made_on_order_and_only_for_who_may() -> Result<()> {
+    let site = site();
+    let (job, folder) = started_patiently(&site, "ordered")?;
+    let id = job.to_string();
+    for verb in ["checkpoint", "vacate", "disable"] {
+        let (code, _, text) = order(&site, "jpbob", &[verb, &id])?;
+        assert_eq!(code, Some(1));
+        assert!(text.contains("of yours is known here"), "{text}");
+    }
+    let (code, made, text) = order(&site, USER, &["checkpoint", "--json", &id])?;
+    assert_eq!(code, Some(0), "{made} {text}");
+    let path = made["checkpoint"]["path"].as_str().context("a path")?;
+    assert!(Path::new(path).join("manifest.json").exists(), "{path}");
+    assert!(made["checkpoint"]["bytes"].as_u64() > Some(0));
+    assert_eq!(order(&site, USER, &["disable", &id])?.0, Some(0));
+    let (code, refused, _) = order(&site, USER, &["checkpoint", "--json", &id])?;
+    assert_eq!((code, refused["state"].as_str()), (Some(1), Some("failed")), "{refused}");
+    // The second one is an operator's: root.
+    assert_eq!(order(&site, "root", &["enable", &id])?.0, Some(0));
+    assert_eq!(order(&site, "root", &["checkpoint", &id])?.0, Some(0));
+    let (code, restarted, _) = order(&site, USER, &["restart", "--json", &id])?;
+    assert_eq!(code, Some(0), "{restarted}");
+    assert_eq!(restarted["text"], "it starts again from checkpoint 2", "{restarted}");
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(checkpoints(&run), 2, "{run:#}");
+    assert_eq!((run["total"]["failures"].clone(), run["records"].as_array().map(Vec::len)), (0.into(), Some(1)));
+    let (code, _, text) = order(&site, USER, &["checkpoint", &id])?;
+    assert_eq!(code, Some(1), "the job is over: {text}");
+    Ok(())
+}
+
+#[test]
+fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()> {
+    let site = site();
+    let (job, folder) = started_patiently(&site, "vacated")?;
+    let (code, made, text) = order(&site, USER, &["vacate", "--json", &job.to_string()])?;
+    assert_eq!(code, Some(0), "{made} {text}");
+    start_requeued(&site, job)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run:#}");
+    assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
