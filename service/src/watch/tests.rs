@@ -138,3 +138,22 @@ fn jobs_hold_their_nodes_between_steps() {
     watch.look(12.0, &[], &running);
     assert!(watch.heard(13.0, beat("n2", true)).0.is_empty());
 }
+
+#[test]
+fn a_node_that_died_while_the_service_was_away_is_found_dead_after_a_full_grace() {
+    let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1";
+    let running = job(&format!("{text} StartTime=50"));
+    let mut watch = Watch::new(3.0, 100.0);
+    watch.heard(100.2, beat("n1", true));
+    assert!(watch.look(100.5, &[run()], &running).is_empty());
+    assert_eq!((watch.beating(100.5), watch.is_well(100.5, "n2")), (1, false), "it was not heard");
+    assert_eq!(watch.health(100.5, &["n2".into()], 7)[0].silent_s, None);
+    watch.heard(102.0, beat("n1", true));
+    assert!(watch.look(103.0, &[run()], &running).is_empty(), "a full grace");
+    assert_eq!(watch.look(104.0, &[run()], &running), [Act::Verify { node: "n2".into() }]);
+    assert_eq!(watch.dead("n2"), Some(100.5));
+    assert!(watch.health(104.0, &["n2".into()], 7)[0].dead);
+    let mut watch = Watch::new(3.0, 40.0);
+    watch.look(100.5, &[run()], &running);
+    assert!(watch.look(110.0, &[run()], &running).is_empty(), "nobody says that a node of a later run ever beats");
+}
