@@ -9,6 +9,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use suite::Site;
@@ -39,12 +40,20 @@ enum Blow {
     Service(u64),
 }
 
+/// What a blow has hit.
+struct Hit {
+    /// Counted under this; absent if there was nothing left to hit.
+    kind: Option<&'static str>,
+    told: String,
+}
+
 /// One run.
 struct Played {
     run: Coupled,
     job: u32,
     folder: PathBuf,
     blows: Vec<String>,
+    kinds: Vec<&'static str>,
 }
 
 /// Plays so many runs and prints what became of each.
@@ -56,12 +65,14 @@ pub fn run(runs: usize, seed: u64, at_once: usize) -> Result<()> {
     let mut site = site.map_err(|reason| anyhow!("survivors are parked by CRIU: {reason}"))?;
     let expected = RUN.undisturbed(&site, LIMIT)?;
     let (mut right, mut requeued, mut lent) = (0, 0, 0);
+    let mut hits = BTreeMap::<&str, usize>::new();
     let begun = Instant::now();
     for first in (0..runs).step_by(at_once) {
         let batch = play(&mut site, &mut rng, first, at_once.min(runs - first))?;
         for (n, played) in batch.iter().enumerate() {
             let told = judged(&site, played, &expected);
             let blows = played.blows.join(", ");
+            played.kinds.iter().for_each(|kind| *hits.entry(kind).or_default() += 1);
             match &told {
                 Ok((restarts, loans)) => {
                     println!("run {}: {blows}: the same bits; {restarts} requeues, {loans} loans", first + n + 1);
@@ -73,6 +84,8 @@ pub fn run(runs: usize, seed: u64, at_once: usize) -> Result<()> {
         }
         nothing_is_left(&site, LIMIT)?;
     }
+    let hits: Vec<String> = hits.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!("killed: {}", hits.join(", "));
     println!(
         "seed {seed}: {right} of {runs} runs ended with the bits of an undisturbed one, {requeued} of them requeued; \
          {lent} lent nodes; nothing was left of any; {:.0} s",
@@ -96,7 +109,7 @@ fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Re
     for n in 0..count {
         let run = shape(n);
         let (job, folder) = run.submit(site, &format!("run-{}", first + n), true)?;
-        batch.push(Played { run, job, folder, blows: Vec::new() });
+        batch.push(Played { run, job, folder, blows: Vec::new(), kinds: vec!["working node"] });
     }
     for played in &batch {
         site.wait_report(played.job, "the start", LIMIT, |run| node_of(run, RUN.groups - 1))?;
@@ -110,8 +123,9 @@ fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Re
     let struck = Instant::now();
     for (at_s, n, blow) in plan(rng, count) {
         std::thread::sleep(Duration::from_secs_f64(at_s).saturating_sub(struck.elapsed()));
-        let told = strike(site, rng, &batch[n], blow, &mut dead)?;
+        let Hit { kind, told } = strike(site, rng, &batch[n], blow, &mut dead)?;
         batch[n].blows.push(format!("{told} after {:.0} s", struck.elapsed().as_secs_f64()));
+        batch[n].kinds.extend(kind);
     }
     for node in dead {
         site.cluster.revive_node(&node)?;
@@ -142,8 +156,8 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     all
 }
 
-/// Strikes; in words, what was hit.
-fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: &mut Vec<String>) -> Result<String> {
+/// Strikes, and tells what was hit.
+fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: &mut Vec<String>) -> Result<Hit> {
     let run = report(site, on.job)?;
     let names = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|n| n.as_str().map(str::to_owned)).collect()
@@ -151,42 +165,45 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
     let record = run["records"].as_array().and_then(|r| r.last()).context("a record")?;
     let all = names(&record["nodes"]);
     let host = all.first().context("a batch host")?.clone();
-    let node = match blow {
+    let (kind, node) = match blow {
         Blow::Service(seconds) => {
             site.kill_controller()?;
             std::thread::sleep(Duration::from_secs(seconds));
             site.start_controller()?;
-            return Ok(format!("the service for {seconds} s"));
+            return Ok(Hit { kind: Some("service"), told: format!("the service for {seconds} s") });
         }
         Blow::Wrapper(which) => {
-            let hit = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
-            return Ok(format!("{}{which:?}", if hit { "the " } else { "no " }).to_lowercase());
+            let is_there = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
+            let name = if which == Wrapper::Driver { "driver" } else { "supervisor" };
+            let told = format!("{} {name}", if is_there { "the" } else { "no" });
+            return Ok(Hit { kind: is_there.then_some(name), told });
         }
-        Blow::BatchHost => host,
-        Blow::RecoveringNode => node_of(&run, RUN.groups - 1).context("a node")?,
+        Blow::BatchHost => ("batch host", host),
+        Blow::RecoveringNode => ("recovering node", node_of(&run, RUN.groups - 1).context("a node")?),
         Blow::LentNode => {
             let lent = loans_of(site, on.job)?.pop().filter(|l| l["state"] == "lent").map(|l| names(&l["nodes"]));
-            let known = lent.is_some();
-            let node = lent.unwrap_or(all).choose(rng).context("a node")?.clone();
-            let what = if known { "lent " } else { "" };
-            return Ok(format!("{what}{}", kill(site, &node, dead)?));
+            let kind = if lent.is_some() { "lent node" } else { "any node" };
+            (kind, lent.unwrap_or(all).choose(rng).context("a node")?.clone())
         }
     };
-    kill(site, &node, dead)
+    if !kill(site, &node, dead)? {
+        return Ok(Hit { kind: None, told: format!("{node} (dead already)") });
+    }
+    Ok(Hit { kind: Some(kind), told: format!("{kind} {node}") })
 }
 
 fn report(site: &Site, job: u32) -> Result<Value> {
     site.report(job)?.with_context(|| format!("a report of job {job}"))
 }
 
-/// Kills a node that is not dead yet; in words.
-fn kill(site: &mut Site, node: &str, dead: &mut Vec<String>) -> Result<String> {
+/// Kills a node; whether it was not dead yet.
+fn kill(site: &mut Site, node: &str, dead: &mut Vec<String>) -> Result<bool> {
     if dead.iter().any(|n| n == node) {
-        return Ok(format!("{node}, dead already,"));
+        return Ok(false);
     }
     site.cluster.kill_node(node)?;
     dead.push(node.to_string());
-    Ok(node.to_string())
+    Ok(true)
 }
 
 /// Whether a run ended as it must, and the store knows it; its requeues and loans.
