@@ -252,7 +252,9 @@ impl Watch {
             let died_s = |n: &Node| n.dead.then(|| n.slurmd_gone_s.unwrap_or(n.heard_s));
             let died_s = job.batch_host.as_ref().and_then(|h| self.nodes.get(h)).and_then(died_s);
             // A job that began after the death is on a node that is just coming back.
-            let orphaned = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
+            let died = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
+            // Slurm has taken it out of a job that runs on without it: we may have died before we could help.
+            let orphaned = died || job.batch && job.batch_host.as_ref().is_some_and(|h| !job.nodes.contains(h));
             return (running && orphaned && self.may_help(now_s, run)).then(|| Act::Requeue {
                 run: run.clone(),
                 reason: "the node of the batch script died; the job would stay without a script for ever".into(),

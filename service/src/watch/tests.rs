@@ -88,6 +88,17 @@ fn a_job_without_a_script_is_requeued() {
 }
 
 #[test]
+fn a_job_that_lost_its_script_before_the_service_began_is_requeued() {
+    let running = |nodes: &str| {
+        let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 StartTime=50 BatchFlag=1 BatchHost=n1";
+        job(&format!("{text} NodeList={nodes}"))
+    };
+    let mut watch = Watch::new(3.0, 100.0);
+    assert!(watch.look(101.0, &[run()], &running("n[1-2]")).is_empty());
+    assert!(matches!(&watch.look(102.0, &[run()], &running("n2"))[..], [Act::Requeue { wrapper_killed: false, .. }]));
+}
+
+#[test]
 fn a_killed_wrapper_is_told_from_a_job_that_ended() {
     let mut watch = Watch::new(3.0, 0.0);
     let killed = job("JobState=FAILED Reason=NonZeroExitCode Requeue=1 Restarts=0 ExitCode=0:9");
