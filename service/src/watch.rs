@@ -182,7 +182,7 @@ impl Watch {
     /// Looks at everything once.
     pub fn look(&mut self, now_s: f64, runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> Vec<Act> {
         self.held = held(runs, jobs);
-        self.wait_for_nodes(now_s, jobs);
+        self.wait_for_older(now_s, jobs);
         let mut acts = self.look_at_nodes(now_s);
         for run in runs {
             if let Some(act) = self.look_at_run(now_s, run, jobs.get(&run.job)) {
@@ -202,14 +202,20 @@ impl Watch {
         self.nodes.get(node).is_some_and(|n| n.beats(now_s, self.detect_s) && has_slurmd(n))
     }
 
-    /// Nodes of runs that began before this service did are to beat, though they were not heard of yet: one that died
-    /// while nobody listened never will.
-    fn wait_for_nodes(&mut self, now_s: f64, jobs: &BTreeMap<u32, Job>) {
-        let is_older =
-            |held: &Held| jobs.get(&held.job).and_then(|j| j.start_s).is_some_and(|start_s| start_s < self.started_s);
-        for (name, _) in self.held.iter().filter(|(_, held)| held.iter().any(is_older)) {
+    /// Nodes are to beat from now on, though they were not heard of yet: one that died while nobody listened never will.
+    pub fn wait_for<'a>(&mut self, now_s: f64, nodes: impl IntoIterator<Item = &'a String>) {
+        for name in nodes {
             self.nodes.entry(name.clone()).or_insert_with(|| Node::awaited(now_s));
         }
+    }
+
+    /// Waits for the nodes of runs that began before this service did.
+    fn wait_for_older(&mut self, now_s: f64, jobs: &BTreeMap<u32, Job>) {
+        let is_older =
+            |held: &Held| jobs.get(&held.job).and_then(|j| j.start_s).is_some_and(|start_s| start_s < self.started_s);
+        let older = self.held.iter().filter(|(_, held)| held.iter().any(is_older));
+        let names: Vec<String> = older.map(|(name, _)| name.clone()).collect();
+        self.wait_for(now_s, &names);
     }
 
     /// How long a node may be silent: longer when most of them fall silent together, since then it is more likely

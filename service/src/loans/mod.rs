@@ -115,6 +115,7 @@ impl Controller {
         let open = lock(&self.reader).lendings(f64::INFINITY)?;
         if !open.is_empty() {
             tracing::info!(loans = open.len(), "open loans are taken up");
+            lock(&self.watch).wait_for(now_s(), open.iter().flat_map(|l| &l.nodes));
         }
         lock(&self.loans.open).extend(open.into_iter().map(|l| (l.id.clone(), l)));
         Ok(())

@@ -164,6 +164,8 @@ fn a_node_that_died_while_the_service_was_away_is_found_dead_after_a_full_grace(
     assert_eq!(watch.look(104.0, &[run()], &running), [Act::Verify { node: "n2".into() }]);
     assert_eq!(watch.dead("n2"), Some(100.5));
     assert!(watch.health(104.0, &["n2".into()], 7)[0].dead);
+    watch.wait_for(104.0, &["lent".to_string(), "n1".to_string()]);
+    assert_eq!(watch.look(107.5, &[], &BTreeMap::new()).len(), 2, "n1, which beat last at 102, and the lent one");
     let mut watch = Watch::new(3.0, 40.0);
     watch.look(100.5, &[run()], &running);
     assert!(watch.look(110.0, &[run()], &running).is_empty(), "nobody says that a node of a later run ever beats");
