@@ -1,7 +1,7 @@
 //! Kills at random moments around a loan: nodes, lent nodes, batch hosts, wrappers and the service, and what they left.
 //!
 //! Several runs at once on one cluster. Each loses a node, so that its survivors are parked and lent, and then gets
-//! one or two more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
+//! one to three more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
 //! leaves nothing behind: no reservation, helper job, held node or process, and a store in which all of it is over.
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -133,11 +133,11 @@ fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Re
     Ok(batch)
 }
 
-/// One or two blows for each run, in order of time.
+/// One to three blows for each run, in order of time.
 fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     let mut all = Vec::new();
     for n in 0..count {
-        for _ in 0..rng.random_range(1..=2) {
+        for _ in 0..rng.random_range(1..=3) {
             let blow = match rng.random_range(0..10) {
                 0..3 => Blow::LentNode,
                 3..5 => Blow::RecoveringNode,
