@@ -260,7 +260,8 @@ impl Watch {
             // A job that began after the death is on a node that is just coming back.
             let died = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
             // Slurm has taken it out of a job that runs on without it: we may have died before we could help.
-            let orphaned = died || job.batch && job.batch_host.as_ref().is_some_and(|h| !job.nodes.contains(h));
+            let taken_out = |h: &String| run.nodes.contains(h) && !job.nodes.contains(h);
+            let orphaned = died || (job.batch && job.batch_host.as_ref().is_some_and(taken_out));
             return (running && orphaned && self.may_help(now_s, run)).then(|| Act::Requeue {
                 run: run.clone(),
                 reason: "the node of the batch script died; the job would stay without a script for ever".into(),
