@@ -38,6 +38,8 @@ enum Blow {
     Wrapper(Wrapper),
     /// The service on the controller, for so many seconds.
     Service(u64),
+    /// The same, and the recovering node while nobody hears of it.
+    Unheard(u64),
 }
 
 /// What a blow has hit.
@@ -138,13 +140,14 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     let mut all = Vec::new();
     for n in 0..count {
         for _ in 0..rng.random_range(1..=3) {
-            let blow = match rng.random_range(0..10) {
+            let blow = match rng.random_range(0..12) {
                 0..3 => Blow::LentNode,
                 3..5 => Blow::RecoveringNode,
-                5 => Blow::BatchHost,
-                6..8 => Blow::Wrapper(Wrapper::Driver),
-                8 => Blow::Wrapper(Wrapper::Supervisor),
-                _ => Blow::Service(rng.random_range(0..20)),
+                5..7 => Blow::BatchHost,
+                7..9 => Blow::Wrapper(Wrapper::Driver),
+                9 => Blow::Wrapper(Wrapper::Supervisor),
+                10 => Blow::Service(rng.random_range(0..20)),
+                _ => Blow::Unheard(rng.random_range(3..20)),
             };
             all.push((rng.random_range(0.0..BLOWS_S), n, blow));
         }
@@ -164,15 +167,20 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
     let host = all.first().context("a batch host")?.clone();
     let (kind, node) = match blow {
         Blow::Service(seconds) => {
-            site.kill_controller()?;
-            std::thread::sleep(Duration::from_secs(seconds));
-            site.start_controller()?;
-            return Ok(Hit { kind: Some("service"), told: format!("the service for {seconds} s") });
+            without_service(site, seconds, |_| Ok(()))?;
+            return Ok(Hit { kind: Some("service"), told: format!("service for {seconds} s") });
+        }
+        Blow::Unheard(seconds) => {
+            let node = node_of(&run, RUN.groups - 1).context("a node")?;
+            let mut was_alive = false;
+            without_service(site, seconds, |site| kill(site, &node, dead).map(|hit| was_alive = hit))?;
+            let (kind, also) = if was_alive { ("service and a node", "with") } else { ("service", "not") };
+            return Ok(Hit { kind: Some(kind), told: format!("service for {seconds} s, {also} {node}") });
         }
         Blow::Wrapper(which) => {
             let is_there = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
             let name = if which == Wrapper::Driver { "driver" } else { "supervisor" };
-            let told = format!("{} {name}", if is_there { "the" } else { "no" });
+            let told = format!("{}{name}", if is_there { "" } else { "no " });
             return Ok(Hit { kind: is_there.then_some(name), told });
         }
         Blow::BatchHost => ("batch host", host),
@@ -187,6 +195,14 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
         return Ok(Hit { kind: None, told: format!("{node} (dead already)") });
     }
     Ok(Hit { kind: Some(kind), told: format!("{kind} {node}") })
+}
+
+/// Kills the service, and starts it again so many seconds after something was done meanwhile.
+fn without_service(site: &mut Site, seconds: u64, meanwhile: impl FnOnce(&mut Site) -> Result<()>) -> Result<()> {
+    site.kill_controller()?;
+    meanwhile(site)?;
+    std::thread::sleep(Duration::from_secs(seconds));
+    site.start_controller()
 }
 
 fn report(site: &Site, job: u32) -> Result<Value> {
