@@ -70,7 +70,9 @@ pub struct Modelled {
     pub app: Pair,
     /// Waste of the platform, which used what was lent: S_Plat.
     pub plat: Pair,
-    /// Of what the lent nodes waited beyond the break-even, the share that was lent.
+    /// What the lent nodes waited beyond the break-even, node-seconds.
+    pub beyond_node_s: f64,
+    /// How long they were away, as a share of that: more than 1 if the break-even was thought longer than it was.
     pub lent_share: Option<f64>,
 }
 
@@ -105,6 +107,7 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         let (begun_s, _) = waited(run, l, l.nodes.first()?)?;
         first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
     });
+    let (away_s, beyond_node_s) = away_and_beyond(run, loans);
     let mut m = Modelled {
         groups: measured(groups as f64),
         mtbf_s: or(mean_of(run.total.held_s, counted().count()), &plan.mtbf_s),
@@ -120,7 +123,8 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         beta: assumed(0.0),
         app: Pair { predicted: None, measured: 1.0 - compute_s / of_groups_s },
         plat: Pair { predicted: None, measured: 1.0 - (compute_s + sum.used_node_seconds) / all_s },
-        lent_share: share(run, loans),
+        beyond_node_s,
+        lent_share: (beyond_node_s > 0.0).then(|| away_s / beyond_node_s),
     };
     let model = m.model();
     let predicted = |scope| {
@@ -211,19 +215,19 @@ fn waited(run: &RunAccount, loan: &Loan, node: &str) -> Option<(f64, f64)> {
     Some((begun_s, on_s))
 }
 
-/// Of what the lent nodes waited beyond the break-even of `policy::lending`, the share for which they were away; at most all.
-fn share(run: &RunAccount, loans: &[Loan]) -> Option<f64> {
-    let plan = run.plan.as_ref()?;
-    let break_even_s = plan.checkpoint_s.value + plan.restart_s.value + SCHEDULER_S;
+/// For how long lent nodes were away, and waited beyond the break-even of `policy::lending`, node-seconds.
+fn away_and_beyond(run: &RunAccount, loans: &[Loan]) -> (f64, f64) {
+    let plan_s = run.plan.as_ref().map_or(0.0, |plan| plan.checkpoint_s.value + plan.restart_s.value);
+    let break_even_s = plan_s + SCHEDULER_S;
     let (mut away_s, mut beyond_s) = (0.0, 0.0);
     for loan in loans {
         let waits = loan.nodes.iter().filter_map(|node| waited(run, loan, node));
         for (begun_s, on_s) in waits {
-            away_s += loan.back_s? - loan.lent_s?;
+            away_s += loan.back_s.zip(loan.lent_s).map_or(0.0, |(back_s, lent_s)| back_s - lent_s);
             beyond_s += (on_s - begun_s - break_even_s).max(0.0);
         }
     }
-    (beyond_s > 0.0).then(|| (away_s / beyond_s).min(1.0))
+    (away_s, beyond_s)
 }
 
 #[cfg(test)]
@@ -305,8 +309,11 @@ mod tests {
         // 1420 node-seconds held and 180 lent; three of four nodes are the groups'.
         assert_eq!(m.app.measured, 1.0 - 891.0 / 1200.0);
         assert_eq!(m.plat.measured, 1.0 - 921.0 / 1600.0);
-        // Away for 90 of 104 s, of which 14 are needed anyway.
-        assert_eq!(m.lent_share, Some(1.0));
+        // Each of two waited 104 s, of which 14 are needed anyway, and was away for 90.
+        assert_eq!((m.beyond_node_s, m.lent_share), (180.0, Some(1.0)));
+        let mut early = loan();
+        early.lent_s = Some(201.0);
+        assert_eq!(modelled(&run(), &[early], 1000.0).unwrap().lent_share, Some(1.1), "and is not called all of it");
         let waste = m.model().waste(Scope::Plat, 400.0).waste;
         assert_eq!(m.plat.predicted, Some(waste));
         assert!(m.app.predicted.is_some_and(|w| w > 0.0 && w < 1.0));

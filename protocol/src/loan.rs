@@ -148,7 +148,7 @@ pub struct Loan {
     pub lent_s: Option<f64>,
     /// When the lender had them again, or was known to get them no more.
     pub back_s: Option<f64>,
-    /// The nodes that came back; while they return, those that can.
+    /// The nodes that came back; while they return, those that can and have not yet.
     pub back: Vec<String>,
     /// The lender's time limit before the loan, s; absent for none.
     pub time_limit_s: Option<u64>,

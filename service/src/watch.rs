@@ -67,12 +67,23 @@ pub enum Act {
 /// What is known of one node.
 #[derive(Clone, Debug)]
 struct Node {
-    beat: Beat,
+    /// The last; none yet of a node that is waited for since `heard_s`.
+    beat: Option<Beat>,
     heard_s: f64,
     slurmd_gone_s: Option<f64>,
     dead: bool,
     verified_s: f64,
     is_back: bool,
+}
+
+impl Node {
+    fn awaited(now_s: f64) -> Node {
+        Node { beat: None, heard_s: now_s, slurmd_gone_s: None, dead: false, verified_s: 0.0, is_back: false }
+    }
+
+    fn beats(&self, now_s: f64, detect_s: f64) -> bool {
+        self.beat.is_some() && !self.dead && now_s - self.heard_s <= detect_s
+    }
 }
 
 /// The watch over nodes and jobs.
@@ -105,66 +116,53 @@ impl Watch {
     pub fn heard(&mut self, now_s: f64, beat: Beat) -> (Vec<Held>, Vec<u32>) {
         let name = beat.node.clone();
         let gone_since = |before: Option<f64>| if beat.slurmd_up { None } else { before.or(Some(now_s)) };
-        let node = self.nodes.entry(name.clone()).or_insert_with(|| Node {
-            beat: beat.clone(),
-            heard_s: now_s,
-            slurmd_gone_s: None,
-            dead: false,
-            verified_s: 0.0,
-            is_back: false,
-        });
+        let node = self.nodes.entry(name.clone()).or_insert_with(|| Node::awaited(now_s));
         node.slurmd_gone_s = gone_since(node.slurmd_gone_s);
         node.heard_s = now_s;
-        node.beat = beat;
-        if node.dead && node.beat.slurmd_up {
+        if node.dead && beat.slurmd_up {
             // Slurm may use it again at once, so nothing of what begins there now may be taken for lost.
             node.dead = false;
             node.is_back = true;
         }
         // Only runs that were hit: jobs that never asked for protection are left to Slurm.
         let hit = |job: &u32| self.last_death_s.contains_key(job);
-        let fence = if node.dead { node.beat.jobs.iter().map(|j| j.job).filter(hit).collect() } else { Vec::new() };
+        let fence = if node.dead { beat.jobs.iter().map(|j| j.job).filter(hit).collect() } else { Vec::new() };
+        node.beat = Some(beat);
         let held = if node.dead { Vec::new() } else { self.held.get(&name).cloned().unwrap_or_default() };
         (held, fence)
     }
 
     /// How many nodes beat and are not dead.
     pub fn beating(&self, now_s: f64) -> usize {
-        self.nodes.values().filter(|n| !n.dead && now_s - n.heard_s <= self.detect_s).count()
+        self.nodes.values().filter(|n| n.beats(now_s, self.detect_s)).count()
     }
 
     /// Nodes that beat, for the time that they were watched.
     pub fn watched(&self, now_s: f64) -> Vec<String> {
-        let beats = |n: &&String| self.nodes.get(*n).is_some_and(|n| !n.dead && now_s - n.heard_s <= self.detect_s);
-        self.nodes.keys().filter(beats).cloned().collect()
+        let beating = self.nodes.iter().filter(|(_, n)| n.beats(now_s, self.detect_s));
+        beating.map(|(name, _)| name.clone()).collect()
     }
 
     /// Health of some nodes, with the last counters of a job.
     pub fn health(&self, now_s: f64, nodes: &[String], job: u32) -> Vec<NodeHealth> {
-        let of = |name: &String| match self.nodes.get(name) {
-            Some(n) => NodeHealth {
+        let of = |name: &String| {
+            let known = self.nodes.get(name);
+            let beat = known.and_then(|n| n.beat.as_ref());
+            NodeHealth {
                 node: name.clone(),
-                url: n.beat.url.clone(),
-                silent_s: Some(now_s - n.heard_s),
-                slurmd_up: n.beat.slurmd_up,
-                dead: n.dead,
-                job: n.beat.jobs.iter().find(|j| j.job == job).cloned(),
-            },
-            None => NodeHealth {
-                node: name.clone(),
-                url: String::new(),
-                silent_s: None,
-                slurmd_up: true,
-                dead: false,
-                job: None,
-            },
+                url: beat.map(|b| b.url.clone()).unwrap_or_default(),
+                silent_s: known.filter(|_| beat.is_some()).map(|n| now_s - n.heard_s),
+                slurmd_up: beat.is_none_or(|b| b.slurmd_up),
+                dead: known.is_some_and(|n| n.dead),
+                job: beat.and_then(|b| b.jobs.iter().find(|j| j.job == job).cloned()),
+            }
         };
         nodes.iter().map(of).collect()
     }
 
     /// Energy that a job has used on a node, as its last heartbeat told, J.
     pub fn joules(&self, node: &str, job: u32) -> Option<f64> {
-        let readings = &self.nodes.get(node)?.beat.jobs;
+        let readings = &self.nodes.get(node)?.beat.as_ref()?.jobs;
         readings.iter().find(|r| r.job == job).map(|r| r.joules)
     }
 
@@ -183,8 +181,9 @@ impl Watch {
 
     /// Looks at everything once.
     pub fn look(&mut self, now_s: f64, runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> Vec<Act> {
-        let mut acts = self.look_at_nodes(now_s);
         self.held = held(runs, jobs);
+        self.wait_for_older(now_s, jobs);
+        let mut acts = self.look_at_nodes(now_s);
         for run in runs {
             if let Some(act) = self.look_at_run(now_s, run, jobs.get(&run.job)) {
                 acts.push(act);
@@ -199,8 +198,24 @@ impl Watch {
 
     /// Whether a node beats, has its slurmd, and was not found dead.
     pub fn is_well(&self, now_s: f64, node: &str) -> bool {
-        let well = |n: &Node| !n.dead && n.beat.slurmd_up && now_s - n.heard_s <= self.detect_s;
-        self.nodes.get(node).is_some_and(well)
+        let has_slurmd = |n: &Node| n.beat.as_ref().is_some_and(|b| b.slurmd_up);
+        self.nodes.get(node).is_some_and(|n| n.beats(now_s, self.detect_s) && has_slurmd(n))
+    }
+
+    /// Nodes are to beat from now on, though they were not heard of yet: one that died while nobody listened never will.
+    pub fn wait_for<'a>(&mut self, now_s: f64, nodes: impl IntoIterator<Item = &'a String>) {
+        for name in nodes {
+            self.nodes.entry(name.clone()).or_insert_with(|| Node::awaited(now_s));
+        }
+    }
+
+    /// Waits for the nodes of runs that began before this service did.
+    fn wait_for_older(&mut self, now_s: f64, jobs: &BTreeMap<u32, Job>) {
+        let is_older =
+            |held: &Held| jobs.get(&held.job).and_then(|j| j.start_s).is_some_and(|start_s| start_s < self.started_s);
+        let older = self.held.iter().filter(|(_, held)| held.iter().any(is_older));
+        let names: Vec<String> = older.map(|(name, _)| name.clone()).collect();
+        self.wait_for(now_s, &names);
     }
 
     /// How long a node may be silent: longer when most of them fall silent together, since then it is more likely
@@ -243,7 +258,10 @@ impl Watch {
             let died_s = |n: &Node| n.dead.then(|| n.slurmd_gone_s.unwrap_or(n.heard_s));
             let died_s = job.batch_host.as_ref().and_then(|h| self.nodes.get(h)).and_then(died_s);
             // A job that began after the death is on a node that is just coming back.
-            let orphaned = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
+            let died = died_s.is_some_and(|died_s| job.start_s.is_none_or(|start_s| start_s < died_s));
+            // Slurm has taken it out of a job that runs on without it: we may have died before we could help.
+            let taken_out = |h: &String| run.nodes.contains(h) && !job.nodes.contains(h);
+            let orphaned = died || (job.batch && job.batch_host.as_ref().is_some_and(taken_out));
             return (running && orphaned && self.may_help(now_s, run)).then(|| Act::Requeue {
                 run: run.clone(),
                 reason: "the node of the batch script died; the job would stay without a script for ever".into(),

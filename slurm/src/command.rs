@@ -102,9 +102,12 @@ impl Slurm {
         self.output("scontrol", &args).map(drop)
     }
 
-    /// Puts a job back into the queue.
+    /// Puts a job back into the queue; one that somebody else has just put there is there.
     pub fn requeue(&self, job: u32) -> Result<(), Error> {
-        self.output("scontrol", &["requeue", &job.to_string()]).map(drop)
+        match self.output("scontrol", &["requeue", &job.to_string()]) {
+            Err(Error::Refused { text, .. }) if text.contains("Job is pending execution") => Ok(()),
+            asked => asked.map(drop),
+        }
     }
 
     /// Lets a requeued job start without the two minutes that Slurm makes it wait; for jobs that are pending.
@@ -372,6 +375,18 @@ mod tests {
         let slurm = Slurm::new(Some("/nonexistent".into()));
         let e = slurm.version().expect_err("no such folder").to_string();
         assert!(e.starts_with("cannot run scontrol --version:"), "{e}");
+    }
+
+    #[test]
+    fn a_job_that_somebody_else_has_requeued_is_requeued() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        for (says, is_fine) in [("Job is pending execution for job 6", true), ("Access/permission denied", false)] {
+            let scontrol = dir.path().join("scontrol");
+            std::fs::write(&scontrol, format!("#!/bin/sh\necho '{says}' >&2; exit 1\n")).expect("written");
+            std::fs::set_permissions(&scontrol, std::fs::Permissions::from_mode(0o755)).expect("a program");
+            assert_eq!(Slurm::new(Some(dir.path().into())).requeue(6).is_ok(), is_fine, "{says}");
+        }
     }
 
     #[test]

@@ -260,11 +260,15 @@ fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
     let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
         (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
     })?;
-    // The node of its relay.
+    // The node of its relay, while nobody hears whether it beats.
     let victim = node_of(&run, 1).context("a node")?;
+    site.kill_controller()?;
     site.cluster.kill_node(&victim)?;
+    site.start_controller()?;
     let run = report_of_the_end(&site, job)?;
     site.cluster.revive_node(&victim)?;
+    let reason = run["failures"][0]["reason"].as_str().unwrap_or_default();
+    ensure!(reason.contains("no heartbeat"), "Slurm found it dead, not the service: {:#}", run["failures"]);
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
     ensure!(results(&folder, 2)? == results(&quiet, 2)?, "other bits: {:?}", results(&folder, 2)?);
     ensure!(beginnings(&folder, 2)? == [1, 2], "{:?}", beginnings(&folder, 2)?);

@@ -97,7 +97,7 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
         site.wait_state(*job, &["RUNNING", "COMPLETED"], MINUTES)?;
     }
 
-    // A second failure for each: the service of all, the wrapper of one, a lent node of another.
+    // A second failure for each: the service of all, and while it is away the wrapper of one, a lent node of another.
     site.kill_controller()?;
     ensure!(
         kill_wrapper(site, &orphan.host, orphan.job, Wrapper::Driver)?,
@@ -105,9 +105,9 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
         orphan.job,
         orphan.host
     );
-    site.start_controller()?;
     let lent = loans[2]["nodes"][0].as_str().context("a lent node")?;
     site.cluster.kill_node(lent)?;
+    site.start_controller()?;
 
     let (run, loan) = plain.ends_with(site, &expected)?;
     println!("  {}", run["lending"]["model"]);

@@ -1,7 +1,7 @@
 //! Kills at random moments around a loan: nodes, lent nodes, batch hosts, wrappers and the service, and what they left.
 //!
 //! Several runs at once on one cluster. Each loses a node, so that its survivors are parked and lent, and then gets
-//! one or two more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
+//! one to three more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
 //! leaves nothing behind: no reservation, helper job, held node or process, and a store in which all of it is over.
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -9,6 +9,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use suite::Site;
@@ -20,7 +21,7 @@ const LOST: Duration = Duration::from_secs(90);
 /// Moments of the blows after the first, s: from before the dump to after the return.
 const BLOWS_S: f64 = 110.0;
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(480);
 
 /// Groups 0 and 1 have a line when the last one fails, which has none.
 const RUN: Coupled =
@@ -37,6 +38,15 @@ enum Blow {
     Wrapper(Wrapper),
     /// The service on the controller, for so many seconds.
     Service(u64),
+    /// The same, and the recovering node while nobody hears of it.
+    Unheard(u64),
+}
+
+/// What a blow has hit.
+struct Hit {
+    /// Counted under this; absent if there was nothing left to hit.
+    kind: Option<&'static str>,
+    told: String,
 }
 
 /// One run.
@@ -45,6 +55,7 @@ struct Played {
     job: u32,
     folder: PathBuf,
     blows: Vec<String>,
+    kinds: Vec<&'static str>,
 }
 
 /// Plays so many runs and prints what became of each.
@@ -56,12 +67,14 @@ pub fn run(runs: usize, seed: u64, at_once: usize) -> Result<()> {
     let mut site = site.map_err(|reason| anyhow!("survivors are parked by CRIU: {reason}"))?;
     let expected = RUN.undisturbed(&site, LIMIT)?;
     let (mut right, mut requeued, mut lent) = (0, 0, 0);
+    let mut hits = BTreeMap::<&str, usize>::new();
     let begun = Instant::now();
     for first in (0..runs).step_by(at_once) {
         let batch = play(&mut site, &mut rng, first, at_once.min(runs - first))?;
         for (n, played) in batch.iter().enumerate() {
             let told = judged(&site, played, &expected);
             let blows = played.blows.join(", ");
+            played.kinds.iter().for_each(|kind| *hits.entry(kind).or_default() += 1);
             match &told {
                 Ok((restarts, loans)) => {
                     println!("run {}: {blows}: the same bits; {restarts} requeues, {loans} loans", first + n + 1);
@@ -73,6 +86,8 @@ pub fn run(runs: usize, seed: u64, at_once: usize) -> Result<()> {
         }
         nothing_is_left(&site, LIMIT)?;
     }
+    let hits: Vec<String> = hits.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!("killed: {}", hits.join(", "));
     println!(
         "seed {seed}: {right} of {runs} runs ended with the bits of an undisturbed one, {requeued} of them requeued; \
          {lent} lent nodes; nothing was left of any; {:.0} s",
@@ -90,13 +105,13 @@ fn shape(n: usize) -> Coupled {
     Coupled { spares: 1 + n % 2, ..RUN }
 }
 
-/// Plays some runs at once until all have ended.
+/// Plays some runs at once until the last blow; all nodes are back then.
 fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Result<Vec<Played>> {
     let mut batch = Vec::new();
     for n in 0..count {
         let run = shape(n);
         let (job, folder) = run.submit(site, &format!("run-{}", first + n), true)?;
-        batch.push(Played { run, job, folder, blows: Vec::new() });
+        batch.push(Played { run, job, folder, blows: Vec::new(), kinds: vec!["working node"] });
     }
     for played in &batch {
         site.wait_report(played.job, "the start", LIMIT, |run| node_of(run, RUN.groups - 1))?;
@@ -110,30 +125,29 @@ fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Re
     let struck = Instant::now();
     for (at_s, n, blow) in plan(rng, count) {
         std::thread::sleep(Duration::from_secs_f64(at_s).saturating_sub(struck.elapsed()));
-        let told = strike(site, rng, &batch[n], blow, &mut dead)?;
+        let Hit { kind, told } = strike(site, rng, &batch[n], blow, &mut dead)?;
         batch[n].blows.push(format!("{told} after {:.0} s", struck.elapsed().as_secs_f64()));
+        batch[n].kinds.extend(kind);
     }
     for node in dead {
         site.cluster.revive_node(&node)?;
     }
-    for played in &batch {
-        site.wait_state(played.job, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
-    }
     Ok(batch)
 }
 
-/// One or two blows for each run, in order of time.
+/// One to three blows for each run, in order of time.
 fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     let mut all = Vec::new();
     for n in 0..count {
-        for _ in 0..rng.random_range(1..=2) {
-            let blow = match rng.random_range(0..10) {
+        for _ in 0..rng.random_range(1..=3) {
+            let blow = match rng.random_range(0..12) {
                 0..3 => Blow::LentNode,
                 3..5 => Blow::RecoveringNode,
-                5 => Blow::BatchHost,
-                6..8 => Blow::Wrapper(Wrapper::Driver),
-                8 => Blow::Wrapper(Wrapper::Supervisor),
-                _ => Blow::Service(rng.random_range(0..20)),
+                5..7 => Blow::BatchHost,
+                7..9 => Blow::Wrapper(Wrapper::Driver),
+                9 => Blow::Wrapper(Wrapper::Supervisor),
+                10 => Blow::Service(rng.random_range(0..20)),
+                _ => Blow::Unheard(rng.random_range(3..20)),
             };
             all.push((rng.random_range(0.0..BLOWS_S), n, blow));
         }
@@ -142,8 +156,8 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     all
 }
 
-/// Strikes; in words, what was hit.
-fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: &mut Vec<String>) -> Result<String> {
+/// Strikes, and tells what was hit.
+fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: &mut Vec<String>) -> Result<Hit> {
     let run = report(site, on.job)?;
     let names = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|n| n.as_str().map(str::to_owned)).collect()
@@ -151,42 +165,58 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
     let record = run["records"].as_array().and_then(|r| r.last()).context("a record")?;
     let all = names(&record["nodes"]);
     let host = all.first().context("a batch host")?.clone();
-    let node = match blow {
+    let (kind, node) = match blow {
         Blow::Service(seconds) => {
-            site.kill_controller()?;
-            std::thread::sleep(Duration::from_secs(seconds));
-            site.start_controller()?;
-            return Ok(format!("the service for {seconds} s"));
+            without_service(site, seconds, |_| Ok(()))?;
+            return Ok(Hit { kind: Some("service"), told: format!("service for {seconds} s") });
+        }
+        Blow::Unheard(seconds) => {
+            let node = node_of(&run, RUN.groups - 1).context("a node")?;
+            let mut was_alive = false;
+            without_service(site, seconds, |site| kill(site, &node, dead).map(|hit| was_alive = hit))?;
+            let (kind, also) = if was_alive { ("service and a node", "with") } else { ("service", "not") };
+            return Ok(Hit { kind: Some(kind), told: format!("service for {seconds} s, {also} {node}") });
         }
         Blow::Wrapper(which) => {
-            let hit = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
-            return Ok(format!("{}{which:?}", if hit { "the " } else { "no " }).to_lowercase());
+            let is_there = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;
+            let name = if which == Wrapper::Driver { "driver" } else { "supervisor" };
+            let told = format!("{}{name}", if is_there { "" } else { "no " });
+            return Ok(Hit { kind: is_there.then_some(name), told });
         }
-        Blow::BatchHost => host,
-        Blow::RecoveringNode => node_of(&run, RUN.groups - 1).context("a node")?,
+        Blow::BatchHost => ("batch host", host),
+        Blow::RecoveringNode => ("recovering node", node_of(&run, RUN.groups - 1).context("a node")?),
         Blow::LentNode => {
             let lent = loans_of(site, on.job)?.pop().filter(|l| l["state"] == "lent").map(|l| names(&l["nodes"]));
-            let known = lent.is_some();
-            let node = lent.unwrap_or(all).choose(rng).context("a node")?.clone();
-            let what = if known { "lent " } else { "" };
-            return Ok(format!("{what}{}", kill(site, &node, dead)?));
+            let kind = if lent.is_some() { "lent node" } else { "any node" };
+            (kind, lent.unwrap_or(all).choose(rng).context("a node")?.clone())
         }
     };
-    kill(site, &node, dead)
+    if !kill(site, &node, dead)? {
+        return Ok(Hit { kind: None, told: format!("{node} (dead already)") });
+    }
+    Ok(Hit { kind: Some(kind), told: format!("{kind} {node}") })
+}
+
+/// Kills the service, and starts it again so many seconds after something was done meanwhile.
+fn without_service(site: &mut Site, seconds: u64, meanwhile: impl FnOnce(&mut Site) -> Result<()>) -> Result<()> {
+    site.kill_controller()?;
+    meanwhile(site)?;
+    std::thread::sleep(Duration::from_secs(seconds));
+    site.start_controller()
 }
 
 fn report(site: &Site, job: u32) -> Result<Value> {
     site.report(job)?.with_context(|| format!("a report of job {job}"))
 }
 
-/// Kills a node that is not dead yet; in words.
-fn kill(site: &mut Site, node: &str, dead: &mut Vec<String>) -> Result<String> {
+/// Kills a node; whether it was not dead yet.
+fn kill(site: &mut Site, node: &str, dead: &mut Vec<String>) -> Result<bool> {
     if dead.iter().any(|n| n == node) {
-        return Ok(format!("{node}, dead already,"));
+        return Ok(false);
     }
     site.cluster.kill_node(node)?;
     dead.push(node.to_string());
-    Ok(node.to_string())
+    Ok(true)
 }
 
 /// Whether a run ended as it must, and the store knows it; its requeues and loans.

@@ -129,7 +129,11 @@ fn beside_the_model(model: &Modelled) -> String {
         figures.join(", ")
     );
     if let Some(share) = model.lent_share {
-        text += &format!("  of what the lent nodes waited beyond the break-even, {} was lent\n", percent(Some(share)));
+        text += &format!(
+            "  beyond the break-even the lent nodes waited {:.1} node-seconds, and were away for {} of that\n",
+            model.beyond_node_s,
+            percent(Some(share))
+        );
     }
     text
 }

@@ -97,6 +97,12 @@ pub fn alive(loan: &Loan, world: &World) -> Vec<String> {
     loan.nodes.iter().filter(|n| !world.down.contains(*n)).cloned().collect()
 }
 
+/// Those of them that the lender has not: what its helper asks for. One that was dead may be back after the others.
+pub fn missing(loan: &Loan, world: &World) -> Vec<String> {
+    let has = |n: &String| world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
+    alive(loan, world).into_iter().filter(|n| !has(n)).collect()
+}
+
 fn become_(state: LoanState, why: &str) -> Next {
     Next::Become(state, why.to_string())
 }
@@ -140,7 +146,7 @@ fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f
         let act = if world.reservation.is_some() { Act::Admit } else { Act::Reserve };
         return Next::Do(act);
     }
-    if world.helper.as_ref().is_some_and(|h| h.state == JobState::Running && holds(h, &alive)) {
+    if world.helper.as_ref().is_some_and(|h| h.state == JobState::Running && holds(h, &missing(loan, world))) {
         return become_(LoanState::Growing, "the helper has the nodes");
     }
     // Whoever was let in for the window may stay until its time limit, also when the lender is early.
@@ -368,6 +374,16 @@ mod tests {
         for state in [LoanState::Lent, LoanState::Returning] {
             assert!(becomes(&next(1001.0, &loan(state), &w, PATIENCE_S), LoanState::Closing), "{state:?}");
         }
+    }
+
+    #[test]
+    fn a_node_that_is_back_after_the_others_is_asked_for_alone() {
+        let mut w = world("n[1-3]");
+        w.reservation = reservation(1000.0, "root alice");
+        assert!(becomes(&next(1001.0, &loan(LoanState::Growing), &w, PATIENCE_S), LoanState::Returning));
+        assert_eq!(missing(&loan(LoanState::Returning), &w), ["n4"]);
+        w.helper = helper("RUNNING", "n4");
+        assert!(becomes(&next(1001.0, &loan(LoanState::Returning), &w, PATIENCE_S), LoanState::Growing));
     }
 
     #[test]

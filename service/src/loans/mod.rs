@@ -115,6 +115,7 @@ impl Controller {
         let open = lock(&self.reader).lendings(f64::INFINITY)?;
         if !open.is_empty() {
             tracing::info!(loans = open.len(), "open loans are taken up");
+            lock(&self.watch).wait_for(now_s(), open.iter().flat_map(|l| &l.nodes));
         }
         lock(&self.loans.open).extend(open.into_iter().map(|l| (l.id.clone(), l)));
         Ok(())
@@ -173,7 +174,7 @@ impl Controller {
             (l.state, l.state_s, l.reason) = (state, now_s, reason);
             match state {
                 LoanState::Lent => l.lent_s = Some(now_s),
-                LoanState::Returning => l.back = machine::alive(l, world),
+                LoanState::Returning => l.back = machine::missing(l, world),
                 LoanState::Closing | LoanState::Failing => {
                     let has = |n: &String| world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
                     l.back = l.nodes.iter().filter(|n| has(n)).cloned().collect();
@@ -228,15 +229,15 @@ impl Controller {
             }
         }
         drop(watch);
-        let alive = machine::alive(&loan, world);
+        let missing = machine::missing(&loan, world);
         let shown = |stays: &[Stay]| stays.iter().map(|s| s.end_s).collect::<Vec<_>>();
         let is_new = shown(&stays) != shown(&loan.stays);
-        let fewer = loan.state == LoanState::Returning && loan.back != alive;
-        if is_new || fewer {
+        let others = loan.state == LoanState::Returning && loan.back != missing;
+        if is_new || others {
             self.change(&loan.id, |l| {
                 l.stays.clone_from(&stays);
-                if fewer {
-                    l.back = alive;
+                if others {
+                    l.back = missing;
                 }
             })?;
         } else if let Some(l) = lock(&self.loans.open).get_mut(&loan.id) {

@@ -1,6 +1,6 @@
 //! Many seeded histories of one loan against a Slurm of a few lines, in which everybody dies at any moment.
 
-use super::machine::{Act, Next, World, next};
+use super::machine::{Act, Next, World, missing, next};
 use protocol::{Loan, LoanMode, LoanState, RunKey};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -26,12 +26,18 @@ fn job(id: u32, uid: u32, state: &str) -> Job {
 struct Site {
     world: World,
     wrapper_is_dead: bool,
+    /// Nodes that were out of service once.
+    died: BTreeSet<String>,
 }
 
 impl Site {
     fn new() -> Site {
         let lender = Job { nodes: names(&["n1", "n2", "n3"]), ..job(7, 1000, "RUNNING") };
-        Site { world: World { lender: Some(lender), ..World::default() }, wrapper_is_dead: false }
+        Site {
+            world: World { lender: Some(lender), ..World::default() },
+            wrapper_is_dead: false,
+            died: BTreeSet::new(),
+        }
     }
 
     fn requeue(&mut self) {
@@ -58,7 +64,7 @@ impl Site {
         if loan.state == LoanState::Returning && !self.wrapper_is_dead && w.helper.is_none() {
             w.helper = Some(job(9, 1000, "PENDING"));
         }
-        let free: Vec<String> = loan.nodes.iter().filter(|n| !w.down.contains(*n)).cloned().collect();
+        let free = missing(loan, w);
         if let Some(helper) = w.helper.as_mut().filter(|h| h.state == JobState::Pending && admitted && !free.is_empty())
             && !w.borrowers.iter().any(|b| b.nodes.iter().any(|n| free.contains(n)))
         {
@@ -72,8 +78,10 @@ impl Site {
             4 => self.wrapper_is_dead = true,
             5 => self.world.reservation = None,
             6 => self.world.helper = None,
+            7..10 => drop(self.world.down.pop_first()),
             _ => {}
         }
+        self.died.extend(self.world.down.iter().cloned());
         let down = &self.world.down;
         self.world.helper.take_if(|h| h.nodes.iter().any(|n| down.contains(n)));
         self.world.borrowers.retain(|b| !b.nodes.iter().any(|n| down.contains(n)));
@@ -167,7 +175,7 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
     let w = &site.world;
     assert!(w.reservation.is_none() && w.helper.is_none(), "seed {seed}: {w:?}");
     if let Some(lender) = w.lender.as_ref().filter(|j| j.state == JobState::Running) {
-        let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !w.down.contains(*n));
+        let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !site.died.contains(*n));
         let closed_without = loan.state == LoanState::Closed && missing.is_some();
         assert!(!closed_without, "seed {seed}: {missing:?} was not taken back: {loan:?}");
         let away_s = loan.back_s.unwrap_or(0.0) - loan.lent_s.unwrap_or(0.0);

@@ -88,6 +88,17 @@ fn a_job_without_a_script_is_requeued() {
 }
 
 #[test]
+fn a_job_that_lost_its_script_before_the_service_began_is_requeued() {
+    let running = |nodes: &str| {
+        let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 StartTime=50 BatchFlag=1 BatchHost=n1";
+        job(&format!("{text} NodeList={nodes}"))
+    };
+    let mut watch = Watch::new(3.0, 100.0);
+    assert!(watch.look(101.0, &[run()], &running("n[1-2]")).is_empty());
+    assert!(matches!(&watch.look(102.0, &[run()], &running("n2"))[..], [Act::Requeue { wrapper_killed: false, .. }]));
+}
+
+#[test]
 fn a_killed_wrapper_is_told_from_a_job_that_ended() {
     let mut watch = Watch::new(3.0, 0.0);
     let killed = job("JobState=FAILED Reason=NonZeroExitCode Requeue=1 Restarts=0 ExitCode=0:9");
@@ -137,4 +148,25 @@ fn jobs_hold_their_nodes_between_steps() {
     assert_eq!(watch.heard(11.0, beat("n2", true)).0, [Held { job: 7, restart_count: 0, cpus: 3 }]);
     watch.look(12.0, &[], &running);
     assert!(watch.heard(13.0, beat("n2", true)).0.is_empty());
+}
+
+#[test]
+fn a_node_that_died_while_the_service_was_away_is_found_dead_after_a_full_grace() {
+    let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1";
+    let running = job(&format!("{text} StartTime=50"));
+    let mut watch = Watch::new(3.0, 100.0);
+    watch.heard(100.2, beat("n1", true));
+    assert!(watch.look(100.5, &[run()], &running).is_empty());
+    assert_eq!((watch.beating(100.5), watch.is_well(100.5, "n2")), (1, false), "it was not heard");
+    assert_eq!(watch.health(100.5, &["n2".into()], 7)[0].silent_s, None);
+    watch.heard(102.0, beat("n1", true));
+    assert!(watch.look(103.0, &[run()], &running).is_empty(), "a full grace");
+    assert_eq!(watch.look(104.0, &[run()], &running), [Act::Verify { node: "n2".into() }]);
+    assert_eq!(watch.dead("n2"), Some(100.5));
+    assert!(watch.health(104.0, &["n2".into()], 7)[0].dead);
+    watch.wait_for(104.0, &["lent".to_string(), "n1".to_string()]);
+    assert_eq!(watch.look(107.5, &[], &BTreeMap::new()).len(), 2, "n1, which beat last at 102, and the lent one");
+    let mut watch = Watch::new(3.0, 40.0);
+    watch.look(100.5, &[run()], &running);
+    assert!(watch.look(110.0, &[run()], &running).is_empty(), "nobody says that a node of a later run ever beats");
 }

@@ -213,7 +213,7 @@ impl Shares for Seats {
             let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group));
             let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
             let share = seat.call.share(call, group, places, &within.unwrap_or_default());
-            seat.running.insert(group, Running { name: share.step, nodes: places[group].clone(), sandbox });
+            seat.running.insert(group, Running { name: share.step, nodes: share.nodes, sandbox });
             tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
         });
     }

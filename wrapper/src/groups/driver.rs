@@ -169,6 +169,7 @@ impl Groups<'_> {
             let is_first = g.shares.values().all(|s| *s == Share::Down(None));
             let head_start_s = head_start_s(group, count, g.adaptation.interval_s());
             g.paced_s = if is_first { now_s - head_start_s } else { now_s };
+            self.ports.relays.starts(group);
         }
         g.state = State::Well;
         if g.caught_up_s == f64::INFINITY {

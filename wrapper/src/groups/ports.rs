@@ -107,6 +107,8 @@ pub trait Lines {
 pub trait Relays {
     /// The relay of a group is to be on this node, and nowhere else.
     fn place(&mut self, group: usize, node: &str);
+    /// The group's program is about to start: what is known to be lost to the one before is no news of this one.
+    fn starts(&mut self, _group: usize) {}
     /// What the group's program must see to find it.
     fn variables(&self, group: usize) -> Vec<(String, String)>;
     /// Node-seconds that a group's relay has spent logging since this was asked last.

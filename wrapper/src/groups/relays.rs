@@ -9,8 +9,8 @@ use serde::Deserialize;
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -50,6 +50,33 @@ pub struct Relay {
     srun: Arc<AtomicI32>,
     /// Seconds of logging that were told last.
     logged_s: f64,
+    /// When the program joined of whose losses no more is told.
+    heard_s: Arc<Mutex<f64>>,
+}
+
+/// What a relay says is in no log any more.
+struct Losses {
+    group: usize,
+    status: PathBuf,
+    heard_s: Arc<Mutex<f64>>,
+}
+
+impl Losses {
+    /// Who wants what the group has to send again, once for each time its program has joined.
+    fn news(&self) -> Option<usize> {
+        let status = Status::read(&self.status)?;
+        let mut heard_s = self.heard_s.lock().unwrap_or_else(PoisonError::into_inner);
+        let loss = status.lost.into_iter().find(|l| l.from == self.group && status.joined_s != *heard_s)?;
+        *heard_s = status.joined_s;
+        Some(loss.to)
+    }
+
+    /// The program starts again: what was said of the one before is no news.
+    fn forget(&self) {
+        if let Some(status) = Status::read(&self.status) {
+            *self.heard_s.lock().unwrap_or_else(PoisonError::into_inner) = status.joined_s;
+        }
+    }
 }
 
 /// What is read of a relay's status.
@@ -81,19 +108,20 @@ impl Steps {
         self.run.join("relays").join(format!("{group}.status.json"))
     }
 
-    /// Tells the driver, once for each time a program has joined, that it did not go back far enough.
+    fn losses(&self, group: usize) -> Losses {
+        Losses { group, status: self.status(group), heard_s: self.all[group].heard_s.clone() }
+    }
+
+    /// Tells the driver that a program did not go back far enough.
     pub fn watch(&self) {
-        let paths: Vec<PathBuf> = (0..self.all.len()).map(|group| self.status(group)).collect();
+        let all: Vec<Losses> = (0..self.all.len()).map(|group| self.losses(group)).collect();
         let post = self.post.clone();
         thread::spawn(move || {
-            let mut told = vec![0.0; paths.len()];
             loop {
                 thread::sleep(LOOK);
-                for (group, path) in paths.iter().enumerate() {
-                    let Some(status) = Status::read(path).filter(|s| s.joined_s != told[group]) else { continue };
-                    if let Some(Loss { to, .. }) = status.lost.into_iter().find(|l| l.from == group) {
-                        told[group] = status.joined_s;
-                        post.tell(Happening::Group(News::Lacking { group, to }));
+                for losses in &all {
+                    if let Some(to) = losses.news() {
+                        post.tell(Happening::Group(News::Lacking { group: losses.group, to }));
                     }
                 }
             }
@@ -151,6 +179,10 @@ impl Relays for Steps {
         thread::spawn(move || serve(&mut command, group, &node, &one, &srun, lost.as_ref()));
     }
 
+    fn starts(&mut self, group: usize) {
+        self.losses(group).forget();
+    }
+
     fn variables(&self, group: usize) -> Vec<(String, String)> {
         vec![("FT_ENERGY_RELAY".to_string(), self.socket(group))]
     }
@@ -195,5 +227,29 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
             Err(e) => tracing::error!(group, node, %e, "the relay cannot be started"),
         }
         thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_told_once_for_each_join_and_not_after_the_program_starts_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let status = dir.path().join("1.status.json");
+        let losses = Losses { group: 1, status: status.clone(), heard_s: Arc::default() };
+        let says = |joined_s: f64, from: usize| {
+            let lost = format!("[{{\"from\": {from}, \"to\": 2, \"number\": 7}}]");
+            let text = format!("{{\"logging_s\": 0.0, \"joined_s\": {joined_s}, \"lost\": {lost}}}");
+            std::fs::write(&status, text).unwrap();
+            losses.news()
+        };
+        assert_eq!(says(10.0, 0), None, "that is for group 0 to send");
+        assert_eq!((says(10.0, 1), says(10.0, 1)), (Some(2), None));
+        assert_eq!(says(20.0, 1), Some(2));
+        says(30.0, 0);
+        losses.forget();
+        assert_eq!((says(30.0, 1), says(40.0, 1)), (None, Some(2)));
     }
 }

@@ -91,6 +91,8 @@ pub struct Share {
     pub args: Vec<String>,
     /// Name of the step, by which it is found again.
     pub step: String,
+    /// The nodes of its tasks: a group may have more.
+    pub nodes: Vec<String>,
 }
 
 /// A long name of an option, and its value if it has one.
@@ -196,7 +198,7 @@ impl Call {
         ]);
         args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
-        Share { args, step }
+        Share { args, step, nodes: mine.to_vec() }
     }
 }
 
@@ -335,7 +337,9 @@ mod tests {
         ] {
             assert_eq!(format!("{:?}", read_for(line, &sizes).unwrap().tasks()), expected, "{line}");
         }
-        assert_eq!(read_for("-n1 p", &[2, 2]).unwrap().groups(), [0]);
+        let call = read_for("-n1 p", &[2, 2]).unwrap();
+        assert_eq!(call.groups(), [0]);
+        assert_eq!(call.share(0, 0, &places(&[2, 2]), &[]).nodes, ["n1"], "the other node of the group may die");
     }
 
     #[test]

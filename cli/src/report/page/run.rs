@@ -305,8 +305,9 @@ fn lent(lending: &Lending) -> Markup {
             (format!("{:.0}", sum.node_seconds)) " node-seconds were lent, of which others used "
             (format!("{:.0}", sum.used_node_seconds)) " (" (sum.used_j.map_or("not measured".to_string(), energy))
             ", theirs). Idle, the nodes would have drawn " (energy(sum.would_idle_j)) "."
-            @if let Some(share) = lending.model.as_ref().and_then(|m| m.lent_share) {
-                " Of what the nodes waited beyond the break-even, " (percent(Some(share))) " was lent."
+            @if let Some((share, m)) = lending.model.as_ref().and_then(|m| m.lent_share.zip(Some(m))) {
+                " Beyond the break-even the nodes waited " (format!("{:.0}", m.beyond_node_s))
+                " node-seconds, and were away for " (percent(Some(share))) " of that."
             }
         }
         @if let Some(model) = &lending.model { (wastes(model).markup()) }
