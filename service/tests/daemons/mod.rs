@@ -101,6 +101,12 @@ impl Site {
         self.daemon(&["--role=node", "--node", "n1"], &self.node)
     }
 
+    /// A node service that meters a tree of processes.
+    pub fn node_over(&self, proc_root: &Path) -> Daemon {
+        let root = proc_root.to_str().expect("a plain path");
+        self.daemon(&["--role=node", "--node", "n1", "--proc-root", root], &self.node)
+    }
+
     pub fn client(&self) -> Client {
         let url = format!("http://{}", self.controller);
         Client::new(&url, Some(self.munged.socket()), Duration::from_secs(10))
