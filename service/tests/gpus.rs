@@ -10,10 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What `scontrol show job -d -o` says of a job, cut to what matters; `$5` is the job.
+/// What `scontrol show job -d -o` says of a job (`$5`), cut to what matters; its name claims the other GPU.
 const SCONTROL: &str = r#"#!/bin/sh
-case "$5" in 7) idx=1;; *) idx=0;; esac
-echo "JobId=$5 JobName=x CoreSpec JOB_GRES=gpu:1 NodeList=n1 CoreSpec=* JOB_GRES=gpu:1  Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:$idx)  MinCPUsNode=1 Command=/x"
+case "$5" in 7) own=1 other=0;; *) own=0 other=1;; esac
+echo "JobId=$5 JobName=x   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:$other)  UserId=a(1) NodeList=n1 CoreSpec=* JOB_GRES=gpu:1  Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:$own)  MinCPUsNode=1 Command=/x"
 "#;
 
 /// A step of a job that has used so many clock ticks, as the kernel shows it.
@@ -48,11 +48,13 @@ fn a_gpu_is_its_holders_and_not_whose_processes_compute() {
     fs::write(dir.join("scontrol"), SCONTROL).expect("written");
     fs::set_permissions(dir.join("scontrol"), fs::Permissions::from_mode(0o755)).expect("may run");
     let conf = fs::read_to_string(dir.join("conf")).expect("conf");
-    let metered = "sources = [\"nvml\", \"model\"]\nidle_w = 0.0\nbusy_w = 1.0\n";
+    let metered = "sources = [\"nvml\", \"model\"]\nidle_w = 0.001\nbusy_w = 1.0\n";
     let conf = conf.replace("sources = [\"model\"]\n", metered).replace("\"/nonexistent\"", &format!("{dir:?}"));
     fs::write(dir.join("conf"), conf).expect("conf");
     let proc_root = dir.join("proc");
-    [7, 8].map(|job| step(&proc_root, 10 * job, job, 0));
+    for job in [7, 8] {
+        step(&proc_root, 10 * job, job, 0);
+    }
     counters(&dir, "1000000 0\n1000000 1\n");
     let _node = site.node_over(&proc_root);
     let joules = |job: u32| {
