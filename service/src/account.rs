@@ -27,7 +27,8 @@ pub struct Wanted {
     pub start: Option<f64>,
     /// Runs that had begun by then.
     pub end: Option<f64>,
-    /// Only sums: no lists of records, failures, checkpoints, spans, decisions and loans, and no plan.
+    /// Only sums: no lists of records, failures, checkpoints, spans, decisions and loans, no phase that did not occur,
+    /// and no plan.
     pub brief: bool,
 }
 
@@ -113,7 +114,10 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
         run.total.checkpoints = counts.of(place);
         expect(&mut run, plan.as_deref());
         match &mut lists {
-            None => run.failures.clear(),
+            None => {
+                run.failures.clear();
+                run.phases.retain(|p| p.node_seconds != 0.0 || p.joules != 0.0 || !p.source.is_empty());
+            }
             Some(lists) => {
                 run.records = of_run;
                 run.plan = store_report::plan(plan.as_deref());
