@@ -98,7 +98,7 @@ impl Site {
     }
 
     pub fn node(&self) -> Daemon {
-        self.daemon(&["--role=node", "--node", "n1"], &self.node)
+        self.node_over(Path::new("/proc"))
     }
 
     /// A node service that meters a tree of processes.
