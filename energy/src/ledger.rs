@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::counter::Monotone;
+use crate::gpus::Gpus;
 use crate::procs::{JobCpu, StepCpu};
 use crate::{BySource, SourceKind};
 
@@ -38,11 +39,14 @@ pub(crate) struct Ledger {
     at_arrival_uj: BySource<u64>,
     pub(crate) ended_s: Option<f64>,
     pub(crate) share_cpus: Option<f64>,
+    pub(crate) gpus: Gpus,
     steps: BTreeMap<StepKey, Monotone>,
     pub(crate) by_source_uj: BySource<u64>,
     /// What it did since the counter moved last: its weight in the idle part and in the rest.
     pub(crate) open_idle: f64,
     pub(crate) open_cpu_s: f64,
+    /// What its GPUs have used since then.
+    pub(crate) open_gpu_j: f64,
 }
 
 impl Ledger {
@@ -65,6 +69,13 @@ impl Ledger {
         }
     }
 
+    /// Notes that the job is here; one that returns may hold other GPUs.
+    pub(crate) fn note_present(&mut self) {
+        if self.ended_s.take().is_some() {
+            self.gpus = Gpus::NotAsked;
+        }
+    }
+
     /// Notes whether the job has processes here.
     pub(crate) fn note_here(&mut self, here: bool) {
         if here && !self.here {
@@ -79,6 +90,7 @@ impl Ledger {
         if self.record.replace(record).is_none_or(|earlier| earlier == record) {
             return 0;
         }
+        self.gpus = Gpus::NotAsked;
         let earlier_uj = std::mem::take(&mut self.at_arrival_uj);
         for (part_uj, earlier_uj) in self.by_source_uj.iter_mut().zip(earlier_uj) {
             *part_uj -= earlier_uj;

@@ -24,6 +24,8 @@ pub struct Sample {
     pub joules: f64,
     /// The same in parts that add up to it.
     pub by_source_j: BySource<f64>,
+    /// What each GPU used since the sample before, J, in the order of their device files; empty if not known.
+    pub gpus_j: Vec<f64>,
     /// Where the joules since the sample before come from; `nvml` may have been added.
     pub source: SourceKind,
     /// What happened since the sample before.
@@ -108,6 +110,11 @@ impl Meter {
         self.base.current().map_or(SourceKind::Model, Source::kind)
     }
 
+    /// Whether the node's GPUs are read, as its figure's part or to divide it.
+    pub fn has_gpus(&self) -> bool {
+        self.gpus.current().is_some()
+    }
+
     /// What exactly is read now, in words.
     pub fn describe(&self) -> String {
         let base = self.base.current().map_or_else(|| self.model.describe(), Source::describe);
@@ -125,11 +132,12 @@ impl Meter {
         let dt_s = now_s - self.last_s.replace(now_s).unwrap_or(now_s);
         let (source, covers) = self.read_base(now_s, dt_s, load);
         // Read in any case, so that its counter stands ready when a source without GPUs is taken.
-        match self.gpus.step(now_s) {
-            Step::Read { joules, .. } if covers != Coverage::Node => {
+        let mut gpus_j = Vec::new();
+        if let Step::Read { joules, .. } = self.gpus.step(now_s) {
+            gpus_j = self.gpus.current().map_or_else(Vec::new, Source::gpus_j);
+            if covers != Coverage::Node {
                 self.by_source_j[SourceKind::Nvml.index()] += joules;
             }
-            _ => {}
         }
         self.base.reconsider(now_s);
         self.gpus.reconsider(now_s);
@@ -139,6 +147,7 @@ impl Meter {
         Sample {
             joules: self.by_source_j.iter().sum(),
             by_source_j: self.by_source_j,
+            gpus_j,
             source: if first { self.source() } else { source },
             marks,
         }

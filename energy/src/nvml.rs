@@ -4,6 +4,7 @@
 //! hold a caller for ever. All GPUs must have a counter (Volta or newer): a part of them is no figure.
 
 use nvml_wrapper::Nvml as Library;
+use nvml_wrapper::error::NvmlError;
 
 use crate::counter::Counter;
 use crate::feed::Listener;
@@ -18,10 +19,22 @@ const LOADING_S: f64 = 0.5;
 
 /// The GPUs of one node.
 pub(crate) struct Nvml {
-    feed: Listener<Vec<u64>>,
+    feed: Listener<Vec<Reading>>,
     gpus: Vec<Counter>,
+    /// What the last reading added, with the GPU's device file.
+    added: Vec<(Option<u32>, f64)>,
     limit_w: f64,
     joules: f64,
+}
+
+/// One GPU as the library shows it.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// The number of its device file (`/dev/nvidia0`); none for one that is cut into instances, which Slurm counts
+    /// one by one.
+    minor: Option<u32>,
+    /// Millijoules since its driver was loaded.
+    mj: u64,
 }
 
 impl Nvml {
@@ -30,10 +43,10 @@ impl Nvml {
         let mut library = None;
         let what = path.display().to_string();
         let feed = Background::ask(what, PERIOD_S, move || match &library {
-            Some(library) => read_mj(library),
+            Some(library) => read(library),
             None => {
                 let loaded = Library::builder().lib_path(path.as_os_str()).init();
-                read_mj(library.insert(loaded.map_err(|e| e.to_string())?))
+                read(library.insert(loaded.map_err(|e| e.to_string())?))
             }
         })?;
         match feed.wait(LOADING_S) {
@@ -44,20 +57,27 @@ impl Nvml {
         }
     }
 
-    fn with(feed: Box<dyn Feed<Vec<u64>>>, config: &Config) -> Nvml {
+    fn with(feed: Box<dyn Feed<Vec<Reading>>>, config: &Config) -> Nvml {
         let feed = Listener::new(feed, PERIOD_S, TIMEOUT_S);
-        Nvml { feed, gpus: Vec::new(), limit_w: config.max_node_w, joules: 0.0 }
+        Nvml { feed, gpus: Vec::new(), added: Vec::new(), limit_w: config.max_node_w, joules: 0.0 }
     }
 }
 
-/// Millijoules of each GPU since its driver was loaded.
-fn read_mj(library: &Library) -> Result<Vec<u64>, String> {
+/// Every GPU.
+fn read(library: &Library) -> Result<Vec<Reading>, String> {
     let count = library.device_count().map_err(|e| e.to_string())?;
     if count == 0 {
         return Err("there is no GPU".into());
     }
-    let read = |gpu| library.device_by_index(gpu).and_then(|device| device.total_energy_consumption());
-    (0..count).map(|gpu| read(gpu).map_err(|e| format!("energy counter of GPU {gpu}: {e}"))).collect()
+    let one = |gpu| {
+        let device = library.device_by_index(gpu)?;
+        // GPUs before Ampere have no such mode, and say so.
+        let is_cut = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+        let minor = device.minor_number().ok().filter(|_| !is_cut);
+        Ok(Reading { minor, mj: device.total_energy_consumption()? })
+    };
+    let said = |e: NvmlError| e.to_string();
+    (0..count).map(|gpu| one(gpu).map_err(said).map_err(|e| format!("energy counter of GPU {gpu}: {e}"))).collect()
 }
 
 impl Source for Nvml {
@@ -74,20 +94,29 @@ impl Source for Nvml {
     }
 
     fn joules(&mut self, now_s: f64) -> Result<f64, Error> {
-        let now_uj: Vec<u64> = self.feed.answer(now_s)?.into_iter().map(|mj| mj.saturating_mul(1000)).collect();
+        let now = self.feed.answer(now_s)?;
+        let uj = |gpu: &Reading| gpu.mj.saturating_mul(1000);
         if self.gpus.is_empty() {
-            let begin = |(gpu, uj): (usize, &u64)| Counter::absolute(format!("GPU {gpu}"), *uj, self.limit_w);
-            self.gpus = now_uj.iter().enumerate().map(begin).collect();
+            let begin = |(i, gpu): (usize, &Reading)| Counter::absolute(format!("GPU {i}"), uj(gpu), self.limit_w);
+            self.gpus = now.iter().enumerate().map(begin).collect();
         }
-        if self.gpus.len() != now_uj.len() {
-            return Err(Error::refused(format!("{} GPUs have become {}", self.gpus.len(), now_uj.len())));
+        if self.gpus.len() != now.len() {
+            return Err(Error::refused(format!("{} GPUs have become {}", self.gpus.len(), now.len())));
         }
-        let mut sum_j = 0.0;
-        for (gpu, uj) in self.gpus.iter_mut().zip(now_uj) {
-            sum_j += gpu.advance(now_s, uj)?.joules;
+        let mut added = Vec::with_capacity(now.len());
+        for (counter, gpu) in self.gpus.iter_mut().zip(&now) {
+            added.push((gpu.minor, counter.advance(now_s, uj(gpu))?.joules));
         }
-        self.joules += sum_j;
+        self.joules += added.iter().map(|(_, joules)| joules).sum::<f64>();
+        self.added = added;
         Ok(self.joules)
+    }
+
+    fn gpus_j(&self) -> Vec<f64> {
+        let numbered = self.added.iter().map(|(minor, joules)| Some(((*minor)?, *joules)));
+        let mut gpus = numbered.collect::<Option<Vec<_>>>().unwrap_or_default();
+        gpus.sort_by_key(|(minor, _)| *minor);
+        gpus.into_iter().map(|(_, joules)| joules).collect()
     }
 
     fn describe(&self) -> String {
@@ -105,38 +134,13 @@ mod tests {
     use super::*;
     use crate::feed::tests::Scripted;
 
-    /// NVIDIA's library as far as we use it; each line of `COUNTERS` is a GPU, a number its counter in mJ.
-    const FAKE: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-static int line(unsigned want, char *out) {
-    FILE *f = fopen(COUNTERS, "r");
-    if (!f) return -1;
-    unsigned n = 0; char text[64]; int found = 0;
-    while (fgets(text, sizeof text, f)) { if (n == want && out) { strcpy(out, text); found = 1; } n++; }
-    fclose(f);
-    return out ? found : (int)n;
-}
-int nvmlInit_v2(void) { return line(0, NULL) < 0 ? 9 /* driver not loaded */ : 0; }
-int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { int n = line(0, NULL); *count = n; return n < 0 ? 15 /* lost */ : 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)(size_t)(index + 1); return 0; }
-int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
-    char text[64];
-    if (line((unsigned)(size_t)device - 1, text) != 1) return 15 /* GPU is lost */;
-    if (!strncmp(text, "old", 3)) return 3 /* not supported */;
-    *mj = strtoull(text, NULL, 10);
-    return 0;
-}
-"#;
+    const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nvml.c");
 
     fn fake_library(dir: &Path) -> Config {
-        let (source, library) = (dir.join("fake.c"), dir.join("libnvidia-ml.so.1"));
-        fs::write(&source, FAKE).unwrap();
+        let library = dir.join("libnvidia-ml.so.1");
         let counters = format!("-DCOUNTERS=\"{}\"", dir.join("counters").display());
         let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(counters).arg(&source);
+        cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(counters).arg(FAKE);
         assert!(cc.status().unwrap().success());
         Config { nvml_library: library, ..Config::default() }
     }
@@ -179,6 +183,25 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
     }
 
     #[test]
+    fn gpus_are_told_apart_by_their_device_files_unless_one_is_cut_into_instances() {
+        for (before, after, by_gpu) in [
+            ("1000 1\n1000 0\n", "6000 1\n3000 0\n", vec![2.0, 5.0]),
+            ("1000 1 0\n1000 0 0\n", "6000 1 0\n3000 0 0\n", vec![2.0, 5.0]),
+            ("1000 1 0\n1000 0 1\n", "6000 1 0\n3000 0 1\n", vec![]),
+            ("1000\n1000\n", "6000\n3000\n", vec![]),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let config = fake_library(dir.path());
+            set(dir.path(), before);
+            let mut gpus = Nvml::open(&config).unwrap();
+            until(&mut gpus, Result::is_ok).unwrap();
+            set(dir.path(), after);
+            assert_eq!(until(&mut gpus, |said| !matches!(said, Ok(0.0))).unwrap(), 7.0);
+            assert_eq!(gpus.gpus_j(), by_gpu, "{before}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_named_and_stops_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let none = Config { nvml_library: PathBuf::from("libnvidia-ml-absent.so.1"), ..Config::default() };
@@ -202,9 +225,10 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
         ] {
             let feed = Scripted::default();
             let mut gpus = Nvml::with(Box::new(feed.clone()), &Config::default());
-            feed.say(1, Some((1, vec![1000, 2000])), None);
+            let read = |all: Vec<u64>| all.into_iter().map(|mj| Reading { minor: None, mj }).collect::<Vec<_>>();
+            feed.say(1, Some((1, read(vec![1000, 2000]))), None);
             assert_eq!(gpus.joules(0.0).unwrap(), 0.0);
-            feed.say(2, Some((2, then)), None);
+            feed.say(2, Some((2, read(then))), None);
             assert!(gpus.joules(1.0).unwrap_err().to_string().contains(word), "{word}");
         }
     }

@@ -8,6 +8,8 @@ pub(crate) struct Process {
     pub(crate) reaped_ticks: u64,
     pub(crate) start_ticks: u64,
     pub(crate) stepd: bool,
+    /// Whether it is a slurmd that lives.
+    pub(crate) slurmd: bool,
     /// Whether it is a thread of the kernel's own.
     pub(crate) kernel: bool,
 }
@@ -34,6 +36,7 @@ pub(crate) fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
         reaped_ticks: signed(16)?.saturating_add(signed(17)?),
         start_ticks: ticks(22)?,
         stepd: comm == b"slurmstepd",
+        slurmd: comm == b"slurmd" && field(3) != Some("Z"),
         kernel: ticks(9)? & PF_KTHREAD != 0,
     })
 }

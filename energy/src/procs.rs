@@ -20,6 +20,8 @@ pub struct Processes {
     pub jobs: Vec<JobCpu>,
     /// CPU seconds used by everybody; it may dip when a process ends unseen.
     pub node_cpu_s: f64,
+    /// Whether a slurmd runs here: this node's, or another's on a shared host.
+    pub slurmd_up: bool,
     /// Processes read, without the kernel's threads.
     pub count: usize,
     /// Titles of step processes that no job number could be read from.
@@ -100,7 +102,7 @@ impl Scanner {
         let proc_root = &self.proc_root;
         let owner = std::fs::metadata(proc_root).map_err(|e| Error::io(proc_root, e))?.uid();
         let mut path = proc_root.clone();
-        let mut buffer = Vec::with_capacity(1024);
+        let mut buffer = Vec::new();
         let mut processes = Vec::new();
         for entry in std::fs::read_dir(proc_root).map_err(|e| Error::io(proc_root, e))?.flatten() {
             let name = entry.file_name();
@@ -131,14 +133,21 @@ pub fn scan(proc_root: &Path, tick_hz: u32) -> Result<Processes, Error> {
     Scanner::new(proc_root, tick_hz).scan()
 }
 
+/// Most of a process's file that is looked at, bytes: what is looked for stands at its beginning.
+const LOOKED_AT: usize = 4096;
+
+/// One read: the kernel makes such a file whole for the first, and would be asked once more for its end.
 fn read_into(path: &Path, buffer: &mut Vec<u8>) -> Option<()> {
-    buffer.clear();
-    std::fs::File::open(path).ok()?.take(64 * 1024).read_to_end(buffer).ok().map(|_| ())
+    buffer.resize(LOOKED_AT, 0);
+    let length = std::fs::File::open(path).ok()?.read(buffer).ok()?;
+    buffer.truncate(length);
+    Some(())
 }
 
 fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> Processes {
     let by_pid: HashMap<i32, usize> = processes.iter().enumerate().map(|(i, p)| (p.pid, i)).collect();
-    let mut found = Processes { count: processes.len(), ..Processes::default() };
+    let slurmd_up = processes.iter().any(|p| p.slurmd);
+    let mut found = Processes { slurmd_up, count: processes.len(), ..Processes::default() };
     let mut steps: HashMap<usize, (u32, String)> = HashMap::new();
     for (index, process) in processes.iter().enumerate().filter(|(_, p)| p.stepd) {
         let file = |name: &str| -> Option<Vec<u8>> {

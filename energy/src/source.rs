@@ -122,6 +122,12 @@ pub trait Source: Send {
         Ok(Ready::Yes)
     }
 
+    /// What the last reading added, J, by GPU in the order of their device files (`/dev/nvidia0`, ...); empty where
+    /// that is not known.
+    fn gpus_j(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
     /// What a reader of the figures should know about the last reading, each said once.
     fn take_notes(&mut self) -> Vec<String> {
         Vec::new()

@@ -108,6 +108,11 @@ impl FromStr for EstimatorKind {
     }
 }
 
+/// A gap as it is kept, if it can be one.
+fn observable_s(gap_s: f64) -> Option<f64> {
+    (gap_s.is_finite() && gap_s > 0.0).then(|| gap_s.min(LONGEST_GAP_S))
+}
+
 /// MTBF of a platform: the MTBF of one node over the number of nodes. Zero nodes count as one.
 pub fn combine_prior(site_mtbf_node_s: f64, nodes: u32) -> f64 {
     site_mtbf_node_s / f64::from(nodes.max(1))
@@ -154,11 +159,13 @@ impl Estimator {
     /// kinds observe them in order.
     pub fn with_history(kind: EstimatorKind, prior_mtbf_s: f64, gaps_s: &[f64]) -> Estimator {
         let mut estimator = Estimator::new(kind, prior_mtbf_s);
+        if kind == EstimatorKind::Hazard {
+            let table = ResidualTable::of(gaps_s.iter().filter_map(|gap_s| observable_s(*gap_s)).collect());
+            estimator.seen = Seen::Table { table, fixed: true };
+            return estimator;
+        }
         for gap_s in gaps_s {
             estimator.observe_gap(*gap_s);
-        }
-        if let (EstimatorKind::Hazard, Seen::Table { fixed, .. }) = (kind, &mut estimator.seen) {
-            *fixed = true;
         }
         estimator
     }
@@ -178,10 +185,7 @@ impl Estimator {
 
     /// Takes note of the gap that a failure has just ended. Gaps that are not finite and positive are ignored.
     pub fn observe_gap(&mut self, gap_s: f64) {
-        if !(gap_s.is_finite() && gap_s > 0.0) {
-            return;
-        }
-        let gap_s = gap_s.min(LONGEST_GAP_S);
+        let Some(gap_s) = observable_s(gap_s) else { return };
         match &mut self.seen {
             Seen::Nothing | Seen::Weibull { .. } => {}
             Seen::Window(window) => window.observe(gap_s),

@@ -22,6 +22,17 @@ struct Bin {
 }
 
 impl Bin {
+    /// Adds its gaps up; how many there are, and their sum.
+    fn sum_up(&mut self) -> Lot {
+        let mut sum_s = 0.0;
+        self.above_s = vec![0.0; self.sorted_s.len()];
+        for (above_s, gap_s) in self.above_s.iter_mut().zip(&self.sorted_s).rev() {
+            sum_s += gap_s;
+            *above_s = sum_s;
+        }
+        (self.sorted_s.len() as f64, sum_s)
+    }
+
     fn insert(&mut self, gap_s: f64) {
         let at = self.sorted_s.partition_point(|g| *g <= gap_s);
         self.sorted_s.insert(at, gap_s);
@@ -38,6 +49,20 @@ impl Bin {
 }
 
 impl ResidualTable {
+    /// A table of many gaps, each looked at once.
+    pub(crate) fn of(mut gaps_s: Vec<f64>) -> ResidualTable {
+        gaps_s.sort_unstable_by(f64::total_cmp);
+        let count = gaps_s.last().map_or(0, |longest_s| bin_of(*longest_s) + 1);
+        let mut table = ResidualTable { bins: vec![Bin::default(); count], after: vec![Lot::default(); count] };
+        gaps_s.into_iter().for_each(|gap_s| table.bins[bin_of(gap_s)].sorted_s.push(gap_s));
+        let mut after = Lot::default();
+        for (bin, lot) in table.bins.iter_mut().zip(&mut table.after).rev() {
+            *lot = after;
+            after = join(after, bin.sum_up());
+        }
+        table
+    }
+
     /// Adds a gap.
     pub(crate) fn insert(&mut self, gap_s: f64) {
         let at = bin_of(gap_s);
@@ -101,6 +126,11 @@ mod tests {
             };
             let found = table.mean_residual_s(elapsed_s).unwrap();
             assert!((found / expected - 1.0).abs() < 1e-9, "{} gaps, {elapsed_s}: {found}, {expected}", plain.len());
+            if plain.len() % 100 == 1 {
+                let at_once = ResidualTable::of(plain.clone()).mean_residual_s(elapsed_s).unwrap();
+                assert!((at_once / expected - 1.0).abs() < 1e-9, "{} gaps at once: {at_once}", plain.len());
+            }
         }
+        assert_eq!(ResidualTable::of(Vec::new()).mean_residual_s(1.0), None);
     }
 }

@@ -27,7 +27,8 @@ pub struct Wanted {
     pub start: Option<f64>,
     /// Runs that had begun by then.
     pub end: Option<f64>,
-    /// Only sums: no lists of records, failures, checkpoints, spans, decisions and loans, and no plan.
+    /// Only sums: no lists of records, failures, checkpoints, spans, decisions and loans, no phase that did not occur,
+    /// and no plan.
     pub brief: bool,
 }
 
@@ -88,71 +89,86 @@ fn one(c: &Connection, key: &RunKey, brief: bool) -> Result<RunAccount> {
 }
 
 fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
+    c.make_room_for_choice()?;
     // One moment for all queries: a writer may be at work beside them.
     c.snapshot(|| read_all(c, selection, brief))
 }
 
 fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
-    let runs = store_report::runs(c, selection)?;
+    store_report::choose(c, selection)?;
+    let runs = store_report::runs(c)?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sums = store_report::phase_sums(c, selection)?;
-    let measured_j = store_report::measured_j(c, selection)?;
-    let mut records = store_report::records(c, selection)?;
-    let mut failures = store_report::failures(c, selection)?;
-    let counts = store_report::checkpoint_counts(c, selection)?;
-    let mut lists = if brief { None } else { Some(Lists::read(c, selection)?) };
-    let accounts = runs.into_iter().map(|(mut run, plan)| {
-        let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
-        let of_run = records.remove(&key).unwrap_or_default();
-        run.phases = phases(sums.remove(&key).unwrap_or_default());
-        run.failures = failures.remove(&key).unwrap_or_default();
-        run.total = totals(&run, &of_run, measured_j.get(&key).copied().unwrap_or(0.0));
-        run.total.checkpoints = counts.get(&key).map_or(0, |c| c.iter().sum());
+    let mut sums = store_report::phase_sums(c)?;
+    let mut counters = store_report::counters(c)?;
+    let mut records = store_report::records(c, brief)?;
+    let mut failures = store_report::failures(c)?;
+    let mut counts = store_report::checkpoint_counts(c)?;
+    let mut lists = if brief { None } else { Some(Lists::read(c)?) };
+    let accounts = runs.into_iter().map(|(place, mut run, plan)| {
+        let (of_run, sums) = (records.of(place), sums.of(place));
+        run.phases = phases(&sums);
+        run.failures = failures.of(place);
+        run.total = totals(&run, &of_run, measured_j(&of_run, &counters.of(place), &sums));
+        run.total.checkpoints = counts.of(place);
         expect(&mut run, plan.as_deref());
         match &mut lists {
-            None => run.failures.clear(),
+            None => {
+                run.failures.clear();
+                run.phases.retain(|p| p.node_seconds != 0.0 || p.joules != 0.0 || !p.source.is_empty());
+            }
             Some(lists) => {
                 run.records = of_run;
                 run.plan = store_report::plan(plan.as_deref());
-                lists.give(&key, &mut run);
+                lists.give(place, &mut run);
             }
         }
         run
     });
-    Ok(accounts.collect())
+    let mut accounts: Vec<RunAccount> = accounts.collect();
+    let age = |a: &RunAccount, b: &RunAccount| a.start_s.total_cmp(&b.start_s).then_with(|| a.run.cmp(&b.run));
+    accounts.sort_by(age);
+    Ok(accounts)
+}
+
+/// What the nodes' counters showed, J; of records that are still open, what has been cut into phases.
+fn measured_j(records: &[RecordAccount], counters: &[(u32, f64)], sums: &[PhaseSum]) -> f64 {
+    let open = |restart_count| records.iter().find(|r| r.restart_count == restart_count).map(|r| r.state == "running");
+    let closed = counters.iter().filter(|(record, _)| open(*record) == Some(false)).map(|(_, joules)| *joules);
+    let cut = sums.iter().filter(|s| open(s.restart_count) == Some(true)).map(|s| s.joules);
+    closed.chain(cut).fold(0.0, |sum, joules| sum + joules)
 }
 
 /// What a brief account leaves out.
 struct Lists {
-    checkpoints: ByRun<protocol::CheckpointAccount>,
-    spans: ByRun<protocol::PhaseSpan>,
-    decisions: ByRun<protocol::DecisionAccount>,
-    loans: ByRun<protocol::LoanAccount>,
+    checkpoints: ByRun<Vec<protocol::CheckpointAccount>>,
+    spans: ByRun<Vec<protocol::PhaseSpan>>,
+    decisions: ByRun<Vec<protocol::DecisionAccount>>,
+    loans: ByRun<Vec<protocol::LoanAccount>>,
 }
 
 impl Lists {
-    fn read(c: &Connection, selection: &Selection) -> Result<Lists> {
+    fn read(c: &Connection) -> Result<Lists> {
         Ok(Lists {
-            checkpoints: store_report::checkpoints(c, selection)?,
-            spans: store_report::spans(c, selection)?,
-            decisions: store_report::decisions(c, selection)?,
-            loans: store_report::loans(c, selection)?,
+            checkpoints: store_report::checkpoints(c)?,
+            spans: store_report::spans(c)?,
+            decisions: store_report::decisions(c)?,
+            loans: store_report::loans(c)?,
         })
     }
 
-    fn give(&mut self, key: &RunKey, run: &mut RunAccount) {
-        run.checkpoints = self.checkpoints.remove(key).unwrap_or_default();
-        run.spans = self.spans.remove(key).unwrap_or_default();
-        run.decisions = self.decisions.remove(key).unwrap_or_default();
-        run.loans = self.loans.remove(key).unwrap_or_default();
+    fn give(&mut self, place: i64, run: &mut RunAccount) {
+        run.checkpoints = self.checkpoints.of(place);
+        run.spans = self.spans.of(place);
+        run.decisions = self.decisions.of(place);
+        run.loans = self.loans.of(place);
     }
 }
 
 /// All phases in the order in which reports show them; those that did not occur are zero (not the -0.0 of an empty sum)
 /// and have no source.
-fn phases(sums: Vec<PhaseSum>) -> Vec<PhaseAccount> {
+fn phases(sums: &[PhaseSum]) -> Vec<PhaseAccount> {
     let of = |phase: Phase| {
         let of_phase = || sums.iter().filter(|s| s.phase == phase.as_str());
         let sources: BTreeSet<&str> = of_phase().map(|s| s.source.as_str()).filter(|s| !s.is_empty()).collect();

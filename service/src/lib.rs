@@ -8,6 +8,7 @@ mod comment;
 pub mod controller;
 mod energy_tres;
 pub mod frequency;
+mod gpus;
 mod history;
 mod http;
 mod latency;

@@ -2,6 +2,7 @@
 
 use crate::controller::part;
 use crate::frequency::{self, Frequency};
+use crate::gpus;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::metrics::{self, Family};
 use crate::spool::Spool;
@@ -45,9 +46,9 @@ pub struct Params {
 
 /// The node service.
 pub(crate) struct Node {
-    params: Params,
+    pub(crate) params: Params,
     munge: wire::Munge,
-    books: Mutex<Books>,
+    pub(crate) books: Mutex<Books>,
     health: Mutex<Health>,
     spool: Spool,
     started_s: f64,
@@ -60,9 +61,9 @@ pub(crate) struct Node {
 }
 
 /// The meter, the accounts, and the last look at the processes.
-struct Books {
-    meter: Meter,
-    accounts: Accounts,
+pub(crate) struct Books {
+    pub(crate) meter: Meter,
+    pub(crate) accounts: Accounts,
     processes: Processes,
     /// Whose jobs they are, as the owners of their processes tell.
     owners: BTreeMap<u32, u32>,
@@ -123,6 +124,8 @@ pub async fn serve(params: Params) -> Result<()> {
     std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
     let looking = node.clone();
     std::thread::spawn(move || looking.look_at_hardware_for_ever());
+    let asking = node.clone();
+    std::thread::spawn(move || gpus::ask_for_ever(&asking));
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);
@@ -233,7 +236,7 @@ impl Node {
             let here: Vec<u32> = beat.jobs.iter().map(|job| job.job).collect();
             self.frequency.expire(Instant::now(), |job| here.contains(&job));
             let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
-            self.look_at_self(part(heard.as_ref().map(|_| "hears".to_string())));
+            self.look_at_self(&heard);
             match heard {
                 Ok(reply) => {
                     *lock(&self.held) = reply.held;
@@ -260,11 +263,13 @@ impl Node {
         }
     }
 
-    fn look_at_self(&self, controller: Part) {
+    fn look_at_self(&self, heard: &Result<BeatReply, wire::Error>) {
+        // Whoever was heard has a munged that answers.
+        let munge = if heard.is_ok() { Ok(()) } else { self.munge.encode(b"").map(drop) };
         let source = lock(&self.books).meter.source().as_str().to_string();
         let parts = BTreeMap::from([
-            ("controller".to_string(), controller),
-            ("munge".to_string(), part(self.munge.encode(b"").map(|_| "answers".to_string()))),
+            ("controller".to_string(), part(heard.as_ref().map(|_| "hears".to_string()))),
+            ("munge".to_string(), part(munge.map(|()| "answers".to_string()))),
             ("energy".to_string(), Part { ok: true, text: source }),
         ]);
         *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
@@ -277,7 +282,7 @@ impl Node {
             at_s: now_s(),
             started_s: self.started_s,
             url: url.to_string(),
-            slurmd_up: self.slurmd_up(),
+            slurmd_up: books.processes.slurmd_up,
             node_joules: books.accounts.node_joules(),
             source: books.meter.source().as_str().to_string(),
             jobs: books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).map(reading).collect(),
@@ -319,17 +324,6 @@ impl Node {
         let here = nodes.iter().find(|n| n.name == self.params.node);
         let cpus = here.ok_or_else(|| format!("Slurm does not know node {}", self.params.node))?.cpus;
         Ok(*self.cpus.get_or_init(|| cpus))
-    }
-
-    /// Whether a slurmd runs here: one process of that name, or of another node's services on a shared host.
-    fn slurmd_up(&self) -> bool {
-        let entries = std::fs::read_dir(&self.params.proc_root).into_iter().flatten().flatten();
-        entries.into_iter().any(|e| {
-            let numeric = e.file_name().to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-            numeric
-                && std::fs::read_to_string(e.path().join("comm")).is_ok_and(|c| c.trim() == "slurmd")
-                && !std::fs::read_to_string(e.path().join("stat")).is_ok_and(|s| s.contains(") Z "))
-        })
     }
 
     /// Ends all processes of a job that Slurm has taken away from this node.

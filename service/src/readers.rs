@@ -3,9 +3,11 @@
 use crate::lock;
 use crate::store::Store;
 use anyhow::Result;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How many there are; each may keep two megabytes of a SQLite file.
 const CONNECTIONS: usize = 8;
@@ -14,6 +16,7 @@ const CONNECTIONS: usize = 8;
 pub struct Readers {
     all: Vec<Mutex<Store>>,
     turn: AtomicUsize,
+    plans: Semaphore,
 }
 
 impl Readers {
@@ -23,7 +26,14 @@ impl Readers {
     /// As [`Store::open_again`] says.
     pub fn open(place: &Path) -> Result<Readers> {
         let all = (0..CONNECTIONS).map(|_| Ok(Mutex::new(Store::open_again(place)?))).collect::<Result<_>>()?;
-        Ok(Readers { all, turn: AtomicUsize::new(0) })
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Readers { all, turn: AtomicUsize::new(0), plans: Semaphore::new(cores.min(CONNECTIONS)) })
+    }
+
+    /// Waits until a core is free to make a plan on: more at once would only take turns, and all of them be late.
+    pub async fn turn_to_plan(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.plans.acquire().await.ok()
     }
 
     /// One that is free, or the next in turn when it is.

@@ -108,8 +108,10 @@ async fn plan(
     Extension(peer): Extension<Peer>,
     Document(mut question): Document<PlanRequest>,
 ) -> Answer<Plan> {
+    let begun = Instant::now();
+    let planning = c.clone();
+    let _turn = planning.readers.turn_to_plan().await;
     let plan = blocking(move || -> Result<_, Refusal> {
-        let begun = Instant::now();
         // History is personal: a user is who munge says.
         question.user = user_name(peer.uid).unwrap_or(question.user);
         let mut history = c.readers.free().history(&question.user, &question.job_name)?;

@@ -362,29 +362,41 @@ impl Store {
             .query_row(params![], |r| Ok((r.get(0)?, r.get(1)?)))?;
         let recent = "JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2
                             ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run)";
-        let mean = |what: &str, from: &str| -> Result<Option<f64>> {
-            let sql = format!("SELECT {what} FROM {from} {recent}");
-            c.prepare_cached(&sql)?.query_row(params![user, apply::short(job_name), HISTORY_RUNS], |r| r.get(0))
+        let means = |what: [&str; 2], from: &str| -> Result<[Option<f64>; 2]> {
+            let sql = format!("SELECT {}, {} FROM {from} {recent}", what[0], what[1]);
+            let values = params![user, apply::short(job_name), HISTORY_RUNS];
+            c.prepare_cached(&sql)?.query_row(values, |r| Ok([r.get(0)?, r.get(1)?]))
         };
         let power = |phase: &str| {
-            let of =
-                format!("(SELECT * FROM phases WHERE phase = '{phase}' AND joules IS NOT NULL AND end_s > start_s) p");
-            mean("sum(joules) / sum(end_s - start_s)", &of)
+            let of = |what: &str| format!("sum(CASE WHEN phase = '{phase}' THEN {what} END)");
+            format!("{} / {}", of("joules"), of("end_s - start_s"))
         };
+        let [busy_w, checkpoint_w] = means(
+            [&power("compute"), &power("checkpoint")],
+            "(SELECT * FROM phases WHERE joules IS NOT NULL AND end_s > start_s) p",
+        )?;
+        let [checkpoint_s, checkpoint_bytes] = means(
+            [
+                "avg(CASE WHEN ended_s > begun_s THEN ended_s - begun_s END)",
+                "avg(CASE WHEN bytes > 0 THEN bytes * 1e0 END)",
+            ],
+            "checkpoints k",
+        )?;
+        // A record that resumes begins with its restart.
+        let [restart_s, _] = means(
+            ["avg(s)", "NULL"],
+            "(SELECT p.cluster, p.run, p.end_s - p.start_s AS s FROM phases p JOIN records r
+              ON r.cluster = p.cluster AND r.run = p.run AND r.restart_count = p.restart_count
+              WHERE p.phase = 'restart' AND p.start_s <= r.start_s) k",
+        )?;
         Ok(History {
             node_failures,
             node_seconds,
-            checkpoint_s: mean("avg(ended_s - begun_s)", "(SELECT * FROM checkpoints WHERE ended_s > begun_s) k")?,
-            // A record that resumes begins with its restart.
-            restart_s: mean(
-                "avg(s)",
-                "(SELECT p.cluster, p.run, p.end_s - p.start_s AS s FROM phases p JOIN records r
-                  ON r.cluster = p.cluster AND r.run = p.run AND r.restart_count = p.restart_count
-                  WHERE p.phase = 'restart' AND p.start_s <= r.start_s) k",
-            )?,
-            busy_w: power("compute")?,
-            checkpoint_w: power("checkpoint")?,
-            checkpoint_bytes: mean("avg(bytes * 1e0)", "(SELECT * FROM checkpoints WHERE bytes > 0) k")?,
+            checkpoint_s,
+            restart_s,
+            busy_w,
+            checkpoint_w,
+            checkpoint_bytes,
             work_s: self.usual_work_s(user, job_name)?,
             engine: self.proven_engine(user, job_name)?,
             ..History::default()

@@ -4,12 +4,21 @@ use crate::store::{Connection, Row, ToValue, Value};
 use anyhow::Result;
 use protocol::{
     CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount, RunAccount,
-    RunKey, Totals,
+    Totals,
 };
-use std::collections::HashMap;
+use std::iter::Peekable;
+use std::vec::IntoIter;
 
-/// Rows of a table, by the run that they belong to.
-pub type ByRun<T> = HashMap<RunKey, Vec<T>>;
+/// Rows of a table, run by run as they are chosen.
+pub struct ByRun<T>(Peekable<IntoIter<(i64, T)>>);
+
+impl<T: Default> ByRun<T> {
+    /// What belongs to the run at a place; places are asked for in rising order.
+    pub fn of(&mut self, place: i64) -> T {
+        while self.0.next_if(|(at, _)| *at < place).is_some() {}
+        self.0.next_if(|(at, _)| *at == place).map(|(_, of_run)| of_run).unwrap_or_default()
+    }
+}
 
 /// Which runs: a condition on the columns of `runs`, and its values.
 #[derive(Debug, Default)]
@@ -48,28 +57,39 @@ impl Selection {
     }
 }
 
-/// A row of `runs` with its plan as text; what is added up is not there yet.
+/// Notes which runs are wanted, for all that is read in this transaction.
 ///
 /// # Errors
 /// What the store says.
-pub fn runs(c: &Connection, selection: &Selection) -> Result<Vec<(RunAccount, Option<String>)>> {
+pub fn choose(c: &Connection, selection: &Selection) -> Result<()> {
+    c.prepare_cached("DELETE FROM chosen")?.execute(&[])?;
     let sql = format!(
-        "SELECT cluster, run, job, user, account, job_name, state, start_s, end_s, plan FROM runs
-         WHERE {} ORDER BY start_s, run",
+        "INSERT INTO chosen (cluster, run) SELECT cluster, run FROM runs WHERE {} ORDER BY cluster, run",
         selection.condition()
     );
-    let mut statement = c.prepare_cached(&sql)?;
-    let rows = statement.query_map(&selection.values, |r| {
+    c.prepare_cached(&sql)?.execute(&selection.values).map(drop)
+}
+
+/// A row of `runs` with its place and its plan as text; what is added up is not there yet.
+///
+/// # Errors
+/// What the store says.
+pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
+    let sql =
+        "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan
+               FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
+    let mut statement = c.prepare_cached(sql)?;
+    let rows = statement.query_map(&[], |r| {
         let run = RunAccount {
-            cluster: r.get(0)?,
-            run: r.get(1)?,
-            job: r.get(2)?,
-            user: r.get(3)?,
-            account: r.get(4)?,
-            job_name: r.get(5)?,
-            state: r.get(6)?,
-            start_s: r.get(7)?,
-            end_s: r.get(8)?,
+            cluster: r.get(1)?,
+            run: r.get(2)?,
+            job: r.get(3)?,
+            user: r.get(4)?,
+            account: r.get(5)?,
+            job_name: r.get(6)?,
+            state: r.get(7)?,
+            start_s: r.get(8)?,
+            end_s: r.get(9)?,
             total: Totals::default(),
             phases: Vec::new(),
             records: Vec::new(),
@@ -80,7 +100,7 @@ pub fn runs(c: &Connection, selection: &Selection) -> Result<Vec<(RunAccount, Op
             loans: Vec::new(),
             plan: None,
         };
-        Ok((run, r.get(9)?))
+        Ok((r.get(0)?, run, r.get(10)?))
     })?;
     rows.collect()
 }
@@ -90,8 +110,10 @@ pub fn plan(text: Option<&str>) -> Option<Plan> {
     text.and_then(|t| serde_json::from_str(t).ok())
 }
 
-/// Sums of one phase of a run with one source.
+/// Sums of one phase of a run's record with one source.
 pub struct PhaseSum {
+    /// SLURM_RESTART_COUNT of the record.
+    pub restart_count: u32,
     /// Which phase.
     pub phase: String,
     /// Energy, J.
@@ -102,58 +124,55 @@ pub struct PhaseSum {
     pub source: String,
 }
 
-/// Energy and time by phase and source.
+/// Energy and time by record, phase and source.
 ///
 /// Added up here: a database would sort all rows for it, where they come run by run anyway.
 ///
 /// # Errors
 /// What the store says.
-pub fn phase_sums(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSum>> {
-    let columns = "t.phase, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.source";
-    fold(c, selection, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
-        let (phase, source): (String, String) = (r.get(2)?, r.get(5)?);
-        let (joules, node_seconds): (f64, f64) = (r.get(3)?, r.get(4)?);
-        match sums.iter_mut().find(|s| s.phase == phase && s.source == source) {
+pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
+    let columns = "t.restart_count, t.phase, t.source, coalesce(t.joules, 0.0), t.end_s - t.start_s";
+    fold(c, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
+        let (restart_count, joules, node_seconds): (u32, f64, f64) = (r.get(1)?, r.get(4)?, r.get(5)?);
+        let mut same = None;
+        for (at, sum) in sums.iter().enumerate() {
+            if sum.restart_count == restart_count && r.holds(2, &sum.phase)? && r.holds(3, &sum.source)? {
+                same = Some(at);
+            }
+        }
+        match same.and_then(|at| sums.get_mut(at)) {
             Some(sum) => (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds),
-            None => sums.push(PhaseSum { phase, joules, node_seconds, source }),
+            None => {
+                sums.push(PhaseSum { restart_count, phase: r.get(2)?, joules, node_seconds, source: r.get(3)? });
+            }
         }
         Ok(())
     })
 }
 
-/// What the nodes' counters showed, J; of records that are still open, what has been cut into phases.
+/// What the nodes' counters showed, J, by SLURM_RESTART_COUNT.
 ///
 /// # Errors
 /// What the store says.
-pub fn measured_j(c: &Connection, selection: &Selection) -> Result<HashMap<RunKey, f64>> {
-    let mut sums: HashMap<RunKey, f64> = HashMap::new();
-    for (table, open) in [("counters", "<>"), ("phases", "=")] {
-        let tail = format!(
-            "CROSS JOIN {table} k ON k.cluster = t.cluster AND k.run = t.run AND k.restart_count = t.restart_count
-             WHERE t.state {open} 'running' GROUP BY w.cluster, w.run"
-        );
-        let part: ByRun<f64> = rows(c, selection, "coalesce(sum(k.joules), 0.0)", "records", &tail, |r| r.get(2))?;
-        for (key, joules) in part {
-            *sums.entry(key).or_default() += joules.iter().sum::<f64>();
-        }
-    }
-    Ok(sums)
+pub fn counters(c: &Connection) -> Result<ByRun<Vec<(u32, f64)>>> {
+    rows(c, "t.restart_count, t.joules", "counters", "", |r| Ok((r.get(1)?, r.get(2)?)))
 }
 
-/// Slurm job records, in order.
+/// Slurm job records, in order; if brief, without their nodes.
 ///
 /// # Errors
 /// What the store says.
-pub fn records(c: &Connection, selection: &Selection) -> Result<ByRun<RecordAccount>> {
-    let columns = "t.job, t.restart_count, t.start_s, t.end_s, t.state, t.nodes";
-    rows(c, selection, columns, "records", "ORDER BY t.restart_count", |r| {
-        let nodes: String = r.get(7)?;
+pub fn records(c: &Connection, brief: bool) -> Result<ByRun<Vec<RecordAccount>>> {
+    let nodes = if brief { "'[]'" } else { "t.nodes" };
+    let columns = &format!("t.job, t.restart_count, t.start_s, t.end_s, t.state, {nodes}");
+    rows(c, columns, "records", ", t.restart_count", |r| {
+        let nodes: String = r.get(6)?;
         Ok(RecordAccount {
-            job: r.get(2)?,
-            restart_count: r.get(3)?,
-            start_s: r.get(4)?,
-            end_s: r.get(5)?,
-            state: r.get(6)?,
+            job: r.get(1)?,
+            restart_count: r.get(2)?,
+            start_s: r.get(3)?,
+            end_s: r.get(4)?,
+            state: r.get(5)?,
             nodes: serde_json::from_str(&nodes).unwrap_or_default(),
         })
     })
@@ -163,17 +182,17 @@ pub fn records(c: &Connection, selection: &Selection) -> Result<ByRun<RecordAcco
 ///
 /// # Errors
 /// What the store says.
-pub fn failures(c: &Connection, selection: &Selection) -> Result<ByRun<FailureAccount>> {
+pub fn failures(c: &Connection) -> Result<ByRun<Vec<FailureAccount>>> {
     let columns = "t.kind, t.node, t.at_s, t.detected_s, t.counts, t.reason";
-    rows(c, selection, columns, "failures", "ORDER BY t.at_s, t.id", |r| {
-        let (at_s, detected_s): (f64, f64) = (r.get(4)?, r.get(5)?);
+    rows(c, columns, "failures", ", t.at_s, t.id", |r| {
+        let (at_s, detected_s): (f64, f64) = (r.get(3)?, r.get(4)?);
         Ok(FailureAccount {
-            kind: r.get(2)?,
-            node: r.get(3)?,
+            kind: r.get(1)?,
+            node: r.get(2)?,
             at_s,
             detection_s: detected_s - at_s,
-            counts: r.get(6)?,
-            reason: r.get(7)?,
+            counts: r.get(5)?,
+            reason: r.get(6)?,
         })
     })
 }
@@ -182,20 +201,23 @@ pub fn failures(c: &Connection, selection: &Selection) -> Result<ByRun<FailureAc
 ///
 /// # Errors
 /// What the store says.
-pub fn checkpoint_counts(c: &Connection, selection: &Selection) -> Result<ByRun<u32>> {
-    rows(c, selection, "count(*)", "checkpoints", "GROUP BY w.cluster, w.run", |r| r.get(2))
+pub fn checkpoint_counts(c: &Connection) -> Result<ByRun<u32>> {
+    fold(c, "1", "checkpoints", "", |count, _| {
+        *count += 1;
+        Ok(())
+    })
 }
 
 /// Complete checkpoints, in order of time.
 ///
 /// # Errors
 /// What the store says.
-pub fn checkpoints(c: &Connection, selection: &Selection) -> Result<ByRun<CheckpointAccount>> {
+pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
     let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules";
-    rows(c, selection, columns, "checkpoints", "ORDER BY t.begun_s", |r| {
-        let (begun_s, ended_s): (f64, f64) = (r.get(3)?, r.get(4)?);
+    rows(c, columns, "checkpoints", ", t.begun_s", |r| {
+        let (begun_s, ended_s): (f64, f64) = (r.get(2)?, r.get(3)?);
         let seconds = ended_s - begun_s;
-        Ok(CheckpointAccount { number: r.get(2)?, begun_s, seconds, bytes: r.get(5)?, joules: r.get(6)? })
+        Ok(CheckpointAccount { number: r.get(1)?, begun_s, seconds, bytes: r.get(4)?, joules: r.get(5)? })
     })
 }
 
@@ -203,17 +225,17 @@ pub fn checkpoints(c: &Connection, selection: &Selection) -> Result<ByRun<Checkp
 ///
 /// # Errors
 /// What the store says.
-pub fn spans(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSpan>> {
+pub fn spans(c: &Connection) -> Result<ByRun<Vec<PhaseSpan>>> {
     let columns = "t.node, t.phase, t.start_s, t.end_s, t.joules, t.source";
-    rows(c, selection, columns, "phases", "ORDER BY t.start_s, t.node", |r| {
-        let phase: String = r.get(3)?;
+    rows(c, columns, "phases", ", t.start_s, t.node", |r| {
+        let phase: String = r.get(2)?;
         Ok(PhaseSpan {
-            node: r.get(2)?,
+            node: r.get(1)?,
             phase: Phase::ALL.into_iter().find(|p| p.as_str() == phase).unwrap_or(Phase::Idle),
-            start_s: r.get(4)?,
-            end_s: r.get(5)?,
-            joules: r.get(6)?,
-            source: r.get(7)?,
+            start_s: r.get(3)?,
+            end_s: r.get(4)?,
+            joules: r.get(5)?,
+            source: r.get(6)?,
         })
     })
 }
@@ -222,10 +244,10 @@ pub fn spans(c: &Connection, selection: &Selection) -> Result<ByRun<PhaseSpan>> 
 ///
 /// # Errors
 /// What the store says.
-pub fn decisions(c: &Connection, selection: &Selection) -> Result<ByRun<DecisionAccount>> {
+pub fn decisions(c: &Connection) -> Result<ByRun<Vec<DecisionAccount>>> {
     let columns = "t.at_s, t.action, t.reason, t.interval_s";
-    rows(c, selection, columns, "decisions", "ORDER BY t.at_s, t.id", |r| {
-        Ok(DecisionAccount { at_s: r.get(2)?, action: r.get(3)?, reason: r.get(4)?, interval_s: r.get(5)? })
+    rows(c, columns, "decisions", ", t.at_s, t.id", |r| {
+        Ok(DecisionAccount { at_s: r.get(1)?, action: r.get(2)?, reason: r.get(3)?, interval_s: r.get(4)? })
     })
 }
 
@@ -233,29 +255,28 @@ pub fn decisions(c: &Connection, selection: &Selection) -> Result<ByRun<Decision
 ///
 /// # Errors
 /// What the store says.
-pub fn loans(c: &Connection, selection: &Selection) -> Result<ByRun<LoanAccount>> {
+pub fn loans(c: &Connection) -> Result<ByRun<Vec<LoanAccount>>> {
     let columns = "t.node, t.borrower, t.start_s, t.end_s, t.joules";
-    rows(c, selection, columns, "loans", "ORDER BY t.start_s, t.node", |r| {
+    rows(c, columns, "loans", ", t.start_s, t.node", |r| {
         Ok(LoanAccount {
-            node: r.get(2)?,
-            borrower: r.get(3)?,
-            start_s: r.get(4)?,
-            end_s: r.get(5)?,
-            joules: r.get(6)?,
+            node: r.get(1)?,
+            borrower: r.get(2)?,
+            start_s: r.get(3)?,
+            end_s: r.get(4)?,
+            joules: r.get(5)?,
         })
     })
 }
 
-/// The rows of `table` that belong to the selected runs. `read` finds the run in the first two columns.
+/// The rows of `table` that belong to the chosen runs, each run's in an order; columns count from 1.
 fn rows<T>(
     c: &Connection,
-    selection: &Selection,
     columns: &str,
     table: &str,
-    tail: &str,
+    order: &str,
     read: impl Fn(&Row<'_>) -> Result<T>,
-) -> Result<ByRun<T>> {
-    fold(c, selection, columns, table, tail, |list, row| {
+) -> Result<ByRun<Vec<T>>> {
+    fold(c, columns, table, order, |list: &mut Vec<T>, row| {
         list.push(read(row)?);
         Ok(())
     })
@@ -264,36 +285,29 @@ fn rows<T>(
 /// The same, each row added to what its run already has.
 ///
 /// The joins are `CROSS JOIN`, by which SQLite begins with the runs; else it reads the whole of the larger table.
-fn fold<T>(
+fn fold<T: Default>(
     c: &Connection,
-    selection: &Selection,
     columns: &str,
     table: &str,
-    tail: &str,
-    add: impl Fn(&mut Vec<T>, &Row<'_>) -> Result<()>,
+    order: &str,
+    add: impl Fn(&mut T, &Row<'_>) -> Result<()>,
 ) -> Result<ByRun<T>> {
     let sql = format!(
-        "SELECT w.cluster, w.run, {columns} FROM (SELECT cluster, run FROM runs WHERE {}) w
-         CROSS JOIN {table} t ON t.cluster = w.cluster AND t.run = w.run {tail}",
-        selection.condition()
+        "SELECT w.place, {columns} FROM chosen w CROSS JOIN {table} t ON t.cluster = w.cluster AND t.run = w.run
+         ORDER BY w.place{order}"
     );
-    let mut by_run: ByRun<T> = HashMap::new();
-    let mut last: Option<(RunKey, Vec<T>)> = None;
-    let mut statement = c.prepare_cached(&sql)?;
-    let found = statement.query_map(&selection.values, |row| {
-        let key = RunKey { cluster: row.get(0)?, run: row.get(1)? };
-        // Rows of one run mostly come together.
-        let (_, list) = match &mut last {
-            Some(last) if last.0 == key => last,
-            _ => {
-                by_run.extend(last.take());
-                let list = by_run.remove(&key).unwrap_or_default();
-                last.insert((key, list))
+    let mut by_run: Vec<(i64, T)> = Vec::new();
+    c.prepare_cached(&sql)?.each(&[], |row| {
+        let place = row.get(0)?;
+        match by_run.last_mut().filter(|(at, _)| *at == place) {
+            Some((_, of_run)) => add(of_run, row),
+            None => {
+                let mut of_run = T::default();
+                add(&mut of_run, row)?;
+                by_run.push((place, of_run));
+                Ok(())
             }
-        };
-        add(list, row)
+        }
     })?;
-    found.collect::<Result<()>>()?;
-    by_run.extend(last);
-    Ok(by_run)
+    Ok(ByRun(by_run.into_iter().peekable()))
 }

@@ -72,7 +72,8 @@ fn a_brief_account_has_the_sums_of_the_full_one() {
     let (full, brief) = (told(Wanted::default()), told(Wanted { brief: true, ..Wanted::default() }));
     assert_eq!(full.len(), 4);
     for (full, brief) in full.iter().zip(&brief) {
-        assert_eq!((&full.total, &full.phases), (&brief.total, &brief.phases));
+        let occurred: Vec<_> = full.phases.iter().filter(|p| p.node_seconds > 0.0).cloned().collect();
+        assert_eq!((&full.total, &occurred), (&brief.total, &brief.phases));
         assert_eq!((full.total.checkpoints, full.total.records, full.total.resilience_j), (1, 1, 5.0));
         assert_eq!((full.spans.len(), full.decisions.len(), full.loans.len()), (2, 1, 1));
         assert_eq!((brief.spans.len(), brief.records.len(), brief.checkpoints.len()), (0, 0, 0));

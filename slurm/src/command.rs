@@ -1,8 +1,8 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
 use crate::{
-    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_job, parse_jobs,
-    parse_nodes, parse_operators, parse_steps,
+    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_gpus, parse_job,
+    parse_jobs, parse_nodes, parse_operators, parse_steps,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -77,6 +77,11 @@ impl Slurm {
             }
         }
         Ok(jobs)
+    }
+
+    /// The GPUs of a node that a running job holds, as Slurm counts them there; nothing where it does not say which.
+    pub fn gpus(&self, job: u32, node: &str) -> Result<Option<Vec<u32>>, Error> {
+        parse_gpus(&self.output("scontrol", &["show", "job", "-d", "-o", &job.to_string()])?, job, node)
     }
 
     /// All nodes.

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::fields::{Fields, duration};
+use crate::gpus;
 use crate::nodelist::expand_nodelist;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -310,6 +311,20 @@ pub fn parse_job(text: &str, id: u32) -> Result<Option<Job>, Error> {
         None => Ok(None),
         Some(record) => parse_record(&record).map(Some),
     }
+}
+
+/// The GPUs of `node` that the job holds, by the output of `scontrol show job -d -o ID`, as Slurm counts them there;
+/// nothing where Slurm does not say which.
+pub fn parse_gpus(text: &str, id: u32, node: &str) -> Result<Option<Vec<u32>>, Error> {
+    let record = records(text).into_iter().find(|r| record_id(r) == Some(id));
+    let record = record.ok_or_else(|| Error::unreadable("JobId", text))?;
+    let f = Fields::split(format!("job {id}"), &record, KEYS);
+    // Nothing that a user writes stands between these fields and the next.
+    let details = match f.get("CoreSpec")? {
+        Some(details) => details,
+        None => f.need("ThreadSpec")?,
+    };
+    gpus::held(details, node)
 }
 
 /// The jobs in the output of `scontrol show job -o`, and the ids of those whose record cannot be trusted: another

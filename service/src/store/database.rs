@@ -160,6 +160,19 @@ impl Row<'_> {
         T::from_value(value)
             .map_err(|v| anyhow::anyhow!("column {column} holds {v:?}, which is no {}", std::any::type_name::<T>()))
     }
+
+    /// Whether a column, from 0, holds this text.
+    ///
+    /// # Errors
+    /// When there is no such column.
+    pub fn holds(&self, column: usize, text: &str) -> Result<bool> {
+        Ok(match self {
+            Row::Sqlite(row) => {
+                matches!(row.get_ref(column)?, rusqlite::types::ValueRef::Text(t) if t == text.as_bytes())
+            }
+            Row::Mysql(row) => matches!(row.as_ref(column), Some(::mysql::Value::Bytes(t)) if t == text.as_bytes()),
+        })
+    }
 }
 
 /// Calibrations that were read once, by their ids: they are long, and never change.
@@ -250,6 +263,17 @@ impl Connection {
         &self.3
     }
 
+    /// Makes the table in which a report notes the runs it is about: this connection's own, outside the store.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub(crate) fn make_room_for_choice(&self) -> Result<()> {
+        self.plain(match &self.0 {
+            Backend::Sqlite(_) => sqlite::CHOSEN,
+            Backend::Mysql(_) => mysql::CHOSEN,
+        })
+    }
+
     /// How many answers were read so far.
     pub fn reads(&self) -> u64 {
         self.1.get()
@@ -333,21 +357,39 @@ impl Statement<'_> {
         values: &[Value],
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<std::vec::IntoIter<Result<T>>> {
-        self.connection.1.set(self.connection.1.get() + 1);
         let mut all = Vec::new();
+        self.each(values, |row| {
+            all.push(read(row));
+            Ok(())
+        })?;
+        Ok(all.into_iter())
+    }
+
+    /// Looks at all rows of its answer, one after another.
+    ///
+    /// # Errors
+    /// What the database says, or the first error in looking.
+    pub fn each(&mut self, values: &[Value], mut look: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        self.connection.1.set(self.connection.1.get() + 1);
         match &self.connection.0 {
             Backend::Sqlite(c) => {
                 let mut statement = c.prepare_cached(self.sql)?;
                 let mut rows = statement.query(rusqlite::params_from_iter(values))?;
                 while let Some(row) = rows.next()? {
-                    all.push(read(&Row::Sqlite(row)));
+                    look(&Row::Sqlite(row))?;
                 }
+                Ok(())
             }
             Backend::Mysql(session) => {
-                session.query(self.sql, values, &mut |row| all.push(read(&Row::Mysql(row))))?;
+                let mut looked = Ok(());
+                session.query(self.sql, values, &mut |row| {
+                    if looked.is_ok() {
+                        looked = look(&Row::Mysql(row));
+                    }
+                })?;
+                looked
             }
         }
-        Ok(all.into_iter())
     }
 
     /// Reads the only row of its answer.

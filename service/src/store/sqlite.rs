@@ -14,6 +14,10 @@ const BUSY_LIMIT: Duration = Duration::from_secs(10);
 /// Prepared statements that are kept.
 const STATEMENTS: usize = 128;
 
+/// The runs that a report is about, in the order of their names.
+pub const CHOSEN: &str = "CREATE TEMP TABLE IF NOT EXISTS chosen (
+    place INTEGER PRIMARY KEY, cluster TEXT NOT NULL, run TEXT NOT NULL)";
+
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
@@ -47,6 +51,7 @@ pub fn open(path: &Path) -> Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "journal_mode", "WAL").with_context(name)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
 }
 

@@ -98,7 +98,13 @@ impl Site {
     }
 
     pub fn node(&self) -> Daemon {
-        self.daemon(&["--role=node", "--node", "n1"], &self.node)
+        self.node_over(Path::new("/proc"))
+    }
+
+    /// A node service that meters a tree of processes.
+    pub fn node_over(&self, proc_root: &Path) -> Daemon {
+        let root = proc_root.to_str().expect("a plain path");
+        self.daemon(&["--role=node", "--node", "n1", "--proc-root", root], &self.node)
     }
 
     pub fn client(&self) -> Client {

@@ -1,6 +1,6 @@
 //! How many events a second the store takes durably, and how fast it tells what a day's runs cost.
 
-use super::row;
+use super::{quantile, row};
 use anyhow::{Context, Result};
 use protocol::{Batch, Event, JobReading, Phase, Record, RunKey};
 use service::account::{Wanted, accounts};
@@ -10,6 +10,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 use testbed::PrivateMariadb;
+
+/// How often the history of a user's job is read.
+const HISTORIES: usize = 1000;
 
 /// Runs in the store that is reported on, over a year, and those that are written together.
 pub const RUNS: u32 = 100_000;
@@ -137,8 +140,15 @@ fn hour(n: u32) -> Batch {
     Batch { version: protocol::VERSION, key: key(&format!("{n}.1")), records }
 }
 
-/// Time to read a day's accounts out of the year, and all of them.
+/// Time to read a day's accounts out of the year, and all of them, and what bears on a plan.
 pub fn reports(store: &Store) -> Result<()> {
+    let mut times_us = Vec::new();
+    for _ in 0..HISTORIES {
+        let start = Instant::now();
+        std::hint::black_box(store.history(&user(ASKING), &format!("job{ASKING}"))?);
+        times_us.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    row("history for a plan, median", &format!("{:.0} us", quantile(&mut times_us, 0.5)), "", "");
     let day = Wanted { start: Some(BEGIN_S + 180.0 * DAY_S), end: Some(BEGIN_S + 181.0 * DAY_S), ..Wanted::default() };
     for (what, wanted, target) in [("a day's", day, "< 1 s"), ("all", Wanted::default(), "")] {
         let start = Instant::now();

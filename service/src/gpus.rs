@@ -1,0 +1,34 @@
+//! Asks Slurm which of this node's GPUs each job holds; a user's word is not taken for it.
+
+use crate::lock;
+use crate::node::Node;
+use energy::Gpus;
+use slurm::Slurm;
+use std::time::Duration;
+
+/// Time between two looks for jobs whose GPUs are not known.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Time before Slurm is asked again when it did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Asks once for each job, beside the heartbeat, on a node whose GPUs are metered.
+pub(crate) fn ask_for_ever(node: &Node) {
+    let slurm = Slurm::new(node.params.site.slurm_bin.clone());
+    loop {
+        std::thread::sleep(LOOK);
+        let unknown = {
+            let books = lock(&node.books);
+            if books.meter.has_gpus() { books.accounts.without_gpus() } else { Vec::new() }
+        };
+        for job in unknown {
+            match slurm.gpus(job, &node.params.node) {
+                Ok(gpus) => lock(&node.books).accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
+                Err(e) => {
+                    tracing::info!(job, %e, "it is not known which GPUs are the job's");
+                    std::thread::sleep(ASK_AGAIN);
+                }
+            }
+        }
+    }
+}
