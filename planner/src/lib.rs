@@ -12,6 +12,7 @@ mod known;
 mod loans;
 pub mod predicted;
 pub mod published;
+pub mod restart;
 mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy};
