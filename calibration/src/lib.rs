@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod conduct;
 pub mod differences;
 pub mod document;
+mod duration;
 mod meter;
 mod mpi;
 mod node_types;
