@@ -1,5 +1,6 @@
 //! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
 
+use crate::asked;
 use crate::duration::most;
 use crate::meter::{Counter, power_w};
 use crate::operations::{self, Repeatable, Signal};
@@ -47,6 +48,7 @@ impl Worker {
     /// When results cannot be kept, or other nodes do not come.
     pub fn work(&self, orders: &[Order]) -> Result<()> {
         stop::listen()?;
+        asked::listen()?;
         // What a killed worker of this node could not put back.
         cpufreq::restore_here()?;
         for (i, order) in orders.iter().enumerate() {
