@@ -1,4 +1,4 @@
-//! Hears the signal that asks for a checkpoint, as the processes of a run do: it arrives before its sender has returned.
+//! Hears the signal that asks for a checkpoint, as the processes of a run do.
 
 use anyhow::Result;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};

@@ -9,7 +9,6 @@ use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +32,9 @@ const KEPT: u32 = 2;
 
 /// Time between two looks whether the signal has come.
 const HEARING: Duration = Duration::from_micros(200);
+
+/// A signal that has not come by then is lost.
+const LOST: Duration = Duration::from_secs(1);
 
 /// Longest wait for one checkpoint, s.
 const CHECKPOINT_LIMIT_S: f64 = 600.0;
@@ -198,15 +200,15 @@ impl Repeat for Writing {
     }
 }
 
-/// A program that writes a file in each of its processes when it is asked, each under another name first. It begins when
-/// the signal arrives, at the latest when its sender has returned.
+/// A program that writes a file in each of its processes when the signal arrives, each under another name first. The sender
+/// returns before or after; a signal that gets lost is not waited for long.
 fn program(originals: Vec<PathBuf>, share: usize, signal: Signal) -> Ask {
     let content = Arc::new(noise(share));
     Arc::new(move |_| {
-        let (before, sent) = (asked::count(), Arc::new(AtomicBool::new(false)));
-        let (originals, content, is_sent) = (originals.clone(), content.clone(), sent.clone());
+        let (before, begun) = (asked::count(), Instant::now());
+        let (originals, content) = (originals.clone(), content.clone());
         thread::spawn(move || {
-            while asked::count() == before && !is_sent.load(Ordering::Relaxed) {
+            while asked::count() == before && begun.elapsed() < LOST {
                 thread::sleep(HEARING);
             }
             for original in originals {
@@ -217,9 +219,7 @@ fn program(originals: Vec<PathBuf>, share: usize, signal: Signal) -> Ask {
                 });
             }
         });
-        let told = signal();
-        sent.store(true, Ordering::Relaxed);
-        told
+        signal()
     })
 }
 
