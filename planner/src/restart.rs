@@ -6,31 +6,20 @@
 
 use protocol::{Phase, PhaseSpan, RunAccount};
 
-/// Mean over the restarts of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Restarts {
-    /// Duration, s.
-    pub time_s: f64,
-    /// Energy of all nodes, J; absent if nothing could be read.
-    pub joules: Option<f64>,
-}
-
 /// Whether a span of the phase restart is a restart: its record begins within it.
 pub fn takes_up(record_s: f64, (start_s, end_s): (f64, f64)) -> bool {
     (start_s..=end_s).contains(&record_s)
 }
 
-/// What the restarts of a run took, if there were any.
-pub fn restarts(run: &RunAccount) -> Option<Restarts> {
+/// Mean duration of a run's restarts on a node, s. Their energy is not told apart: the counters of a record begin with its
+/// job, before the driver does.
+pub fn restart_s(run: &RunAccount) -> Option<f64> {
     let of_record = |s: &&PhaseSpan| {
         s.phase == Phase::Restart && run.records.iter().any(|r| takes_up(r.start_s, (s.start_s, s.end_s)))
     };
-    let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
-    let spans: Vec<&PhaseSpan> = run.spans.iter().filter(of_record).collect();
-    let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-    let joules = mean(spans.iter().filter_map(|s| s.joules).collect());
-    let time_s = mean(spans.iter().map(|s| s.end_s - s.start_s).collect())?;
-    Some(Restarts { time_s, joules: joules.map(|j| j * nodes) })
+    let (sum_s, count) =
+        run.spans.iter().filter(of_record).fold((0.0, 0.0), |(sum, n), s| (sum + s.end_s - s.start_s, n + 1.0));
+    (count > 0.0).then(|| sum_s / count)
 }
 
 /// Time that a run waited in the queue between its records, s.

@@ -3,7 +3,7 @@
 use super::accounted::{Joined, Lending};
 use super::columns::{percent, printable};
 use planner::Modelled;
-use planner::restart::{requeued_s, restarts};
+use planner::restart::{requeued_s, restart_s};
 use protocol::CheckpointAccount;
 
 /// One run, phase by phase.
@@ -74,7 +74,7 @@ pub fn describe(line: &Joined) -> String {
         );
         text += &format!(
             "  restart:    measured {}, predicted {:.2} s (from: {}); in the queue between records {:.1} s\n",
-            restarts(run).map_or("none".to_string(), |r| format!("{:.2} s", r.time_s)),
+            restart_s(run).map_or("none".to_string(), |s| format!("{s:.2} s")),
             plan.restart_s.value,
             plan.restart_s.from,
             requeued_s(run)

@@ -7,7 +7,7 @@ use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
 use crate::report::moment::shown;
 use maud::{Markup, html};
-use planner::restart::restarts;
+use planner::restart::restart_s;
 use planner::{Modelled, Pair};
 use protocol::{Figure, Phase, Plan, RunAccount};
 use std::collections::BTreeMap;
@@ -164,7 +164,7 @@ fn predictions(run: &RunAccount) -> Markup {
         share_of("Energy overhead", plan.expected_energy_overhead, run.total.energy_overhead),
         share_of("Time overhead", plan.expected_time_overhead, run.total.time_overhead),
         figure("Checkpoint", &plan.checkpoint_s, "s", mean_checkpoint_s),
-        figure("Restart", &plan.restart_s, "s", restarts(run).map(|r| r.time_s)),
+        figure("Restart", &plan.restart_s, "s", restart_s(run)),
         figure("MTBF of the allocation", &plan.mtbf_s, "s", mtbf_s),
         figure("Power while computing", &plan.busy_w, "W a node", power_w(run, Phase::Compute)),
         figure("Power while checkpointing", &plan.checkpoint_w, "W a node", power_w(run, Phase::Checkpoint)),
