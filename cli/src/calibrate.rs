@@ -294,9 +294,9 @@ fn progress() -> anyhow::Result<Show> {
 
 /// How long the rest takes, in words.
 fn left(p: &Progress) -> String {
-    let minutes = |s: f64| (s / 60.0).ceil();
-    let (least_s, most_s) = p.left_s;
-    format!("{:.0} to {:.0} min left", minutes(least_s), minutes(most_s))
+    let minutes = |s: f64| format!("{:.0}", (s / 60.0).ceil());
+    let (least, most) = (minutes(p.left_s.0), minutes(p.left_s.1));
+    if least == most { format!("{most} min left") } else { format!("{least} to {most} min left") }
 }
 
 fn keep(client: &Client, calibration: &Calibration) -> anyhow::Result<StoredCalibration> {
