@@ -24,7 +24,7 @@ demo-lend: packages build
 test: packages
 	sh packaging/test.sh
 
-# Ten jobs, planned before and measured after: make accuracy (ten minutes).
+# Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build
 	./target/release/xtask accuracy
 

@@ -2,9 +2,10 @@
 
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
+use crate::duration::bounds_s;
 use crate::orders::{Scope, orders};
 use crate::state::{Assignment, Rules, State};
-use crate::{mpi, node_types};
+use crate::{mpi, node_types, stop};
 use anyhow::{Context, Result, bail};
 use config::Site;
 use hardware::facts::Facts;
@@ -17,6 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Time between two looks at the jobs.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Name of the jobs that measure.
+const JOB_NAME: &str = "joulepoint-calibrate";
 
 /// Largest checkpoint and message in a hurry, MiB.
 const FAST_MIB: (u32, u32) = (32, 4);
@@ -49,6 +53,8 @@ pub struct Progress {
     pub done: usize,
     /// All points.
     pub all: usize,
+    /// Shortest and longest time that those which are left take, as the rules have it, s.
+    pub left_s: (f64, f64),
 }
 
 /// A type whose jobs have been submitted.
@@ -58,13 +64,14 @@ struct Underway {
     state: State,
     assignment: Assignment,
     jobs: Vec<u32>,
-    most: usize,
 }
 
-/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named.
+/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named. A signal to
+/// end ends the jobs too.
 ///
 /// # Errors
-/// When nodes cannot be asked, a job not be submitted, or one ends before its work is done.
+/// When nodes cannot be asked, a job not be submitted, one ends before its work is done, or jobs of an earlier command
+/// still measure and are not to be resumed.
 pub fn run(
     site: &Site,
     conf: &Path,
@@ -75,6 +82,14 @@ pub fn run(
     let cluster = slurm.cluster_name()?;
     let root = root(site)?.join(&cluster);
     std::fs::create_dir_all(&root).with_context(|| format!("calibration.dir = {}", root.display()))?;
+    stop::listen()?;
+    let earlier = left_running(&slurm, &root)?;
+    if let Some(job) = earlier.iter().flat_map(|u| &u.jobs).next().filter(|_| !wish.resume) {
+        bail!(
+            "job {job} of an earlier calibration still measures; go on with it by --resume, or end it by `scancel {job}`"
+        );
+    }
+    follow(&slurm, &earlier, progress)?;
     let nodes: Vec<slurm::Node> =
         slurm.nodes()?.into_iter().filter(|n| is_usable(n, wish.partition.as_deref())).collect();
     if nodes.is_empty() {
@@ -145,12 +160,42 @@ fn begin(site: &Site, conf: &Path, wish: &Wish, root: &Path, node_type: String, 
         }
     };
     let rest: Vec<&String> = names.iter().filter(|n| !assignment.nodes.contains(n)).collect();
-    let mut jobs = vec![submit(site, conf, wish, &folder, &assignment.nodes, false)?];
-    if !rest.is_empty() {
-        jobs.push(submit(site, conf, wish, &folder, &rest, true)?);
+    let mut jobs = Vec::new();
+    if !state.unfinished(&assignment.orders)?.is_empty() {
+        jobs.push(submit(site, conf, wish, &folder, &assignment.nodes, false)?);
+        if !rest.is_empty() {
+            jobs.push(submit(site, conf, wish, &folder, &rest, true)?);
+        }
+        state.note_jobs(&jobs)?;
     }
-    let most = assignment.orders.len();
-    Ok(Underway { node_type, facts, state, assignment, jobs, most })
+    Ok(Underway { node_type, facts, state, assignment, jobs })
+}
+
+/// Jobs that measure on though the command that submitted them is gone.
+fn left_running(slurm: &Slurm, root: &Path) -> Result<Vec<Underway>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root)?.flatten().filter(|e| e.path().is_dir()) {
+        let state = State { folder: entry.path() };
+        let mut jobs = state.jobs();
+        let mut asked = Ok(());
+        jobs.retain(|job| {
+            slurm.job(*job).map(is_running).unwrap_or_else(|e| {
+                asked = Err(e);
+                true
+            })
+        });
+        asked?;
+        if !jobs.is_empty() {
+            let (node_type, assignment) = (entry.file_name().to_string_lossy().into_owned(), state.assignment()?);
+            found.push(Underway { node_type, facts: Vec::new(), state, assignment, jobs });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a job is one of a calibration, and not over: numbers are used again.
+fn is_running(job: Option<slurm::Job>) -> bool {
+    job.is_some_and(|j| j.name == JOB_NAME && !j.state.is_over())
 }
 
 fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &[String]) -> Result<Assignment> {
@@ -198,7 +243,7 @@ fn submit<S: AsRef<str>>(
     let idle = if only_idle { " --only-idle" } else { "" };
     let (this, conf, dir) = (quoted(&env::current_exe()?), quoted(conf), quoted(folder));
     let mut command = slurm_command(site, "sbatch");
-    command.args(["--parsable", "--exclusive", "--mem=0", "--no-requeue", "-J", "joulepoint-calibrate", "-o"]);
+    command.args(["--parsable", "--exclusive", "--mem=0", "--no-requeue", "-J", JOB_NAME, "-o"]);
     command.arg(folder.join("job-%j.log")).arg("-D").arg(folder);
     command.args(["-N", &nodes.len().to_string(), "-w", &slurm::compress_nodelist(nodes)]);
     command.args(wish.partition.as_ref().map(|p| format!("--partition={p}")));
@@ -209,16 +254,21 @@ fn submit<S: AsRef<str>>(
     id.with_context(|| format!("sbatch: {said}{}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Waits until all jobs have ended.
+/// Waits until all jobs have ended; ends them where this command is to end.
 fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progress)) -> Result<()> {
     loop {
         let mut running = false;
         for u in underway {
-            let left = u.state.unfinished(&u.assignment.orders)?.len();
-            progress(&Progress { node_type: u.node_type.clone(), done: u.most - left, all: u.most });
+            let (left, all) = (u.state.unfinished(&u.assignment.orders)?, u.assignment.orders.len());
+            let left_s = bounds_s(&left, &u.assignment.rules);
+            progress(&Progress { node_type: u.node_type.clone(), done: all - left.len(), all, left_s });
             for job in &u.jobs {
-                running |= slurm.job(*job)?.is_some_and(|j| !j.state.is_over());
+                running |= is_running(slurm.job(*job)?);
             }
+        }
+        if running && stop::is_told() {
+            underway.iter().flat_map(|u| &u.jobs).try_for_each(|job| slurm.cancel(*job))?;
+            bail!("told to stop: the jobs are ended, and what is finished is kept; go on with --resume");
         }
         if !running {
             return Ok(());
@@ -235,7 +285,7 @@ fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<(Ca
             "{}: {} of {} points are not measured; the job's output is in {folder}; go on with --resume",
             u.node_type,
             left.len(),
-            u.most
+            u.assignment.orders.len()
         );
     }
     let refused = |why: &String| {

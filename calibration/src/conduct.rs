@@ -1,5 +1,6 @@
 //! Runs inside a calibration job: starts the steps in which nodes measure, and is such a step itself.
 
+use crate::asked;
 use crate::meter::Counter;
 use crate::mpi;
 use crate::operations::Signal;
@@ -15,9 +16,6 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-
-/// A signal that changes nothing in a process that runs.
-const HARMLESS: &str = "CONT";
 
 /// Starts the steps of a job: all that is not finished yet, or only idle power.
 ///
@@ -131,7 +129,7 @@ pub fn work(site: &Site, folder: &Path, orders: &Path) -> Result<()> {
     let counter = Counter::new(site, &node, job.parse()?);
     let storage = targets(site, folder);
     let (slurm, id) = (slurm::Slurm::new(site.slurm_bin.clone()), job.parse()?);
-    let signal: Signal = Arc::new(move || slurm.signal_steps(id, HARMLESS).map_err(|e| e.to_string()));
+    let signal: Signal = Arc::new(move || slurm.signal_steps(id, asked::SIGNAL.as_str()).map_err(|e| e.to_string()));
     let worker = Worker { node, counter, state, rules: assignment.rules, storage, step, signal };
     worker.work(&read_orders(orders)?)
 }

@@ -4,10 +4,12 @@
 //! [`worker`] (or the site's MPI, [`mpi`]) measures [`orders`] and appends what it finds to [`state`];
 //! [`document`] makes a [`protocol::Calibration`] of it. Estimates are not made here, but in `planner`.
 
+mod asked;
 pub mod campaign;
 pub mod conduct;
 pub mod differences;
 pub mod document;
+mod duration;
 mod meter;
 mod mpi;
 mod node_types;

@@ -17,7 +17,7 @@ use std::time::Duration;
 const SOURCE: &str = include_str!("../mpi/cost.c");
 
 /// Shortest window, s: long against the time between two readings also where all ranks share few cores.
-const WINDOW_S: f64 = 0.5;
+pub(crate) const WINDOW_S: f64 = 0.5;
 
 /// Time between two readings of the counter while it runs.
 const READ_EVERY: Duration = Duration::from_millis(50);

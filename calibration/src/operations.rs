@@ -1,5 +1,6 @@
 //! The operations themselves, as a job does them; checkpoints by the very code of the wrapper.
 
+use crate::asked;
 use crate::orders::Order;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -25,6 +26,15 @@ const SLICES: u32 = 4;
 /// Bytes that one repetition of logging moves at least, and messages it has at most.
 const LOGGED_BYTES: f64 = (8 << 20) as f64;
 const MOST_MESSAGES: f64 = 4096.0;
+
+/// Checkpoints that a run keeps unless it says otherwise.
+const KEPT: u32 = 2;
+
+/// Time between two looks whether the signal has come.
+const HEARING: Duration = Duration::from_micros(200);
+
+/// A signal that has not come by then is lost.
+const LOST: Duration = Duration::from_secs(1);
 
 /// Longest wait for one checkpoint, s.
 const CHECKPOINT_LIMIT_S: f64 = 600.0;
@@ -154,7 +164,7 @@ fn commit(checkpoints: &Checkpoints, number: u64, files: Vec<ManifestFile>) -> R
 /// As a run does it: p processes are asked and write their files, and the engine takes them when they are at rest.
 fn write(folder: &Path, p: u32, share: usize, signal: &Signal) -> Result<Repeatable> {
     let originals = originals(&folder.join("originals"), p, share)?;
-    let checkpoints = Checkpoints::open(folder.join("checkpoints"), 1)?;
+    let checkpoints = Checkpoints::open(folder.join("checkpoints"), KEPT)?;
     let (post, clock) = queue();
     let patterns = originals.iter().map(|path| path.display().to_string()).collect();
     let files = Files { folder: folder.to_path_buf(), patterns };
@@ -190,19 +200,26 @@ impl Repeat for Writing {
     }
 }
 
-/// A program that writes a file in each of its processes when it is asked, each under another name first.
+/// A program that writes a file in each of its processes when the signal arrives, each under another name first. The sender
+/// returns before or after; a signal that gets lost is not waited for long.
 fn program(originals: Vec<PathBuf>, share: usize, signal: Signal) -> Ask {
     let content = Arc::new(noise(share));
     Arc::new(move |_| {
-        signal()?;
-        for original in originals.clone() {
-            let content = content.clone();
-            thread::spawn(move || {
-                let beside = PathBuf::from(format!("{}.new", original.display()));
-                fs::write(&beside, &*content).and_then(|()| fs::rename(&beside, &original))
-            });
-        }
-        Ok(())
+        let (before, begun) = (asked::count(), Instant::now());
+        let (originals, content) = (originals.clone(), content.clone());
+        thread::spawn(move || {
+            while asked::count() == before && begun.elapsed() < LOST {
+                thread::sleep(HEARING);
+            }
+            for original in originals {
+                let content = content.clone();
+                thread::spawn(move || {
+                    let beside = PathBuf::from(format!("{}.new", original.display()));
+                    fs::write(&beside, &*content).and_then(|()| fs::rename(&beside, &original))
+                });
+            }
+        });
+        signal()
     })
 }
 
@@ -275,6 +292,7 @@ pub fn idle(time_s: f64) {
 mod tests {
     use super::*;
     use protocol::Storage;
+    use std::os::unix::fs::MetadataExt;
 
     fn silent() -> Signal {
         Arc::new(|| Ok(()))
@@ -304,6 +322,27 @@ mod tests {
                 assert!(again.once().unwrap() > 0.0, "{operation:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_program_begins_when_the_signal_arrives_and_not_when_its_sender_has_returned() {
+        asked::listen().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("originals/state.0");
+        let signal: Signal = Arc::new(move || {
+            let inode = || fs::metadata(&file).map(|m| m.ino()).map_err(|e| e.to_string());
+            let before = inode()?;
+            nix::sys::signal::raise(asked::SIGNAL).map_err(|e| e.to_string())?;
+            let end = Instant::now() + Duration::from_secs(20);
+            while inode()? == before {
+                if Instant::now() > end {
+                    return Err("nothing is written while the sender waits".to_string());
+                }
+                thread::sleep(HEARING);
+            }
+            Ok(())
+        });
+        assert!(write(dir.path(), 1, 1000, &signal).unwrap().once().unwrap() > 0.0);
     }
 
     #[test]

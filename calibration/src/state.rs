@@ -109,6 +109,22 @@ impl State {
         serde_json::from_slice(&text).with_context(|| path.display().to_string())
     }
 
+    /// Notes the jobs that measure.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn note_jobs(&self, jobs: &[u32]) -> Result<()> {
+        let path = self.folder.join("jobs.json");
+        wrapper::checkpoints::write_durably(&path, &serde_json::to_vec(jobs)?)
+            .with_context(|| path.display().to_string())
+    }
+
+    /// The jobs that were noted last; none where none were.
+    pub fn jobs(&self) -> Vec<u32> {
+        let text = fs::read(self.folder.join("jobs.json"));
+        text.ok().and_then(|t| serde_json::from_slice(&t).ok()).unwrap_or_default()
+    }
+
     /// Appends a finished measurement, durably.
     ///
     /// # Errors

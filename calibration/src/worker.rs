@@ -1,5 +1,7 @@
 //! Measures orders on one node, inside a Slurm step, and appends each as soon as it is known well enough.
 
+use crate::asked;
+use crate::duration::most;
 use crate::meter::{Counter, power_w};
 use crate::operations::{self, Repeatable, Signal};
 use crate::orders::Order;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 const MEET_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Shortest time over which idle power is read, in windows of the rules.
-const IDLE_WINDOWS: f64 = 4.0;
+pub(crate) const IDLE_WINDOWS: f64 = 4.0;
 
 /// A node that measures.
 pub struct Worker {
@@ -46,6 +48,7 @@ impl Worker {
     /// When results cannot be kept, or other nodes do not come.
     pub fn work(&self, orders: &[Order]) -> Result<()> {
         stop::listen()?;
+        asked::listen()?;
         // What a killed worker of this node could not put back.
         cpufreq::restore_here()?;
         for (i, order) in orders.iter().enumerate() {
@@ -79,10 +82,10 @@ impl Worker {
         let hold = |hz: f64| cpufreq::hold_here(hz);
         let _held = order.frequency_hz.map(hold).transpose()?;
         let (times_s, powers_w, source) = match order.operation {
-            None => self.idle()?,
+            None => self.idle(order)?,
             Some(operation) => {
                 let apart_s = if operation == Operation::CheckpointWrite { self.rules.apart_s } else { 0.0 };
-                self.repeat(operations::prepare(order, &own.0, &self.signal)?, apart_s, order.nodes)?
+                self.repeat(operations::prepare(order, &own.0, &self.signal)?, apart_s, most(order, &self.rules))?
             }
         };
         Ok(Outcome { order: order.clone(), node: self.node.clone(), times_s, powers_w, source, error: None })
@@ -94,19 +97,17 @@ impl Worker {
         Ok(root.join(format!("joulepoint-calibration-{}-{}", self.node, self.step)))
     }
 
-    fn idle(&self) -> Result<(Vec<f64>, Vec<f64>, String)> {
+    fn idle(&self, order: &Order) -> Result<(Vec<f64>, Vec<f64>, String)> {
         let time_s = IDLE_WINDOWS * self.rules.window_s;
         let sleep = move || -> Result<f64> {
             operations::idle(time_s);
             Ok(time_s)
         };
-        self.repeat(Box::new(sleep), 0.0, 1)
+        self.repeat(Box::new(sleep), 0.0, most(order, &self.rules))
     }
 
-    /// Repeats in windows until both intervals are narrow, or as often as the rules allow for all `nodes` together; a
-    /// window after a pause has one repetition.
-    fn repeat(&self, mut again: Repeatable, apart_s: f64, nodes: u32) -> Result<(Vec<f64>, Vec<f64>, String)> {
-        let most = self.rules.most.div_ceil(nodes.max(1) as usize).max(self.rules.least);
+    /// Repeats in windows until both intervals are narrow, at most so often; a window after a pause has one repetition.
+    fn repeat(&self, mut again: Repeatable, apart_s: f64, most: usize) -> Result<(Vec<f64>, Vec<f64>, String)> {
         let (mut times_s, mut powers_w) = (Vec::new(), Vec::new());
         again.once().context("the first time")?;
         again.between()?;

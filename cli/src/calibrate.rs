@@ -277,18 +277,26 @@ fn progress() -> anyhow::Result<Show> {
         return Ok(Box::new(move |p: &Progress| {
             let tenth = 10 * p.done / p.all.max(1);
             if told.insert(p.node_type.clone(), tenth) != Some(tenth) {
-                protocol::say!("{}: {} of {} points", p.node_type, p.done, p.all);
+                protocol::say!("{}: {} of {} points, {}", p.node_type, p.done, p.all, left(p));
             }
         }));
     }
     let (all, mut bars) = (MultiProgress::new(), BTreeMap::new());
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} points, {elapsed} of about {duration}")?;
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} points, {elapsed} past, {msg}")?;
     Ok(Box::new(move |p: &Progress| {
         let bar = bars.entry(p.node_type.clone()).or_insert_with(|| {
             all.add(ProgressBar::new(p.all as u64).with_style(style.clone()).with_prefix(p.node_type.clone()))
         });
         bar.set_position(p.done as u64);
+        bar.set_message(left(p));
     }))
+}
+
+/// How long the rest takes, in words.
+fn left(p: &Progress) -> String {
+    let minutes = |s: f64| format!("{:.0}", (s / 60.0).ceil());
+    let (least, most) = (minutes(p.left_s.0), minutes(p.left_s.1));
+    if least == most { format!("{most} min left") } else { format!("{least} to {most} min left") }
 }
 
 fn keep(client: &Client, calibration: &Calibration) -> anyhow::Result<StoredCalibration> {

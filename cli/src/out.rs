@@ -49,3 +49,11 @@ pub fn file(path: &Path, text: &str) -> Result<(), Unwritten> {
 pub fn json(content: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(serde_json::to_string_pretty(content)? + "\n")?)
 }
+
+/// Names what has changed on the nodes since they were calibrated, on standard error.
+pub fn warn_stale(what: &str, changes: &[String]) {
+    if !changes.is_empty() {
+        let changes = changes.join("; ");
+        protocol::say!("joulepoint: {what} is stale ({changes}); measure again with `joulepoint calibrate run`");
+    }
+}

@@ -131,6 +131,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         Some(known) => alone(&question, vec![known], site)?,
         None => ask(&question, site)?,
     };
+    out::warn_stale("the calibration of the nodes", &plan.stale);
     if args.json {
         return out::json(&plan);
     }

@@ -2,6 +2,7 @@
 
 use planner::{History, make_plan, published};
 use protocol::{Plan, PlanRequest};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn plan(arguments: &[&str]) -> Output {
@@ -161,4 +162,24 @@ fn a_machine_that_always_fails_is_told_in_words_and_not_in_digits() {
     let text = String::from_utf8(plain(&["-N999999999"]).stdout).expect("UTF-8");
     assert!(text.contains("no interval makes progress") && text.contains("more than 10000%"), "{text}");
     assert!(text.lines().all(|line| !line.contains(&"0".repeat(30)) && line.len() < 400), "{text}");
+}
+
+#[test]
+fn the_commands_of_the_page_on_the_choice_run_as_written_and_give_what_it_says() {
+    let page = include_str!("../../docs/choice.md");
+    let (_, examples) = page.split_once("## Aupy15's examples").expect("the examples");
+    let block: Vec<&str> = examples.lines().filter(|l| l.starts_with("    ")).map(str::trim).collect();
+    let (commands, names): (Vec<&str>, Vec<&str>) = block.iter().copied().partition(|l| l.starts_with('$'));
+    assert_eq!(commands.len(), 4, "{block:?}");
+    let folder = Path::new(env!("CARGO_BIN_EXE_joulepoint")).parent().expect("a folder");
+    for command in commands {
+        let script = format!("PATH={}:$PATH\n{}\n{command}", folder.display(), names.join("\n"));
+        let output = Command::new("sh").args(["-c", &script]).env("JOULEPOINT_CONF", "/dev/null").output().expect("sh");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{command}: {output:?}");
+        let (_, promised) = command.split_once('#').expect("what it gives");
+        assert_eq!(said.contains("would be taken"), promised.contains("would be taken"), "{command}: {said}");
+        assert!(!promised.contains("n* =") || said.contains("20423.3"), "{command}: {said}");
+        assert!(said.contains("protocol              coordinated"), "{said}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Sets what plans predicted beside what runs measured.
 
+use crate::restart::restart_s;
 use protocol::{Phase, Plan, RunAccount};
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ pub struct Accuracy {
 }
 
 /// Mean and worst error of predicted against measured time and energy, by operation and node type. Of computing only the
-/// power is predicted.
+/// power is predicted, and of a restart only the time is measured by itself.
 ///
 /// A run counts once for each operation, by its means; runs without a plan or without measurements do not count.
 pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
@@ -54,15 +55,14 @@ pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
 /// What was predicted, and what was measured.
 type Pair = (f64, Option<f64>);
 
-/// Time and energy of each operation. A restart is reckoned to draw what a checkpoint draws, as the choice does.
+/// Time and energy of each operation.
 fn compared(run: &RunAccount, plan: &Plan) -> [(&'static str, [Pair; 2]); 3] {
     let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
     let of_all = |time_s: f64| time_s * plan.checkpoint_w.value * nodes;
-    let (checkpoint_s, restart_s) = (plan.checkpoint_s.value, plan.restart_s.value);
-    let (restarted_s, restarted_j) = restart(run, nodes).unzip();
+    let checkpoint_s = plan.checkpoint_s.value;
     [
         ("checkpoint", [(checkpoint_s, self::checkpoint_s(run)), (of_all(checkpoint_s), checkpoint_energy_j(run))]),
-        ("restart", [(restart_s, restarted_s), (of_all(restart_s), restarted_j)]),
+        ("restart", [(plan.restart_s.value, restart_s(run)), (f64::NAN, None)]),
         ("compute", [(f64::NAN, None), (plan.busy_w.value, busy_w(run))]),
     ]
 }
@@ -88,16 +88,6 @@ fn checkpoint_s(run: &RunAccount) -> Option<f64> {
 
 fn checkpoint_energy_j(run: &RunAccount) -> Option<f64> {
     mean(run.checkpoints.iter().filter_map(|c| c.joules))
-}
-
-/// Mean time and energy of a restart: all of the phase, over the times that work went on after it.
-fn restart(run: &RunAccount, nodes: f64) -> Option<(f64, f64)> {
-    let phase = run.phases.iter().find(|p| p.phase == Phase::Restart)?;
-    let mut of_node: BTreeMap<&str, Vec<Phase>> = BTreeMap::new();
-    run.spans.iter().for_each(|s| of_node.entry(&s.node).or_default().push(s.phase));
-    let ends = |pair: &&[Phase]| pair[0] == Phase::Restart && !matches!(pair[1], Phase::Restart | Phase::Idle);
-    let on_nodes = of_node.values().flat_map(|phases| phases.windows(2)).filter(ends).count() as f64;
-    (on_nodes > 0.0).then(|| (phase.node_seconds / on_nodes, phase.joules / on_nodes * nodes))
 }
 
 /// Mean power of a computing node.

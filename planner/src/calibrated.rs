@@ -3,7 +3,7 @@
 use options::Engine;
 use policy::Invalid;
 use policy::calibration::{Fits, VolumeModel};
-use policy::estimate::{At, Cost, Sample, estimate, logging, of_frequency};
+use policy::estimate::{At, Cost, Estimate, Sample, estimate, logging, of_frequency, outside};
 use policy::frequency::Models;
 use protocol::{Calibration, Fingerprint, Measured, Operation, Quantity, Storage, StoredCalibration};
 use std::collections::BTreeMap;
@@ -61,6 +61,40 @@ pub fn cost(
     Ok(corrected(stored, operation, storage, measured))
 }
 
+/// What a checkpoint costs at any CPU frequency (Balladini), corrected by what real runs have shown. Its processes enter
+/// only in whether the point was measured.
+///
+/// # Errors
+/// When too few points of too few frequencies were measured, or the point makes no sense.
+pub fn cost_at_frequency(
+    stored: &StoredCalibration,
+    storage: Storage,
+    at: At,
+    frequency_hz: f64,
+) -> Result<Cost, Invalid> {
+    let calibration = &stored.calibration;
+    let (models, set_hz) = frequencies(calibration, storage)?;
+    let one = models.predict(at.bytes, frequency_hz)?;
+    let mut points = samples(calibration, Operation::CheckpointWrite, Some(storage));
+    points.retain(|s| s.frequency_hz.is_some());
+    let (lowest_hz, highest_hz) = (set_hz[0], set_hz[set_hz.len() - 1]);
+    let away_hz = (lowest_hz - frequency_hz).max(frequency_hz - highest_hz).max(0.0);
+    let outside = outside(&points, at).max(away_hz / (highest_hz - lowest_hz));
+    let wider = 1.0 + outside;
+    let cost = Cost {
+        time_s: Estimate::around(one.checkpoint.time_s, wider * one.error_s),
+        delta_w: Estimate::around(one.checkpoint.power_w - mean_idle_w(calibration), wider * one.error_w),
+        extrapolated: outside > 0.0,
+    };
+    Ok(corrected(stored, Operation::CheckpointWrite, Some(storage), cost))
+}
+
+/// Idle power of a node, the mean.
+pub(crate) fn mean_idle_w(calibration: &Calibration) -> f64 {
+    let idle_w = &calibration.power.idle_w;
+    idle_w.values().sum::<f64>() / idle_w.len().max(1) as f64
+}
+
 /// What an operation costs as it was measured.
 ///
 /// # Errors
@@ -104,8 +138,7 @@ pub fn logging_cost(
 /// # Errors
 /// When too few points of too few frequencies were measured.
 pub fn frequencies(calibration: &Calibration, storage: Storage) -> Result<(Models, Vec<f64>), Invalid> {
-    let idle = &calibration.power.idle_w;
-    let idle_w = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let idle_w = mean_idle_w(calibration);
     let all = samples(calibration, Operation::CheckpointWrite, Some(storage));
     let set: Vec<(f64, &Sample)> = all.iter().filter_map(|s| Some((s.frequency_hz?, s))).collect();
     let of = |f: &dyn Fn(&Sample) -> f64| set.iter().map(|(_, s)| f(s)).collect::<Vec<f64>>();

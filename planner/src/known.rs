@@ -64,8 +64,15 @@ pub(crate) struct Costs {
     pub notes: Vec<String>,
 }
 
+/// Why there is no calibration for a run.
+pub(crate) struct Missing {
+    pub why: String,
+    /// What has changed on the nodes since they were measured, if that is why.
+    pub stale: Vec<String>,
+}
+
 /// The newest calibration for a run, or why there is none.
-pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Known, String> {
+pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Known, Missing> {
     const CURE: &str = "measure with `joulepoint calibrate run`";
     let name = |k: &Known| k.stored.calibration.node_type.clone();
     let has_nodes = |k: &&Known| wanted.node_names.iter().all(|n| k.stored.calibration.power.idle_w.contains_key(n));
@@ -76,22 +83,24 @@ pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Kn
         Some(wanted) => name(k) == wanted,
         None => types.len() == 1 || (!wanted.node_names.is_empty() && has_nodes(k)),
     };
-    let found = known.iter().filter(fits).max_by_key(|k| k.stored.id).ok_or_else(|| match (types.is_empty(), wanted.node_type) {
+    let none = || match (types.is_empty(), wanted.node_type) {
         (true, _) => format!("nothing is calibrated: the figures are the site's estimates; {CURE}"),
         (false, Some(wanted)) => format!("node type '{wanted}' is not calibrated, only {}; {CURE}", types.join(", ")),
         (false, None) => format!(
             "several node types are calibrated ({}), and the nodes are not known: the figures are the site's estimates",
             types.join(", ")
         ),
-    })?;
+    };
+    let missing = |why| Missing { why, stale: Vec::new() };
+    let found = known.iter().filter(fits).max_by_key(|k| k.stored.id).ok_or_else(|| missing(none()))?;
     if found.stored.stale.is_empty() {
         Ok(found)
     } else {
-        let changes = found.stored.stale.join("; ");
-        Err(format!(
-            "the calibration of '{}' is stale ({changes}): the figures are the site's estimates; {CURE}",
-            name(found)
-        ))
+        let stale = found.stored.stale.clone();
+        let (name, changes) = (name(found), stale.join("; "));
+        let why =
+            format!("the calibration of '{name}' is stale ({changes}): the figures are the site's estimates; {CURE}");
+        Err(Missing { why, stale })
     }
 }
 

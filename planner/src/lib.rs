@@ -12,6 +12,7 @@ mod known;
 mod loans;
 pub mod predicted;
 pub mod published;
+pub mod restart;
 mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy};
@@ -211,7 +212,8 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
             });
         }
     }
-    reasons.push(calibrated.as_ref().map_or_else(String::clone, Calibrated::describe));
+    reasons.push(calibrated.as_ref().map_or_else(|missing| missing.why.clone(), Calibrated::describe));
+    let stale = calibrated.as_ref().err().map(|missing| missing.stale.clone()).unwrap_or_default();
     let calibrated = calibrated.as_ref().ok();
     let costs = figures.choice_costs(wanted.nodes, calibrated.map(|c| &c.costs));
     let hindrance = |p| capability::hindrance(capabilities, settings, p);
@@ -263,6 +265,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         expected_io_share: expected.map_or(0.0, |e| e.io_share),
         alternatives,
         choice: taken.choice,
+        stale,
         reasons,
         made_by: made_by.to_string(),
     }

@@ -1,6 +1,6 @@
 //! Predicts one checkpoint for any volume, and any CPU frequency where several were measured (Aupy15 §1.3, Balladini).
 
-use crate::calibrated::{cost, frequencies, place, target};
+use crate::calibrated::{cost, cost_at_frequency, mean_idle_w, place, target};
 use options::Engine;
 use policy::Invalid;
 use policy::calibration::Fits;
@@ -43,34 +43,25 @@ pub struct Predicted {
 /// When no checkpoint was measured there, or, for a frequency, too few.
 pub fn predict(stored: &StoredCalibration, wanted: &Checkpoint) -> Result<Predicted, Invalid> {
     let calibration = &stored.calibration;
-    let (idle, nodes) = (&calibration.power.idle_w, f64::from(wanted.nodes.max(1)));
-    let idle_w = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let nodes = f64::from(wanted.nodes.max(1));
     let storage = wanted.storage.or_else(|| target(calibration)).unwrap_or(Storage::Shared);
     let at = place(wanted.engine, nodes, f64::from(wanted.processes.max(1)), wanted.bytes / nodes);
-    if let Some(hz) = wanted.frequency_hz {
-        let (models, measured_hz) = frequencies(calibration, storage)?;
-        let one = models.predict(at.bytes, hz)?;
-        let (energy_j, error_j) = (one.checkpoint.energy_j, at.nodes * one.error_j);
-        let value = at.nodes * energy_j + (nodes - at.nodes) * idle_w * one.checkpoint.time_s;
-        let exactly = |value| Estimate { value, low: value, high: value };
-        let within = measured_hz.first().is_some_and(|f| *f <= hz) && measured_hz.last().is_some_and(|f| hz <= *f);
-        return Ok(Predicted {
-            storage,
-            time_s: exactly(one.checkpoint.time_s),
-            energy_j: Estimate { value, low: (value - error_j).max(0.0), high: value + error_j },
-            extrapolated: !within,
-        });
-    }
-    let cost = cost(stored, Operation::CheckpointWrite, Some(storage), at, None, &Fits::default())?;
-    let base =
-        Base { nodes: at.nodes, idle_w: nodes * idle_w, switches_w: calibration.power.switches_idle_w.iter().sum() };
+    let cost = match wanted.frequency_hz {
+        Some(hz) => cost_at_frequency(stored, storage, at, hz)?,
+        None => cost(stored, Operation::CheckpointWrite, Some(storage), at, None, &Fits::default())?,
+    };
+    let base = Base {
+        nodes: at.nodes,
+        idle_w: nodes * mean_idle_w(calibration),
+        switches_w: calibration.power.switches_idle_w.iter().sum(),
+    };
     Ok(Predicted { storage, time_s: cost.time_s, energy_j: cost.energy_j(&base), extrapolated: cost.extrapolated })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{Measured, Point};
+    use protocol::{Correction, Measured, Point, Quantity};
 
     /// A disk of 100 MB/s, nodes of 100 W and 20 W more in a checkpoint; with frequencies, 8 W/GHz^2 more.
     fn stored(frequencies_hz: &[Option<f64>]) -> StoredCalibration {
@@ -118,7 +109,34 @@ mod tests {
         let found = at(2e9);
         assert!((found.energy_j.value - 4.1 * (120.0 + 32.0)).abs() < 1e-6 && !found.extrapolated, "{found:?}");
         assert!(at(3e9).extrapolated);
+        let of = |wanted| predict(&set, &Checkpoint { frequency_hz: Some(2e9), nodes: 1, ..wanted }).unwrap();
+        assert!(of(Checkpoint { bytes: 2e9, ..CHECKPOINT }).extrapolated, "a volume beyond the measured");
+        assert!(of(Checkpoint { processes: 3, ..CHECKPOINT }).extrapolated, "as many processes were not measured");
         let refused = predict(&stored(&[None]), &Checkpoint { frequency_hz: Some(2e9), ..CHECKPOINT });
         assert!(refused.is_err(), "{refused:?}");
+    }
+
+    #[test]
+    fn a_set_frequency_has_the_interval_and_the_corrections_that_the_node_s_own_has() {
+        let mut set = stored(&[Some(1.2e9), Some(1.8e9), Some(2.4e9)]);
+        for (i, point) in set.calibration.measured[0].points.iter_mut().enumerate() {
+            point.time_s *= if i % 2 == 0 { 1.05 } else { 0.95 };
+        }
+        let at = |set: &StoredCalibration, hz| {
+            predict(set, &Checkpoint { frequency_hz: Some(hz), nodes: 1, ..CHECKPOINT }).unwrap()
+        };
+        let (before, beyond) = (at(&set, 2e9), at(&set, 3e9));
+        let width = |e: &Estimate| (e.high - e.low) / e.value;
+        for of in [|p: &Predicted| p.time_s, |p: &Predicted| p.energy_j] {
+            let (narrow, wide) = (of(&before), of(&beyond));
+            assert!(narrow.low < narrow.value && narrow.value < narrow.high, "{narrow:?}");
+            assert!(width(&narrow) < width(&wide), "{narrow:?} {wide:?}");
+        }
+        let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Shared));
+        let of = |of, factor| Correction { operation, storage, of, factor, spread: 0.1, count: 9 };
+        set.corrections = vec![of(Quantity::TimeS, 1.5), of(Quantity::DeltaW, 2.0)];
+        let after = at(&set, 2e9);
+        assert!((after.time_s.value / before.time_s.value - 1.5).abs() < 1e-9, "{after:?}");
+        assert!((after.energy_j.value / after.time_s.value - 100.0 - 2.0 * 52.0).abs() < 1e-6, "{after:?}");
     }
 }

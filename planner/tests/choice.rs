@@ -174,6 +174,7 @@ fn without_a_calibration_that_holds_the_site_s_estimates_serve_and_the_plan_says
         let plan = make_plan(&question, &history, &Site::default()).unwrap();
         assert!(plan.reasons.iter().any(|r| r.contains(word)), "{word}: {:?}", plan.reasons);
         assert_eq!(plan.checkpoint_s.from, "ft-energy-memory");
+        assert_eq!(plan.stale, if word.starts_with("stale") { vec!["kernel changed: 'a' is now 'b'"] } else { vec![] });
         assert!(row(&plan, "uncoordinated-disk").refused.as_ref().unwrap().contains("no calibration that holds"));
         assert!(row(&plan, "coordinated").figures.is_some());
     }

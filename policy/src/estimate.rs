@@ -55,7 +55,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    fn around(value: f64, half: f64) -> Estimate {
+    /// A figure, not below zero, and the half width of its interval.
+    pub fn around(value: f64, half: f64) -> Estimate {
         let value = value.max(0.0);
         Estimate { value, low: (value - half).max(0.0), high: value + half }
     }
@@ -150,13 +151,7 @@ pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) ->
     positive("N", at.nodes)?;
     positive("p", at.processes)?;
     non_negative("V", at.bytes)?;
-    let outside = [
-        beyond(samples, |s| s.nodes, at.nodes),
-        beyond(samples, |s| s.processes, at.processes),
-        beyond(samples, |s| s.bytes, at.bytes),
-    ]
-    .into_iter()
-    .fold(0.0, f64::max);
+    let outside = outside(samples, at);
     let time = over_nodes(samples, at, volume, fits)?;
     let time_half = time.half * (1.0 + outside);
     let delta = match volume {
@@ -207,6 +202,16 @@ pub fn logging(samples: &[Sample], messages: f64, at: At, fits: &Fits) -> Result
 struct Value {
     value: f64,
     half: f64,
+}
+
+/// How far a place lies outside of what was measured, on the axis where it is farthest, as a part of its range.
+pub fn outside(samples: &[Sample], at: At) -> f64 {
+    let axes = [(|s: &Sample| s.nodes) as fn(&Sample) -> f64, |s| s.processes, |s| s.bytes].into_iter().zip([
+        at.nodes,
+        at.processes,
+        at.bytes,
+    ]);
+    axes.map(|(of, x)| beyond(samples, of, x)).fold(0.0, f64::max)
 }
 
 /// How far `x` lies outside of the values, as a part of their range; by its own size where they do not differ.

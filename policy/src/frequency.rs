@@ -124,7 +124,11 @@ pub struct Models {
 pub struct Prediction {
     /// Duration, power and energy of one node.
     pub checkpoint: CheckpointEnergy,
-    /// Half width of the 95 % interval of the energy that comes of what the fits miss, J.
+    /// Half widths of the 95 % intervals that come of what the fits miss: of the duration, s,
+    pub error_s: f64,
+    /// of the power, W,
+    pub error_w: f64,
+    /// and of the energy, J.
     pub error_j: f64,
 }
 
@@ -156,8 +160,9 @@ impl Models {
     /// Predicts one checkpoint of one node, with its error.
     pub fn predict(&self, size: f64, frequency_hz: f64) -> Result<Prediction, Invalid> {
         let checkpoint = predict(&self.power, &self.time, size, frequency_hz)?;
-        let error_j = 1.96 * (checkpoint.time_s * self.missed_w).hypot(checkpoint.power_w * self.missed_s);
-        Ok(Prediction { checkpoint, error_j })
+        let (error_s, error_w) = (1.96 * self.missed_s, 1.96 * self.missed_w);
+        let error_j = (checkpoint.time_s * error_w).hypot(checkpoint.power_w * error_s);
+        Ok(Prediction { checkpoint, error_s, error_w, error_j })
     }
 
     /// Chooses the frequency of the checkpoint phase among those that can be set: the one with the least energy whose

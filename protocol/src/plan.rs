@@ -167,6 +167,9 @@ pub struct Plan {
     /// The choice of the protocol; absent where it cannot be estimated.
     #[serde(default)]
     pub choice: Option<ProtocolChoice>,
+    /// What has changed on the nodes since they were calibrated; the calibration is not used then.
+    #[serde(default)]
+    pub stale: Vec<String>,
     /// Why, in sentences.
     pub reasons: Vec<String>,
     /// Who made the plan: `controller`, `wrapper`, or `plan` where that command had no controller.

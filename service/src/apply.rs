@@ -4,6 +4,7 @@ use crate::calibrations::{self, Measured};
 use crate::store::{Connection, Row, Rows, Value, params, row};
 use crate::store_report;
 use anyhow::Result;
+use planner::restart::takes_up;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
 
 /// Two tellings of a node's death within this time are one death, s.
@@ -73,7 +74,7 @@ impl<'a> Applying<'a> {
             self.current = None;
         }
         match event {
-            Event::Started { job, restart_count, user, account, partition, job_name, nodes, .. } => {
+            Event::Started { job, restart_count, user, account, partition, job_name, nodes, resumed_from, .. } => {
                 close_earlier(c, key, *restart_count, at_s)?;
                 c.prepare_cached(
                 "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, NULL, ?10, NULL)
@@ -103,6 +104,14 @@ impl<'a> Applying<'a> {
                     at_s,
                     serde_json::to_string(nodes)?
                 ])?;
+                if let Some(number) = resumed_from {
+                    c.prepare_cached("INSERT OR IGNORE INTO resumed VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+                        cluster,
+                        run,
+                        restart_count,
+                        number
+                    ])?;
+                }
             }
             Event::Planned(plan) => {
                 c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?.execute(params![
@@ -163,14 +172,15 @@ impl<'a> Applying<'a> {
 }
 
 impl Applying<'_> {
-    /// A record that resumes begins with its restart, in which the wrapper's own node brings the checkpoint back.
-    fn restarted(&self, at_s: f64, node: &str, (start_s, end_s): (f64, f64)) -> Result<()> {
-        let begins =
-            |(record_s, nodes): &(f64, Vec<String>)| start_s <= *record_s && nodes.first().is_some_and(|n| n == node);
-        if record(self.c, self.key)?.filter(begins).is_some()
-            && let Some(bytes) = newest_bytes(self.c, self.key)?
+    /// The wrapper's own node brings the checkpoint back.
+    fn restarted(&self, at_s: f64, node: &str, span: (f64, f64)) -> Result<()> {
+        let is_restart = |(record_s, nodes): &(f64, Vec<String>)| {
+            takes_up(*record_s, span) && nodes.first().is_some_and(|n| n == node)
+        };
+        if record(self.c, self.key)?.filter(is_restart).is_some()
+            && let Some(bytes) = resumed_bytes(self.c, self.key)?
         {
-            let (operation, time_s) = (Operation::CheckpointRead, end_s - start_s);
+            let (operation, time_s) = (Operation::CheckpointRead, span.1 - span.0);
             self.teach(at_s, &Measured { operation, bytes, time_s, joules: None });
         }
         Ok(())
@@ -212,10 +222,12 @@ fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
     Ok(store_report::plan(text.as_deref()))
 }
 
-/// Volume of a run's newest checkpoint.
-fn newest_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
+/// Volume of the checkpoint from which a run's current record went on.
+fn resumed_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
     let mut statement = c.prepare_cached(
-        "SELECT bytes * 1e0 FROM checkpoints WHERE cluster = ?1 AND run = ?2 ORDER BY number DESC LIMIT 1",
+        "SELECT k.bytes * 1e0 FROM resumed r
+         JOIN checkpoints k ON k.cluster = r.cluster AND k.run = r.run AND k.number = r.number
+         WHERE r.cluster = ?1 AND r.run = ?2 ORDER BY r.restart_count DESC LIMIT 1",
     )?;
     statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
 }

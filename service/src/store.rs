@@ -16,15 +16,17 @@ pub(crate) use rows::Rows;
 use crate::apply::{self, Applying};
 use anyhow::{Context, Result, bail};
 use planner::History;
+use planner::restart::takes_up;
 use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
     include_str!("store/schema4.sql"),
+    include_str!("store/schema5.sql"),
 ];
 
 /// Earlier runs whose figures bear on a new one.
@@ -382,18 +384,11 @@ impl Store {
             ],
             "checkpoints k",
         )?;
-        // A record that resumes begins with its restart.
-        let [restart_s, _] = means(
-            ["avg(s)", "NULL"],
-            "(SELECT p.cluster, p.run, p.end_s - p.start_s AS s FROM phases p JOIN records r
-              ON r.cluster = p.cluster AND r.run = p.run AND r.restart_count = p.restart_count
-              WHERE p.phase = 'restart' AND p.start_s <= r.start_s) k",
-        )?;
         Ok(History {
             node_failures,
             node_seconds,
             checkpoint_s,
-            restart_s,
+            restart_s: self.usual_restart_s(user, job_name)?,
             busy_w,
             checkpoint_w,
             checkpoint_bytes,
@@ -420,6 +415,20 @@ impl Store {
             self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
         let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
         rows.collect()
+    }
+
+    /// Mean duration of restarts.
+    fn usual_restart_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
+        let sql = "SELECT r.start_s, p.start_s, p.end_s FROM phases p JOIN records r USING (cluster, run, restart_count) \
+                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 \
+                   ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run) WHERE p.phase = 'restart'";
+        let read = |r: &Row| Ok((r.get::<f64>(0)?, (r.get(1)?, r.get(2)?)));
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let spans = statement.query_map(params![user, apply::short(job_name), HISTORY_RUNS], read)?;
+        let spans = spans.collect::<Result<Vec<(f64, (f64, f64))>>>()?;
+        let restarts = || spans.iter().filter(|(record_s, span)| takes_up(*record_s, *span));
+        let count = restarts().count() as f64;
+        Ok((count > 0.0).then(|| restarts().map(|(_, span)| span.1 - span.0).sum::<f64>() / count))
     }
 
     /// The engine of the newest run of a user and job name that made a checkpoint.

@@ -153,7 +153,8 @@ impl Site {
         Ok(site)
     }
 
-    fn bin(&self) -> PathBuf {
+    /// The folder of the programs that are installed.
+    pub fn bin(&self) -> PathBuf {
         self.conf.with_file_name("bin")
     }
 

@@ -21,12 +21,14 @@ pub(super) fn predict(args: &PredictArgs, stored: &StoredCalibration) -> anyhow:
         Some(ghz) => anyhow::anyhow!("{ghz} GHz: checkpoints were not measured at three CPU frequencies ({invalid})"),
         None => anyhow::anyhow!("no checkpoint was measured on this storage ({invalid})"),
     })?;
+    out::warn_stale(&format!("the calibration of '{}'", stored.calibration.node_type), &stored.stale);
     let power_w = found.energy_j.value / found.time_s.value / f64::from(args.nodes);
     if args.json {
         let range = |e: &Estimate| json!({ "value": e.value, "low": e.low, "high": e.high });
         let told: Value = json!({
             "node_type": stored.calibration.node_type, "storage": found.storage.as_str(), "time_s": range(&found.time_s),
             "node_w": power_w, "energy_j": range(&found.energy_j), "extrapolated": found.extrapolated,
+            "stale": stored.stale,
         });
         return out::json(&told);
     }

@@ -3,6 +3,7 @@
 use super::accounted::{Joined, Lending};
 use super::columns::{percent, printable};
 use planner::Modelled;
+use planner::restart::{requeued_s, restart_s};
 use protocol::CheckpointAccount;
 
 /// One run, phase by phase.
@@ -70,6 +71,13 @@ pub fn describe(line: &Joined) -> String {
             mean(&|c| c.joules, "J"),
             plan.checkpoint_s.value * plan.checkpoint_w.value * nodes,
             plan.checkpoint_w.from
+        );
+        text += &format!(
+            "  restart:    measured {}, predicted {:.2} s (from: {}); in the queue between records {:.1} s\n",
+            restart_s(run).map_or("none".to_string(), |s| format!("{s:.2} s")),
+            plan.restart_s.value,
+            plan.restart_s.from,
+            requeued_s(run)
         );
     }
     if let Some(model) = line.lending.as_ref().and_then(|l| l.model.as_ref()) {

@@ -6,8 +6,19 @@ use protocol::RunKey;
 use std::path::Path;
 
 /// Tables with rows of a run; the run's own last, so that a deletion that is cut short is taken up again.
-const TABLES: [&str; 10] =
-    ["events", "records", "phases", "counters", "checkpoints", "failures", "decisions", "loans", "lending", "runs"];
+const TABLES: [&str; 11] = [
+    "events",
+    "records",
+    "resumed",
+    "phases",
+    "counters",
+    "checkpoints",
+    "failures",
+    "decisions",
+    "loans",
+    "lending",
+    "runs",
+];
 
 impl Store {
     /// Deletes the oldest runs that ended before a moment, at most `most` of them; how many they were.

@@ -51,7 +51,7 @@ fn plan(engine: &str) -> Plan {
     Plan { engine: engine.into(), ..made }
 }
 
-/// The beginning of a run's record on `node`.
+/// The beginning of a run's record on `node`; the second goes on from checkpoint 1.
 fn started(node: &str, restart_count: u32) -> Event {
     Event::Started {
         job: 7,
@@ -61,7 +61,7 @@ fn started(node: &str, restart_count: u32) -> Event {
         partition: "p".into(),
         job_name: "j".into(),
         nodes: vec![node.into()],
-        resumed_from: None,
+        resumed_from: (restart_count > 0).then_some(1),
         dir: "/tmp".into(),
     }
 }
@@ -145,15 +145,16 @@ fn a_run_that_resumes_refines_the_restart_and_the_history_has_its_time() {
             joules: Some(1.0),
             source: "model".into(),
         };
-        // On its way into the queue, which no checkpoint is brought back by.
-        tell(store, "7.1", 4, vec![restart(103.5, 103.9)]);
+        // A newer checkpoint that turns out to be damaged, and the way into the queue, which brings no checkpoint back.
+        let damaged = Event::Committed { number: 2, begun_s: 101.0, ended_s: 104.0, bytes: 3_000_000, joules: None };
+        tell(store, "7.1", 4, vec![restart(103.5, 103.9), damaged]);
         let read = |store: &Store| correction(store, "a", Operation::CheckpointRead, Quantity::TimeS);
         assert_eq!(read(store), None);
-        // The record is told at 105 s, just after it began.
-        tell(store, "7.1", 5, vec![started("n1", 1), restart(104.9, 107.9)]);
+        // The record is told at 106 s, just after it began; later its program is started again in place.
+        tell(store, "7.1", 6, vec![started("n1", 1), restart(105.9, 107.4), restart(120.0, 190.0)]);
         let learnt = read(store).expect("a correction");
-        assert!(learnt.count == 1 && learnt.factor > 1.0, "3 s, where 1.5 s were estimated: {learnt:?}");
+        assert!(learnt.count == 1 && (learnt.factor - 1.0).abs() < 1e-6, "1.5 s, as 300 MB were estimated: {learnt:?}");
         let seen_s = store.history("alice", "j").expect("read").restart_s.expect("a restart");
-        assert!((seen_s - 3.0).abs() < 1e-6, "{seen_s}");
+        assert!((seen_s - 1.5).abs() < 1e-6, "{seen_s}");
     });
 }

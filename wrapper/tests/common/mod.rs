@@ -27,6 +27,7 @@ pub fn plan(protocol: &str, interval_s: f64) -> Plan {
         busy_w: figure(300.0),
         checkpoint_w: figure(150.0),
         checkpoint_hz: None,
+        stale: Vec::new(),
         expected_time_overhead: 0.0,
         expected_energy_overhead: 0.0,
         expected_io_share: 0.0,

@@ -7,6 +7,7 @@ use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
 use crate::report::moment::shown;
 use maud::{Markup, html};
+use planner::restart::restart_s;
 use planner::{Modelled, Pair};
 use protocol::{Figure, Phase, Plan, RunAccount};
 use std::collections::BTreeMap;
@@ -139,12 +140,6 @@ fn nodes_table(bars: &[Bar]) -> Table {
     }
 }
 
-/// Measured seconds of a phase by its occurrence on one node, the mean.
-fn mean_s(run: &RunAccount, phase: Phase) -> Option<f64> {
-    let spans: Vec<f64> = run.spans.iter().filter(|s| s.phase == phase).map(|s| s.end_s - s.start_s).collect();
-    (!spans.is_empty()).then(|| spans.iter().sum::<f64>() / spans.len() as f64)
-}
-
 /// Measured power of a phase, W.
 fn power_w(run: &RunAccount, phase: Phase) -> Option<f64> {
     let account = run.phases.iter().find(|p| p.phase == phase)?;
@@ -169,7 +164,7 @@ fn predictions(run: &RunAccount) -> Markup {
         share_of("Energy overhead", plan.expected_energy_overhead, run.total.energy_overhead),
         share_of("Time overhead", plan.expected_time_overhead, run.total.time_overhead),
         figure("Checkpoint", &plan.checkpoint_s, "s", mean_checkpoint_s),
-        figure("Restart", &plan.restart_s, "s", mean_s(run, Phase::Restart)),
+        figure("Restart", &plan.restart_s, "s", restart_s(run)),
         figure("MTBF of the allocation", &plan.mtbf_s, "s", mtbf_s),
         figure("Power while computing", &plan.busy_w, "W a node", power_w(run, Phase::Compute)),
         figure("Power while checkpointing", &plan.checkpoint_w, "W a node", power_w(run, Phase::Checkpoint)),
