@@ -30,8 +30,7 @@ pub struct Program {
 }
 
 /// Four threads in step with each other.
-pub const THREADS: Program =
-    Program { name: "threads", words: &["{}/threads"], files: &[], step_s: 0.02, life_s: 8.0 };
+pub const THREADS: Program = Program { name: "threads", words: &["{}/threads"], files: &[], step_s: 0.02, life_s: 8.0 };
 
 /// Processes joined by pipes, and an orphan.
 pub const TREE: Program =
@@ -47,7 +46,7 @@ pub const MEMORY: Program =
 
 /// 1 GiB that changes: a dump of it takes long.
 pub const LARGE: Program =
-    Program { name: "1 GiB", words: &["{}/memory", "1024"], files: &[], step_s: 0.05, life_s: 14.0 };
+    Program { name: "1-GiB", words: &["{}/memory", "1024"], files: &[], step_s: 0.05, life_s: 14.0 };
 
 /// Builds the programs in a folder.
 ///
@@ -179,7 +178,7 @@ pub fn play(
 impl Played {
     fn begin(site: &Site, program: Program, way: Way, kills: u32) -> Result<Played> {
         let pid = std::process::id();
-        let folder = |what: &str| site.folder(USER, &format!("{}-{way:?}-{pid}-{what}", program.name.replace(' ', "")));
+        let folder = |what: &str| site.folder(USER, &format!("{}-{way:?}-{pid}-{what}", program.name));
         let (folder, beside) = (folder("job")?, folder("undisturbed")?);
         let argv = program.argv(&bin(site), program.steps(kills));
         for folder in [&folder, &beside] {
