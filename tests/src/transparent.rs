@@ -262,6 +262,9 @@ impl Played {
             differs(name, &read(&self.folder, name)?, &read(&self.beside, name)?).with_context(&said)?;
         }
         ensure!(state == "COMPLETED", "{state}: {}", said());
+        let unused = |folder: &PathBuf| folder.join("manifest.damaged").exists();
+        let aside: Vec<_> = checkpoints(site, self.job).into_iter().map(|(folder, _)| folder).filter(unused).collect();
+        ensure!(aside.is_empty(), "could not be restored, so that the output proves nothing: {aside:?}");
         let over = |run: &Value| (run["state"] == "completed").then(|| run.clone());
         let run = site.wait_report(self.job, "the end", limit, over)?;
         let records = run["records"].as_array().map(Vec::len).context("records")?;

@@ -60,6 +60,7 @@ fn survives(program: Program, steps: u32) {
     for file in ["out"].iter().chain(program.files) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
+    assert!(home.set_aside().is_empty(), "{name} began anew or further back: {:?}", home.set_aside());
     let seconds = begun.elapsed().as_secs();
     println!("{name}: {kills} kills, {seconds} s, the output is that of an undisturbed run");
     // Images are large.

@@ -128,6 +128,12 @@ impl Home<'_> {
         command.args(&argv[1..]).uid(NOBODY).gid(NOBODY).status().expect("it runs").code()
     }
 
+    /// Checkpoints that could not be used.
+    pub fn set_aside(&self) -> Vec<PathBuf> {
+        let pattern = self.folder.join(".joulepoint/*/*/checkpoints/*/manifest.damaged");
+        glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten().collect()
+    }
+
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.folder.join(name)).unwrap_or_default()
     }
