@@ -60,14 +60,14 @@ pub struct CriuSteps {
 /// A run of the script.
 struct Attempt {
     one: Try,
-    /// Calls of which a task was lost.
-    lost: BTreeSet<String>,
+    /// Calls of which a task was lost, with Slurm's numbers: a step that an earlier driver began may end late.
+    lost: BTreeSet<(String, Option<u32>)>,
 }
 
 impl Attempt {
-    /// A task is lost; absent if another one of its call was before.
+    /// A task is lost; absent if another one of its step was before.
     fn loses(&mut self, member: &Member) -> Option<Try> {
-        self.lost.insert(member.call.clone()).then(|| self.one.clone())
+        self.lost.insert((member.call.clone(), member.step)).then(|| self.one.clone())
     }
 }
 

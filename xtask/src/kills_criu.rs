@@ -22,7 +22,7 @@ struct Row {
     same: usize,
     kills: u32,
     checkpoints: u64,
-    requeues: usize,
+    requeues: u32,
 }
 
 /// Runs each program so often, by turns as a batch script and by srun, kills its node so often in each run, and prints
@@ -42,11 +42,11 @@ pub fn run(runs: usize, kills: u32, seed: u64) -> Result<()> {
             let row = rows.entry(played.program.name).or_default();
             row.runs += 1;
             row.kills += played.kills;
+            row.requeues += played.requeues;
             match played.judge(&site, LIMIT) {
-                Ok((checkpoints, requeues)) => {
+                Ok(checkpoints) => {
                     row.same += 1;
                     row.checkpoints += checkpoints;
-                    row.requeues += requeues;
                 }
                 Err(e) => say(&format!("{} by {:?} (job {}): {e:#}", played.program.name, played.way, played.job)),
             }
