@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use suite::transparent::{self, STATE, TREE, USER, Way};
 use suite::{Site, Wanted};
 
-const USER: &str = "jpalice";
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A program that knows nothing of checkpoints: each line depends on all before it.
@@ -265,14 +265,6 @@ fn processes(site: &Site, part: Part) -> Vec<i32> {
     pids.filter(is_part).collect()
 }
 
-/// Folders of checkpoints of a job's run, with whether each is complete.
-fn checkpoints(site: &Site, job: &Job) -> Vec<(PathBuf, bool)> {
-    let runs = site.cluster.shared().join(format!("runs-{USER}"));
-    let pattern = runs.join(format!("*/{}.*/checkpoints/[0-9]*", job.id));
-    let found = glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten();
-    found.map(|f| (f.clone(), f.join("manifest.json").exists())).collect()
-}
-
 #[test]
 fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
@@ -281,10 +273,10 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let job = Job::submit(&site, "parts", 2, &[("one", 450 * rounds)])?;
     job.wait_for_lines(&site, 1)?;
     for part in (0..rounds).flat_map(|_| Part::ALL) {
-        let complete = |site: &Site| checkpoints(site, &job).into_iter().filter(|(_, c)| *c).count();
+        let complete = |site: &Site| transparent::checkpoints(site, job.id).into_iter().filter(|(_, c)| *c).count();
         let limit = Instant::now() + LIMIT;
         // A dump is on its way while the newest folder has no manifest.
-        while checkpoints(&site, &job).iter().all(|(_, complete)| *complete) {
+        while transparent::checkpoints(&site, job.id).iter().all(|(_, complete)| *complete) {
             ensure!(Instant::now() < limit, "no dump begins: {}", job.said());
             thread::sleep(Duration::from_millis(2));
         }
@@ -302,5 +294,17 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let run = job.ends_as_if_undisturbed(&site)?;
     ensure!(job.began("one") == 2, "the step began anew: {}", job.said());
     println!("killed parts: {} kills, {} checkpoints", 6 * rounds, run["total"]["checkpoints"]);
+    Ok(())
+}
+
+#[test]
+fn trees_of_processes_and_python_go_on_after_their_nodes_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    transparent::build(&site.conf.with_file_name("bin"))?;
+    let programs = [TREE, STATE].map(|program| (program, Way::Srun));
+    let told = &mut |text: &str| println!("{text}");
+    for mut played in transparent::play(&mut site, &mut random("programs"), &programs, 1, LIMIT, told)? {
+        played.judge(&site, LIMIT)?;
+    }
     Ok(())
 }
