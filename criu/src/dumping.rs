@@ -209,6 +209,7 @@ impl Dumping {
             && given_up.at.elapsed() > LEAVE_LIMIT
         {
             given_up.is_killed = true;
+            self.settled.forget_ended();
             // The site's command may be a script around it.
             for pid in frozen::tree(self.criu) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

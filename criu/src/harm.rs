@@ -30,6 +30,11 @@ impl Settled {
         Settled(frozen::tree(program).into_iter().filter(is_settled).collect())
     }
 
+    /// Forgets those that have ended by themselves until now.
+    pub fn forget_ended(&mut self) {
+        self.0.retain(|pid| begun_s(*pid).is_some());
+    }
+
     /// Whether one of them goes within a moment.
     pub fn has_losses(&self) -> bool {
         let until = Instant::now() + AFTERMATH;
@@ -71,6 +76,8 @@ mod tests {
         worker.kill().unwrap();
         // Nobody has taken it in yet.
         assert!(settled.has_losses());
+        settled.forget_ended();
+        assert!(!settled.has_losses());
         worker.wait().unwrap();
         young.wait().unwrap();
     }
