@@ -1,11 +1,10 @@
 #!/bin/bash
-# A tree of processes joined by pipes; an orphan of it writes a file of its own: tree.sh STEPS.
-: >orphan.log
+# A tree of processes joined by pipes; an orphan of it keeps a file of its own open: tree.sh STEPS.
 (
     for i in $(seq "$1"); do
-        echo "orphan $i" >>orphan.log
+        echo "orphan $i"
         sleep 0.1
-    done &
+    done >orphan.log &
 )
 for i in $(seq "$1"); do
     echo "$i $((i * i))"

@@ -10,6 +10,8 @@ use crate::settle::{Stop, settle};
 use crate::stage::Stage;
 use crate::warden::Task;
 use crate::{seconds, tool};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,8 +20,11 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest time that CRIU has to fail by itself after its dump was given up.
+/// Longest time that CRIU has to fail by itself after its dump was given up; then it is killed.
 pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Longest time that the kernel may take to end a CRIU that was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How a dump ended: the time for which the program stood still, s, or why it failed.
 pub type Outcome = Result<f64, String>;
@@ -48,6 +53,8 @@ pub struct Dumping {
     until: Instant,
     criu: i32,
     settled: Settled,
+    /// CRIU has connections of the program in hand, which a killed one leaves dumb.
+    has_network: bool,
     /// CRIU was killed, and something of the program with it.
     is_harmed: bool,
     /// Absent if CRIU writes to the checkpoint's folder itself.
@@ -67,6 +74,8 @@ pub struct Dumping {
 struct GivenUp {
     reason: &'static str,
     at: Instant,
+    /// Whether CRIU was killed for it.
+    is_killed: bool,
 }
 
 /// Both ends of a pipe, so that it is never closed while its other user comes and goes.
@@ -105,6 +114,7 @@ impl Dumping {
             until,
             criu,
             settled,
+            has_network: task.own_network,
             is_harmed: false,
             stage,
             wake,
@@ -190,8 +200,21 @@ impl Dumping {
         })
     }
 
-    /// Ends a dump that takes too long or is no longer wanted; the outcome if nothing is left to wait for.
+    /// Ends a dump that takes too long or is no longer wanted, and kills a CRIU that does not heed it; the outcome if
+    /// nothing is left to wait for.
     pub fn look_after(&mut self, wanted: bool) -> Option<Outcome> {
+        if let Some(given_up) = &mut self.given_up
+            && self.criu != 0
+            && !given_up.is_killed
+            && given_up.at.elapsed() > LEAVE_LIMIT
+        {
+            given_up.is_killed = true;
+            self.settled.forget_ended();
+            // The site's command may be a script around it.
+            for pid in frozen::tree(self.criu) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
         let late = Instant::now() > self.until;
         let reason = if late { "it took too long and was ended" } else { "given up" };
         if self.given_up.is_some() || wanted && !late {
@@ -203,10 +226,10 @@ impl Dumping {
 
     /// Why the program cannot be trusted to go on, if so.
     pub fn has_harmed(&self) -> Option<&'static str> {
-        let is_stuck = self.criu != 0 && self.given_up.as_ref().is_some_and(|g| g.at.elapsed() > LEAVE_LIMIT);
+        let is_stuck = |g: &GivenUp| self.criu != 0 && g.at.elapsed() > LEAVE_LIMIT + KILL_LIMIT;
         let harm = [
-            (is_stuck, "criu does not end a dump that was given up"),
-            (self.is_harmed, "criu was killed, and a process of the program with it"),
+            (self.given_up.as_ref().is_some_and(is_stuck), "criu does not end, although it was killed"),
+            (self.is_harmed, "criu was killed, and a part of the program with it"),
         ];
         harm.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
     }
@@ -216,7 +239,7 @@ impl Dumping {
         if self.given_up.is_some() {
             return;
         }
-        self.given_up = Some(GivenUp { reason, at: Instant::now() });
+        self.given_up = Some(GivenUp { reason, at: Instant::now(), is_killed: false });
         self.stop.ask();
         self.answer("no");
         if self.criu != 0 && !self.was_frozen {
@@ -227,7 +250,8 @@ impl Dumping {
     /// CRIU has ended; the outcome if the whole dump has.
     pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
         self.criu = 0;
-        self.is_harmed = matches!(status, Ended::Signal(_)) && !self.was_frozen && self.settled.has_losses();
+        let is_killed = matches!(status, Ended::Signal(_));
+        self.is_harmed = is_killed && (self.has_network || !self.was_frozen && self.settled.has_losses());
         let _ = fs::remove_file(tool::hook(self.at()));
         let settling = self.verdict(status).and_then(|()| {
             self.frozen_s = tool::frozen_s(self.at());

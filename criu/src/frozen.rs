@@ -231,6 +231,9 @@ fn unpack(path: &Path) -> io::Result<()> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
+        if is_others_as_it_was(&target, entry.header()) {
+            continue;
+        }
         if !(entry.header().entry_type().is_dir() && target.is_dir()) {
             if let Some(folder) = target.parent() {
                 fs::create_dir_all(folder)?;
@@ -243,6 +246,15 @@ fn unpack(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file of another user is there as it was saved: nobody has to put it back, nor could.
+fn is_others_as_it_was(path: &Path, saved: &tar::Header) -> bool {
+    let as_it_was = |m: &fs::Metadata| {
+        let (size, time) = (saved.size().ok(), saved.mtime().ok());
+        m.is_file() && size == Some(m.len()) && time == u64::try_from(m.mtime()).ok()
+    };
+    fs::symlink_metadata(path).is_ok_and(|m| m.uid() != nix::unistd::geteuid().as_raw() && as_it_was(&m))
 }
 
 fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
@@ -298,6 +310,17 @@ mod tests {
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar).unwrap();
         unpack(&tar).unwrap();
+        let own = folder.join("a");
+        let header = |size| {
+            let mut header = tar::Header::new_gnu();
+            header.set_metadata(&fs::metadata(&own).unwrap());
+            header.set_size(size);
+            header
+        };
+        assert!(!is_others_as_it_was(&own, &header(6)), "what is ours is put back");
+        if std::os::unix::fs::chown(&own, Some(65534), None).is_ok() {
+            assert!(is_others_as_it_was(&own, &header(6)) && !is_others_as_it_was(&own, &header(7)));
+        }
         assert_eq!(fs::read_to_string(folder.join("l")).unwrap(), "before");
         assert!(fs::metadata(folder.join("f")).unwrap().file_type().is_fifo());
     }

@@ -7,13 +7,16 @@ use crate::frozen;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Age of a process that does not end by itself just now, s.
 const SETTLED_S: f64 = 1.0;
 
-/// What the kernel may take to end what CRIU had hold of.
-const AFTERMATH: Duration = Duration::from_millis(300);
+/// What a busy machine may take to run, and so to end, what CRIU had hold of.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+/// Time between two looks at it.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Processes of a program that have run for a while.
 pub struct Settled(Vec<i32>);
@@ -27,10 +30,21 @@ impl Settled {
         Settled(frozen::tree(program).into_iter().filter(is_settled).collect())
     }
 
-    /// Whether one of them is gone after a moment.
+    /// Forgets those that have ended by themselves until now.
+    pub fn forget_ended(&mut self) {
+        self.0.retain(|pid| begun_s(*pid).is_some());
+    }
+
+    /// Whether one of them goes within a moment.
     pub fn has_losses(&self) -> bool {
-        thread::sleep(AFTERMATH);
-        self.0.iter().any(|pid| begun_s(*pid).is_none())
+        let until = Instant::now() + AFTERMATH;
+        loop {
+            let is_lost = self.0.iter().any(|pid| begun_s(*pid).is_none());
+            if is_lost || Instant::now() > until {
+                return is_lost;
+            }
+            thread::sleep(LOOK);
+        }
     }
 }
 
@@ -62,6 +76,8 @@ mod tests {
         worker.kill().unwrap();
         // Nobody has taken it in yet.
         assert!(settled.has_losses());
+        settled.forget_ended();
+        assert!(!settled.has_losses());
         worker.wait().unwrap();
         young.wait().unwrap();
     }

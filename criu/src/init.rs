@@ -23,10 +23,13 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Longest wait in one round, so that limits are kept, ms.
 const ROUND_MS: u16 = 200;
+
+/// File in the folder of a task's dump that tells that it could not be restored once.
+const TRIED: &str = "tried";
 
 struct Init<'a> {
     task: &'a Task,
@@ -40,6 +43,8 @@ struct Init<'a> {
     /// Nobody wants the program any more.
     is_unwanted: bool,
     runs: bool,
+    /// Signals for a program that is not back yet.
+    early: Vec<Signal>,
     ended: Option<Ended>,
     /// A dump on its way, and who wants it.
     dumping: Option<(Dumping, Asker)>,
@@ -75,10 +80,8 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> 
     };
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
-            // The line of a whole step is set aside, not one task of it.
-            let line = if task.member.is_some() { folder.parent().unwrap_or(folder) } else { folder };
             if of_checkpoint {
-                let _ = fs::write(line.join(NOT_RESTORED), &reason);
+                blame(task, folder, &reason);
             }
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
@@ -92,6 +95,17 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> 
         }
         Err((reason, code)) => told(reason, code),
     }
+}
+
+/// Has a checkpoint set aside: that of a whole step, not one task of it, when a task could not be restored twice. One
+/// try may have failed because somebody killed a part of CRIU.
+fn blame(task: &Task, folder: &Path, reason: &str) {
+    let line = match folder.parent().filter(|_| task.member.is_some()) {
+        Some(_) if fs::File::create_new(folder.join(TRIED)).is_ok() => return,
+        Some(line) => line,
+        None => folder,
+    };
+    let _ = fs::write(line.join(NOT_RESTORED), reason);
 }
 
 impl Init<'_> {
@@ -121,6 +135,7 @@ impl Init<'_> {
             tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
             program: 0,
             runs: false,
+            early: Vec::new(),
             ended: None,
             dumping: None,
         })
@@ -130,6 +145,9 @@ impl Init<'_> {
     fn follow(&mut self) -> Result<i32, (String, i32)> {
         let own = |e: io::Error| (format!("the sandbox has failed: {e}"), 126);
         self.runs = true;
+        for signal in std::mem::take(&mut self.early) {
+            self.signalled(signal as i32);
+        }
         loop {
             let criu = self.dumping.as_ref().map_or(0, |(d, _)| d.criu());
             let status = self.reap(criu);
@@ -185,18 +203,23 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Passes a signal to the program, or heeds it if there is none yet.
+    /// Passes a signal to the program; one that is being restored would die of it, with its images to blame.
     fn signalled(&mut self, number: i32) {
         match Signal::try_from(number) {
             Err(_) | Ok(Signal::SIGCHLD) => {}
-            Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if self.program == 0 => {
-                self.is_unwanted = true;
-            }
-            Ok(signal) if self.program > 0 && self.ended.is_none() => {
+            Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if !self.runs => self.end(),
+            Ok(signal) if !self.runs => self.early.push(signal),
+            Ok(signal) if self.ended.is_none() => {
                 let _ = kill(Pid::from_raw(self.program), signal);
             }
             Ok(_) => {}
         }
+    }
+
+    /// Ends the program, and a CRIU that brings it back.
+    fn end(&mut self) {
+        self.is_unwanted = true;
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
 
     /// Takes in all ended processes; how `criu` ended if it is among them.

@@ -1,7 +1,8 @@
 //! The line between the tasks of a step and the driver of their job: who is there, and the phases of a common dump.
 //!
 //! The driver listens; its address and a secret are in a folder that only the user may enter. Both sides prove that
-//! they know the secret ([`mlog::proof`]); what follows is one JSON value on each line.
+//! they know the secret and mean the same port ([`mlog::proof`]): who has taken the port of a driver that is gone can
+//! not pass the proofs on to the next one. What follows is one JSON value on each line.
 
 use crate::client::Ask;
 use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, Token, Words, random};
@@ -147,7 +148,8 @@ pub fn call(run: &Path, hello: &Hello) -> Result<Line, String> {
     let mine = random().map_err(|e| e.to_string())?;
     stream.write_all(&mine).map_err(gone)?;
     let (theirs, proof) = (take::<SECRET_BYTES>(&mut stream).map_err(gone)?, take::<PROOF_BYTES>(&mut stream));
-    let words = |role| Words { role, dialer: 0, listener: 0, dialer_nonce: &mine, listener_nonce: &theirs };
+    let listener = stream.peer_addr().map_err(gone)?.port();
+    let words = |role| Words { role, dialer: 0, listener, dialer_nonce: &mine, listener_nonce: &theirs };
     if !secret.check(&words(LISTENER), &proof.map_err(gone)?) {
         return Err(format!("what answers at {} is not the wrapper of the job", address.trim()));
     }
@@ -165,7 +167,8 @@ pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)
     patient(&stream)?;
     let theirs = take::<SECRET_BYTES>(&mut stream)?;
     let mine = random().map_err(io::Error::other)?;
-    let words = |role| Words { role, dialer: 0, listener: 0, dialer_nonce: &theirs, listener_nonce: &mine };
+    let listener = stream.local_addr()?.port();
+    let words = |role| Words { role, dialer: 0, listener, dialer_nonce: &theirs, listener_nonce: &mine };
     stream.write_all(&mine)?;
     stream.write_all(&secret.prove(&words(LISTENER)))?;
     if !secret.check(&words(DIALER), &take::<PROOF_BYTES>(&mut stream)?) {
@@ -275,5 +278,56 @@ impl Line {
 impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// A run whose driver is said to listen there.
+    fn run(port: u16) -> tempfile::TempDir {
+        let run = tempfile::tempdir().unwrap();
+        fs::create_dir(run.path().join(FOLDER)).unwrap();
+        fs::write(run.path().join(FOLDER).join(ADDRESS), format!("127.0.0.1:{port}\n")).unwrap();
+        run
+    }
+
+    fn step() -> Hello {
+        Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None }
+    }
+
+    #[test]
+    fn a_driver_hears_who_knows_the_secret_and_no_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (ours, other) = (run(port), run(port));
+        let secret = secret(ours.path()).unwrap();
+        let driver = thread::spawn(move || [(); 2].map(|()| answer(listener.accept().unwrap().0, &secret)));
+        call(ours.path(), &step()).unwrap();
+        assert!(call(other.path(), &step()).unwrap_err().contains("not the wrapper"));
+        let [first, second] = driver.join().unwrap();
+        assert_eq!(first.unwrap().0, step());
+        second.unwrap_err();
+    }
+
+    #[test]
+    fn who_passes_on_what_both_sides_say_is_trusted_by_neither() {
+        let (driver, between) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let run = run(between.local_addr().unwrap().port());
+        let secret = secret(run.path()).unwrap();
+        let address = driver.local_addr().unwrap();
+        let answered = thread::spawn(move || answer(driver.accept().unwrap().0, &secret).map(drop));
+        thread::spawn(move || {
+            let (warden, driver) = (between.accept().unwrap().0, TcpStream::connect(address).unwrap());
+            let (mut from, mut to) = (driver.try_clone().unwrap(), warden.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from, &mut to));
+            let _ = io::copy(&mut &warden, &mut &driver);
+            let _ = driver.shutdown(Shutdown::Both);
+        });
+        assert!(call(run.path(), &step()).unwrap_err().contains("not the wrapper"));
+        answered.join().unwrap().unwrap_err();
     }
 }

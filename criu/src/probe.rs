@@ -30,7 +30,9 @@ pub fn usable(criu: &Path, warden: &dyn Fn() -> Command, cache: &Path) -> Result
     if fs::read_to_string(cache).is_ok_and(|known| known == worked) {
         return Ok(());
     }
-    attempt(criu, warden, &cache.with_extension(format!("{}.try", std::process::id())))?;
+    let attempt = || attempt(criu, warden, &cache.with_extension(format!("{}.try", std::process::id())));
+    // A node may be busy once; a job that believes it runs without checkpoints.
+    attempt().or_else(|_| attempt())?;
     // Without the cache the next job tries again.
     let _ = fs::write(cache, worked);
     Ok(())

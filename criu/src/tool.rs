@@ -62,8 +62,12 @@ pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) ->
         .arg(hook)
         .env("JOULEPOINT_FROZEN", frozen.to_string())
         .env("JOULEPOINT_THAW", thaw.to_string());
-    // SAFETY: one system call between fork and exec. A write beyond the limit of `hinder` is an error, not a death.
-    unsafe { command.pre_exec(|| Ok(signal(Signal::SIGXFSZ, SigHandler::SigIgn).map(drop)?)) };
+    // A write beyond the limit of `hinder` is an error, not a death; Slurm sends a user's signals to all processes.
+    let unheeded = [Signal::SIGXFSZ, Signal::SIGUSR1, Signal::SIGUSR2];
+    // SAFETY: system calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || Ok(unheeded.iter().try_for_each(|s| signal(*s, SigHandler::SigIgn).map(drop))?))
+    };
     Ok(command)
 }
 

@@ -179,9 +179,11 @@ impl Slurm {
         Ok(lives)
     }
 
-    /// Accounting's word for a step such as `12.0`, for instance `CANCELLED by 1000`; none if it does not know it.
-    pub fn step_state(&self, step: &str) -> Result<Option<String>, Error> {
-        let text = self.output("sacct", &["-n", "-P", "-j", step, "--format=State"])?;
+    /// Accounting's word for a step such as `12.0`, for instance `CANCELLED by 1000`; none if it does not know it yet.
+    /// The life of its job goes on after `since_s`: an earlier one has steps of the same numbers.
+    pub fn step_state(&self, step: &str, since_s: f64) -> Result<Option<String>, Error> {
+        let since = format!("--starttime=uts{:.0}", since_s.floor());
+        let text = self.output("sacct", &["-n", "-P", "-j", step, &since, "--format=State"])?;
         Ok(text.lines().map(str::trim).find(|state| !state.is_empty()).map(str::to_string))
     }
 

@@ -4,6 +4,7 @@ pub mod chroot;
 pub mod hosts;
 pub mod lending;
 pub mod page;
+pub mod transparent;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use suite::transparent::{self, STATE, TREE, USER, Way};
 use suite::{Site, Wanted};
 
-const USER: &str = "jpalice";
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A program that knows nothing of checkpoints: each line depends on all before it.
@@ -152,18 +152,48 @@ fn a_script_of_three_steps_on_three_nodes_goes_on_in_its_second_after_a_node_die
 }
 
 #[test]
-fn a_step_that_its_user_cancels_does_not_go_back_and_the_script_goes_on() -> Result<()> {
+fn steps_that_people_cancel_do_not_go_back_and_signals_arrive() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
-    let script = "srun ./work.sh one 3000 0.1\necho one $?\nsrun ./work.sh two 5 0.1\necho two $?";
-    let job = Job::submit_script(&site, "cancelled", 2, script)?;
-    job.wait_for_lines(&site, 1)?;
-    site.cluster.command_as(USER, "scancel").arg(format!("{}.0", job.id)).status()?;
+    let hears = "srun bash -c 'trap \"exit 7\" USR1; while :; do sleep 0.1; done'\necho three $?";
+    let script = format!(
+        "srun ./work.sh one 3000 0.1\necho one $?\nsrun ./work.sh two 3000 0.1\necho two $?\n{hears}\n\
+         srun ./work.sh four 3000 0.1"
+    );
+    let job = Job::submit_script(&site, "cancelled", 2, &script)?;
+    let scancel = |user: &str, signal: &str, what: String| -> Result<()> {
+        site.cluster.command_as(user, "scancel").args((!signal.is_empty()).then_some(signal)).arg(what).status()?;
+        Ok(())
+    };
+    let own = || -> Vec<String> {
+        let out = fs::read_to_string(job.folder.join("out")).unwrap_or_default();
+        out.lines().filter(|l| !l.contains("rank")).map(str::to_string).collect()
+    };
+    let said = |lines: usize| {
+        site.wait("the script to go on", LIMIT, |_| Ok((own().len() >= lines).then_some(())))
+            .with_context(|| format!("{:?}: {}", own(), job.said()))
+    };
+    let run = job.wait_for_lines(&site, 1)?;
+    scancel(USER, "", format!("{}.0", job.id))?;
+    said(1)?;
+    let made = |run: &Value| run["total"]["checkpoints"].as_u64().context("checkpoints");
+    let run = job.wait_for_lines(&site, made(&run)? + 2)?;
+    // An operator's.
+    site.cluster.command("scancel").args(["--signal=KILL", &format!("{}.1", job.id)]).status()?;
+    said(2)?;
+    job.wait_for_lines(&site, made(&run)? + 2)?;
+    scancel(USER, "--signal=USR1", job.id.to_string())?;
+    said(3)?;
+    site.wait("step four", LIMIT, |_| Ok((job.began("four") == 2).then_some(())))?;
+    scancel(USER, "", job.id.to_string())?;
     let state = site.wait_state(job.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
-    let out = fs::read_to_string(job.folder.join("out"))?;
-    ensure!(state == "COMPLETED", "{state}: {}\n{out}", job.said());
-    let own: Vec<&str> = out.lines().filter(|l| !l.contains("rank")).collect();
-    ensure!(own.len() == 2 && own[0] != "one 0" && own[1] == "two 0", "{own:?}: {}", job.said());
-    ensure!((job.began("one"), job.began("two")) == (2, 2), "{}", job.said());
+    let over = |run: &Value| (run["state"] != "running").then(|| run.clone());
+    let run = site.wait_report(job.id, "the end", LIMIT, over)?;
+    ensure!((state.as_str(), &run["state"]) == ("CANCELLED", &"cancelled".into()), "{state}: {run:#}");
+    let own = own();
+    ensure!(own[0] != "one 0" && own[1] != "two 0" && own[2] == "three 7" && own.len() == 3, "{own:?}: {}", job.said());
+    for step in ["one", "two", "four"] {
+        ensure!(job.began(step) == 2, "{step} began {} times: {}", job.began(step), job.said());
+    }
     Ok(())
 }
 
@@ -235,14 +265,6 @@ fn processes(site: &Site, part: Part) -> Vec<i32> {
     pids.filter(is_part).collect()
 }
 
-/// Folders of checkpoints of a job's run, with whether each is complete.
-fn checkpoints(site: &Site, job: &Job) -> Vec<(PathBuf, bool)> {
-    let runs = site.cluster.shared().join(format!("runs-{USER}"));
-    let pattern = runs.join(format!("*/{}.*/checkpoints/[0-9]*", job.id));
-    let found = glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten();
-    found.map(|f| (f.clone(), f.join("manifest.json").exists())).collect()
-}
-
 #[test]
 fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
@@ -251,10 +273,10 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let job = Job::submit(&site, "parts", 2, &[("one", 450 * rounds)])?;
     job.wait_for_lines(&site, 1)?;
     for part in (0..rounds).flat_map(|_| Part::ALL) {
-        let complete = |site: &Site| checkpoints(site, &job).into_iter().filter(|(_, c)| *c).count();
+        let complete = |site: &Site| transparent::checkpoints(site, job.id).into_iter().filter(|(_, c)| *c).count();
         let limit = Instant::now() + LIMIT;
         // A dump is on its way while the newest folder has no manifest.
-        while checkpoints(&site, &job).iter().all(|(_, complete)| *complete) {
+        while transparent::checkpoints(&site, job.id).iter().all(|(_, complete)| *complete) {
             ensure!(Instant::now() < limit, "no dump begins: {}", job.said());
             thread::sleep(Duration::from_millis(2));
         }
@@ -272,5 +294,17 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let run = job.ends_as_if_undisturbed(&site)?;
     ensure!(job.began("one") == 2, "the step began anew: {}", job.said());
     println!("killed parts: {} kills, {} checkpoints", 6 * rounds, run["total"]["checkpoints"]);
+    Ok(())
+}
+
+#[test]
+fn trees_of_processes_and_python_go_on_after_their_nodes_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    transparent::build(&site.conf.with_file_name("bin"))?;
+    let programs = [TREE, STATE].map(|program| (program, Way::Srun));
+    let told = &mut |text: &str| println!("{text}");
+    for mut played in transparent::play(&mut site, &mut random("programs"), &programs, 1, LIMIT, told)? {
+        played.judge(&site, LIMIT)?;
+    }
     Ok(())
 }

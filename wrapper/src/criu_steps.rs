@@ -7,7 +7,7 @@ use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
 use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
-use crate::mail::{Post, Tries, Try};
+use crate::mail::{Post, Tries, Try, now_s};
 use crate::ports::{Engine, Happening};
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
@@ -29,7 +29,10 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 /// Head start of who watches nodes over the news that a task on another node is gone.
 const NODES_FIRST: Duration = Duration::from_secs(3);
 
-/// Longest wait for accounting to say that a user has ended a step; the stand-in for `srun` waits for what follows.
+/// How accounting begins the state of a step that a person has ended; the person's number follows.
+const BY_SOMEBODY: &str = "CANCELLED by ";
+
+/// Longest wait for accounting to say that somebody has ended a step; the stand-in for `srun` waits for what follows.
 const USER_FIRST: Duration = Duration::from_secs(2);
 
 /// Longest wait for output that `srun` carries to a file.
@@ -57,14 +60,14 @@ pub struct CriuSteps {
 /// A run of the script.
 struct Attempt {
     one: Try,
-    /// Calls of which a task was lost.
-    lost: BTreeSet<String>,
+    /// Calls of which a task was lost, with Slurm's numbers: a step that an earlier driver began may end late.
+    lost: BTreeSet<(String, Option<u32>)>,
 }
 
 impl Attempt {
-    /// A task is lost; absent if another one of its call was before.
+    /// A task is lost; absent if another one of its step was before.
     fn loses(&mut self, member: &Member) -> Option<Try> {
-        self.lost.insert(member.call.clone()).then(|| self.one.clone())
+        self.lost.insert((member.call.clone(), member.step)).then(|| self.one.clone())
     }
 }
 
@@ -100,7 +103,7 @@ impl CriuSteps {
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
         let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
-        let (told, current, record) = (post.clone(), attempt.clone(), calls.clone());
+        let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
@@ -112,8 +115,8 @@ impl CriuSteps {
                 return;
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
-            if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member)) {
-                protocol::say!("joulepoint: the step of {task} was cancelled by its user; it does not go back");
+            if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) {
+                protocol::say!("joulepoint: the step of {task} was cancelled; it does not go back");
                 return;
             }
             protocol::say!("joulepoint: {task} was killed or is missing; its step goes back");
@@ -180,16 +183,17 @@ impl Drop for CriuSteps {
     }
 }
 
-/// Whether the user has ended a task's step, as accounting tells, which hears of it a moment later; not if it is slow.
-fn is_cancelled(steps: &Steps, member: &Member) -> bool {
+/// Whether its user or an operator has ended a task's step, as accounting tells, which hears of it a moment later; not
+/// if it is slow. This life of the job goes on after `since_s`.
+fn is_cancelled(steps: &Steps, member: &Member, since_s: f64) -> bool {
     let Some(step) = member.step else { return false };
-    let (until, by_user) = (Instant::now() + USER_FIRST, format!("CANCELLED by {}", nix::unistd::getuid()));
+    let until = Instant::now() + USER_FIRST;
     let (slurm, step) = (steps.slurm.clone(), format!("{}.{step}", steps.job));
     let (tell, heard) = mpsc::channel();
     thread::spawn(move || {
         let cancelled = loop {
-            match slurm.step_state(&step) {
-                Ok(Some(state)) if state != "RUNNING" => break state == by_user,
+            match slurm.step_state(&step, since_s) {
+                Ok(Some(state)) if state != "RUNNING" => break state.starts_with(BY_SOMEBODY),
                 Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
                 _ => break false,
             }

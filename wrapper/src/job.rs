@@ -76,6 +76,11 @@ impl Controller {
         }
     }
 
+    /// Nodes that are dead.
+    pub fn dead(&self) -> Vec<String> {
+        self.health().nodes.into_iter().filter(|h| h.dead).map(|h| h.node).collect()
+    }
+
     /// What the controller said last.
     pub fn last(&self) -> Vec<NodeHealth> {
         self.last.lock().map(|l| l.clone()).unwrap_or_default()

@@ -121,6 +121,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     pass_signals_on(signals, post.clone(), tree.clone());
     let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
     let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
+    let known = controller.clone();
+    script.dead = Arc::new(move || known.dead());
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if resumes {

@@ -38,6 +38,8 @@ pub struct Script {
     pub instead: Instead,
     /// What to add to the environment because nodes were lost.
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
+    /// The job's nodes that are known to be dead.
+    pub dead: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
 /// Words that are started in the place of the script's own, if an engine has any.
@@ -111,36 +113,43 @@ impl Script {
             calls: None,
             instead: Instead::default(),
             resized: Arc::new(Vec::new),
+            dead: Arc::new(Vec::new),
         }
     }
 
-    /// Ends all steps of the job, and waits for that; bounded in time.
+    /// Ends all steps of the job, and waits for that, but not for those on dead nodes; bounded in time.
     pub fn cancel_steps(&self) {
         let Some(Steps { slurm, job }) = &self.job else { return };
         let limit = Instant::now() + STEPS_LIMIT;
-        let mut asked = false;
+        let mut asked = Vec::new();
         loop {
-            let running = match slurm.steps(*job) {
-                Ok(steps) => steps.into_iter().filter(slurm::Step::is_users).collect::<Vec<_>>(),
-                Err(e) => {
-                    tracing::warn!(%e, "the job's steps cannot be listed");
-                    return;
-                }
-            };
-            if running.is_empty() || Instant::now() > limit {
-                return;
-            }
-            if !asked {
-                running.iter().for_each(|step| {
-                    if let Err(e) = slurm.cancel_step(&step.id) {
-                        tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+            match slurm.steps(*job) {
+                Ok(steps) => {
+                    let running: Vec<slurm::Step> = steps.into_iter().filter(slurm::Step::is_users).collect();
+                    for step in running.iter().filter(|step| !asked.contains(&step.id)) {
+                        if let Err(e) = slurm.cancel_step(&step.id) {
+                            tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+                        }
                     }
-                });
-                asked = true;
+                    asked = running.iter().map(|step| step.id.clone()).collect();
+                    if running.is_empty() || !has_living_nodes(&running, &(self.dead)()) {
+                        return;
+                    }
+                }
+                // A busy slurmctld answers later; what runs on would run beside what is restored.
+                Err(e) => tracing::warn!(%e, "the job's steps cannot be listed"),
+            }
+            if Instant::now() > limit {
+                return;
             }
             thread::sleep(LOOK * 4);
         }
     }
+}
+
+/// Whether one of these steps runs on a node that is not dead.
+fn has_living_nodes(steps: &[slurm::Step], dead: &[String]) -> bool {
+    steps.iter().flat_map(|step| &step.nodes).any(|node| !dead.contains(node))
 }
 
 impl Child for Script {
@@ -246,5 +255,34 @@ mod tests {
         let argv = ["sh", "-c", "kill -TERM $$; exit 3"].map(str::to_string).to_vec();
         Script::new(post, argv, None, Tree::new(std::process::id() as i32)).start(&[]).unwrap();
         assert_eq!(clock.wait(now_s() + 30.0), Some(Happening::Exited { code: 128 + libc::SIGTERM }));
+    }
+
+    #[test]
+    fn steps_are_asked_for_until_slurm_answers_and_those_on_dead_nodes_are_not_waited_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let here = dir.path().display();
+        let shown = "StepId=7.0 UserId=9 StartTime=1 State=RUNNING NodeList=n[1-2] Nodes=2 Name=prog";
+        let commands = [
+            ("scontrol", format!("[ -e {here}/asked ] || {{ touch {here}/asked; exit 1; }}; echo '{shown}'")),
+            ("scancel", format!("echo $* >>{here}/cancelled")),
+        ];
+        for (name, text) in commands {
+            let path = dir.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let steps = Steps { slurm: Arc::new(Slurm::new(Some(dir.path().into()))), job: 7 };
+        let mut script = Script::new(queue().0, Vec::new(), Some(steps), Tree::new(0));
+        let answers = Mutex::new(vec![vec!["n1", "n2"], vec!["n1"]]);
+        let left = Arc::new(answers);
+        let known = left.clone();
+        script.dead = Arc::new(move || {
+            let dead = known.lock().unwrap().pop().unwrap();
+            dead.into_iter().map(str::to_string).collect()
+        });
+        script.cancel_steps();
+        assert!(left.lock().unwrap().is_empty());
+        assert_eq!(std::fs::read_to_string(dir.path().join("cancelled")).unwrap(), "7.0\n");
     }
 }

@@ -1,4 +1,4 @@
-//! A program that its engine halted before the walltime ends is not at its end: the run goes back into the queue.
+//! A program that ends while a checkpoint is on its way: halted by its engine, lost, or at its end.
 
 use config::Site;
 use options::Settings;
@@ -65,11 +65,16 @@ impl Engine for World {
 
 impl Child for World {
     fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
+        if self.done.borrow().iter().any(|d| d == "start") {
+            self.happenings.borrow_mut().push_back(Happening::Exited { code: 0 });
+        }
         self.did("start");
         Ok(())
     }
     fn terminate(&mut self) {}
-    fn stop(&mut self) {}
+    fn stop(&mut self) {
+        self.did("stop");
+    }
     fn step(&mut self) -> String {
         String::new()
     }
@@ -150,7 +155,7 @@ fn a_halted_program_is_requeued_with_its_last_checkpoint_whatever_its_exit_code(
         let world = World { halted: true, last_checkpoint: Some("ckpt.9".into()), ..World::default() };
         let (outcome, done) = play(&world, &[Happening::Exited { code }]);
         assert_eq!(outcome, Outcome::Requeued);
-        assert_eq!(done, ["start", "commit ckpt.9", "requeue"]);
+        assert_eq!(done, ["start", "commit ckpt.9", "stop", "requeue"]);
     }
 }
 
@@ -167,4 +172,12 @@ fn a_halted_program_without_a_checkpoint_has_ended_and_so_has_one_that_was_not_h
     assert_eq!(play(&without, &[Happening::Exited { code: 0 }]).0, Outcome::Ended(0));
     let not_halted = World { last_checkpoint: Some("ckpt.9".into()), ..World::default() };
     assert_eq!(play(&not_halted, &[Happening::Exited { code: 0 }]).0, Outcome::Ended(0));
+}
+
+#[test]
+fn what_is_left_of_a_script_is_stopped_before_it_begins_again_from_a_checkpoint_that_was_on_its_way() {
+    let world = World { last_checkpoint: Some("ckpt.9".into()), ..World::default() };
+    let (outcome, done) = play(&world, &[Happening::Appeared, Happening::Exited { code: 137 }]);
+    assert_eq!(outcome, Outcome::Ended(0));
+    assert_eq!(done, ["start", "commit ckpt.9", "stop", "start"]);
 }

@@ -5,6 +5,7 @@ mod bench;
 mod bench_simulator;
 mod demo;
 mod demo_lend;
+mod kills_criu;
 mod kills_lend;
 mod task;
 
@@ -41,6 +42,18 @@ enum Chore {
         #[arg(long, default_value = "4")]
         at_once: std::num::NonZeroUsize,
     },
+    /// Programs that know nothing of checkpoints lose their nodes at random moments; and whether their output is the same.
+    KillsCriu {
+        /// How often each program is run.
+        #[arg(long, default_value_t = 4)]
+        runs: usize,
+        /// How often its node is killed in each run.
+        #[arg(long, default_value_t = 5)]
+        kills: u32,
+        /// What the random numbers begin with.
+        #[arg(long, default_value_t = 6)]
+        seed: u64,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of a few points.
@@ -65,6 +78,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Demo { app } => demo::run(&app),
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
+        Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { only } => bench::run(&only),

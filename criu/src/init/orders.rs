@@ -5,8 +5,6 @@ use crate::client::{Answer, Ask};
 use crate::dumping::{Dumping, Outcome, Progress};
 use crate::line::{Order, Said};
 use crate::relay::Relay;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -70,10 +68,7 @@ impl Init<'_> {
             Order::Save => self.save(),
             Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),
-            Order::End => {
-                self.is_unwanted = true;
-                let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-            }
+            Order::End => self.end(),
         }
     }
 

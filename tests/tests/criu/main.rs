@@ -14,10 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use suite::transparent::{LARGE, MEMORY, Program, STATE, THREADS, TREE, USER};
 use suite::{Site, Wanted, repository};
-
-/// An ordinary user of the cluster.
-const USER: &str = "jpalice";
 
 /// A seed that can be given again: `SEED=7`.
 fn random(name: &str) -> ChaCha8Rng {
@@ -37,12 +35,12 @@ fn steps(each: u32) -> u32 {
     (kills().0 + 1) * each
 }
 
-/// Kills the node of a program again and again at random moments, and compares. The number of steps is its last word.
-fn survives(name: &str, argv: &[&str], steps: u32, files: &[&str]) {
+/// Kills the node of a program again and again at random moments, and compares.
+fn survives(program: Program, steps: u32) {
     let Some(place) = Place::get() else { return };
-    let (kills, steps) = (kills().0, steps.to_string());
-    let argv: Vec<String> = argv.iter().map(|a| a.replace("{}", &place.0.to_string_lossy())).collect();
-    let argv: Vec<&str> = argv.iter().map(String::as_str).chain([steps.as_str()]).collect();
+    let (kills, name) = (kills().0, program.name);
+    let argv = program.argv(&place.0, steps);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let begun = Instant::now();
     let reference = place.home(&format!("{name}-undisturbed"));
     let code = reference.undisturbed(&argv);
@@ -59,9 +57,10 @@ fn survives(name: &str, argv: &[&str], steps: u32, files: &[&str]) {
     }
     let mut child = home.start(&argv, true);
     assert_eq!(home.end(&mut child), code, "{}", home.said());
-    for file in ["out"].iter().chain(files) {
+    for file in ["out"].iter().chain(program.files) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
+    assert!(home.set_aside().is_empty(), "{name} began anew or further back: {:?}", home.set_aside());
     let seconds = begun.elapsed().as_secs();
     println!("{name}: {kills} kills, {seconds} s, the output is that of an undisturbed run");
     // Images are large.
@@ -70,24 +69,24 @@ fn survives(name: &str, argv: &[&str], steps: u32, files: &[&str]) {
 
 #[test]
 fn a_program_with_threads_ends_as_if_undisturbed() {
-    survives("threads", &["{}/threads"], steps(130), &[]);
+    survives(THREADS, steps(130));
 }
 
 #[test]
 fn a_tree_of_processes_with_pipes_and_an_orphan_ends_as_if_undisturbed() {
-    survives("tree", &["{}/tree.sh"], steps(30), &["orphan.log"]);
+    survives(TREE, steps(30));
 }
 
 #[test]
 fn a_python_program_with_shared_memory_and_temporary_files_ends_as_if_undisturbed() {
-    survives("state", &["python3", "{}/state.py"], steps(30), &["state.log"]);
+    survives(STATE, steps(30));
 }
 
 /// 1 GiB if kills were asked for: then it must outlast a dump on a slow disk.
 #[test]
 fn a_program_with_much_memory_ends_as_if_undisturbed() {
-    let (megabytes, more) = if kills().1 { ("1024", 1200) } else { ("64", 0) };
-    survives("memory", &["{}/memory", megabytes], steps(60) + more, &[]);
+    let (program, more) = if kills().1 { (LARGE, 1200) } else { (MEMORY, 0) };
+    survives(program, steps(60) + more);
 }
 
 /// Processes below one whose command line has a word, as this host numbers them.

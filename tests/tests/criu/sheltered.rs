@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
-use suite::{built, fetch_criu, repository};
+use suite::{built, fetch_criu, transparent};
 
 /// Longest time of one program, with all of its restarts.
 pub const LIMIT: Duration = Duration::from_secs(600);
@@ -36,15 +36,7 @@ impl Place {
             return None;
         }
         fs::copy(built().expect("built").join("joulepoint"), place.path("joulepoint")).expect("cargo build first");
-        let sources = repository().join("apps/transparent");
-        for program in ["threads", "memory"] {
-            let source = sources.join(program).with_extension("c");
-            let made = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(place.path(program)).arg(source).status();
-            assert!(made.expect("cc").success());
-        }
-        for script in ["tree.sh", "state.py"] {
-            fs::copy(sources.join(script), place.path(script)).expect("a copy");
-        }
+        transparent::build(&place.0).expect("a compiler");
         let conf = format!(
             "[controller]\nurl = \"http://127.0.0.1:1\"\n\n[energy]\nsources = [\"model\"]\n\n\
              [criu]\ncommand = {:?}\n\n[wrapper]\nstep_retries = 1000\n",
@@ -134,6 +126,12 @@ impl Home<'_> {
     pub fn undisturbed(&self, argv: &[&str]) -> Option<i32> {
         let mut command = self.command(Path::new(argv[0]));
         command.args(&argv[1..]).uid(NOBODY).gid(NOBODY).status().expect("it runs").code()
+    }
+
+    /// Checkpoints that could not be used.
+    pub fn set_aside(&self) -> Vec<PathBuf> {
+        let pattern = self.folder.join(".joulepoint/*/*/checkpoints/*/manifest.damaged");
+        glob::glob(&pattern.to_string_lossy()).expect("a pattern").flatten().collect()
     }
 
     pub fn read(&self, name: &str) -> String {

@@ -66,6 +66,8 @@ impl Driver<'_> {
                     }
                     if taken && self.line_s >= limit_s - LAST_FILES_LIMIT_S {
                         self.cut(Phase::Restart);
+                        // The script may run on: of a step whose task was lost nobody has told it.
+                        self.ports.child.stop();
                         return Some(End::Again);
                     }
                 }
