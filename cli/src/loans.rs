@@ -42,7 +42,8 @@ enum Inner {
     Ask(AskArgs),
     /// Call lent nodes back now; for the lender and operators.
     ///
-    /// Jobs that were let in for the window end by their time limit; nobody new begins.
+    /// Jobs that were let in for the window end by their time limit, those that were chosen beyond it checkpoint and go
+    /// back into the queue; nobody new begins.
     Recall(RecallArgs),
 }
 
@@ -122,7 +123,7 @@ fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32,
 fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     let nodes = slurm::expand_nodelist(&ask.nodes).map_err(|e| Failure::Usage(e.to_string()))?;
     let site = crate::site(conf)?;
-    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin));
+    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin.clone()), &site);
     let return_s = jiff::Timestamp::now().as_millisecond() as f64 / 1e3 + ask.seconds;
     let offer = Offer { job: ask.job.clone(), nodes, return_s, reason: "asked for by hand".into() };
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());
@@ -145,10 +146,11 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
 
 fn sheet(loans: &[Loan], now_s: f64) -> String {
     let mut text = format!(
-        "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
+        "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
         "Loan",
         "Lender",
         "User",
+        "Mode",
         "State",
         "Nodes",
         "Lent",
@@ -162,10 +164,11 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         let worth = planner::lent([loan], now_s);
         let borrowers: BTreeSet<String> = loan.stays.iter().map(|s| format!("{}({})", s.job, s.user)).collect();
         text += &format!(
-            "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
+            "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
             loan.id.chars().take(16).collect::<String>(),
             loan.job,
             loan.user,
+            loan.mode.as_str(),
             loan.state.as_str(),
             slurm::compress_nodelist(&loan.nodes),
             loan.lent_s.map_or_else(|| "-".into(), moment::shown),

@@ -47,6 +47,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_job_that_cannot_checkpoint_when_asked_is_not_preempted() {
+        let can = |line: &str| {
+            let defaults = BTreeMap::new();
+            crate::resolve(&submitted(line, "job.sh", ""), &defaults).is_ok_and(|s| s.can_be_preempted())
+        };
+        for line in ["--ft-energy --ft-energy-signal=USR1", "--ft-energy=time --ft-energy-engine=criu"] {
+            assert!(can(&format!("sbatch {line} job.sh")), "{line}");
+        }
+        let others = [
+            "",
+            "--ft-energy",
+            "--ft-energy=off --ft-energy-engine=criu",
+            "--ft-energy --ft-energy-done=x.ckpt",
+            "--ft-energy --ft-energy-engine=scr",
+            "--ft-energy --ft-energy-engine=criu --ft-energy-requeue=no",
+            "--ft-energy --ft-energy-engine=blcr",
+        ];
+        for line in others {
+            assert!(!can(&format!("sbatch {line} job.sh")), "{line}");
+        }
+    }
+
+    #[test]
     fn a_job_in_the_queue_shows_what_it_asked_for() {
         let seen = |line: &str, command: &str, script: &str| {
             let request = submitted(line, command, script);

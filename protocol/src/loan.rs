@@ -16,6 +16,17 @@ pub enum LoanMode {
     Off,
 }
 
+impl LoanMode {
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoanMode::Window => "window",
+            LoanMode::Preempt => "preempt",
+            LoanMode::Off => "off",
+        }
+    }
+}
+
 /// Where a loan stands. Each state is on disk before anything of it is done; docs/loans.md has the diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -10,7 +10,6 @@ use crate::controller::Controller;
 use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
-use options::{Engine, Settings};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, OrderState, OrderStatus, Verb};
 use slurm::{Job, JobState, Node, Window};
 use std::collections::BTreeMap;
@@ -23,17 +22,6 @@ const MOST_ASKED: usize = 8;
 
 /// Most jobs of which it is remembered.
 const MOST_KNOWN: usize = 10_000;
-
-/// Whether a job with these settings can be asked for a checkpoint at any moment, and lets itself be requeued.
-fn is_suited(settings: &Settings) -> bool {
-    let by_app = settings.signal.is_some();
-    let can = match settings.engine {
-        None | Some(Engine::App) => by_app,
-        Some(Engine::Scr) => false,
-        Some(Engine::Criu | Engine::Dmtcp | Engine::Hook) => true,
-    };
-    settings.objective.is_some() && settings.requeue != Some(false) && can
-}
 
 /// Lent nodes that nobody uses, and that no reservation but the loan's wants.
 fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
@@ -147,7 +135,7 @@ impl Controller {
         let Some(line) = self.slurm.submit_line(job.id)? else { return Ok(false) };
         let request = options::submitted(&line, &job.command, &self.slurm.batch_script(job.id)?);
         let settings = options::resolve(&request, &self.site.defaults);
-        let suits = settings.is_ok_and(|s| is_suited(&s));
+        let suits = settings.is_ok_and(|s| s.can_be_preempted());
         let mut known = lock(&self.loans.suited);
         if known.len() >= MOST_KNOWN {
             known.clear();
