@@ -154,7 +154,7 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         "State",
         "Nodes",
         "Lent",
-        "AwayNodeS",
+        "LentNodeS",
         "UsedNodeS",
         "UsedJ",
         "WouldIdleJ",
@@ -162,7 +162,10 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
     );
     for loan in loans {
         let worth = planner::lent([loan], now_s);
-        let borrowers: BTreeSet<String> = loan.stays.iter().map(|s| format!("{}({})", s.job, s.user)).collect();
+        let is_chosen = |job| loan.chosen.iter().any(|c| c.job == job);
+        let how = |job| if is_chosen(job) { ",preempt" } else { "" };
+        let borrowers: BTreeSet<String> =
+            loan.stays.iter().map(|s| format!("{}({}{})", s.job, s.user, how(s.job))).collect();
         text += &format!(
             "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
             loan.id.chars().take(16).collect::<String>(),

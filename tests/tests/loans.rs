@@ -365,7 +365,7 @@ fn a_long_job_that_can_checkpoint_borrows_and_goes_back_into_the_queue_at_the_re
     assert_eq!(field(site, long, "Restarts")?, "1");
     let output = site.joulepoint("root", &["loans", "-j", &job.to_string()])?;
     let sheet = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(sheet.contains("preempt") && sheet.contains(&format!("{long}({BORROWER})")), "{sheet}");
+    assert!(sheet.contains(" preempt ") && sheet.contains(&format!("{long}({BORROWER},preempt)")), "{sheet}");
     nothing_is_left(site)?;
 
     // It goes on from there as soon as there is room.
