@@ -131,7 +131,7 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
         Outcome::Back { nodes, away_s } => {
             match ask.json {
-                true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "away_s": away_s }))?,
+                true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "lent_for_s": away_s }))?,
                 false => {
                     let nodes = slurm::compress_nodelist(&nodes);
                     out::print(format!("{nodes} back after {away_s:.0} s (loan {id})\n"))?;

@@ -203,6 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_whose_nodes_go_back_is_preempted_whoever_requeues_it() {
+        let mut desk = Desk::default();
+        assert_eq!(desk.cause(FailureKind::Requeued), FailureKind::Requeued);
+        assert_eq!(
+            state(desk.hear(order("a", Verb::Preempt), false)),
+            Some(OrderState::Failed),
+            "it cannot checkpoint"
+        );
+        assert_eq!(desk.cause(FailureKind::Requeued), FailureKind::Preempted);
+        assert_eq!(desk.cause(FailureKind::Node), FailureKind::Node);
+        let kind = |verb| leaving(&order("b", verb)).map(|(kind, _)| kind);
+        assert_eq!(kind(Verb::Preempt), Some(FailureKind::Preempted));
+        assert_eq!((kind(Verb::Vacate), kind(Verb::Checkpoint)), (Some(FailureKind::Requeued), None));
+    }
+
+    #[test]
     fn a_restart_is_answered_when_it_happens_and_not_before() {
         let mut desk = Desk::default();
         assert_eq!(desk.hear(order("a", Verb::Restart), false), None);

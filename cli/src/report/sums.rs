@@ -4,7 +4,7 @@ use super::accounted::Joined;
 use super::columns::{Sheet, joules_of, percent, share};
 use super::moment::shown;
 use planner::Lent;
-use protocol::{Phase, RunAccount};
+use protocol::Phase;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

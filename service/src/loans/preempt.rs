@@ -211,3 +211,87 @@ fn is_of(run: &OpenRun, chosen: &Chosen) -> bool {
     let same = (run.job, run.uid, run.restart_count) == (chosen.job, chosen.uid, chosen.restart_count);
     same && run.record_state == "running"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slurm::{parse_job, parse_nodes, parse_reservations};
+
+    fn job(id: u32, more: &str) -> Job {
+        let usual = "JobName=j UserId=u(1) GroupId=g(1) BatchFlag=1 Requeue=1 Partition=all,gpu NumNodes=1 NumCPUs=2";
+        let fields = ["JobState=PENDING", "Reason=Resources", "TimeLimit=01:00:00", "Priority=10"];
+        let named = |field: &&&str| !more.contains(field.split_once('=').map_or(**field, |(key, _)| key));
+        let rest: Vec<&str> = fields.iter().filter(named).copied().collect();
+        parse_job(&format!("JobId={id} {usual} {} {more}", rest.join(" ")), id).unwrap().unwrap()
+    }
+
+    fn node(name: &str, state: &str) -> String {
+        format!("NodeName={name} Arch=x86_64 CPUTot=2 RealMemory=1 State={state} Partitions=all\n")
+    }
+
+    fn loan(nodes: &[&str]) -> Loan {
+        let loan = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "preempt", "state": "lent", "state_s": 0.0,
+            "reason": "it pays", "nodes": nodes, "kept": ["n1"], "asked_s": 0.0, "return_s": 1000.0,
+            "promised_s": 1000.0, "lent_s": 1.0, "back_s": null, "back": [], "time_limit_s": 1800, "idle_w": 100.0,
+            "stays": []
+        });
+        serde_json::from_value(loan).unwrap()
+    }
+
+    #[test]
+    fn the_highest_priority_of_those_that_need_longer_and_may_be_requeued_comes_first() {
+        let jobs = [
+            job(1, "Priority=5"),
+            job(2, "Priority=50"),
+            job(3, "Priority=50 NumNodes=2"),
+            job(4, "JobState=RUNNING NodeList=n9"),
+            job(5, "Reason=Dependency"),
+            job(6, "Reservation=school"),
+            job(7, "TimeLimit=00:01:00"),
+            job(8, "TimeLimit=UNLIMITED"),
+            job(9, "ArrayJobId=9 ArrayTaskId=1-5"),
+        ];
+        let nodes = parse_nodes(&(node("n2", "IDLE") + &node("n3", "IDLE"))).unwrap();
+        let free: Vec<&Node> = nodes.iter().collect();
+        let mut loan = loan(&["n2", "n3"]);
+        let ids = |loan: &Loan, free: &[&Node]| {
+            let found = candidates(0.0, loan, &jobs, free);
+            found.into_iter().map(|(j, nodes)| (j.id, nodes.join(","))).collect::<Vec<_>>()
+        };
+        let named = |all: &[(u32, &str)]| all.iter().map(|(id, n)| (*id, n.to_string())).collect::<Vec<_>>();
+        assert_eq!(ids(&loan, &free), named(&[(2, "n2"), (3, "n2,n3"), (1, "n2")]));
+        assert_eq!(ids(&loan, &free[..1]), named(&[(2, "n2"), (1, "n2")]));
+        assert_eq!(ids(&loan, &[]), named(&[]));
+        loan.chosen.push(Chosen {
+            job: 2,
+            uid: 1,
+            user: "u".into(),
+            restart_count: 0,
+            name: "joulepoint_a_2".into(),
+            nodes: vec!["n2".into()],
+            state: ChosenState::Over,
+            state_s: 0.0,
+            reason: "it did not begin".into(),
+        });
+        assert_eq!(ids(&loan, &free[..1]), named(&[(1, "n2")]), "nobody is called twice");
+    }
+
+    #[test]
+    fn only_nodes_that_nobody_uses_or_has_reserved_are_free() {
+        let all = ["n2", "n3", "n4", "n5", "n6"];
+        let nodes: String = all.map(|n| node(n, if n == "n5" { "IDLE+DRAIN" } else { "IDLE" })).concat();
+        let reservation = |name: &str, node: &str| {
+            format!("ReservationName={name} StartTime=9000 EndTime=9999 Nodes={node} Users=x Accounts=(null)\n")
+        };
+        let reservations = reservation("joulepoint_a", "n[2-6]") + &reservation("school", "n4");
+        let seen = Seen {
+            jobs: vec![job(4, "JobState=COMPLETING NodeList=n3")],
+            nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
+            reservations: parse_reservations(&reservations).unwrap(),
+        };
+        let free: Vec<&str> = free_nodes(&loan(&all), &seen).iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(free, ["n2", "n6"]);
+    }
+}
