@@ -255,6 +255,8 @@ pub struct Job {
     pub reason: String,
     /// Nodes it has, or had; empty while it waits.
     pub nodes: Vec<String>,
+    /// Nodes on which backfill plans to start it; empty if it has no plan.
+    pub planned_nodes: Vec<String>,
     /// Node of the batch script.
     pub batch_host: Option<String>,
     /// Whether it is a batch job.
@@ -374,6 +376,7 @@ fn parse_record(record: &str) -> Result<Job, Error> {
         flags: flag.map(str::to_owned).into_iter().collect(),
         reason: f.text("Reason")?,
         nodes: expand_nodelist(f.get("NodeList")?.unwrap_or_default())?,
+        planned_nodes: expand_nodelist(&f.text("SchedNodeList")?)?,
         batch_host: Some(f.text("BatchHost")?).filter(|h| !h.is_empty()),
         batch: yes("BatchFlag")?,
         restarts: f.number("Restarts")?.unwrap_or(0),

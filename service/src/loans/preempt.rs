@@ -23,16 +23,23 @@ const MOST_ASKED: usize = 8;
 /// Most jobs of which it is remembered.
 const MOST_KNOWN: usize = 10_000;
 
-/// Lent nodes that nobody uses, and that no reservation but the loan's wants.
+/// Lent nodes that nobody uses, on which backfill plans nothing before the return, and that no reservation but the
+/// loan's wants.
 fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
     let is_ours = |name: &str| name == loan.name;
     let taken = |node: &str| {
         let holds = |j: &&Job| matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
-        seen.jobs.iter().filter(holds).any(|j| j.nodes.iter().any(|n| n == node))
+        let is_planned = |j: &Job| {
+            let soon = j.state == JobState::Pending && j.start_s.is_some_and(|start_s| start_s < loan.return_s);
+            soon && j.planned_nodes.iter().any(|n| n == node)
+        };
+        seen.jobs.iter().any(is_planned)
+            || seen.jobs.iter().filter(holds).any(|j| j.nodes.iter().any(|n| n == node))
             || seen.reservations.iter().any(|r| !is_ours(&r.name) && r.nodes.iter().any(|n| n == node))
     };
-    let is_free =
-        |n: &&Node| loan.nodes.contains(&n.name) && n.state == "IDLE" && n.flags.is_empty() && !taken(&n.name);
+    let is_free = |n: &&Node| {
+        loan.nodes.contains(&n.name) && n.state == "IDLE" && n.flags.iter().all(|f| f == "PLANNED") && !taken(&n.name)
+    };
     seen.nodes.iter().filter(is_free).collect()
 }
 
@@ -218,8 +225,8 @@ mod tests {
     use slurm::{parse_job, parse_nodes, parse_reservations};
 
     fn job(id: u32, more: &str) -> Job {
-        let usual = "JobName=j UserId=u(1) GroupId=g(1) BatchFlag=1 Requeue=1 Partition=all,gpu NumNodes=1 NumCPUs=2";
-        let fields = ["JobState=PENDING", "Reason=Resources", "TimeLimit=01:00:00", "Priority=10"];
+        let usual = "JobName=j UserId=u(1) GroupId=g(1) BatchFlag=1 Requeue=1 Partition=all,gpu NumCPUs=2";
+        let fields = ["JobState=PENDING", "Reason=Resources", "TimeLimit=01:00:00", "Priority=10", "NumNodes=1"];
         let named = |field: &&&str| !more.contains(field.split_once('=').map_or(**field, |(key, _)| key));
         let rest: Vec<&str> = fields.iter().filter(named).copied().collect();
         parse_job(&format!("JobId={id} {usual} {} {more}", rest.join(" ")), id).unwrap().unwrap()
@@ -281,17 +288,21 @@ mod tests {
     #[test]
     fn only_nodes_that_nobody_uses_or_has_reserved_are_free() {
         let all = ["n2", "n3", "n4", "n5", "n6"];
-        let nodes: String = all.map(|n| node(n, if n == "n5" { "IDLE+DRAIN" } else { "IDLE" })).concat();
+        let nodes: String = all.map(|n| node(n, if n == "n5" { "IDLE+DRAIN" } else { "IDLE+PLANNED" })).concat();
         let reservation = |name: &str, node: &str| {
             format!("ReservationName={name} StartTime=9000 EndTime=9999 Nodes={node} Users=x Accounts=(null)\n")
         };
         let reservations = reservation("joulepoint_a", "n[2-6]") + &reservation("school", "n4");
         let seen = Seen {
-            jobs: vec![job(4, "JobState=COMPLETING NodeList=n3")],
+            jobs: vec![
+                job(4, "JobState=COMPLETING NodeList=n3"),
+                job(5, "StartTime=999 SchedNodeList=n6"),
+                job(6, "StartTime=1000 SchedNodeList=n2"),
+            ],
             nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
             reservations: parse_reservations(&reservations).unwrap(),
         };
         let free: Vec<&str> = free_nodes(&loan(&all), &seen).iter().map(|n| n.name.as_str()).collect();
-        assert_eq!(free, ["n2", "n6"]);
+        assert_eq!(free, ["n2"]);
     }
 }
