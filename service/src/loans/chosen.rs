@@ -130,3 +130,90 @@ fn leaving(now_s: f64, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Optio
         Some(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE_S: f64 = 30.0;
+
+    fn loan(state: &str, chosen: &str) -> Loan {
+        let chosen = serde_json::json!({
+            "job": 18, "uid": 1002, "user": "carol", "restart_count": 0, "name": "joulepoint_a_18", "nodes": ["n3"],
+            "state": chosen, "state_s": 100.0, "reason": "free"
+        });
+        let loan = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "preempt", "state": state, "state_s": 100.0,
+            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 0.0, "return_s": 1000.0,
+            "promised_s": 1000.0, "lent_s": 1.0, "back_s": null, "back": [], "time_limit_s": 1800, "idle_w": 100.0,
+            "stays": [], "chosen": [chosen]
+        });
+        serde_json::from_value(loan).unwrap()
+    }
+
+    fn sight(state: &str, more: &str) -> Sight {
+        let line = format!("JobId=18 JobName=j UserId=carol(1002) GroupId=g(1) JobState={state} {more}");
+        Sight { job: slurm::parse_job(&line, 18).unwrap(), is_protected: true, ..Sight::default() }
+    }
+
+    fn at(now_s: f64, loan: &Loan, sight: &Sight) -> Option<Next> {
+        let world = World { chosen: [(18, sight.clone())].into(), ..World::default() };
+        next(now_s, loan, &world, PATIENCE_S)
+    }
+
+    fn does(deed: Deed) -> Option<Next> {
+        Some(Next::Do(Act::Borrower { job: 18, deed }))
+    }
+
+    fn turns(next: Option<Next>) -> Option<ChosenState> {
+        match next? {
+            Next::Turn { state, .. } => Some(state),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_borrower_is_called_in_and_let_out_again() {
+        let called = loan("lent", "called");
+        let waits = sight("PENDING", "");
+        let reserved = Sight { is_reserved: true, ..waits.clone() };
+        let inside = Sight { is_reserved: true, ..sight("PENDING", "Reservation=joulepoint_a_18") };
+        let there = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
+        assert_eq!(at(101.0, &called, &waits), does(Deed::Call));
+        assert_eq!(at(101.0, &called, &reserved), does(Deed::CallIn));
+        assert_eq!(at(101.0, &called, &inside), None);
+        assert_eq!(turns(at(131.0, &called, &inside)), Some(ChosenState::Leaving), "it did not begin in time");
+        assert_eq!(turns(at(101.0, &loan("returning", "called"), &inside)), Some(ChosenState::Leaving));
+        assert_eq!(turns(at(101.0, &called, &there)), Some(ChosenState::Running));
+        for state in ["running", "leaving"] {
+            let open = loan("returning", state);
+            assert_eq!(at(101.0, &open, &there), does(Deed::CallOut));
+            let out = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3") };
+            assert_eq!(at(101.0, &open, &out), does(Deed::Dismiss));
+            let requeued = sight("PENDING", "Restarts=1 Reservation=joulepoint_a_18");
+            assert_eq!(at(101.0, &open, &requeued), does(Deed::CallOut), "also its next life");
+            assert_eq!(turns(at(101.0, &open, &sight("PENDING", "Restarts=1"))), Some(ChosenState::Over));
+        }
+    }
+
+    #[test]
+    fn who_cannot_checkpoint_in_time_is_put_back_and_who_is_not_protected_never() {
+        let leaving = loan("returning", "leaving");
+        let there = sight("RUNNING", "NodeList=n3");
+        let ordered = |state| Sight { order: Some(state), ..there.clone() };
+        assert_eq!(turns(at(101.0, &loan("returning", "running"), &there)), Some(ChosenState::Leaving));
+        assert_eq!(at(101.0, &leaving, &there), does(Deed::Preempt));
+        assert_eq!(at(130.0, &leaving, &ordered(OrderState::Taken)), None);
+        assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Deed::PutBack));
+        assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Deed::PutBack));
+        let bare = Sight { is_protected: false, ..there.clone() };
+        assert_eq!(at(1e9, &leaving, &bare), None);
+        for state in ["closing", "failing"] {
+            assert_eq!(turns(at(101.0, &loan(state, "leaving"), &there)), Some(ChosenState::Over), "it runs on");
+        }
+        let world = |sight: Sight| World { chosen: [(18, sight)].into(), ..World::default() };
+        assert_eq!(leaving_until_s(&leaving, &world(there), PATIENCE_S), 130.0);
+        assert_eq!(leaving_until_s(&leaving, &world(bare), PATIENCE_S), f64::NEG_INFINITY);
+    }
+}
