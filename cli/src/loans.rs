@@ -42,7 +42,8 @@ enum Inner {
     Ask(AskArgs),
     /// Call lent nodes back now; for the lender and operators.
     ///
-    /// Jobs that were let in for the window end by their time limit; nobody new begins.
+    /// Jobs that were let in for the window end by their time limit, those that were chosen beyond it checkpoint and go
+    /// back into the queue; nobody new begins.
     Recall(RecallArgs),
 }
 
@@ -122,7 +123,7 @@ fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32,
 fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     let nodes = slurm::expand_nodelist(&ask.nodes).map_err(|e| Failure::Usage(e.to_string()))?;
     let site = crate::site(conf)?;
-    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin));
+    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin.clone()), &site);
     let return_s = jiff::Timestamp::now().as_millisecond() as f64 / 1e3 + ask.seconds;
     let offer = Offer { job: ask.job.clone(), nodes, return_s, reason: "asked for by hand".into() };
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());
@@ -130,7 +131,7 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
         Outcome::Back { nodes, away_s } => {
             match ask.json {
-                true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "away_s": away_s }))?,
+                true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "lent_for_s": away_s }))?,
                 false => {
                     let nodes = slurm::compress_nodelist(&nodes);
                     out::print(format!("{nodes} back after {away_s:.0} s (loan {id})\n"))?;
@@ -145,14 +146,15 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
 
 fn sheet(loans: &[Loan], now_s: f64) -> String {
     let mut text = format!(
-        "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
+        "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
         "Loan",
         "Lender",
         "User",
+        "Mode",
         "State",
         "Nodes",
         "Lent",
-        "AwayNodeS",
+        "LentNodeS",
         "UsedNodeS",
         "UsedJ",
         "WouldIdleJ",
@@ -160,12 +162,16 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
     );
     for loan in loans {
         let worth = planner::lent([loan], now_s);
-        let borrowers: BTreeSet<String> = loan.stays.iter().map(|s| format!("{}({})", s.job, s.user)).collect();
+        let is_chosen = |job| loan.chosen.iter().any(|c| c.job == job);
+        let how = |job| if is_chosen(job) { ",preempt" } else { "" };
+        let borrowers: BTreeSet<String> =
+            loan.stays.iter().map(|s| format!("{}({}{})", s.job, s.user, how(s.job))).collect();
         text += &format!(
-            "{:<16} {:>8} {:<10} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
+            "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
             loan.id.chars().take(16).collect::<String>(),
             loan.job,
             loan.user,
+            loan.mode.as_str(),
             loan.state.as_str(),
             slurm::compress_nodelist(&loan.nodes),
             loan.lent_s.map_or_else(|| "-".into(), moment::shown),

@@ -232,7 +232,7 @@ fn the_report_has_the_habits_of_sacct() {
     assert_eq!(site.text(&["-n", "-P", "-o", "jobid", "-j", "9.0,7"]), "7\n9\n");
     assert_eq!(with(&["-n", "-P", "-o", "jobid", "-E", "2026-11-02", "-s", "R"]), "", "the last one counts");
     assert_eq!(
-        with(&["-n", "-P", "-o", "jobid,lent,lentused,lentenergy,wouldidle"]),
+        with(&["-n", "-P", "-o", "jobid,lent,used,usedenergy,wouldidle"]),
         "7|500.0|500.0|120000.0|50000.0\n8||||\n9||||\n"
     );
     let asked = std::fs::read_to_string(site.dir.path().join("asked")).expect("sacct was asked");
@@ -241,6 +241,13 @@ fn the_report_has_the_habits_of_sacct() {
     let sums: Vec<_> = by.iter().map(|s| (s["of"].as_str().expect("a name"), s["runs"].clone())).collect();
     assert_eq!(sums, [("physics", json!(2)), ("chemistry", json!(1)), ("total", json!(3))]);
     let total = |key: &str| by[2][key].as_f64().expect("a number");
+    for of in [0, 2] {
+        let lending =
+            ["node_seconds", "used_node_seconds", "used_j", "would_idle_j"].map(|k| by[of]["lending"][k].clone());
+        assert_eq!(lending, [json!(500.0), json!(500.0), json!(120000.0), json!(50000.0)]);
+    }
+    assert_eq!(by[1]["lending"]["loans"], 0, "chemistry lent nothing");
+    assert!(with(&["--by", "user", "--csv"]).starts_with("User,Runs,"), "{}", with(&["--by", "user", "--csv"]));
     assert!(
         (by[0]["joules"].as_f64().expect("J") + by[1]["joules"].as_f64().expect("J") - total("joules")).abs() < 1e-6
     );

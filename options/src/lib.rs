@@ -6,10 +6,12 @@
 
 mod forms;
 mod settings;
+mod submission;
 mod table;
 
 pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
+pub use submission::submitted;
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};
 
 use std::fmt;

@@ -156,6 +156,18 @@ pub struct Settings {
     pub sources: BTreeMap<String, Source>,
 }
 
+impl Settings {
+    /// Whether a job can be asked for a checkpoint at any moment, by what it says itself, and lets itself be requeued.
+    pub fn can_be_preempted(&self) -> bool {
+        let on_demand = match self.engine {
+            None | Some(Engine::App) => self.signal.is_some(),
+            Some(Engine::Scr) => false,
+            Some(Engine::Criu | Engine::Dmtcp | Engine::Hook) => true,
+        };
+        self.objective.is_some() && self.requeue != Some(false) && on_demand
+    }
+}
+
 /// Merges site defaults below a request and says what both mean together.
 ///
 /// `defaults` maps option names to values of the site; a wrong one there is refused like a user's.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Lent {
     /// Loans whose nodes left.
     pub loans: u32,
-    /// Node-seconds for which the lender's nodes were away.
+    /// Node-seconds for which the lender's nodes were lent.
     pub node_seconds: f64,
     /// Node-seconds in which others used them.
     pub used_node_seconds: f64,
@@ -21,6 +21,19 @@ pub struct Lent {
     pub would_idle_j: f64,
 }
 
+impl Lent {
+    /// Adds what other loans came to.
+    pub fn add(&mut self, other: &Lent) {
+        self.loans += other.loans;
+        self.node_seconds += other.node_seconds;
+        self.used_node_seconds += other.used_node_seconds;
+        self.would_idle_j += other.would_idle_j;
+        if let Some(joules) = other.used_j {
+            *self.used_j.get_or_insert(0.0) += joules;
+        }
+    }
+}
+
 /// Adds loans up; those that are out count until `now_s`.
 pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
     let mut sum = Lent::default();
@@ -28,13 +41,13 @@ pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
         let Some(lent_s) = loan.lent_s else { continue };
         let away_s = (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0);
         let stayed_s = |s: &Stay| (s.end_s.unwrap_or(now_s) - s.start_s).max(0.0);
-        sum.loans += 1;
-        sum.node_seconds += away_s * loan.nodes.len() as f64;
-        sum.used_node_seconds += loan.stays.iter().map(stayed_s).sum::<f64>();
-        sum.would_idle_j += away_s * loan.nodes.len() as f64 * loan.idle_w;
-        for joules in loan.stays.iter().filter_map(|s| s.joules) {
-            *sum.used_j.get_or_insert(0.0) += joules;
-        }
+        sum.add(&Lent {
+            loans: 1,
+            node_seconds: away_s * loan.nodes.len() as f64,
+            used_node_seconds: loan.stays.iter().map(stayed_s).sum(),
+            used_j: loan.stays.iter().filter_map(|s| s.joules).reduce(|a, b| a + b),
+            would_idle_j: away_s * loan.nodes.len() as f64 * loan.idle_w,
+        });
     }
     sum
 }

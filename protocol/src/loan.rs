@@ -10,8 +10,21 @@ pub enum LoanMode {
     /// Only jobs whose time limit fits before the return get the nodes.
     #[default]
     Window,
+    /// Those, and jobs under Joulepoint that need longer: they checkpoint and go back into the queue at the return.
+    Preempt,
     /// Never.
     Off,
+}
+
+impl LoanMode {
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoanMode::Window => "window",
+            LoanMode::Preempt => "preempt",
+            LoanMode::Off => "off",
+        }
+    }
 }
 
 /// Where a loan stands. Each state is on disk before anything of it is done; docs/loans.md has the diagram.
@@ -58,6 +71,55 @@ impl LoanState {
             LoanState::Failed => "failed",
         }
     }
+}
+
+/// Where a borrower stands that the broker has chosen. Each state is on disk before anything of it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenState {
+    /// Free nodes of the loan are reserved for it, and it is put into that reservation.
+    Called,
+    /// It runs on them, and has no part in a reservation any more.
+    Running,
+    /// It is told to checkpoint and to go, or was never there: what was made for it is removed.
+    Leaving,
+    /// Over: it is gone, or runs on because nobody wants the nodes back.
+    Over,
+}
+
+impl ChosenState {
+    /// The name used in files, on the wire and in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ChosenState::Called => "called",
+            ChosenState::Running => "running",
+            ChosenState::Leaving => "leaving",
+            ChosenState::Over => "over",
+        }
+    }
+}
+
+/// A job under Joulepoint that was let in although it needs longer than the nodes are lent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Slurm job id.
+    pub job: u32,
+    /// User id.
+    pub uid: u32,
+    /// User name.
+    pub user: String,
+    /// How often it had been restarted when it was chosen.
+    pub restart_count: u32,
+    /// Name of the reservation by which it gets its nodes.
+    pub name: String,
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// Where it stands.
+    pub state: ChosenState,
+    /// Since when.
+    pub state_s: f64,
+    /// Why.
+    pub reason: String,
 }
 
 /// What a run asks for: `POST /v1/loans`.
@@ -156,4 +218,7 @@ pub struct Loan {
     pub idle_w: f64,
     /// Who was on the nodes.
     pub stays: Vec<Stay>,
+    /// Those of them that were chosen, in the order of choice; mode `preempt` only.
+    #[serde(default)]
+    pub chosen: Vec<Chosen>,
 }

@@ -11,6 +11,8 @@ pub enum Verb {
     Checkpoint,
     /// Make a checkpoint now, then put the job back into the queue so that its nodes are free.
     Vacate,
+    /// The same, because the job's nodes were lent to it and go back: for the broker of loans alone.
+    Preempt,
     /// Go back to the newest checkpoint and start again from there, on the same nodes.
     Restart,
     /// Make checkpoints again.
@@ -25,6 +27,7 @@ impl Verb {
         match self {
             Verb::Checkpoint => "checkpoint",
             Verb::Vacate => "vacate",
+            Verb::Preempt => "preempt",
             Verb::Restart => "restart",
             Verb::Enable => "enable",
             Verb::Disable => "disable",

@@ -306,6 +306,10 @@ impl Controller {
         if run.job == 0 {
             return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
         }
+        if verb == Verb::Preempt {
+            let text = "only the broker of loans preempts; joulepoint vacate JOB does the same for people";
+            return Err(Refusal(StatusCode::CONFLICT, text.into()));
+        }
         if verb != Verb::Vacate {
             return Ok(());
         }

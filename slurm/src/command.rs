@@ -179,6 +179,19 @@ impl Slurm {
         Ok(lives)
     }
 
+    /// The command line by which a job was submitted, as accounting keeps it; none if it does not know the job.
+    pub fn submit_line(&self, job: u32) -> Result<Option<String>, Error> {
+        let text = self.output("sacct", &["-n", "-P", "-X", "-j", &job.to_string(), "--format=JobIDRaw,SubmitLine"])?;
+        // A line break in a user's command begins no record of another job: only the first line counts.
+        let line = text.lines().next().and_then(|l| l.strip_prefix(&format!("{job}|")));
+        Ok(line.filter(|l| !l.is_empty()).map(str::to_string))
+    }
+
+    /// A job's batch script; for its owner and operators.
+    pub fn batch_script(&self, job: u32) -> Result<String, Error> {
+        self.output("scontrol", &["write", "batch_script", &job.to_string(), "-"])
+    }
+
     /// Accounting's word for a step such as `12.0`, for instance `CANCELLED by 1000`; none if it does not know it yet.
     /// The life of its job goes on after `since_s`: an earlier one has steps of the same numbers.
     pub fn step_state(&self, step: &str, since_s: f64) -> Result<Option<String>, Error> {

@@ -242,6 +242,10 @@ pub struct Job {
     pub uid: u32,
     /// Account, empty if none.
     pub account: String,
+    /// Slurm's priority: the higher starts first.
+    pub priority: u64,
+    /// Whether it is neither part of an array nor of a heterogeneous job.
+    pub alone: bool,
     /// Partition; several, separated by commas, while it waits.
     pub partition: String,
     /// What it is doing.
@@ -252,6 +256,8 @@ pub struct Job {
     pub reason: String,
     /// Nodes it has, or had; empty while it waits.
     pub nodes: Vec<String>,
+    /// Nodes on which backfill plans to start it; empty if it has no plan.
+    pub planned_nodes: Vec<String>,
     /// Node of the batch script.
     pub batch_host: Option<String>,
     /// Whether it is a batch job.
@@ -280,6 +286,8 @@ pub struct Job {
     pub exclusive: bool,
     /// CPUs.
     pub num_cpus: u32,
+    /// Nodes; of a waiting job: the least.
+    pub num_nodes: u32,
     /// The script and its arguments.
     pub command: String,
     /// Working directory.
@@ -376,11 +384,14 @@ fn parse_record(record: &str) -> Result<Job, Error> {
         user,
         uid,
         account: f.text("Account")?,
+        priority: f.number("Priority")?.unwrap_or(0),
+        alone: f.get("ArrayJobId")?.is_none() && f.get("HetJobId")?.is_none(),
         partition: f.text("Partition")?,
         state,
         flags: flag.map(str::to_owned).into_iter().collect(),
         reason: f.text("Reason")?,
         nodes: expand_nodelist(f.get("NodeList")?.unwrap_or_default())?,
+        planned_nodes: expand_nodelist(&f.text("SchedNodeList")?)?,
         batch_host: Some(f.text("BatchHost")?).filter(|h| !h.is_empty()),
         batch: yes("BatchFlag")?,
         restarts: f.number("Restarts")?.unwrap_or(0),
@@ -394,7 +405,8 @@ fn parse_record(record: &str) -> Result<Job, Error> {
         time_limit_s: duration("TimeLimit", f.get("TimeLimit")?.unwrap_or_default())?,
         reservation: f.text("Reservation")?,
         exclusive: [f.text("OverSubscribe")?, f.text("Exclusive")?].iter().any(|v| is_exclusive(v)),
-        num_cpus: cpus(f.get("NumCPUs")?.unwrap_or("0"))?,
+        num_cpus: count("NumCPUs", f.get("NumCPUs")?.unwrap_or("0"))?,
+        num_nodes: count("NumNodes", f.get("NumNodes")?.unwrap_or("0"))?,
         command: f.text("Command")?,
         work_dir: f.text("WorkDir")?,
         comment: f.text("Comment")?,
@@ -415,13 +427,13 @@ fn user(text: &str) -> Result<(String, u32), Error> {
     Ok((name.to_owned(), uid))
 }
 
-/// Reads a number of CPUs: `4`, `2-8` (of a waiting job: the least), `1K`.
-fn cpus(text: &str) -> Result<u32, Error> {
+/// Reads a number of CPUs or nodes: `4`, `2-8` (of a waiting job: the least), `1K`.
+fn count(key: &'static str, text: &str) -> Result<u32, Error> {
     let least = text.split('-').next().unwrap_or(text);
     let (number, factor) = match least.strip_suffix('K') {
         Some(n) => (n, 1024.0),
         None => (least, 1.0),
     };
-    let value: f64 = number.parse().map_err(|_| Error::unreadable("NumCPUs", text))?;
+    let value: f64 = number.parse().map_err(|_| Error::unreadable(key, text))?;
     Ok((value * factor) as u32)
 }

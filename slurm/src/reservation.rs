@@ -85,6 +85,9 @@ pub struct Expansion<'a> {
 /// Time limit of a helper job, min: the job's own counts as soon as they are merged.
 const HELPER_MIN: &str = "5";
 
+/// Slurm's default of `bf_interval`, s.
+const BACKFILL_S: f64 = 30.0;
+
 /// The reservations in the output of `scontrol show reservation -o`.
 pub fn parse_reservations(text: &str) -> Result<Vec<Reservation>, Error> {
     text.lines().filter(|l| l.starts_with("ReservationName=")).map(parse_reservation).collect()
@@ -128,6 +131,16 @@ impl Slurm {
     /// Removes a reservation.
     pub fn unreserve(&self, name: &str) -> Result<(), Error> {
         self.output("scontrol", &["delete", &format!("ReservationName={name}")]).map(drop)
+    }
+
+    /// Lets a job that waits start by a reservation, and only by it.
+    pub fn call_into(&self, job: u32, reservation: &str) -> Result<(), Error> {
+        self.update_job(job, &format!("ReservationName={reservation}"))
+    }
+
+    /// Takes a job, waiting or running, out of its reservation.
+    pub fn call_out(&self, job: u32) -> Result<(), Error> {
+        self.update_job(job, "ReservationName=")
     }
 
     /// Leaves a running job only these of its nodes; the batch host must be among them.
@@ -193,6 +206,13 @@ pub fn resizing(config: &BTreeMap<String, String>) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// How often backfill looks at the whole queue, s, by what [`Slurm::config`] says.
+pub fn backfill_s(config: &BTreeMap<String, String>) -> f64 {
+    let parameters = config.get("schedulerparameters").map(String::as_str).unwrap_or_default();
+    let interval = parameters.split(',').find_map(|p| p.trim().strip_prefix("bf_interval=")?.parse().ok());
+    interval.unwrap_or(BACKFILL_S)
+}
+
 /// A moment as scontrol reads it; one that has passed is now.
 fn start_time(at_s: f64) -> String {
     let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -218,6 +238,13 @@ mod tests {
         };
         assert_eq!(parse_reservations(text).unwrap(), [expected]);
         assert_eq!(parse_reservations("No reservations in the system\n").unwrap(), []);
+    }
+
+    #[test]
+    fn backfill_looks_as_often_as_slurm_is_told() {
+        let config = |parameters: &str| BTreeMap::from([("schedulerparameters".to_string(), parameters.to_string())]);
+        assert_eq!(backfill_s(&config("permit_job_expansion,bf_interval=2")), 2.0);
+        assert_eq!(backfill_s(&config("(null)")), BACKFILL_S);
     }
 
     #[test]

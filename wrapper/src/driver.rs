@@ -98,7 +98,7 @@ enum End {
     Finished(i32),
     Again,
     Requeue(FailureKind),
-    Vacate { by: String },
+    Vacate { kind: FailureKind, reason: String },
     Restart,
     Terminated(FailureKind),
 }
@@ -159,7 +159,7 @@ impl Driver<'_> {
                 End::Again => from = self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
                 End::Restart => from = self.restart(),
-                End::Vacate { by } => return self.vacate(&by),
+                End::Vacate { kind, reason } => return self.vacate(kind, &reason),
                 End::Terminated(kind) => return self.terminated(kind),
             }
         }

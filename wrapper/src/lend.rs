@@ -4,7 +4,8 @@
 //! here: the helper job that brings the nodes back. Whoever calls has parked what ran on the nodes before, and wakes
 //! it after.
 
-use protocol::{Loan, LoanProgress, LoanRequest, LoanState, VERSION};
+use config::Site;
+use protocol::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, VERSION};
 use slurm::{Expansion, Job, JobState, Slurm};
 use std::process::Child;
 use std::thread::sleep;
@@ -63,19 +64,38 @@ pub struct Offer {
 pub struct Lender {
     client: Client,
     slurm: Slurm,
+    site: Site,
 }
 
+/// Of how many waiting jobs a lender finds out what they asked for.
+const MOST_ASKED: usize = 8;
+
 impl Lender {
-    /// A lender that asks this controller and this Slurm.
-    pub fn new(client: Client, slurm: Slurm) -> Lender {
-        Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm }
+    /// A lender of this site that asks this controller and this Slurm.
+    pub fn new(client: Client, slurm: Slurm, site: &Site) -> Lender {
+        Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm, site: site.clone() }
     }
 
     /// Time limit of the shortest waiting job that so many CPUs of a partition are enough for, s: what policy asks
-    /// before anything is parked. None if none waits, or the queue cannot be seen.
+    /// before anything is parked. One that can be preempted needs no more than the shortest time of a loan. None if
+    /// none waits, or the queue cannot be seen.
     pub fn shortest_queued_s(&self, partition: &str, cpus: u32) -> Option<f64> {
         let jobs = self.slurm.jobs().map_err(|e| tracing::warn!(%e, "the queue cannot be seen")).ok()?;
-        shortest_queued_s(&jobs, partition, cpus)
+        let waiting = waiting(&jobs, partition, cpus);
+        let shortest = waiting.iter().filter_map(|j| j.time_limit_s).min().map(|s| s as f64);
+        let lend = &self.site.lend;
+        let is_short = shortest.is_some_and(|s| s <= lend.shortest_s);
+        let may = |j: &&&Job| j.batch && j.requeue && j.alone && j.time_limit_s.is_some();
+        let preempts = lend.mode == LoanMode::Preempt && !is_short;
+        let mut long = waiting.iter().filter(|_| preempts).filter(may).take(MOST_ASKED);
+        if long.any(|j| self.can_be_preempted(j)) { Some(lend.shortest_s) } else { shortest }
+    }
+
+    /// Whether a waiting job says in its command line that it can be preempted; its script is not for others.
+    fn can_be_preempted(&self, job: &Job) -> bool {
+        let Ok(Some(line)) = self.slurm.submit_line(job.id) else { return false };
+        let request = options::submitted(&line, &job.command, "");
+        options::resolve(&request, &self.site.defaults).is_ok_and(|s| s.can_be_preempted())
     }
 
     /// Lends nodes until they are back. `expect` is asked every few seconds when they are needed, s since the epoch:
@@ -168,7 +188,8 @@ impl Lender {
     }
 }
 
-fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
+/// The jobs that wait for nodes, and for which so many CPUs of a partition are enough.
+fn waiting<'a>(jobs: &'a [Job], partition: &str, cpus: u32) -> Vec<&'a Job> {
     let could = |j: &&Job| {
         let waits_for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
         j.state == JobState::Pending
@@ -177,8 +198,7 @@ fn shortest_queued_s(jobs: &[Job], partition: &str, cpus: u32) -> Option<f64> {
             && j.num_cpus <= cpus
             && j.partition.split(',').any(|p| p == partition)
     };
-    let limits = jobs.iter().filter(could).filter_map(|j| j.time_limit_s);
-    limits.min().map(|s| s as f64)
+    jobs.iter().filter(could).collect()
 }
 
 fn outcome(loan: Loan) -> Outcome {
@@ -258,8 +278,9 @@ mod tests {
             job(5, "JobState=RUNNING Reason=None TimeLimit=00:01:00 NumCPUs=1"),
             job(6, "JobState=PENDING Reason=Resources TimeLimit=00:01:00 NumCPUs=1 Reservation=school"),
         ];
-        assert_eq!(shortest_queued_s(&jobs, "all", 8), Some(300.0));
-        assert_eq!(shortest_queued_s(&jobs, "all", 1), None);
-        assert_eq!(shortest_queued_s(&jobs, "debug", 8), None);
+        let ids = |partition, cpus| waiting(&jobs, partition, cpus).iter().map(|j| j.id).collect::<Vec<_>>();
+        assert_eq!(ids("all", 8), [3, 4]);
+        assert_eq!(ids("all", 1), [4]);
+        assert!(ids("debug", 8).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Orders of people on the driver's desk: each is heard once, answered once, and remembered in the journal.
 
-use protocol::{Event, Order, OrderState, OrderedCheckpoint, Verb};
+use protocol::{Event, FailureKind, Order, OrderState, OrderedCheckpoint, Verb};
 use std::collections::BTreeMap;
 
 /// What lies on the desk.
@@ -11,6 +11,17 @@ pub struct Desk {
     /// Orders that were heard; with their answer as soon as there is one.
     known: BTreeMap<String, Option<Event>>,
     disabled_by: Option<String>,
+    /// The run's nodes go back to who lent them: whoever requeues it does so because of that.
+    is_preempted: bool,
+}
+
+/// Why a run is put back into the queue when the checkpoint of an order is complete; none of them for other orders.
+pub fn leaving(order: &Order) -> Option<(FailureKind, String)> {
+    match order.verb {
+        Verb::Vacate => Some((FailureKind::Requeued, format!("vacated on the order of {}", order.by))),
+        Verb::Preempt => Some((FailureKind::Preempted, format!("the nodes of loan {} are needed back", order.by))),
+        Verb::Checkpoint | Verb::Restart | Verb::Enable | Verb::Disable => None,
+    }
 }
 
 impl Desk {
@@ -31,6 +42,11 @@ impl Desk {
     /// Who ordered that no checkpoints are made.
     pub fn disabled_by(&self) -> Option<&str> {
         self.disabled_by.as_deref()
+    }
+
+    /// Why the run was ended from outside: one that was told that its nodes go back is requeued because of that.
+    pub fn cause(&self, kind: FailureKind) -> FailureKind {
+        if self.is_preempted && kind == FailureKind::Requeued { FailureKind::Preempted } else { kind }
     }
 
     /// Whether somebody waits for a checkpoint.
@@ -59,6 +75,7 @@ impl Desk {
             return before.clone();
         }
         self.known.insert(order.id.clone(), None);
+        self.is_preempted |= order.verb == Verb::Preempt;
         match order.verb {
             Verb::Enable | Verb::Disable => {
                 self.set(order.verb, &order.by);
@@ -69,7 +86,7 @@ impl Desk {
                 self.restarts.push(order);
                 None
             }
-            Verb::Checkpoint | Verb::Vacate => match self.hindrance(on_demand) {
+            Verb::Checkpoint | Verb::Vacate | Verb::Preempt => match self.hindrance(on_demand) {
                 Some(text) => Some(self.answer(&order, OrderState::Failed, &text, None)),
                 None => {
                     self.waiting.push(order);
@@ -83,7 +100,7 @@ impl Desk {
         match verb {
             Verb::Enable => self.disabled_by = None,
             Verb::Disable => self.disabled_by = Some(by.to_string()),
-            Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
+            Verb::Checkpoint | Verb::Vacate | Verb::Preempt | Verb::Restart => {}
         }
     }
 
@@ -183,6 +200,22 @@ mod tests {
         let answer = desk.answer(&orders[0], OrderState::Done, "made", None);
         assert_eq!(desk.hear(order("a", Verb::Checkpoint), true), Some(answer));
         assert!(!desk.is_waiting());
+    }
+
+    #[test]
+    fn a_run_whose_nodes_go_back_is_preempted_whoever_requeues_it() {
+        let mut desk = Desk::default();
+        assert_eq!(desk.cause(FailureKind::Requeued), FailureKind::Requeued);
+        assert_eq!(
+            state(desk.hear(order("a", Verb::Preempt), false)),
+            Some(OrderState::Failed),
+            "it cannot checkpoint"
+        );
+        assert_eq!(desk.cause(FailureKind::Requeued), FailureKind::Preempted);
+        assert_eq!(desk.cause(FailureKind::Node), FailureKind::Node);
+        let kind = |verb| leaving(&order("b", verb)).map(|(kind, _)| kind);
+        assert_eq!(kind(Verb::Preempt), Some(FailureKind::Preempted));
+        assert_eq!((kind(Verb::Vacate), kind(Verb::Checkpoint)), (Some(FailureKind::Requeued), None));
     }
 
     #[test]

@@ -148,7 +148,8 @@ impl World {
         if !self.told.is_empty() && self.chance(0.3) {
             return self.told[self.rng.random_range(0..self.told.len())].clone();
         }
-        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Restart, Verb::Disable, Verb::Enable, Verb::Enable];
+        let verbs =
+            [Verb::Checkpoint, Verb::Vacate, Verb::Preempt, Verb::Restart, Verb::Disable, Verb::Enable, Verb::Enable];
         let verb = verbs[self.rng.random_range(0..verbs.len())];
         self.orders += 1;
         let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
@@ -468,12 +469,12 @@ fn check_orders(world: &World, from: usize, outcome: Option<&Outcome>) {
                     continue;
                 }
                 let is_done = *state == OrderState::Done;
-                let makes = matches!(verb, Verb::Checkpoint | Verb::Vacate);
+                let makes = matches!(verb, Verb::Checkpoint | Verb::Vacate | Verb::Preempt);
                 assert_eq!(checkpoint.is_some(), is_done && makes, "{event:?}");
                 match verb {
                     Verb::Disable => disabled = true,
                     Verb::Enable => disabled = false,
-                    Verb::Vacate => vacated |= is_done && i >= from,
+                    Verb::Vacate | Verb::Preempt => vacated |= is_done && i >= from,
                     Verb::Checkpoint | Verb::Restart => {}
                 }
             }

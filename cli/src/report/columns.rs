@@ -87,8 +87,8 @@ pub const FIELDS: &[Field] = &[
     field("lostwork", "LostWork(J)", 14, |l| joules(joules_of(&l.run, Phase::LostWork))),
     field("idle", "Idle(J)", 14, |l| joules(joules_of(&l.run, Phase::Idle))),
     field("lent", "Lent(node-s)", 12, |l| lent(l, |sum| Some(sum.node_seconds))),
-    field("lentused", "LentUsed(node-s)", 16, |l| lent(l, |sum| Some(sum.used_node_seconds))),
-    field("lentenergy", "LentUsed(J)", 14, |l| lent(l, |sum| sum.used_j)),
+    field("used", "Used(node-s)", 12, |l| lent(l, |sum| Some(sum.used_node_seconds))),
+    field("usedenergy", "Used(J)", 14, |l| lent(l, |sum| sum.used_j)),
     field("wouldidle", "WouldIdle(J)", 14, |l| lent(l, |sum| Some(sum.would_idle_j))),
     field("overhead", "Overhead", 9, |l| percent(l.run.total.energy_overhead)),
     field("timeoverhead", "TimeOverhead", 12, |l| percent(l.run.total.time_overhead)),
@@ -106,7 +106,7 @@ pub const FIELDS: &[Field] = &[
 const FROM_SACCT: [&str; 6] = ["submit", "slurmstate", "slurmelapsed", "exitcode", "nnodes", "consumedenergy"];
 
 /// The columns that need the broker of loans.
-const FROM_LOANS: [&str; 4] = ["lent", "lentused", "lentenergy", "wouldidle"];
+const FROM_LOANS: [&str; 4] = ["lent", "used", "usedenergy", "wouldidle"];
 
 /// The columns that are shown unless others are asked for.
 pub const USUAL: &str = "jobid,jobname,user,account,state,exitcode,elapsed,nnodes,failures,checkpoints,energy,\

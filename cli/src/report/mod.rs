@@ -107,7 +107,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     if wants_sacct {
         accounted::add_slurm(&mut lines, &Slurm::new(crate::site(conf)?.slurm_bin), now_s);
     }
-    if args.by.is_none() && (details || args.html.is_some() || columns::needs_loans(&columns)) {
+    if args.by.is_some() || details || args.html.is_some() || columns::needs_loans(&columns) {
         // All loans of the runs that are shown, which may be older than the window; the broker knows no states of runs.
         let first_s = lines.iter().map(|l| l.run.start_s).min_by(f64::total_cmp);
         let query = loans_query(args, first_s).map_err(Failure::Usage)?;

@@ -3,7 +3,8 @@
 use super::accounted::Joined;
 use super::columns::{Sheet, joules_of, percent, share};
 use super::moment::shown;
-use protocol::{Phase, RunAccount};
+use planner::Lent;
+use protocol::Phase;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -45,12 +46,18 @@ pub struct Sum {
     pub lost_work_j: f64,
     /// Energy of idle nodes, J.
     pub idle_j: f64,
+    /// What was lent; its energy is the borrowers'.
+    pub lending: Lent,
     /// What the plans expected to save against the other objective, J; absent if no plan says.
     pub expected_saving_j: Option<f64>,
 }
 
 impl Sum {
-    fn add(&mut self, run: &RunAccount) {
+    fn add(&mut self, line: &Joined) {
+        let run = &line.run;
+        if let Some(lending) = &line.lending {
+            self.lending.add(&lending.lent);
+        }
         self.runs += 1;
         self.failures += run.total.failures;
         self.checkpoints += run.total.checkpoints;
@@ -82,14 +89,15 @@ impl Sum {
 /// The sums, the largest resilience first.
 pub fn sums(lines: &[Joined], by: By) -> Vec<Sum> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    for Joined { run, .. } in lines {
+    for line in lines {
+        let run = &line.run;
         let key = match by {
             By::User => run.user.clone(),
             By::Account => run.account.clone(),
             By::Job => run.job.to_string(),
             By::Day => shown(run.start_s).chars().take(10).collect(),
         };
-        sums.entry(key).or_default().add(run);
+        sums.entry(key).or_default().add(line);
     }
     let mut sums: Vec<Sum> = sums.into_iter().map(|(of, sum)| Sum { of, ..sum }).collect();
     sums.sort_by(|a, b| b.resilience_j.total_cmp(&a.resilience_j));
@@ -99,7 +107,7 @@ pub fn sums(lines: &[Joined], by: By) -> Vec<Sum> {
 /// The sum of all runs.
 pub fn total(lines: &[Joined]) -> Sum {
     let mut total = Sum { of: "total".to_string(), ..Sum::default() };
-    lines.iter().for_each(|l| total.add(&l.run));
+    lines.iter().for_each(|l| total.add(l));
     total
 }
 
@@ -123,6 +131,9 @@ pub fn sheet(sums: &[Sum], by: By) -> Sheet {
         ("Restart(J)", 14),
         ("LostWork(J)", 14),
         ("Idle(J)", 14),
+        ("Lent(node-s)", 12),
+        ("Used(node-s)", 12),
+        ("Used(J)", 14),
         ("Saved(J)", 12),
     ];
     let row = |s: &Sum| {
@@ -139,6 +150,9 @@ pub fn sheet(sums: &[Sum], by: By) -> Sheet {
             joules(s.restart_j),
             joules(s.lost_work_j),
             joules(s.idle_j),
+            joules(s.lending.node_seconds),
+            joules(s.lending.used_node_seconds),
+            s.lending.used_j.map(joules).unwrap_or_default(),
             s.expected_saving_j.map(joules).unwrap_or_default(),
         ]
     };

@@ -3,9 +3,10 @@
 //! A state is on disk before anything of it is done, and everything done in a state is told from what Slurm shows:
 //! after a crash at any point the same look leads to the same act, or finds it done.
 
-use protocol::{Loan, LoanState};
+use super::chosen::{self, Deed, Sight};
+use protocol::{ChosenState, Loan, LoanState};
 use slurm::{Job, JobState, Reservation};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far the reservation may begin from the expected return before it is moved, s.
 const SAME_S: f64 = 2.0;
@@ -21,6 +22,8 @@ pub struct World {
     pub reservation: Option<Reservation>,
     /// Jobs of others that have lent nodes.
     pub borrowers: Vec<Job>,
+    /// What is seen of chosen borrowers that are not over, by job.
+    pub chosen: BTreeMap<u32, Sight>,
     /// Nodes that are out of service.
     pub down: BTreeSet<String>,
 }
@@ -55,6 +58,13 @@ pub enum Act {
     Unreserve,
     /// Put the lender's job back into the queue.
     Requeue,
+    /// Do this to a chosen borrower.
+    Borrower {
+        /// Its job id.
+        job: u32,
+        /// What.
+        deed: Deed,
+    },
 }
 
 /// What comes next.
@@ -64,6 +74,15 @@ pub enum Next {
     Do(Act),
     /// Go over to a state, with the reason.
     Become(LoanState, String),
+    /// A chosen borrower goes over to a state, with the reason.
+    Turn {
+        /// Its job id.
+        job: u32,
+        /// Its state.
+        state: ChosenState,
+        /// Why.
+        reason: String,
+    },
     /// Look again later.
     Wait,
 }
@@ -72,19 +91,26 @@ pub enum Next {
 pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
     let late = now_s - loan.state_s > patience_s;
     let lender = world.lender.as_ref().filter(|j| is_lender(j, loan));
+    let borrowers = chosen::next(now_s, loan, world, patience_s);
     match (loan.state, lender) {
         (LoanState::Closed | LoanState::Failed, _) => Next::Wait,
-        (LoanState::Closing, lender) => closing(loan, lender, world),
-        (LoanState::Failing, lender) => failing(lender, world),
+        (LoanState::Closing, lender) => borrowers.unwrap_or_else(|| closing(loan, lender, world)),
+        (LoanState::Failing, lender) => borrowers.unwrap_or_else(|| failing(lender, world)),
         (_, None) => become_(LoanState::Closing, "the lender's job is gone"),
         (LoanState::Asked, _) if late => become_(LoanState::Closing, "Slurm did not make the reservation"),
         (LoanState::Asked, _) if world.reservation.is_some() => become_(LoanState::Shrinking, "the return is reserved"),
         (LoanState::Asked, _) => Next::Do(Act::Reserve),
         (LoanState::Shrinking, Some(job)) => shrinking(loan, job, late),
-        (LoanState::Lent, Some(_)) => lent(now_s, loan, world),
-        (LoanState::Returning, Some(job)) => returning(now_s, loan, job, world, patience_s),
-        (LoanState::Growing, Some(job)) => growing(loan, job, world, late),
+        (LoanState::Lent, Some(_)) => or(lent(now_s, loan, world), borrowers),
+        // Nobody is told to go before the nodes are kept for the lender.
+        (LoanState::Returning, Some(job)) => or(returning(now_s, loan, job, world, patience_s), borrowers),
+        (LoanState::Growing, Some(job)) => or(growing(loan, job, world, late), borrowers),
     }
+}
+
+/// What is next, or else what is next for the borrowers.
+fn or(next: Next, borrowers: Option<Next>) -> Next {
+    if next == Next::Wait { borrowers.unwrap_or(Next::Wait) } else { next }
 }
 
 /// Whether a job is still the life of it that lent.
@@ -151,7 +177,8 @@ fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f
     }
     // Whoever was let in for the window may stay until its time limit, also when the lender is early.
     let ends_s = world.borrowers.iter().filter_map(|j| j.end_s.filter(|_| fits(j, loan)));
-    if now_s > ends_s.fold(loan.state_s, f64::max) + patience_s {
+    let until_s = ends_s.fold(loan.state_s, f64::max).max(chosen::leaving_until_s(loan, world, patience_s));
+    if now_s > until_s + patience_s {
         return become_(LoanState::Failing, &format!("{} did not come back in time", alive.join(",")));
     }
     Next::Wait
@@ -248,6 +275,7 @@ mod tests {
             time_limit_s: Some(600),
             idle_w: 100.0,
             stays: Vec::new(),
+            chosen: Vec::new(),
         }
     }
 

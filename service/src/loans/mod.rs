@@ -4,7 +4,9 @@
 //! removes what a crash left. Reservations and helper jobs bear a loan's name, and only those of loans that the store
 //! knows are ever touched.
 
+mod chosen;
 mod machine;
+mod preempt;
 pub(crate) mod routes;
 mod rules;
 #[cfg(test)]
@@ -15,7 +17,7 @@ use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::Result;
 use machine::{Act, Next, World};
-use protocol::{Loan, LoanState, RunKey, Stay};
+use protocol::{ChosenState, Loan, LoanState, RunKey, Stay};
 use slurm::{Job, JobState, Node, Reservation, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -40,6 +42,10 @@ pub struct Loans {
     /// Nodes that a run's life lent and did not get back. This service alone knows when such a node dies, so that
     /// its memory is enough.
     gone: Mutex<BTreeSet<(RunKey, u32, String)>>,
+    /// Since when lent nodes are used by nobody, by loan and node.
+    free_since: Mutex<BTreeMap<(String, String), f64>>,
+    /// Whether waiting jobs, by id, could be chosen as borrowers.
+    suited: Mutex<BTreeMap<u32, bool>>,
     asking: Mutex<()>,
     bell: tokio::sync::watch::Sender<u64>,
 }
@@ -150,10 +156,15 @@ impl Controller {
     /// One step of a loan; whether the world has changed by it.
     fn step(&self, id: &str, seen: &Seen) -> Result<bool> {
         let Some(loan) = self.loans.get(id) else { return Ok(false) };
-        let world = world(&loan, seen);
+        let world = World { chosen: self.sights(&loan, seen)?, ..world(&loan, seen) };
         let loan = self.note_stays(loan, &world, seen)?;
         match machine::next(now_s(), &loan, &world, self.site.lend.patience_s) {
-            Next::Wait => Ok(false),
+            Next::Wait => self.choose(&loan, seen),
+            Next::Turn { job, state, reason } => {
+                tracing::info!(loan = id, borrower = job, state = state.as_str(), reason, "a borrower goes on");
+                self.turn(id, job, state, reason)?;
+                Ok(true)
+            }
             Next::Become(state, reason) => {
                 tracing::info!(loan = id, job = loan.job, state = state.as_str(), reason, "a loan goes on");
                 self.become_state(&loan, &world, state, reason)?;
@@ -183,6 +194,15 @@ impl Controller {
                 }
                 _ => {}
             }
+        })
+    }
+
+    /// Writes the new state of a chosen borrower; nothing of it is done before.
+    fn turn(&self, id: &str, job: u32, state: ChosenState, reason: String) -> Result<()> {
+        let now_s = now_s();
+        self.change(id, |l| {
+            let chosen = l.chosen.iter_mut().filter(|c| c.job == job && c.state != ChosenState::Over);
+            chosen.for_each(|c| (c.state, c.state_s, c.reason) = (state, now_s, reason.clone()));
         })
     }
 
@@ -272,12 +292,23 @@ impl Controller {
                 lock(&self.watch).hit(now_s(), &hit);
                 slurm.requeue(loan.job)?;
             }
+            Act::Borrower { job, deed } => self.do_to_chosen(loan, world, *job, *deed)?,
         }
         Ok(())
     }
 
     /// Removes reservations and helper jobs of loans that are over; what no loan of ours knows stays.
     fn sweep(&self) -> Result<()> {
+        let jobs = self.slurm.jobs()?;
+        for job in jobs.iter().filter(|j| is_there(j) && !j.reservation.is_empty()) {
+            if self
+                .over(&job.reservation)?
+                .is_some_and(|l| l.chosen.iter().any(|c| (c.job, c.uid) == (job.id, job.uid)))
+            {
+                tracing::warn!(job = job.id, "a borrower is taken out of the reservation of a loan that is over");
+                self.slurm.call_out(job.id)?;
+            }
+        }
         for reservation in self.slurm.reservations()? {
             if let Some(loan) = self.over(&reservation.name)? {
                 tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
@@ -285,7 +316,7 @@ impl Controller {
             }
         }
         let waits = |j: &&Job| j.name.starts_with(PREFIX) && is_there(j);
-        for job in self.slurm.jobs()?.iter().filter(waits) {
+        for job in jobs.iter().filter(waits) {
             if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
                 tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
                 self.slurm.cancel(job.id)?;
@@ -294,9 +325,9 @@ impl Controller {
         Ok(())
     }
 
-    /// The loan of a name, if it is ours and over.
+    /// The loan of a name, its own or that of a reservation for a chosen borrower, if it is ours and over.
     fn over(&self, name: &str) -> Result<Option<Loan>> {
-        let Some(id) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        let Some(id) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('_').next()) else { return Ok(None) };
         let known = lock(&self.reader).lending(id)?;
         Ok(known.filter(|l| l.state.is_over()))
     }
@@ -330,6 +361,7 @@ fn world(loan: &Loan, seen: &Seen) -> World {
         helper: seen.jobs.iter().find(helper).cloned(),
         reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
         borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
+        chosen: BTreeMap::new(),
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
     }
 }

@@ -186,6 +186,7 @@ impl Controller {
             time_limit_s: job.time_limit_s,
             idle_w: self.site.energy.idle_w,
             stays: Vec::new(),
+            chosen: Vec::new(),
         };
         lock(&self.store).save_lending(&loan)?;
         tracing::info!(loan = loan.id, job = loan.job, nodes = ?loan.nodes, reason = loan.reason, "a loan begins");

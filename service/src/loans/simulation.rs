@@ -1,7 +1,8 @@
 //! Many seeded histories of one loan against a Slurm of a few lines, in which everybody dies at any moment.
 
+use super::chosen::{Deed, Sight};
 use super::machine::{Act, Next, World, missing, next};
-use protocol::{Loan, LoanMode, LoanState, RunKey};
+use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState, RunKey};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slurm::{Job, JobState, Reservation};
@@ -22,21 +23,85 @@ fn job(id: u32, uid: u32, state: &str) -> Job {
     slurm::parse_job(&line, id).unwrap().unwrap()
 }
 
-/// Slurm, the lender's wrapper, and a borrower.
+/// A job that the broker may choose, in Slurm and in its wrapper.
+struct Long {
+    job: Job,
+    is_reserved: bool,
+    is_protected: bool,
+    order: Option<OrderState>,
+}
+
+impl Long {
+    fn new(random: &mut ChaCha8Rng) -> Long {
+        let is_protected = random.random_bool(0.8);
+        Long { job: job(18, 1002, "PENDING"), is_reserved: false, is_protected, order: None }
+    }
+
+    fn is_on(&self, node: &str) -> bool {
+        self.job.state == JobState::Running && self.job.nodes.iter().any(|n| n == node)
+    }
+
+    fn requeue(&mut self) {
+        (self.job.state, self.job.nodes) = (JobState::Pending, Vec::new());
+        self.job.restarts += 1;
+    }
+
+    /// What happens by itself within a second.
+    fn live(&mut self, n3_is_free: bool, n3_is_down: bool, random: &mut ChaCha8Rng) {
+        let waits = self.job.state == JobState::Pending && self.job.restarts == 0;
+        if waits && self.is_reserved && !self.job.reservation.is_empty() && n3_is_free && random.random_bool(0.3) {
+            (self.job.state, self.job.nodes) = (JobState::Running, names(&["n3"]));
+        }
+        if waits && self.job.reservation.is_empty() && random.random_bool(0.01) {
+            (self.job.state, self.job.nodes) = (JobState::Running, names(&["n9"]));
+        }
+        if self.is_on("n3") && n3_is_down {
+            self.requeue();
+        }
+        if self.order == Some(OrderState::Waiting) && self.job.state == JobState::Running {
+            match random.random_range(0..200) {
+                0..10 => {
+                    self.order = Some(OrderState::Done);
+                    self.requeue();
+                }
+                10..13 => self.order = Some(OrderState::Failed),
+                _ => {}
+            }
+        }
+        if random.random_range(0..2000) == 0 {
+            self.job.state = JobState::Cancelled;
+        }
+    }
+
+    fn obey(&mut self, name: &str, deed: Deed) {
+        match deed {
+            Deed::Call => self.is_reserved = true,
+            Deed::CallIn => self.job.reservation = name.to_string(),
+            Deed::CallOut => self.job.reservation.clear(),
+            Deed::Dismiss => self.is_reserved = false,
+            Deed::Preempt => self.order = self.order.or(Some(OrderState::Waiting)),
+            Deed::PutBack => self.requeue(),
+        }
+    }
+}
+
+/// Slurm, the lender's wrapper, and borrowers.
 struct Site {
     world: World,
     wrapper_is_dead: bool,
     /// Nodes that were out of service once.
     died: BTreeSet<String>,
+    long: Long,
 }
 
 impl Site {
-    fn new() -> Site {
+    fn new(random: &mut ChaCha8Rng) -> Site {
         let lender = Job { nodes: names(&["n1", "n2", "n3"]), ..job(7, 1000, "RUNNING") };
         Site {
             world: World { lender: Some(lender), ..World::default() },
             wrapper_is_dead: false,
             died: BTreeSet::new(),
+            long: Long::new(random),
         }
     }
 
@@ -48,8 +113,43 @@ impl Site {
         }
     }
 
+    fn n3_is_free(&self) -> bool {
+        let w = &self.world;
+        let held = w.lender.iter().chain(&w.helper).any(|j| j.nodes.iter().any(|n| n == "n3"));
+        !held && !w.down.contains("n3") && !self.long.is_on("n3")
+    }
+
+    /// The broker's choice.
+    fn choose(&self, now_s: f64, loan: &mut Loan, random: &mut ChaCha8Rng) {
+        let may = loan.mode == LoanMode::Preempt && loan.state == LoanState::Lent && loan.chosen.is_empty();
+        if may && self.long.job.state == JobState::Pending && self.n3_is_free() && random.random_bool(0.1) {
+            loan.chosen.push(Chosen {
+                job: 18,
+                uid: 1002,
+                user: "carol".into(),
+                restart_count: 0,
+                name: "joulepoint_a_18".into(),
+                nodes: names(&["n3"]),
+                state: ChosenState::Called,
+                state_s: now_s,
+                reason: "free".into(),
+            });
+        }
+    }
+
+    /// What is seen of the chosen one.
+    fn look(&mut self, loan: &Loan) {
+        let Long { job, is_reserved, is_protected, order } = &self.long;
+        let is_protected = *is_protected && job.state == JobState::Running;
+        let sight = Sight { job: Some(job.clone()), is_reserved: *is_reserved, is_protected, order: *order };
+        let open = loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
+        self.world.chosen = open.map(|c| (c.job, sight.clone())).collect();
+    }
+
     /// What happens by itself within a second.
     fn live(&mut self, now_s: f64, loan: &Loan, random: &mut ChaCha8Rng) {
+        self.long.live(self.n3_is_free(), self.world.down.contains("n3"), random);
+        let long_is_on = |n: &String| self.long.is_on(n);
         let w = &mut self.world;
         w.borrowers.retain(|j| j.end_s.is_some_and(|end_s| end_s > now_s));
         let held = w.lender.as_ref().is_some_and(|j| j.nodes.contains(&"n2".to_string()));
@@ -66,6 +166,7 @@ impl Site {
         }
         let free = missing(loan, w);
         if let Some(helper) = w.helper.as_mut().filter(|h| h.state == JobState::Pending && admitted && !free.is_empty())
+            && !free.iter().any(long_is_on)
             && !w.borrowers.iter().any(|b| b.nodes.iter().any(|n| free.contains(n)))
         {
             (helper.state, helper.nodes) = (JobState::Running, free);
@@ -109,11 +210,18 @@ impl Site {
             Act::EndHelper { .. } => w.helper = None,
             Act::Unreserve => w.reservation = None,
             Act::Requeue => self.requeue(),
+            Act::Borrower { job, deed } => {
+                let drives_out = matches!(deed, Deed::Preempt | Deed::PutBack);
+                let keeps = w.reservation.as_ref().is_some_and(|r| r.users.len() == 2 && r.start_s <= now_s);
+                assert!(!drives_out || self.long.is_protected && keeps, "{loan:?}");
+                assert_eq!(*job, 18);
+                self.long.obey(&loan.chosen[0].name, *deed);
+            }
         }
     }
 }
 
-fn asked() -> Loan {
+fn asked(mode: LoanMode) -> Loan {
     Loan {
         id: "a".into(),
         name: "joulepoint_a".into(),
@@ -123,7 +231,7 @@ fn asked() -> Loan {
         uid: 1000,
         user: "alice".into(),
         account: String::new(),
-        mode: LoanMode::Window,
+        mode,
         state: LoanState::Asked,
         state_s: 0.0,
         reason: "it pays".into(),
@@ -138,13 +246,15 @@ fn asked() -> Loan {
         time_limit_s: Some(3600),
         idle_w: 100.0,
         stays: Vec::new(),
+        chosen: Vec::new(),
     }
 }
 
 /// The states that one history goes through; it ends with nothing left behind.
 fn history(seed: u64) -> BTreeSet<&'static str> {
     let random = &mut ChaCha8Rng::seed_from_u64(seed);
-    let (mut loan, mut site) = (asked(), Site::new());
+    let mode = if seed.is_multiple_of(2) { LoanMode::Window } else { LoanMode::Preempt };
+    let (mut loan, mut site) = (asked(mode), Site::new(random));
     let (mut seen, mut now_s, mut away_until_s) = (BTreeSet::new(), 0.0, 0.0);
     while !loan.state.is_over() {
         now_s += 1.0;
@@ -153,8 +263,15 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
         if now_s < away_until_s {
             continue;
         }
+        site.look(&loan);
         match next(now_s, &loan, &site.world, PATIENCE_S) {
-            Next::Wait => {}
+            Next::Wait => site.choose(now_s, &mut loan, random),
+            Next::Turn { job, state, reason } => {
+                assert_eq!(job, 18);
+                seen.insert(state.as_str());
+                let chosen = &mut loan.chosen[0];
+                (chosen.state, chosen.state_s, chosen.reason) = (state, now_s, reason);
+            }
             Next::Become(state, reason) => {
                 (loan.state, loan.state_s, loan.reason) = (state, now_s, reason);
                 match state {
@@ -174,6 +291,10 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
     }
     let w = &site.world;
     assert!(w.reservation.is_none() && w.helper.is_none(), "seed {seed}: {w:?}");
+    let long = &site.long;
+    let is_out = long.job.reservation.is_empty() || long.job.state.is_over();
+    assert!(is_out && !long.is_reserved, "seed {seed}: {loan:?}");
+    assert!(loan.chosen.iter().all(|c| c.state == ChosenState::Over), "seed {seed}: {loan:?}");
     if let Some(lender) = w.lender.as_ref().filter(|j| j.state == JobState::Running) {
         let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !site.died.contains(*n));
         let closed_without = loan.state == LoanState::Closed && missing.is_some();
@@ -187,6 +308,8 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
 #[test]
 fn whatever_dies_and_when_nothing_is_left_behind() {
     let seen: BTreeSet<&str> = (0..3000).flat_map(history).collect();
-    let all = ["closed", "closing", "failed", "failing", "growing", "lent", "returning", "shrinking"];
+    let mut all = vec!["closed", "closing", "failed", "failing", "growing", "lent", "returning", "shrinking"];
+    all.extend(["leaving", "over", "running"]);
+    all.sort_unstable();
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all, "the histories reach every state");
 }

@@ -255,7 +255,7 @@ fn real_requests_and_answers_are_as_described() {
 
 #[test]
 fn a_loan_is_as_described() {
-    use protocol::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
+    use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
     let loan = Loan {
         id: "a1".into(),
         name: "joulepoint_a1".into(),
@@ -265,7 +265,7 @@ fn a_loan_is_as_described() {
         uid: 1000,
         user: "alice".into(),
         account: "physics".into(),
-        mode: LoanMode::Window,
+        mode: LoanMode::Preempt,
         state: LoanState::Lent,
         state_s: 2.0,
         reason: "it pays".into(),
@@ -287,6 +287,17 @@ fn a_loan_is_as_described() {
             start_s: 3.0,
             end_s: None,
             joules: Some(5.0),
+        }],
+        chosen: vec![Chosen {
+            job: 8,
+            uid: 1001,
+            user: "bob".into(),
+            restart_count: 0,
+            name: "joulepoint_a1_8".into(),
+            nodes: vec!["n3".into()],
+            state: ChosenState::Running,
+            state_s: 3.0,
+            reason: "it has begun".into(),
         }],
     };
     fits(&answer("post", "/v1/loans"), &value(&loan));

@@ -29,6 +29,7 @@ fn loan(id: &str, state: LoanState, asked_s: f64) -> Loan {
         time_limit_s: Some(600),
         idle_w: 100.0,
         stays: Vec::new(),
+        chosen: Vec::new(),
     }
 }
 

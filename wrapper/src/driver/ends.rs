@@ -139,6 +139,7 @@ impl Driver<'_> {
     /// Slurm or a person ends the job: write down why, let the script leave.
     pub(super) fn terminated(&mut self, kind: FailureKind) -> Outcome {
         self.give_up();
+        let kind = self.desk.cause(kind);
         let now_s = self.ports.clock.now_s();
         self.cut(Phase::Idle);
         let reason = format!("the job is ended from outside: {}", kind.as_str());
@@ -156,12 +157,11 @@ impl Driver<'_> {
         self.leave(ended_as(kind), code)
     }
 
-    /// Hands the run back to the queue because a person wants its nodes.
-    pub(super) fn vacate(&mut self, by: &str) -> Outcome {
+    /// Hands the run back to the queue because somebody wants its nodes.
+    pub(super) fn vacate(&mut self, kind: FailureKind, reason: &str) -> Outcome {
         let now_s = self.ports.clock.now_s();
-        let reason = format!("vacated on the order of {by}");
-        self.note(vec![failure(FailureKind::Requeued, None, now_s, now_s, &reason)]);
-        self.requeue(FailureKind::Requeued)
+        self.note(vec![failure(kind, None, now_s, now_s, reason)]);
+        self.requeue(kind)
     }
 
     /// Hands the run back to the queue.

@@ -1,8 +1,9 @@
 //! How a run's recovery line moves on: begins a checkpoint, makes it complete, learns from its cost, or gives it up.
 
 use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
+use crate::orders::leaving;
 use policy::decide::Why;
-use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Verb};
+use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase};
 
 impl Driver<'_> {
     /// Asks the engine for a checkpoint.
@@ -39,8 +40,8 @@ impl Driver<'_> {
                         return Some(End::Requeue(FailureKind::Timeout));
                     }
                 }
-                let vacate = running.orders.into_iter().find(|o| o.verb == Verb::Vacate);
-                vacate.map(|order| End::Vacate { by: order.by })
+                let (kind, reason) = running.orders.iter().find_map(leaving)?;
+                Some(End::Vacate { kind, reason })
             }
             Err(reason) => {
                 self.cut(Phase::Compute);
@@ -88,7 +89,7 @@ impl Driver<'_> {
             joules: manifest.joules,
         };
         for order in &running.orders {
-            let then = if order.verb == Verb::Vacate { "; the job goes back into the queue" } else { "" };
+            let then = if leaving(order).is_some() { "; the job goes back into the queue" } else { "" };
             let text = format!("checkpoint {} is complete{then}", made.number);
             events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
         }

@@ -305,6 +305,7 @@ impl Groups<'_> {
 
     /// Slurm or a person ends the job: write down why, let the script leave.
     fn terminated(&mut self, kind: FailureKind) -> Outcome {
+        let kind = self.desk.cause(kind);
         self.give_all_up("the job is ended from outside");
         self.ports.lending.stop();
         self.ports.relays.stop();
@@ -336,7 +337,7 @@ impl Groups<'_> {
         self.cut_all(Some(Phase::Idle));
         let now_s = self.ports.clock.now_s();
         let told = match then {
-            Then::Vacate { by } => Some((FailureKind::Requeued, format!("vacated on the order of {by}"))),
+            Then::Vacate { kind, reason } => Some((*kind, reason.clone())),
             Then::BeforeEnd => {
                 let reason = "the walltime ends; the groups go on from their last checkpoints";
                 Some((FailureKind::Timeout, reason.to_string()))

@@ -3,8 +3,9 @@
 use super::driver::Groups;
 use super::group::{Making, State};
 use crate::driver::{Outcome, RETRY_PAUSE_S};
+use crate::orders::leaving;
 use policy::decide::{Action, Situation, Why, decide};
-use protocol::{Event, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase, Verb};
+use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase};
 use std::collections::BTreeSet;
 
 /// A checkpoint of all groups that work.
@@ -23,10 +24,12 @@ pub struct Sweep {
 pub enum Then {
     /// The run goes on.
     Stay,
-    /// The run goes back to the queue because a person wants its nodes, if all groups have checkpointed.
+    /// The run goes back to the queue because somebody wants its nodes, if all groups have checkpointed.
     Vacate {
+        /// What the account says of it.
+        kind: FailureKind,
         /// Who.
-        by: String,
+        reason: String,
     },
     /// The walltime ends: the run goes back to the queue.
     BeforeEnd,
@@ -57,10 +60,8 @@ impl Groups<'_> {
             self.note(answers);
         } else if self.desk.is_waiting() && self.sweep.is_none() {
             let orders = self.desk.take();
-            let then = orders
-                .iter()
-                .find(|o| o.verb == Verb::Vacate)
-                .map_or(Then::Stay, |o| Then::Vacate { by: o.by.clone() });
+            let vacate = orders.iter().find_map(leaving);
+            let then = vacate.map_or(Then::Stay, |(kind, reason)| Then::Vacate { kind, reason });
             self.begin_sweep(orders, then, "a person asked");
         }
         if self.sweep.is_some() {
@@ -170,7 +171,7 @@ impl Groups<'_> {
         for order in &sweep.orders {
             events.push(match (&sweep.failed, &sweep.made) {
                 (None, Some(made)) => {
-                    let then = if order.verb == Verb::Vacate { "; the job is requeued" } else { "" };
+                    let then = if leaving(order).is_some() { "; the job is requeued" } else { "" };
                     let text = format!("all groups have checkpointed{then}");
                     self.desk.answer(order, OrderState::Done, &text, Some(made.clone()))
                 }

@@ -314,7 +314,7 @@ impl World {
         if !self.told.is_empty() && self.chance(0.3) {
             return self.told[self.rng.random_range(0..self.told.len())].clone();
         }
-        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Disable, Verb::Enable, Verb::Enable];
+        let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Preempt, Verb::Disable, Verb::Enable, Verb::Enable];
         let verb = verbs[self.rng.random_range(0..verbs.len())];
         self.orders += 1;
         let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
@@ -428,7 +428,7 @@ pub fn check_orders(world: &World, ended: bool) {
                 match verb {
                     Verb::Disable => disabled |= takes_effect,
                     Verb::Enable => disabled &= !takes_effect,
-                    Verb::Checkpoint | Verb::Vacate | Verb::Restart => {}
+                    Verb::Checkpoint | Verb::Vacate | Verb::Preempt | Verb::Restart => {}
                 }
             }
             Event::Decided { action, .. } => assert!(!disabled || action != "checkpoint", "begun while disabled"),

@@ -1,0 +1,219 @@
+//! Says what a chosen borrower goes through next, from its state on disk and what Slurm shows: pure, as `machine.rs`.
+//!
+//! It is called into a reservation of its own, taken out of it as soon as it runs, and told to checkpoint and to go when
+//! the lender needs the nodes. Only jobs under Joulepoint are ever told to go.
+
+use super::machine::{Act, Next, World};
+use protocol::{Chosen, ChosenState, Loan, LoanState, OrderState};
+use slurm::{Job, JobState};
+
+/// How long nodes are kept for a borrower that was called, s.
+const CALLED_S: f64 = 30.0;
+
+/// What is done to a chosen borrower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Reserve its nodes for it.
+    Call,
+    /// Put it into that reservation.
+    CallIn,
+    /// Take it out of there.
+    CallOut,
+    /// Remove that reservation.
+    Dismiss,
+    /// Order it to checkpoint and to go back into the queue.
+    Preempt,
+    /// Put it back into the queue as it is.
+    PutBack,
+}
+
+/// What is seen of a chosen borrower.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// Its job.
+    pub job: Option<Job>,
+    /// Its reservation is there.
+    pub is_reserved: bool,
+    /// Its wrapper has told the controller of this life of the job.
+    pub is_protected: bool,
+    /// What came of the order to checkpoint and to go.
+    pub order: Option<OrderState>,
+}
+
+impl Sight {
+    /// The job, if it is still the life of it that was chosen.
+    fn life(&self, chosen: &Chosen) -> Option<&Job> {
+        self.job.as_ref().filter(|j| j.uid == chosen.uid && j.restarts == chosen.restart_count)
+    }
+
+    /// Whether it is on the nodes that it was chosen for.
+    fn is_there(&self, chosen: &Chosen) -> bool {
+        self.life(chosen).is_some_and(|job| {
+            let runs = matches!(job.state, JobState::Running | JobState::Suspended | JobState::Completing);
+            runs && job.nodes.iter().any(|n| chosen.nodes.contains(n))
+        })
+    }
+
+    /// What is left to remove of what was made for it; a life that was requeued may still be in the reservation.
+    fn leftover(&self, chosen: &Chosen) -> Option<Deed> {
+        let job = self.job.as_ref().filter(|j| j.uid == chosen.uid && !j.state.is_over());
+        match job.filter(|j| j.reservation == chosen.name) {
+            Some(_) => Some(Deed::CallOut),
+            None => self.is_reserved.then_some(Deed::Dismiss),
+        }
+    }
+}
+
+/// What the first chosen borrower with something to do goes through next.
+pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<Next> {
+    let nobody = Sight::default();
+    let open = loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
+    let mut steps = open.map(|c| step(now_s, loan, c, world.chosen.get(&c.job).unwrap_or(&nobody), patience_s));
+    steps.find_map(|next| Some(next).filter(|n| *n != Next::Wait))
+}
+
+/// Until when borrowers that were told to go may take, s.
+pub fn leaving_until_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
+    let is_going = |c: &&Chosen| {
+        let sight = world.chosen.get(&c.job);
+        let is_told = |s: &Sight| s.is_protected || s.order.is_some();
+        c.state == ChosenState::Leaving && sight.is_some_and(|s| is_told(s) && s.is_there(c))
+    };
+    loan.chosen.iter().filter(is_going).map(|c| c.state_s + patience_s).fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn step(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Next {
+    let turn = |state, why: &str| Next::Turn { job: chosen.job, state, reason: why.to_string() };
+    let act = |deed| Next::Do(Act::Borrower { job: chosen.job, deed });
+    let is_there = sight.is_there(chosen);
+    let leftover = sight.leftover(chosen);
+    let is_wanted = matches!(loan.state, LoanState::Returning | LoanState::Growing);
+    match chosen.state {
+        ChosenState::Over => Next::Wait,
+        ChosenState::Called if is_there => turn(ChosenState::Running, "it has begun"),
+        ChosenState::Called if may_begin(now_s, loan, chosen, sight) => calling(chosen, sight).map_or(Next::Wait, act),
+        ChosenState::Called => turn(ChosenState::Leaving, "it did not begin on the nodes"),
+        _ if leftover.is_some() => leftover.map_or(Next::Wait, act),
+        _ if !is_there => turn(ChosenState::Over, "it is not on the nodes"),
+        _ if matches!(loan.state, LoanState::Closing | LoanState::Failing) => {
+            turn(ChosenState::Over, "it runs on: nobody takes the nodes back")
+        }
+        ChosenState::Running if is_wanted => turn(ChosenState::Leaving, "the lender needs its nodes"),
+        ChosenState::Leaving if !is_wanted => turn(ChosenState::Running, "it has begun after all"),
+        ChosenState::Leaving if sight.is_protected => leaving(now_s, chosen, sight, patience_s).map_or(Next::Wait, act),
+        ChosenState::Running | ChosenState::Leaving => Next::Wait,
+    }
+}
+
+/// Whether a borrower that was called waits and may still begin.
+fn may_begin(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight) -> bool {
+    let waits = sight.life(chosen).is_some_and(|j| j.state == JobState::Pending);
+    waits && loan.state == LoanState::Lent && now_s - chosen.state_s <= CALLED_S
+}
+
+/// What it needs to begin.
+fn calling(chosen: &Chosen, sight: &Sight) -> Option<Deed> {
+    let is_in = sight.job.as_ref().is_some_and(|j| j.reservation == chosen.name);
+    match sight.is_reserved {
+        false => Some(Deed::Call),
+        true => (!is_in).then_some(Deed::CallIn),
+    }
+}
+
+/// First it is asked to checkpoint and to go by itself; if it cannot, or not in time, it is put back as it is.
+fn leaving(now_s: f64, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Option<Deed> {
+    sight.life(chosen).filter(|j| matches!(j.state, JobState::Running | JobState::Suspended))?;
+    match sight.order {
+        Some(OrderState::Failed) => Some(Deed::PutBack),
+        _ if now_s - chosen.state_s > patience_s => Some(Deed::PutBack),
+        None => Some(Deed::Preempt),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE_S: f64 = 30.0;
+
+    fn loan(state: &str, chosen: &str) -> Loan {
+        let chosen = serde_json::json!({
+            "job": 18, "uid": 1002, "user": "carol", "restart_count": 0, "name": "joulepoint_a_18", "nodes": ["n3"],
+            "state": chosen, "state_s": 100.0, "reason": "free"
+        });
+        let loan = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "preempt", "state": state, "state_s": 100.0,
+            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 0.0, "return_s": 1000.0,
+            "promised_s": 1000.0, "lent_s": 1.0, "back_s": null, "back": [], "time_limit_s": 1800, "idle_w": 100.0,
+            "stays": [], "chosen": [chosen]
+        });
+        serde_json::from_value(loan).unwrap()
+    }
+
+    fn sight(state: &str, more: &str) -> Sight {
+        let line = format!("JobId=18 JobName=j UserId=carol(1002) GroupId=g(1) JobState={state} {more}");
+        Sight { job: slurm::parse_job(&line, 18).unwrap(), is_protected: true, ..Sight::default() }
+    }
+
+    fn at(now_s: f64, loan: &Loan, sight: &Sight) -> Option<Next> {
+        let world = World { chosen: [(18, sight.clone())].into(), ..World::default() };
+        next(now_s, loan, &world, PATIENCE_S)
+    }
+
+    fn does(deed: Deed) -> Option<Next> {
+        Some(Next::Do(Act::Borrower { job: 18, deed }))
+    }
+
+    fn turns(next: Option<Next>) -> Option<ChosenState> {
+        match next? {
+            Next::Turn { state, .. } => Some(state),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_borrower_is_called_in_and_let_out_again() {
+        let called = loan("lent", "called");
+        let waits = sight("PENDING", "");
+        let reserved = Sight { is_reserved: true, ..waits.clone() };
+        let inside = Sight { is_reserved: true, ..sight("PENDING", "Reservation=joulepoint_a_18") };
+        let there = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
+        assert_eq!(at(101.0, &called, &waits), does(Deed::Call));
+        assert_eq!(at(101.0, &called, &reserved), does(Deed::CallIn));
+        assert_eq!(at(101.0, &called, &inside), None);
+        assert_eq!(turns(at(131.0, &called, &inside)), Some(ChosenState::Leaving), "it did not begin in time");
+        assert_eq!(turns(at(101.0, &loan("returning", "called"), &inside)), Some(ChosenState::Leaving));
+        assert_eq!(turns(at(101.0, &called, &there)), Some(ChosenState::Running));
+        for state in ["running", "leaving"] {
+            let open = loan("returning", state);
+            assert_eq!(at(101.0, &open, &there), does(Deed::CallOut));
+            let out = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3") };
+            assert_eq!(at(101.0, &open, &out), does(Deed::Dismiss));
+            let requeued = sight("PENDING", "Restarts=1 Reservation=joulepoint_a_18");
+            assert_eq!(at(101.0, &open, &requeued), does(Deed::CallOut), "also its next life");
+            assert_eq!(turns(at(101.0, &open, &sight("PENDING", "Restarts=1"))), Some(ChosenState::Over));
+        }
+    }
+
+    #[test]
+    fn who_cannot_checkpoint_in_time_is_put_back_and_who_is_not_protected_never() {
+        let leaving = loan("returning", "leaving");
+        let there = sight("RUNNING", "NodeList=n3");
+        let ordered = |state| Sight { order: Some(state), ..there.clone() };
+        assert_eq!(turns(at(101.0, &loan("returning", "running"), &there)), Some(ChosenState::Leaving));
+        assert_eq!(at(101.0, &leaving, &there), does(Deed::Preempt));
+        assert_eq!(at(130.0, &leaving, &ordered(OrderState::Taken)), None);
+        assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Deed::PutBack));
+        assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Deed::PutBack));
+        let bare = Sight { is_protected: false, ..there.clone() };
+        assert_eq!(at(1e9, &leaving, &bare), None);
+        for state in ["closing", "failing"] {
+            assert_eq!(turns(at(101.0, &loan(state, "leaving"), &there)), Some(ChosenState::Over), "it runs on");
+        }
+        let world = |sight: Sight| World { chosen: [(18, sight)].into(), ..World::default() };
+        assert_eq!(leaving_until_s(&leaving, &world(there), PATIENCE_S), 130.0);
+        assert_eq!(leaving_until_s(&leaving, &world(bare), PATIENCE_S), f64::NEG_INFINITY);
+    }
+}

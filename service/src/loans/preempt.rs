@@ -1,0 +1,308 @@
+//! Chooses borrowers that need longer than the window, and does to them what `chosen.rs` says.
+//!
+//! Slurm comes first: only nodes that its backfill has left free for a while are offered, to one job after the other in
+//! the order of its priorities.
+
+use super::chosen::{Deed, Sight};
+use super::machine::World;
+use super::{Loans, PREFIX, Seen};
+use crate::controller::Controller;
+use crate::store::OpenRun;
+use crate::{lock, now_s};
+use anyhow::{Context, Result};
+use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, OrderState, OrderStatus, Verb};
+use slurm::{Job, JobState, Node, Window};
+use std::collections::BTreeMap;
+
+/// How many looks of backfill must have left a node free.
+const BACKFILL_LOOKS: f64 = 2.0;
+
+/// Of how many waiting jobs it is found out in one look what they asked for.
+const MOST_ASKED: usize = 8;
+
+/// Most jobs of which it is remembered.
+const MOST_KNOWN: usize = 10_000;
+
+/// Lent nodes that nobody uses, on which backfill plans nothing before the return, and that no reservation but the
+/// loan's wants.
+fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
+    let is_ours = |name: &str| name == loan.name;
+    let taken = |node: &str| {
+        let holds = |j: &&Job| matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
+        let is_planned = |j: &Job| {
+            let soon = j.state == JobState::Pending && j.start_s.is_some_and(|start_s| start_s < loan.return_s);
+            soon && j.planned_nodes.iter().any(|n| n == node)
+        };
+        seen.jobs.iter().any(is_planned)
+            || seen.jobs.iter().filter(holds).any(|j| j.nodes.iter().any(|n| n == node))
+            || seen.reservations.iter().any(|r| !is_ours(&r.name) && r.nodes.iter().any(|n| n == node))
+    };
+    let is_free = |n: &&Node| {
+        loan.nodes.contains(&n.name) && n.state == "IDLE" && n.flags.iter().all(|f| f == "PLANNED") && !taken(&n.name)
+    };
+    seen.nodes.iter().filter(is_free).collect()
+}
+
+/// As many of the free nodes as a job needs, if they are enough.
+fn room(job: &Job, free: &[&Node]) -> Option<Vec<String>> {
+    let fits = |n: &&&Node| job.partition.split(',').any(|p| n.partitions.iter().any(|of| of == p));
+    let (mut cpus, mut nodes) = (0, Vec::new());
+    for node in free.iter().filter(fits) {
+        if nodes.len() >= job.num_nodes.max(1) as usize && cpus >= job.num_cpus {
+            break;
+        }
+        cpus += node.cpus;
+        nodes.push(node.name.clone());
+    }
+    (nodes.len() >= job.num_nodes.max(1) as usize && cpus >= job.num_cpus).then_some(nodes)
+}
+
+/// Jobs that wait for nothing but nodes and would not end before the return, the highest priority first.
+fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> Vec<(&'a Job, Vec<String>)> {
+    let waits = |j: &&Job| {
+        let for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
+        j.state == JobState::Pending && for_nodes && j.reservation.is_empty()
+    };
+    let may = |j: &&Job| j.batch && j.requeue && j.alone && loan.chosen.iter().all(|c| c.job != j.id);
+    let is_long = |j: &&Job| j.time_limit_s.is_some_and(|limit_s| now_s + limit_s as f64 > loan.return_s);
+    let mut found: Vec<_> =
+        jobs.iter().filter(waits).filter(may).filter(is_long).filter_map(|j| Some((j, room(j, free)?))).collect();
+    found.sort_by_key(|(j, _)| (std::cmp::Reverse(j.priority), j.id));
+    found
+}
+
+impl Loans {
+    /// Those of the free nodes that have been so for a time; notes the others.
+    fn long_free<'a>(&self, now_s: f64, loan: &Loan, free: &[&'a Node], time_s: f64) -> Vec<&'a Node> {
+        let mut since = lock(&self.free_since);
+        since.retain(|(of, node), _| *of != loan.id || free.iter().any(|n| n.name == *node));
+        let is_long = |n: &&&Node| {
+            let since_s = since.entry((loan.id.clone(), n.name.clone())).or_insert(now_s);
+            now_s - *since_s >= time_s
+        };
+        free.iter().filter(is_long).copied().collect()
+    }
+
+    /// Whether an open loan has a job already.
+    fn has_chosen(&self, job: u32) -> bool {
+        let is_it = |c: &Chosen| c.job == job && c.state != ChosenState::Over;
+        lock(&self.open).values().any(|l| l.chosen.iter().any(is_it))
+    }
+}
+
+impl Controller {
+    /// Chooses a borrower, on disk, if one is to be chosen; whether one was.
+    pub(super) fn choose(&self, loan: &Loan, seen: &Seen) -> Result<bool> {
+        let now_s = now_s();
+        let is_open = loan.mode == LoanMode::Preempt && loan.state == LoanState::Lent;
+        let is_calling = loan.chosen.iter().any(|c| c.state == ChosenState::Called);
+        if !is_open || is_calling || loan.return_s - now_s < self.site.lend.shortest_s {
+            return Ok(false);
+        }
+        let free = free_nodes(loan, seen);
+        if candidates(now_s, loan, &seen.jobs, &free).is_empty() {
+            self.loans.long_free(now_s, loan, &free, 0.0);
+            return Ok(false);
+        }
+        let time_s = BACKFILL_LOOKS * slurm::backfill_s(&self.slurm.config()?);
+        let free = self.loans.long_free(now_s, loan, &free, time_s);
+        let mut asked = 0;
+        for (job, nodes) in candidates(now_s, loan, &seen.jobs, &free) {
+            if self.loans.has_chosen(job.id) || !self.suits(job, &mut asked)? {
+                continue;
+            }
+            tracing::info!(loan = loan.id, job = job.id, user = job.user, ?nodes, "a borrower is chosen");
+            let chosen = Chosen {
+                job: job.id,
+                uid: job.uid,
+                user: job.user.clone(),
+                restart_count: job.restarts,
+                name: format!("{PREFIX}{}_{}", loan.id, job.id),
+                nodes,
+                state: ChosenState::Called,
+                state_s: now_s,
+                reason: "its nodes are free, and it can checkpoint".into(),
+            };
+            self.change(&loan.id, |l| l.chosen.push(chosen))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether a waiting job asked for Joulepoint in a way that lets it be preempted; no, as long as that is not known.
+    fn suits(&self, job: &Job, asked: &mut usize) -> Result<bool> {
+        if let Some(known) = lock(&self.loans.suited).get(&job.id) {
+            return Ok(*known);
+        }
+        *asked += 1;
+        if *asked > MOST_ASKED {
+            return Ok(false);
+        }
+        // Accounting may learn of it a moment later.
+        let Some(line) = self.slurm.submit_line(job.id)? else { return Ok(false) };
+        let request = options::submitted(&line, &job.command, &self.slurm.batch_script(job.id)?);
+        let settings = options::resolve(&request, &self.site.defaults);
+        let suits = settings.is_ok_and(|s| s.can_be_preempted());
+        let mut known = lock(&self.loans.suited);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(job.id, suits);
+        Ok(suits)
+    }
+
+    /// What is seen of the borrowers that were chosen.
+    pub(super) fn sights(&self, loan: &Loan, seen: &Seen) -> Result<BTreeMap<u32, Sight>> {
+        let open = || loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
+        if open().next().is_none() {
+            return Ok(BTreeMap::new());
+        }
+        let runs = lock(&self.reader).open_runs()?;
+        let sight = |c: &Chosen| Sight {
+            job: seen.jobs.iter().find(|j| j.id == c.job).cloned(),
+            is_reserved: seen.reservations.iter().any(|r| r.name == c.name),
+            is_protected: runs.iter().any(|r| is_of(r, c)),
+            order: self.orders.get(now_s(), &c.name).map(|(status, _)| status.state),
+        };
+        Ok(open().map(|c| (c.job, sight(c))).collect())
+    }
+
+    /// Does something to a chosen borrower.
+    pub(super) fn do_to_chosen(&self, loan: &Loan, world: &World, job: u32, deed: Deed) -> Result<()> {
+        let slurm = &self.slurm;
+        let chosen = loan.chosen.iter().find(|c| c.job == job).context("the borrower was not chosen")?;
+        match deed {
+            Deed::Call => {
+                let limit_s = world.chosen.get(&job).and_then(|s| s.job.as_ref()?.time_limit_s).unwrap_or(0);
+                // Slurm ends what still runs in a reservation when that ends.
+                let minutes = u32::try_from(limit_s / 60).unwrap_or(u32::MAX).saturating_add(2);
+                let window = Window { start_s: Some(0.0), minutes, users: &[&chosen.user] };
+                slurm.reserve(&chosen.name, &chosen.nodes, window)?;
+            }
+            Deed::CallIn => slurm.call_into(job, &chosen.name)?,
+            Deed::CallOut => slurm.call_out(job)?,
+            Deed::Dismiss => slurm.unreserve(&chosen.name)?,
+            Deed::Preempt => self.preempt(loan, chosen)?,
+            Deed::PutBack => {
+                let runs = lock(&self.reader).open_runs()?;
+                let hit: Vec<_> = runs.into_iter().filter(|r| is_of(r, chosen)).collect();
+                lock(&self.watch).hit(now_s(), &hit);
+                slurm.requeue(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders a borrower's wrapper to checkpoint and to go; the same again is the same order.
+    fn preempt(&self, loan: &Loan, chosen: &Chosen) -> Result<()> {
+        let runs = lock(&self.reader).open_runs()?;
+        let Some(run) = runs.into_iter().find(|r| is_of(r, chosen)) else { return Ok(()) };
+        let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone() };
+        let status = OrderStatus {
+            order,
+            key: run.key,
+            job: run.job,
+            at_s: now_s(),
+            state: OrderState::Waiting,
+            text: String::new(),
+            checkpoint: None,
+        };
+        let keep = |status: &OrderStatus| lock(&self.store).keep_order(status, run.uid, run.restart_count);
+        let posted = self.orders.post(now_s(), status, run.uid, run.restart_count, keep);
+        posted.map(drop).map_err(|why| anyhow::anyhow!("the order is not taken: {why:?}"))
+    }
+}
+
+/// Whether a run is the one of the chosen life of a job.
+fn is_of(run: &OpenRun, chosen: &Chosen) -> bool {
+    let same = (run.job, run.uid, run.restart_count) == (chosen.job, chosen.uid, chosen.restart_count);
+    same && run.record_state == "running"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slurm::{parse_job, parse_nodes, parse_reservations};
+
+    fn job(id: u32, more: &str) -> Job {
+        let usual = "JobName=j UserId=u(1) GroupId=g(1) BatchFlag=1 Requeue=1 Partition=all,gpu NumCPUs=2";
+        let fields = ["JobState=PENDING", "Reason=Resources", "TimeLimit=01:00:00", "Priority=10", "NumNodes=1"];
+        let named = |field: &&&str| !more.contains(field.split_once('=').map_or(**field, |(key, _)| key));
+        let rest: Vec<&str> = fields.iter().filter(named).copied().collect();
+        parse_job(&format!("JobId={id} {usual} {} {more}", rest.join(" ")), id).unwrap().unwrap()
+    }
+
+    fn node(name: &str, state: &str) -> String {
+        format!("NodeName={name} Arch=x86_64 CPUTot=2 RealMemory=1 State={state} Partitions=all\n")
+    }
+
+    fn loan(nodes: &[&str]) -> Loan {
+        let loan = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "preempt", "state": "lent", "state_s": 0.0,
+            "reason": "it pays", "nodes": nodes, "kept": ["n1"], "asked_s": 0.0, "return_s": 1000.0,
+            "promised_s": 1000.0, "lent_s": 1.0, "back_s": null, "back": [], "time_limit_s": 1800, "idle_w": 100.0,
+            "stays": []
+        });
+        serde_json::from_value(loan).unwrap()
+    }
+
+    #[test]
+    fn the_highest_priority_of_those_that_need_longer_and_may_be_requeued_comes_first() {
+        let jobs = [
+            job(1, "Priority=5"),
+            job(2, "Priority=50"),
+            job(3, "Priority=50 NumNodes=2"),
+            job(4, "JobState=RUNNING NodeList=n9"),
+            job(5, "Reason=Dependency"),
+            job(6, "Reservation=school"),
+            job(7, "TimeLimit=00:01:00"),
+            job(8, "TimeLimit=UNLIMITED"),
+            job(9, "ArrayJobId=9 ArrayTaskId=1-5"),
+        ];
+        let nodes = parse_nodes(&(node("n2", "IDLE") + &node("n3", "IDLE"))).unwrap();
+        let free: Vec<&Node> = nodes.iter().collect();
+        let mut loan = loan(&["n2", "n3"]);
+        let ids = |loan: &Loan, free: &[&Node]| {
+            let found = candidates(0.0, loan, &jobs, free);
+            found.into_iter().map(|(j, nodes)| (j.id, nodes.join(","))).collect::<Vec<_>>()
+        };
+        let named = |all: &[(u32, &str)]| all.iter().map(|(id, n)| (*id, n.to_string())).collect::<Vec<_>>();
+        assert_eq!(ids(&loan, &free), named(&[(2, "n2"), (3, "n2,n3"), (1, "n2")]));
+        assert_eq!(ids(&loan, &free[..1]), named(&[(2, "n2"), (1, "n2")]));
+        assert_eq!(ids(&loan, &[]), named(&[]));
+        loan.chosen.push(Chosen {
+            job: 2,
+            uid: 1,
+            user: "u".into(),
+            restart_count: 0,
+            name: "joulepoint_a_2".into(),
+            nodes: vec!["n2".into()],
+            state: ChosenState::Over,
+            state_s: 0.0,
+            reason: "it did not begin".into(),
+        });
+        assert_eq!(ids(&loan, &free[..1]), named(&[(1, "n2")]), "nobody is called twice");
+    }
+
+    #[test]
+    fn only_nodes_that_nobody_uses_or_has_reserved_are_free() {
+        let all = ["n2", "n3", "n4", "n5", "n6"];
+        let nodes: String = all.map(|n| node(n, if n == "n5" { "IDLE+DRAIN" } else { "IDLE+PLANNED" })).concat();
+        let reservation = |name: &str, node: &str| {
+            format!("ReservationName={name} StartTime=9000 EndTime=9999 Nodes={node} Users=x Accounts=(null)\n")
+        };
+        let reservations = reservation("joulepoint_a", "n[2-6]") + &reservation("school", "n4");
+        let seen = Seen {
+            jobs: vec![
+                job(4, "JobState=COMPLETING NodeList=n3"),
+                job(5, "StartTime=999 SchedNodeList=n6"),
+                job(6, "StartTime=1000 SchedNodeList=n2"),
+            ],
+            nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
+            reservations: parse_reservations(&reservations).unwrap(),
+        };
+        let free: Vec<&str> = free_nodes(&loan(&all), &seen).iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(free, ["n2"]);
+    }
+}
