@@ -217,6 +217,10 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
         match command.spawn() {
             Ok(mut child) => {
                 srun.store(child.id() as i32, Ordering::SeqCst);
+                // Whoever called this try off before the line above found nothing to end.
+                if !one.is_current() {
+                    end(srun);
+                }
                 let ended = child.wait();
                 srun.store(0, Ordering::SeqCst);
                 if one.is_current() {
