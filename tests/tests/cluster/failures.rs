@@ -1,8 +1,6 @@
 //! Nodes, batch hosts, daemons, wrappers and steps die, and the run ends with the same result.
 
-use super::{
-    MINUTES, PROTECTED, USER, checkpoints, finished_well, kinds, lost_work_j, nodes, script, site, started,
-};
+use super::{MINUTES, PROTECTED, USER, checkpoints, finished_well, kinds, lost_work_j, nodes, script, site, started};
 use anyhow::{Context, Result};
 use std::fs;
 use suite::Site;
