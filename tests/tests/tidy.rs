@@ -134,7 +134,7 @@ fn every_option_is_in_the_users_page() {
 #[test]
 fn every_site_key_is_in_the_shipped_file() {
     let shipped = read("conf/joulepoint.toml");
-    let config = read("config/src/lib.rs");
+    let config = read("config/src/site.rs");
     let body = config.split("impl Default for Controller").next().expect("struct Site before it");
     assert!(body.contains("pub struct Site"));
     for section in ["[defaults]", "[controller]", "[node]", "[energy]", "[runs]", "[estimates]", "[hook]", "[wrapper]"]
