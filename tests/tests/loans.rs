@@ -330,23 +330,12 @@ fn a_long_job_that_can_checkpoint_borrows_and_goes_back_into_the_queue_at_the_re
         ["--ft-energy=energy", "--ft-energy-interval=1:00:00", "--ft-energy-signal=USR1", "--ft-energy-done=x.ckpt"];
     let args = [&["-N1", "-t30", "--exclusive"], &protected[..]].concat();
     let long = site.submit(BORROWER, &folder, &args, "srun bash count.sh")?;
-    // The service is killed after each of its commands that concern the borrower, and when it is to go.
-    let words = [
-        format!("Users={BORROWER}"),
-        format!("JobId={long} ReservationName=joulepoint"),
-        format!("JobId={long} ReservationName="),
-        format!("_{long}"),
-    ];
-    fs::write(trap_file(), format!("after {}\n", words[0]))?;
+    // The service is killed when the borrower is called in and nobody has noted it, and again when it is to go.
+    fs::write(trap_file(), format!("after JobId={long} ReservationName=joulepoint\n"))?;
     let asked = ask(site, job, 900)?;
-    for next in words.iter().skip(1).map(Some).chain([None]) {
-        site.wait("the end of the service", MINUTES, |_| Ok((!trap_file().exists()).then_some(())))?;
-        site.kill_controller()?;
-        if let Some(next) = next {
-            fs::write(trap_file(), format!("after {next}\n"))?;
-        }
-        site.start_controller()?;
-    }
+    site.wait("the end of the service", MINUTES, |_| Ok((!trap_file().exists()).then_some(())))?;
+    site.kill_controller()?;
+    site.start_controller()?;
     let counted = |site: &Site, at_least: usize| {
         let lines = || fs::read_to_string(folder.join("counted")).unwrap_or_default().lines().count();
         site.wait("some counting", MINUTES, |_| Ok((lines() >= at_least).then_some(())))
