@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,12 +29,14 @@ fn site() -> MutexGuard<'static, Site> {
     let start = || {
         trap_commands();
         let toml = format!(
-            "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[lend]\nshortest_s = 1.0\n\
+            "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[lend]\nmode = \"preempt\"\nshortest_s = 1.0\n\
              patience_s = {PATIENCE_S}.0\nnot_partitions = [\"kept\"]\n"
         );
         let slurm_conf = "PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP\n\
                           PartitionName=kept Nodes=n[1-4] MaxTime=INFINITE State=UP\n";
-        let wanted = Wanted { nodes: 4, toml, slurm_conf: slurm_conf.into(), ..Wanted::default() };
+        // Slurm 22.05 may give a node from which a job was requeued to nobody before it has asked it again.
+        let slurmd_timeout_s = 45;
+        let wanted = Wanted { nodes: 4, toml, slurm_conf: slurm_conf.into(), slurmd_timeout_s, ..Wanted::default() };
         let dir = folder().join("site");
         Mutex::new(Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts"))
     };
@@ -109,6 +112,13 @@ fn ask(site: &Site, job: u32, seconds: u32) -> Result<Child> {
     let (job, seconds) = (job.to_string(), seconds.to_string());
     let mut command = site.user_command(LENDER, &program, Path::new("/"));
     command.args(["loans", "ask", "--job", &job, "--nodes", "n[3-4]", "--for", &seconds]);
+    // SAFETY: prctl is safe between fork and exec; whoever asks goes with a test that fails.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
@@ -289,6 +299,85 @@ fn whoever_else_dies_the_nodes_return_or_the_run_is_requeued() -> Result<()> {
     assert_eq!(field(site, job, "Restarts")?, "1");
     assert_eq!(site.state(stubborn)?, "RUNNING", "nobody is driven out of a window");
     tidy(site, &[job, stubborn])
+}
+
+/// Counts to 60 in 30 s and mixes what it counts; writes down how far it is when it is told to.
+const COUNT: &str = r#"
+cd "$SLURM_SUBMIT_DIR"
+read -r i sum < x.ckpt || { i=0; sum=0; }
+trap 'echo $i $sum > x.new; mv x.new x.ckpt' USR1
+while [ $i -lt 60 ]; do
+  sleep 0.5 & pause=$!
+  while kill -0 $pause 2>/dev/null; do wait $pause; done
+  i=$((i + 1)); sum=$(((sum * 1103515245 + i) % 2147483648))
+  echo $i >> counted
+done
+echo $sum > result
+"#;
+
+/// What the counting comes to, if nothing happens to it.
+fn undisturbed() -> String {
+    let sum = (1..=60).fold(0_u64, |sum, i| (sum * 1_103_515_245 + i) % 2_147_483_648);
+    format!("{sum}\n")
+}
+
+#[test]
+fn a_long_job_that_can_checkpoint_borrows_and_goes_back_into_the_queue_at_the_return() -> Result<()> {
+    let site = &mut *site();
+    let job = lender(site, "preempt", &[])?;
+    let plain = borrower(site, "plain", &["-N1", "-t30"], 1)?;
+    let folder = site.folder(BORROWER, "counts")?;
+    fs::write(folder.join("count.sh"), COUNT)?;
+    let protected =
+        ["--ft-energy=energy", "--ft-energy-interval=1:00:00", "--ft-energy-signal=USR1", "--ft-energy-done=x.ckpt"];
+    let args = [&["-N1", "-t30", "--exclusive"], &protected[..]].concat();
+    let long = site.submit(BORROWER, &folder, &args, "srun bash count.sh")?;
+    // The service is killed when the borrower is called in and nobody has noted it, and again when it is to go.
+    fs::write(trap_file(), format!("after JobId={long} ReservationName=joulepoint\n"))?;
+    let asked = ask(site, job, 900)?;
+    site.wait("the end of the service", MINUTES, |_| Ok((!trap_file().exists()).then_some(())))?;
+    site.kill_controller()?;
+    site.start_controller()?;
+    let counted = |site: &Site, at_least: usize| {
+        let lines = || fs::read_to_string(folder.join("counted")).unwrap_or_default().lines().count();
+        site.wait("some counting", MINUTES, |_| Ok((lines() >= at_least).then_some(())))
+    };
+    counted(site, 4)?;
+    assert_eq!(site.state(plain)?, "PENDING", "it is not under Joulepoint");
+    assert_eq!(field(site, long, "Reservation").unwrap_or_default(), "", "it has no part in a reservation");
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    wait_loan(site, job, &["returning", "growing", "closing", "closed"])?;
+    site.kill_controller()?;
+    site.start_controller()?;
+    let loan = wait_loan(site, job, &["closed"])?;
+    assert!(asked.wait_with_output()?.status.success(), "{loan:#}");
+    assert_eq!(field(site, job, "NodeList")?, "n[1-4]");
+    assert_eq!(
+        (loan["mode"].as_str(), loan["chosen"].as_array().map(Vec::len)),
+        (Some("preempt"), Some(1)),
+        "{loan:#}"
+    );
+    let chosen = &loan["chosen"][0];
+    assert_eq!((chosen["job"].as_u64(), chosen["state"].as_str()), (Some(long.into()), Some("over")), "{loan:#}");
+    assert_eq!(loan["stays"][0]["job"], long, "{loan:#}");
+    assert_eq!(field(site, long, "Restarts")?, "1");
+    let output = site.joulepoint("root", &["loans", "-j", &job.to_string()])?;
+    let sheet = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(sheet.contains(" preempt ") && sheet.contains(&format!("{long}({BORROWER},preempt)")), "{sheet}");
+    nothing_is_left(site)?;
+
+    // It goes on from there as soon as there is room.
+    tidy(site, &[job, plain])?;
+    site.wait_state(long, &["COMPLETED"], MINUTES)?;
+    let run = site.wait_report(long, "the end", MINUTES, |run| (run["state"] == "completed").then(|| run.clone()))?;
+    let kinds: Vec<_> = run["failures"].as_array().into_iter().flatten().map(|f| f["kind"].clone()).collect();
+    assert_eq!((kinds, run["total"]["failures"].as_u64()), (vec!["preempted".into()], Some(0)), "{run:#}");
+    assert!(run["checkpoints"].as_array().is_some_and(|c| !c.is_empty()), "{run:#}");
+    assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run:#}");
+    assert_eq!(fs::read_to_string(folder.join("result"))?, undisturbed());
+    let counted = fs::read_to_string(folder.join("counted"))?.lines().count();
+    assert!(counted <= 62, "it began again from its checkpoint: {counted}");
+    Ok(())
 }
 
 #[test]

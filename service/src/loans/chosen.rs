@@ -72,14 +72,17 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<N
     steps.find_map(|next| Some(next).filter(|n| *n != Next::Wait))
 }
 
-/// Until when borrowers that were told to go may take, s.
-pub fn leaving_until_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
-    let is_going = |c: &&Chosen| {
+/// When the last borrower that was told to go has gone, or has had its time to, s.
+pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
+    let gone_s = |c: &Chosen| {
         let sight = world.chosen.get(&c.job);
         let is_told = |s: &Sight| s.is_protected || s.order.is_some();
-        c.state == ChosenState::Leaving && sight.is_some_and(|s| is_told(s) && s.is_there(c))
+        let is_going = c.state == ChosenState::Leaving && sight.is_some_and(|s| is_told(s) && s.is_there(c));
+        // Slurm takes its time until it gives a node away that somebody has left.
+        let is_gone = c.state == ChosenState::Over;
+        (is_going || is_gone).then_some(if is_going { c.state_s + patience_s } else { c.state_s })
     };
-    loan.chosen.iter().filter(is_going).map(|c| c.state_s + patience_s).fold(f64::NEG_INFINITY, f64::max)
+    loan.chosen.iter().filter_map(gone_s).fold(f64::NEG_INFINITY, f64::max)
 }
 
 fn step(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Next {
@@ -213,7 +216,8 @@ mod tests {
             assert_eq!(turns(at(101.0, &loan(state, "leaving"), &there)), Some(ChosenState::Over), "it runs on");
         }
         let world = |sight: Sight| World { chosen: [(18, sight)].into(), ..World::default() };
-        assert_eq!(leaving_until_s(&leaving, &world(there), PATIENCE_S), 130.0);
-        assert_eq!(leaving_until_s(&leaving, &world(bare), PATIENCE_S), f64::NEG_INFINITY);
+        assert_eq!(gone_s(&leaving, &world(there), PATIENCE_S), 130.0);
+        assert_eq!(gone_s(&leaving, &world(bare), PATIENCE_S), f64::NEG_INFINITY);
+        assert_eq!(gone_s(&loan("returning", "over"), &World::default(), PATIENCE_S), 100.0);
     }
 }

@@ -177,7 +177,7 @@ fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f
     }
     // Whoever was let in for the window may stay until its time limit, also when the lender is early.
     let ends_s = world.borrowers.iter().filter_map(|j| j.end_s.filter(|_| fits(j, loan)));
-    let until_s = ends_s.fold(loan.state_s, f64::max).max(chosen::leaving_until_s(loan, world, patience_s));
+    let until_s = ends_s.fold(loan.state_s, f64::max).max(chosen::gone_s(loan, world, patience_s));
     if now_s > until_s + patience_s {
         return become_(LoanState::Failing, &format!("{} did not come back in time", alive.join(",")));
     }
