@@ -174,6 +174,8 @@ impl Relays for Steps {
         relay.node = node.to_string();
         let one = relay.tries.begin();
         end(&relay.srun);
+        // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
+        relay.srun = Arc::default();
         let (srun, node) = (relay.srun.clone(), node.to_string());
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
         thread::spawn(move || serve(&mut command, group, &node, &one, &srun, lost.as_ref()));
@@ -237,6 +239,41 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    #[test]
+    fn a_relay_that_moves_leaves_none_behind_however_late_its_srun_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (srun, run) = (dir.path().join("srun"), dir.path().join("run"));
+        // One that takes a moment to end, and marks that it runs.
+        let script = format!(
+            "#!/bin/sh\nexec >/dev/null 2>&1\nmark={}.$$\ntrap 'sleep 0.3; rm $mark; exit' TERM\ntouch $mark\n\
+             for n in $(seq 1000); do sleep 0.02; done\n",
+            dir.path().join("runs").display()
+        );
+        std::fs::write(&srun, script).unwrap();
+        std::fs::set_permissions(&srun, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (post, _clock) = crate::mail::queue();
+        let slurm = Arc::new(Slurm::new(Some(dir.path().to_path_buf())));
+        let (sockets, all) = (String::new(), vec![Relay::default()]);
+        let mut relays = Steps { srun, slurm, run, log: Log::Disk, keep: 1, sockets, cpus: 1, post, all };
+        let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();
+        let wait_for = |count: usize, more: Duration| {
+            let begun = Instant::now();
+            while marks() != count {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{} instead of {count}", marks());
+                thread::sleep(Duration::from_millis(10));
+            }
+            thread::sleep(more);
+        };
+        for node in ["n1", "n2", "n3", "n4"] {
+            relays.place(0, node);
+            wait_for(1, Duration::from_millis(500));
+        }
+        relays.stop();
+        wait_for(0, Duration::ZERO);
+    }
 
     #[test]
     fn a_loss_is_told_once_for_each_join_and_not_after_the_program_starts_again() {
