@@ -227,7 +227,8 @@ fn resumed_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
     let mut statement = c.prepare_cached(
         "SELECT k.bytes * 1e0 FROM resumed r
          JOIN checkpoints k ON k.cluster = r.cluster AND k.run = r.run AND k.number = r.number
-         WHERE r.cluster = ?1 AND r.run = ?2 ORDER BY r.restart_count DESC LIMIT 1",
+         WHERE r.cluster = ?1 AND r.run = ?2 AND r.restart_count =
+         (SELECT max(o.restart_count) FROM records o WHERE o.cluster = ?1 AND o.run = ?2)",
     )?;
     statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
 }

@@ -21,14 +21,16 @@ pub(crate) fn ask_for_ever(node: &Node) {
             let books = lock(&node.books);
             if books.meter.has_gpus() { books.accounts.without_gpus() } else { Vec::new() }
         };
+        let mut pause = Duration::ZERO;
         for job in unknown {
             match slurm.gpus(job, &node.params.node) {
                 Ok(gpus) => lock(&node.books).accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
                 Err(e) => {
                     tracing::info!(job, %e, "it is not known which GPUs are the job's");
-                    std::thread::sleep(ASK_AGAIN);
+                    pause = ASK_AGAIN;
                 }
             }
         }
+        std::thread::sleep(pause);
     }
 }

@@ -27,6 +27,10 @@ const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
 /// Time between two looks at accounting.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How often Slurm is asked to put the job back into the queue, and the time between.
+const REQUEUE_TRIES: u32 = 6;
+const REQUEUE_PAUSE: Duration = Duration::from_secs(3);
+
 /// This job.
 pub struct Job {
     slurm: Arc<Slurm>,
@@ -187,6 +191,14 @@ impl Cluster for Job {
     }
 
     fn requeue(&mut self) -> Result<(), String> {
+        for _ in 1..REQUEUE_TRIES {
+            match self.slurm.requeue(self.job) {
+                Ok(()) => return Ok(()),
+                // A slurmctld that starts again is back in seconds; without it the run would end here.
+                Err(e) => tracing::warn!(%e, "the job is not back in the queue; it is tried again"),
+            }
+            thread::sleep(REQUEUE_PAUSE);
+        }
         self.slurm.requeue(self.job).map_err(|e| e.to_string())
     }
 }

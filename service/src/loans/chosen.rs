@@ -91,19 +91,21 @@ fn step(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight, patience_s: f64
     let is_there = sight.is_there(chosen);
     let leftover = sight.leftover(chosen);
     let is_wanted = matches!(loan.state, LoanState::Returning | LoanState::Growing);
+    // What people may do to its reservation meanwhile does not keep it from being told to go.
+    let is_leaving = chosen.state == ChosenState::Leaving && is_wanted && is_there && sight.is_protected;
+    let goes = is_leaving.then(|| leaving(now_s, chosen, sight, patience_s)).flatten();
     match chosen.state {
         ChosenState::Over => Next::Wait,
         ChosenState::Called if is_there => turn(ChosenState::Running, "it has begun"),
         ChosenState::Called if may_begin(now_s, loan, chosen, sight) => calling(chosen, sight).map_or(Next::Wait, act),
         ChosenState::Called => turn(ChosenState::Leaving, "it did not begin on the nodes"),
-        _ if leftover.is_some() => leftover.map_or(Next::Wait, act),
+        ChosenState::Running if is_wanted && is_there => turn(ChosenState::Leaving, "the lender needs its nodes"),
+        _ if goes.or(leftover).is_some() => goes.or(leftover).map_or(Next::Wait, act),
         _ if !is_there => turn(ChosenState::Over, "it is not on the nodes"),
         _ if matches!(loan.state, LoanState::Closing | LoanState::Failing) => {
             turn(ChosenState::Over, "it runs on: nobody takes the nodes back")
         }
-        ChosenState::Running if is_wanted => turn(ChosenState::Leaving, "the lender needs its nodes"),
         ChosenState::Leaving if !is_wanted => turn(ChosenState::Running, "it has begun after all"),
-        ChosenState::Leaving if sight.is_protected => leaving(now_s, chosen, sight, patience_s).map_or(Next::Wait, act),
         ChosenState::Running | ChosenState::Leaving => Next::Wait,
     }
 }
@@ -125,7 +127,9 @@ fn calling(chosen: &Chosen, sight: &Sight) -> Option<Deed> {
 
 /// First it is asked to checkpoint and to go by itself; if it cannot, or not in time, it is put back as it is.
 fn leaving(now_s: f64, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Option<Deed> {
-    sight.life(chosen).filter(|j| matches!(j.state, JobState::Running | JobState::Suspended))?;
+    // Its owner may have changed his mind since: what cannot be put back would end.
+    let may_go = |j: &&Job| j.batch && j.requeue && matches!(j.state, JobState::Running | JobState::Suspended);
+    sight.life(chosen).filter(may_go)?;
     match sight.order {
         Some(OrderState::Failed) => Some(Deed::PutBack),
         _ if now_s - chosen.state_s > patience_s => Some(Deed::PutBack),
@@ -156,7 +160,9 @@ mod tests {
     }
 
     fn sight(state: &str, more: &str) -> Sight {
-        let line = format!("JobId=18 JobName=j UserId=carol(1002) GroupId=g(1) JobState={state} {more}");
+        let usual = "JobId=18 JobName=j UserId=carol(1002) GroupId=g(1) BatchFlag=1";
+        let requeue = if more.contains("Requeue=") { "" } else { "Requeue=1" };
+        let line = format!("{usual} {requeue} JobState={state} {more}");
         Sight { job: slurm::parse_job(&line, 18).unwrap(), is_protected: true, ..Sight::default() }
     }
 
@@ -189,10 +195,11 @@ mod tests {
         assert_eq!(turns(at(131.0, &called, &inside)), Some(ChosenState::Leaving), "it did not begin in time");
         assert_eq!(turns(at(101.0, &loan("returning", "called"), &inside)), Some(ChosenState::Leaving));
         assert_eq!(turns(at(101.0, &called, &there)), Some(ChosenState::Running));
-        for state in ["running", "leaving"] {
-            let open = loan("returning", state);
+        for (of, state) in [("lent", "running"), ("returning", "leaving")] {
+            let open = loan(of, state);
+            let there = Sight { order: Some(OrderState::Taken), ..there.clone() };
             assert_eq!(at(101.0, &open, &there), does(Deed::CallOut));
-            let out = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3") };
+            let out = Sight { job: sight("RUNNING", "NodeList=n3").job, ..there.clone() };
             assert_eq!(at(101.0, &open, &out), does(Deed::Dismiss));
             let requeued = sight("PENDING", "Restarts=1 Reservation=joulepoint_a_18");
             assert_eq!(at(101.0, &open, &requeued), does(Deed::CallOut), "also its next life");
@@ -210,6 +217,9 @@ mod tests {
         assert_eq!(at(130.0, &leaving, &ordered(OrderState::Taken)), None);
         assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Deed::PutBack));
         assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Deed::PutBack));
+        let inside = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
+        assert_eq!(at(101.0, &leaving, &inside), does(Deed::Preempt), "whatever becomes of its reservation");
+        assert_eq!(at(1e9, &leaving, &sight("RUNNING", "NodeList=n3 Requeue=0")), None, "it would end");
         let bare = Sight { is_protected: false, ..there.clone() };
         assert_eq!(at(1e9, &leaving, &bare), None);
         for state in ["closing", "failing"] {

@@ -97,6 +97,7 @@ impl Controller {
         let is_open = loan.mode == LoanMode::Preempt && loan.state == LoanState::Lent;
         let is_calling = loan.chosen.iter().any(|c| c.state == ChosenState::Called);
         if !is_open || is_calling || loan.return_s - now_s < self.site.lend.shortest_s {
+            lock(&self.loans.free_since).retain(|(of, _), _| *of != loan.id);
             return Ok(false);
         }
         let free = free_nodes(loan, seen);
@@ -108,7 +109,12 @@ impl Controller {
         let free = self.loans.long_free(now_s, loan, &free, time_s);
         let mut asked = 0;
         for (job, nodes) in candidates(now_s, loan, &seen.jobs, &free) {
-            if self.loans.has_chosen(job.id) || !self.suits(job, &mut asked)? {
+            let suits = !self.loans.has_chosen(job.id)
+                && self.suits(job, &mut asked).unwrap_or_else(|e| {
+                    tracing::warn!(job = job.id, "what it asked for is not known: {e:#}");
+                    false
+                });
+            if !suits {
                 continue;
             }
             tracing::info!(loan = loan.id, job = job.id, user = job.user, ?nodes, "a borrower is chosen");
