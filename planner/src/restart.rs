@@ -25,5 +25,6 @@ pub fn restart_s(run: &RunAccount) -> Option<f64> {
 /// Time that a run waited in the queue between its records, s.
 pub fn requeued_s(run: &RunAccount) -> f64 {
     let gaps = run.records.windows(2).filter_map(|pair| Some((pair[1].start_s - pair[0].end_s?).max(0.0)));
-    gaps.sum()
+    // A sum of nothing is -0.
+    gaps.sum::<f64>() + 0.0
 }

@@ -108,6 +108,7 @@ fn a_restart_begins_with_its_record_and_the_wait_in_the_queue_is_another_figure(
     assert!(near(restart::requeued_s(&run), 12.1));
     let never = RunAccount { records: vec![record(0, 0.0, None)], ..run };
     assert_eq!((restart::restart_s(&never), restart::requeued_s(&never)), (None, 0.0));
+    assert!(restart::requeued_s(&never).is_sign_positive(), "it is shown to people");
 }
 
 #[test]
