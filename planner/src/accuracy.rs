@@ -55,13 +55,23 @@ pub fn accuracy(runs: &[RunAccount]) -> Vec<Accuracy> {
 /// What was predicted, and what was measured.
 type Pair = (f64, Option<f64>);
 
+/// What a checkpoint was expected to use, J: all nodes of the run, or those of one group if groups recover alone.
+pub fn expected_checkpoint_j(run: &RunAccount, plan: &Plan) -> f64 {
+    let nodes = run.records.first().map_or(1, |r| r.nodes.len());
+    let choice = plan.choice.as_ref().filter(|_| plan.protocol.starts_with("uncoordinated"));
+    // Spares are fewer than groups, and hold none.
+    let nodes = nodes / choice.map_or(1, |c| c.groups.max(1) as usize);
+    plan.checkpoint_s.value * plan.checkpoint_w.value * nodes.max(1) as f64
+}
+
 /// Time and energy of each operation.
 fn compared(run: &RunAccount, plan: &Plan) -> [(&'static str, [Pair; 2]); 3] {
-    let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
-    let of_all = |time_s: f64| time_s * plan.checkpoint_w.value * nodes;
     let checkpoint_s = plan.checkpoint_s.value;
     [
-        ("checkpoint", [(checkpoint_s, self::checkpoint_s(run)), (of_all(checkpoint_s), checkpoint_energy_j(run))]),
+        (
+            "checkpoint",
+            [(checkpoint_s, self::checkpoint_s(run)), (expected_checkpoint_j(run, plan), checkpoint_energy_j(run))],
+        ),
         ("restart", [(plan.restart_s.value, restart_s(run)), (f64::NAN, None)]),
         ("compute", [(f64::NAN, None), (plan.busy_w.value, busy_w(run))]),
     ]

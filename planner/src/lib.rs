@@ -15,7 +15,7 @@ pub mod published;
 pub mod restart;
 mod table;
 
-pub use accuracy::{Accuracy, Deviation, accuracy};
+pub use accuracy::{Accuracy, Deviation, accuracy, expected_checkpoint_j};
 pub use known::Known;
 pub use loans::{Lent, Modelled, Pair, lent, modelled};
 

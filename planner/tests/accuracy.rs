@@ -1,6 +1,6 @@
 //! The accuracy of plans is the error of what they predicted against what runs measured.
 
-use planner::{History, accuracy, make_plan, published, restart};
+use planner::{History, accuracy, expected_checkpoint_j, make_plan, published, restart};
 use protocol::{
     CheckpointAccount, Phase, PhaseAccount, PhaseSpan, PlanRequest, RecordAccount, Request, RunAccount, Setting,
     Source, Totals,
@@ -81,6 +81,22 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
+}
+
+#[test]
+fn where_groups_recover_alone_a_checkpoint_is_of_one_group() {
+    let coordinated = plan(true);
+    let of_one_node = coordinated.checkpoint_s.value * coordinated.checkpoint_w.value;
+    let mut alone = plan(true);
+    alone.protocol = "uncoordinated-disk".into();
+    let groups = |groups: u32| {
+        let mut plan = alone.clone();
+        plan.choice.as_mut().unwrap().groups = groups;
+        plan
+    };
+    let expected = |plan: &protocol::Plan| expected_checkpoint_j(&run(plan.clone(), &[], 1.0), plan) / of_one_node;
+    let shares = [expected(&coordinated), expected(&groups(1)), expected(&groups(2)), expected(&groups(3))];
+    assert_eq!(shares, [2.0, 2.0, 1.0, 1.0]);
 }
 
 #[test]

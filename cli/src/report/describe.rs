@@ -3,6 +3,7 @@
 use super::accounted::{Joined, Lending};
 use super::columns::{percent, printable};
 use planner::Modelled;
+use planner::expected_checkpoint_j;
 use planner::restart::{requeued_s, restart_s};
 use protocol::CheckpointAccount;
 
@@ -58,7 +59,6 @@ pub fn describe(line: &Joined) -> String {
             let mean = known.iter().sum::<f64>() / known.len() as f64;
             if known.is_empty() { "none".to_string() } else { format!("{mean:.2} {unit}") }
         };
-        let nodes = run.records.first().map_or(1, |r| r.nodes.len().max(1)) as f64;
         text += &format!(
             "  checkpoint: measured {}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
             mean(&|c| Some(c.seconds), "s"),
@@ -69,7 +69,7 @@ pub fn describe(line: &Joined) -> String {
         text += &format!(
             "              measured {}, predicted {:.2} J (from: {})\n",
             mean(&|c| c.joules, "J"),
-            plan.checkpoint_s.value * plan.checkpoint_w.value * nodes,
+            expected_checkpoint_j(run, plan),
             plan.checkpoint_w.from
         );
         text += &format!(
