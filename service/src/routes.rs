@@ -238,29 +238,11 @@ async fn give_order(
     let given = blocking(move || -> Result<_, Refusal> {
         let run = ordering.run_of(peer, &wish.job)?;
         ordering.check_order(&run, wish.verb)?;
-        let status = OrderStatus {
-            order: Order { id: wish.id, verb: wish.verb, by },
-            key: run.key,
-            job: run.job,
-            at_s: now_s(),
-            state: OrderState::Waiting,
-            text: String::new(),
-            checkpoint: None,
-        };
-        Ok((status, run.uid, run.restart_count))
+        Ok((run, Order { id: wish.id, verb: wish.verb, by }))
     });
-    let (status, owner, restart_count) = given.await??;
-    tracing::info!(
-        uid = peer.uid,
-        job = status.job,
-        verb = status.order.verb.as_str(),
-        id = status.order.id,
-        "an order"
-    );
-    let posted = blocking(move || {
-        let keep = |status: &OrderStatus| lock(&c.store).keep_order(status, owner, restart_count);
-        c.orders.post(now_s(), status, owner, restart_count, keep)
-    });
+    let (run, order) = given.await??;
+    tracing::info!(uid = peer.uid, job = run.job, verb = order.verb.as_str(), id = order.id, "an order");
+    let posted = blocking(move || c.post(&run, order));
     posted.await?.map(Json).map_err(|why| match why {
         NotTaken::OtherOrder => Refusal(StatusCode::CONFLICT, "another order has this id".into()),
         NotTaken::TooMany => Refusal(StatusCode::TOO_MANY_REQUESTS, "too many orders wait for this run".into()),
@@ -299,6 +281,24 @@ impl Controller {
             return Err(Refusal(StatusCode::CONFLICT, text));
         }
         Ok(run)
+    }
+
+    /// Keeps an order for a run and lets its wrapper know; the same again is the same order.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn post(&self, run: &OpenRun, order: Order) -> Result<OrderStatus, NotTaken> {
+        let status = OrderStatus {
+            order,
+            key: run.key.clone(),
+            job: run.job,
+            at_s: now_s(),
+            state: OrderState::Waiting,
+            text: String::new(),
+            checkpoint: None,
+        };
+        let keep = |status: &OrderStatus| lock(&self.store).keep_order(status, run.uid, run.restart_count);
+        self.orders.post(now_s(), status, run.uid, run.restart_count, keep)
     }
 
     /// Refuses what would end a job instead of moving it.

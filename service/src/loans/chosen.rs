@@ -74,13 +74,15 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<N
 
 /// When the last borrower that was told to go has gone, or has had its time to, s.
 pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
-    let gone_s = |c: &Chosen| {
-        let sight = world.chosen.get(&c.job);
+    let is_going = |c: &Chosen| {
         let is_told = |s: &Sight| s.is_protected || s.order.is_some();
-        let is_going = c.state == ChosenState::Leaving && sight.is_some_and(|s| is_told(s) && s.is_there(c));
+        world.chosen.get(&c.job).is_some_and(|sight| is_told(sight) && sight.is_there(c))
+    };
+    let gone_s = |c: &Chosen| match c.state {
+        ChosenState::Leaving if is_going(c) => Some(c.state_s + patience_s),
         // Slurm takes its time until it gives a node away that somebody has left.
-        let is_gone = c.state == ChosenState::Over;
-        (is_going || is_gone).then_some(if is_going { c.state_s + patience_s } else { c.state_s })
+        ChosenState::Over => Some(c.state_s),
+        _ => None,
     };
     loan.chosen.iter().filter_map(gone_s).fold(f64::NEG_INFINITY, f64::max)
 }

@@ -10,7 +10,7 @@ use crate::controller::Controller;
 use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
-use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, OrderState, OrderStatus, Verb};
+use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
 use slurm::{Job, JobState, Node, Window};
 use std::collections::BTreeMap;
 
@@ -204,17 +204,7 @@ impl Controller {
         let runs = lock(&self.reader).open_runs()?;
         let Some(run) = runs.into_iter().find(|r| is_of(r, chosen)) else { return Ok(()) };
         let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone() };
-        let status = OrderStatus {
-            order,
-            key: run.key,
-            job: run.job,
-            at_s: now_s(),
-            state: OrderState::Waiting,
-            text: String::new(),
-            checkpoint: None,
-        };
-        let keep = |status: &OrderStatus| lock(&self.store).keep_order(status, run.uid, run.restart_count);
-        let posted = self.orders.post(now_s(), status, run.uid, run.restart_count, keep);
+        let posted = self.post(&run, order);
         posted.map(drop).map_err(|why| anyhow::anyhow!("the order is not taken: {why:?}"))
     }
 }
