@@ -115,6 +115,7 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     }
     let slurm = slurm::Slurm::new(site.slurm_bin.clone());
     if let Some(settings) = slurm_settings::examine(&slurm, &mut findings) {
+        slurm_settings::examine_patience(&site.lend, &settings, &mut findings);
         plugin::examine(patient, &slurm, &settings, &mut findings);
     }
     munge::examine(&site, &mut findings);

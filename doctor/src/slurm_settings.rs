@@ -86,6 +86,24 @@ pub(crate) fn examine(slurm: &Slurm, findings: &mut Findings) -> Option<Settings
     Some(settings)
 }
 
+/// Whether the broker is patient enough for a borrower's nodes: Slurm 22.05 may give a node from which a job was requeued
+/// to nobody before its next ping, a third of `SlurmdTimeout` apart.
+pub(crate) fn examine_patience(lend: &config::Lend, settings: &Settings, findings: &mut Findings) {
+    let timeout = settings.get("slurmdtimeout").map_or("", String::as_str);
+    let Some(timeout_s) = timeout.split_whitespace().next().and_then(|word| word.parse::<f64>().ok()) else { return };
+    if lend.mode != protocol::LoanMode::Preempt || timeout_s <= 0.0 {
+        return;
+    }
+    let (patience_s, ping_s) = (lend.patience_s, timeout_s / 3.0);
+    wanted(
+        findings,
+        patience_s > ping_s,
+        "slurm-patience",
+        format!("lend.patience_s={patience_s:.0}, SlurmdTimeout={timeout_s:.0}"),
+        &format!("set patience_s above {ping_s:.0}: Slurm may keep a borrower's node that long after its requeue"),
+    );
+}
+
 fn series(version: &str, findings: &mut Findings) {
     let series = version.get(..5).unwrap_or(version);
     if TRIED.contains(&series) {

@@ -190,6 +190,7 @@ const CASES: &[Case] = &[
     ),
     ("login", |i| configured(i, "22.05.8", "ProctrackType = proctrack/pgid"), "slurm-tracking", "warning", "pgid"),
     ("login", |i| configured(i, "22.05.8", "ReturnToService = 0"), "slurm-return", "warning", "ReturnToService=0"),
+    ("login", impatient, "slurm-patience", "warning", "lend.patience_s=300, SlurmdTimeout=1200"),
     (
         "login",
         |i| i.write("plugstack.d/joulepoint.conf", "optional auks.so\n"),
@@ -280,6 +281,12 @@ fn another_key(i: &mut Installation) {
     let other = PrivateMunged::start(&i.path("other")).unwrap();
     i.write("joulepoint.toml", &i.site("").replace("/munge/socket", "/other/socket"));
     std::mem::forget(i.munged.replace(other));
+}
+
+/// A broker that gives a loan up before Slurm gives a borrower's node away.
+fn impatient(i: &mut Installation) {
+    configured(i, "22.05.8", "SlurmdTimeout = 1200 sec");
+    i.write("joulepoint.toml", &i.site("[lend]\nmode = \"preempt\""));
 }
 
 /// A controller whose clock stopped long ago.
