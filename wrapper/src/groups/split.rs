@@ -82,6 +82,8 @@ pub struct Call {
     sizes: Vec<usize>,
     reads_input: bool,
     writes_files: bool,
+    /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
+    falls_together: bool,
 }
 
 /// The share of one group in a call.
@@ -93,6 +95,8 @@ pub struct Share {
     pub step: String,
     /// The nodes of its tasks: a group may have more.
     pub nodes: Vec<String>,
+    /// Variables of srun itself.
+    pub environment: Vec<(String, String)>,
 }
 
 /// A long name of an option, and its value if it has one.
@@ -112,6 +116,8 @@ impl Call {
     /// A sentence: the call cannot be split.
     pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
+        let mut mpi = variable("SLURM_MPI_TYPE");
+        let mut says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
@@ -130,6 +136,10 @@ impl Call {
                     if name == "ntasks-per-node" {
                         call.per_node = Some(count()?);
                     }
+                    if name == "mpi" {
+                        mpi = written.value.clone();
+                    }
+                    says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
                     call.reads_input |= name == "input";
                     call.writes_files |= matches!(name, "output" | "error");
                     call.options.extend_from_slice(words);
@@ -140,6 +150,7 @@ impl Call {
         if call.command.is_empty() {
             return Err("it names no program".to_string());
         }
+        call.falls_together = mpi.is_some_and(|mpi| mpi != "none") && !says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
@@ -190,6 +201,10 @@ impl Call {
         if self.writes_files {
             args.push("--open-mode=append".to_string());
         }
+        if self.falls_together {
+            // Else the others would wait in MPI for a task that was killed.
+            args.push("--kill-on-bad-exit".to_string());
+        }
         args.extend([
             format!("--job-name={step}"),
             format!("--nodes={}", mine.len()),
@@ -198,7 +213,10 @@ impl Call {
         ]);
         args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
-        Share { args, step, nodes: mine.to_vec() }
+        // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took a
+        // place since is not in it, and MPI would wait for its node without end.
+        let environment = vec![("SLURM_JOB_NODELIST".to_string(), list(&tasks, places))];
+        Share { args, step, nodes: mine.to_vec(), environment }
     }
 }
 
@@ -255,9 +273,7 @@ fn option(args: &[String]) -> Result<Option<Written>, String> {
 fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
     let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
     let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
-    // A group that lacks a node is seen without it.
-    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
-    let list = used.map(String::as_str).collect::<Vec<_>>().join(",");
+    let list = list(tasks, places);
     let count: usize = tasks.iter().map(Vec::len).sum();
     let ntasks: usize = tasks.iter().flatten().sum();
     let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
@@ -269,6 +285,12 @@ fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
          SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
          SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\""
     )
+}
+
+/// The nodes of the tasks of all groups; a group that lacks a node is seen without it.
+fn list(tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
+    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
+    used.map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -302,6 +324,25 @@ mod tests {
             "--ft-energy --cpu-bind none -o out.%t prog -n 7",
         ] {
             assert_eq!(read(line).unwrap().command, words("prog -n 7"), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_mpi_program_falls_with_any_of_its_tasks_unless_the_call_says_otherwise() {
+        for (line, variable, expected) in [
+            ("p", "", false),
+            ("--mpi=pmix p", "", true),
+            ("--mpi pmi2 p", "", true),
+            ("--mpi=none p", "", false),
+            ("p", "SLURM_MPI_TYPE", true),
+            ("--mpi=none p", "SLURM_MPI_TYPE", false),
+            ("--mpi=pmix p", "SLURM_KILL_BAD_EXIT", false),
+            ("--mpi=pmix --kill-on-bad-exit=0 p", "", false),
+            ("-K0 --mpi=pmix p", "", false),
+        ] {
+            let call = Call::read(&words(line), &[2], |name| (name == variable).then(|| "pmix".to_string())).unwrap();
+            let share = call.share(0, 0, &places(&[2]), &[]);
+            assert_eq!(share.args.iter().any(|a| a == "--kill-on-bad-exit"), expected, "{line} {variable}");
         }
     }
 
@@ -374,7 +415,9 @@ mod tests {
         }
         let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 on n1,n2,n3\n")).collect();
         assert_eq!(seen, expected);
-        let share = call.share(0, 1, &places, &[]).args.join(" ");
+        let share = call.share(0, 1, &places, &[]);
+        assert_eq!(share.environment, [("SLURM_JOB_NODELIST".to_string(), "n1,n2,n3".to_string())]);
+        let share = share.args.join(" ");
         let begins =
             "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
         assert!(share.starts_with(begins), "{share}");
