@@ -214,8 +214,7 @@ impl Shares for Seats {
             let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
             let share = seat.call.share(call, group, places, &within.unwrap_or_default());
             seat.running.insert(group, Running { name: share.step, nodes: share.nodes, sandbox });
-            let environment = environment.iter().cloned().chain(share.environment).collect();
-            tell(&seat.to, &Told::Start { group, args: share.args, environment });
+            tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
         });
     }
 

@@ -95,8 +95,6 @@ pub struct Share {
     pub step: String,
     /// The nodes of its tasks: a group may have more.
     pub nodes: Vec<String>,
-    /// Variables of srun itself.
-    pub environment: Vec<(String, String)>,
 }
 
 /// A long name of an option, and its value if it has one.
@@ -213,10 +211,7 @@ impl Call {
         ]);
         args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
-        // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took a
-        // place since is not in it, and MPI would wait for its node without end.
-        let environment = vec![("SLURM_JOB_NODELIST".to_string(), list(&tasks, places))];
-        Share { args, step, nodes: mine.to_vec(), environment }
+        Share { args, step, nodes: mine.to_vec() }
     }
 }
 
@@ -273,7 +268,9 @@ fn option(args: &[String]) -> Result<Option<Written>, String> {
 fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
     let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
     let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
-    let list = list(tasks, places);
+    // A group that lacks a node is seen without it.
+    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
+    let list = used.map(String::as_str).collect::<Vec<_>>().join(",");
     let count: usize = tasks.iter().map(Vec::len).sum();
     let ntasks: usize = tasks.iter().flatten().sum();
     let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
@@ -285,12 +282,6 @@ fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
          SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
          SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\""
     )
-}
-
-/// The nodes of the tasks of all groups; a group that lacks a node is seen without it.
-fn list(tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
-    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
-    used.map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -415,9 +406,7 @@ mod tests {
         }
         let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 on n1,n2,n3\n")).collect();
         assert_eq!(seen, expected);
-        let share = call.share(0, 1, &places, &[]);
-        assert_eq!(share.environment, [("SLURM_JOB_NODELIST".to_string(), "n1,n2,n3".to_string())]);
-        let share = share.args.join(" ");
+        let share = call.share(0, 1, &places, &[]).args.join(" ");
         let begins =
             "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
         assert!(share.starts_with(begins), "{share}");
