@@ -250,6 +250,24 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
     Ok(())
 }
 
+#[test]
+fn an_mpi_step_may_land_on_a_spare() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "beside")?;
+    let heat = program(&site, "heat");
+    // Four nodes for the script, of five; while the first step is there, the second is given the spare.
+    let script = format!(
+        "srun -N1 -n1 sleep 300 &\nwhile ! squeue -h -s -j $SLURM_JOB_ID -o %j | grep -q sleep; do sleep 0.2; done\n\
+         srun -N4 -n4 --mpi=pmix bash -c 'echo $SLURM_JOB_NODELIST; exec {heat} --size 64 --steps 20' || exit 1\nkill %1"
+    );
+    let args = ["-N5", "-n5", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-spare=1"];
+    let job = site.submit(USER, &folder, &args, &script)?;
+    report_of_the_end(&site, job)?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!(said.matches("n[1-5]\n").count() == 4 && said.contains("finished"), "{said}");
+    Ok(())
+}
+
 /// SIGKILL of a program on a node.
 fn kill_program(site: &Site, node: &str, name: &str) -> Result<()> {
     let is_it = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -296,23 +314,5 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
             ensure!(said.matches(&expected).count() == begun, "group {group} has not {expected:?}:\n{said}");
         }
     }
-    Ok(())
-}
-
-#[test]
-fn an_mpi_step_may_land_on_a_spare() -> Result<()> {
-    let site = site();
-    let folder = site.folder(USER, "beside")?;
-    let heat = program(&site, "heat");
-    // Four nodes for the script, of five; while the first step is there, the second is given the spare.
-    let script = format!(
-        "srun -N1 -n1 sleep 300 &\nwhile ! squeue -h -s -j $SLURM_JOB_ID -o %j | grep -q sleep; do sleep 0.2; done\n\
-         srun -N4 -n4 --mpi=pmix bash -c 'echo $SLURM_JOB_NODELIST; exec {heat} --size 64 --steps 20' || exit 1\nkill %1"
-    );
-    let args = ["-N5", "-n5", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-spare=1"];
-    let job = site.submit(USER, &folder, &args, &script)?;
-    report_of_the_end(&site, job)?;
-    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
-    ensure!(said.matches("n[1-5]\n").count() == 4 && said.contains("finished"), "{said}");
     Ok(())
 }
