@@ -1,6 +1,8 @@
 //! Groups on a real Slurm: a node dies, and only its group starts again, on the spare.
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +27,9 @@ fn site() -> MutexGuard<'static, Site> {
         let wanted = Wanted { nodes: 5, toml, node_toml, slurm_conf, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
         (1..=5).for_each(|node| cpus(&dir.join(format!("cpus.n{node}"))));
-        build("heat", &dir.join("bin"));
-        build("stencil", &dir.join("bin"));
+        for (app, program) in [("heat", "heat"), ("stencil", "stencil"), ("stencil", "stencil-mpi")] {
+            build(app, &dir.join("bin").join(program));
+        }
         Mutex::new(site)
     };
     SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,12 +61,13 @@ fn with_ceiling(site: &Site, khz: &str) -> Vec<String> {
     all.filter(|node| (0..2).all(|cpu| ceiling(node, cpu).trim() == khz)).collect()
 }
 
-fn build(app: &str, bin: &Path) {
+fn build(app: &str, program: &Path) {
+    let bin = program.parent().expect("a folder");
     let libraries = suite::built().expect("a folder").display().to_string();
     let made = Command::new("make")
         .arg("-C")
         .arg(repository().join("apps").join(app))
-        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}")])
+        .args([format!("BUILD={}", bin.display()), format!("MLOG={libraries}"), program.display().to_string()])
         .output()
         .expect("make");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -105,12 +109,17 @@ fn report_of_the_end(site: &Site, job: u32) -> Result<Value> {
     Ok(run)
 }
 
-/// The first node of a group, as the run's decisions tell it.
-fn node_of(run: &Value, group: usize) -> Option<String> {
+/// The nodes of a group, as the run's decisions tell it.
+fn nodes_of(run: &Value, group: usize) -> Option<Vec<String>> {
     let begins = format!("group {group} on ");
     let decisions = run["decisions"].as_array()?;
     let mut said = decisions.iter().filter_map(|d| d["reason"].as_str()?.strip_prefix(&begins));
-    Some(said.next_back()?.split([':', ',']).next()?.to_string())
+    Some(said.next_back()?.split(':').next()?.split(',').map(str::to_string).collect())
+}
+
+/// The first of them.
+fn node_of(run: &Value, group: usize) -> Option<String> {
+    nodes_of(run, group)?.into_iter().next()
 }
 
 #[test]
@@ -242,16 +251,39 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
 }
 
 #[test]
-fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
+fn an_mpi_step_may_land_on_a_spare() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "beside")?;
+    let heat = program(&site, "heat");
+    // Four nodes for the script, of five; while the first step is there, the second is given the spare.
+    let script = format!(
+        "srun -N1 -n1 sleep 300 &\nwhile ! squeue -h -s -j $SLURM_JOB_ID -o %j | grep -q sleep; do sleep 0.2; done\n\
+         srun -N4 -n4 --mpi=pmix bash -c 'echo $SLURM_JOB_NODELIST; exec {heat} --size 64 --steps 20' || exit 1\nkill %1"
+    );
+    let args = ["-N5", "-n5", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-spare=1"];
+    let job = site.submit(USER, &folder, &args, &script)?;
+    report_of_the_end(&site, job)?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!(said.matches("n[1-5]\n").count() == 4 && said.contains("finished"), "{said}");
+    Ok(())
+}
+
+/// SIGKILL of a program on a node.
+fn kill_program(site: &Site, node: &str, name: &str) -> Result<()> {
+    let is_it = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let pid = site.cluster.node_pids(node)?.into_iter().find(is_it).with_context(|| format!("no {name} on {node}"))?;
+    kill(Pid::from_raw(pid), Signal::SIGKILL).context("kill")
+}
+
+#[test]
+fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_node_dies() -> Result<()> {
     const SHAPE: [usize; 3] = [5, 2, 1];
     let mut site = site();
-    // The first task of a group computes on the node of the relay; the other one is there until it is done.
     let steps = |more: &str| {
-        let program = program(&site, "stencil");
+        let program = program(&site, "stencil-mpi");
         format!(
-            "srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
-             if [ $((SLURM_PROCID % 2)) = 1 ]; then until [ -e $FT_ENERGY_GROUP.out ]; do sleep 0.2; done; exit; fi; \
-             exec {program} --steps 1600 --every 200 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
+            "srun --mpi=pmix bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
+             exec {program} --steps 800 --every 100 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
         )
     };
     let (job, quiet) = submitted(&site, "pairs-quiet", SHAPE, &COUPLED, &steps(""))?;
@@ -260,23 +292,26 @@ fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
     let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
         (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
     })?;
+    let pair = nodes_of(&run, 1).context("nodes")?;
+    kill_program(&site, &pair[1], "stencil-mpi")?;
+    site.wait("the group on the same nodes", MINUTES, |_| Ok((beginnings(&folder, 2)? == [1, 2]).then_some(())))?;
     // The node of its relay, while nobody hears whether it beats.
-    let victim = node_of(&run, 1).context("a node")?;
     site.kill_controller()?;
-    site.cluster.kill_node(&victim)?;
+    site.cluster.kill_node(&pair[0])?;
     site.start_controller()?;
     let run = report_of_the_end(&site, job)?;
-    site.cluster.revive_node(&victim)?;
-    let reason = run["failures"][0]["reason"].as_str().unwrap_or_default();
-    ensure!(reason.contains("no heartbeat"), "Slurm found it dead, not the service: {:#}", run["failures"]);
+    site.cluster.revive_node(&pair[0])?;
+    let reason = |failure: usize| run["failures"][failure]["reason"].as_str().unwrap_or_default();
+    ensure!(reason(0).contains("group 1 ended by signal"), "{:#}", run["failures"]);
+    ensure!(reason(1).contains("no heartbeat"), "Slurm found it dead, not the service: {:#}", run["failures"]);
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
     ensure!(results(&folder, 2)? == results(&quiet, 2)?, "other bits: {:?}", results(&folder, 2)?);
-    ensure!(beginnings(&folder, 2)? == [1, 2], "{:?}", beginnings(&folder, 2)?);
-    for (group, ranks) in [(0, [0, 1]), (1, [2, 3])] {
+    ensure!(beginnings(&folder, 2)? == [1, 3], "{:?}", beginnings(&folder, 2)?);
+    for (group, ranks, begun) in [(0, [0, 1], 1), (1, [2, 3], 3)] {
         let said = fs::read_to_string(folder.join(format!("ranks.{group}")))?;
         for rank in ranks {
             let expected = format!("rank {rank} of 4 on {rank}\n");
-            ensure!(said.matches(&expected).count() == 1 + group, "group {group} has not {expected:?}:\n{said}");
+            ensure!(said.matches(&expected).count() == begun, "group {group} has not {expected:?}:\n{said}");
         }
     }
     Ok(())

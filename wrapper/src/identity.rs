@@ -71,6 +71,7 @@ impl Identity {
     pub fn layout(&self, spare: u32) -> Layout {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
         Layout {
+            job: self.job.unwrap_or(0),
             nodes: self.nodes.clone(),
             spare: spare as usize,
             tasks: number("SLURM_NTASKS"),

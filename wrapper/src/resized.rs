@@ -1,10 +1,27 @@
 //! What an unmodified script must see of its allocation when some nodes are spares, or gone.
 
 use protocol::NodeHealth;
+use std::process::Command;
+
+/// Names the job, a colon and all its nodes that live, for the program that stands in for `srun`.
+const ALL: &str = "JOULEPOINT_NODES";
+
+/// The list that a script does not see: Slurm may put a step on a spare while another step is on one of the script's
+/// nodes, and its PMIx looks for the step's nodes in `SLURM_JOB_NODELIST`: MPI waits without end for one that is not there.
+pub fn for_srun(srun: &mut Command) {
+    let job = std::env::var("SLURM_JOB_ID").unwrap_or_default();
+    let all = std::env::var(ALL).ok();
+    if let Some(list) = all.as_deref().and_then(|all| all.strip_prefix(&job)?.strip_prefix(':')) {
+        srun.env("SLURM_JOB_NODELIST", list);
+    }
+    srun.env_remove(ALL);
+}
 
 /// How the job was laid out when it was submitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
+    /// The job, as Slurm numbers it.
+    pub job: u32,
     /// Nodes of the allocation.
     pub nodes: Vec<String>,
     /// How many of them are spares.
@@ -25,7 +42,8 @@ impl Layout {
     pub fn variables(&self, health: &[NodeHealth]) -> Vec<(String, String)> {
         let gone = |n: &&String| health.iter().any(|h| h.node == **n && h.dead);
         let most = self.nodes.len().saturating_sub(self.spare).max(1);
-        let used: Vec<String> = self.nodes.iter().filter(|n| !gone(n)).take(most).cloned().collect();
+        let live: Vec<&String> = self.nodes.iter().filter(|n| !gone(n)).collect();
+        let used: Vec<&String> = live.iter().take(most).copied().collect();
         if used.len() == self.nodes.len() || used.is_empty() {
             return Vec::new();
         }
@@ -38,6 +56,7 @@ impl Layout {
         let count = used.len().to_string();
         let variable = |name: &str, value: String| (name.to_string(), value);
         vec![
+            variable(ALL, format!("{}:{}", self.job, slurm::compress_nodelist(&live))),
             variable("SLURM_JOB_NODELIST", list.clone()),
             variable("SLURM_NODELIST", list),
             variable("SLURM_JOB_NUM_NODES", count.clone()),
@@ -56,7 +75,7 @@ mod tests {
 
     fn layout(count: usize, spare: usize, tasks: Option<usize>) -> Layout {
         let nodes = (1..=count).map(|i| format!("n{i}")).collect();
-        Layout { nodes, spare, tasks, tasks_per_node: None, cpus_per_node: 2 }
+        Layout { job: 7, nodes, spare, tasks, tasks_per_node: None, cpus_per_node: 2 }
     }
 
     fn dead(node: &str) -> NodeHealth {
@@ -78,7 +97,9 @@ mod tests {
         let before = layout.variables(&[]);
         assert_eq!(get(&before, "SLURM_JOB_NODELIST"), "n[1-4]");
         assert_eq!((get(&before, "SLURM_NTASKS"), get(&before, "SLURM_TASKS_PER_NODE")), ("4".into(), "1(x4)".into()));
+        assert_eq!(get(&before, ALL), "7:n[1-5]");
         let after = layout.variables(&[dead("n2")]);
+        assert_eq!(get(&after, ALL), "7:n[1,3-5]");
         assert_eq!(get(&after, "SLURM_JOB_NODELIST"), "n[1,3-5]");
         assert_eq!((get(&after, "SLURM_NNODES"), get(&after, "SLURM_NTASKS")), ("4".into(), "4".into()));
     }

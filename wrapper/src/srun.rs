@@ -7,6 +7,7 @@
 use crate::calls::{Call, Calls, End, Output, Target, VARIABLE};
 use crate::groups::{shim, words};
 use crate::mail::now_s;
+use crate::resized;
 use crate::sandboxes::{self, Sandboxes};
 use crate::supervise::{block_signals, exit_code, unblocked};
 use ::criu::line::{Line, Said};
@@ -187,6 +188,7 @@ pub(crate) fn real() -> Option<Command> {
         .env_remove(words::SOCKET)
         .env_remove("_")
         .env("PATH", std::env::join_paths(folders).ok()?);
+    resized::for_srun(&mut command);
     Some(command)
 }
 

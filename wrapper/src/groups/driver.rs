@@ -182,6 +182,9 @@ impl Groups<'_> {
             let of_call = image.as_ref().filter(|(of, _)| *of == call);
             let mut environment = g.environment.clone();
             environment.extend(of_call.map(|(_, folder)| self.ports.lending.image(folder)));
+            // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took
+            // a place since is not in it, and MPI would wait for its node without end.
+            environment.push(("SLURM_JOB_NODELIST".to_string(), places.concat().join(",")));
             self.ports.shares.start(call, group, &places, &environment);
             g.shares.insert(call, Share::Runs);
         }

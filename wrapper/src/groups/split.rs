@@ -82,6 +82,8 @@ pub struct Call {
     sizes: Vec<usize>,
     reads_input: bool,
     writes_files: bool,
+    /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
+    falls_together: bool,
 }
 
 /// The share of one group in a call.
@@ -112,6 +114,8 @@ impl Call {
     /// A sentence: the call cannot be split.
     pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
+        let mut mpi = variable("SLURM_MPI_TYPE");
+        let mut says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
@@ -130,6 +134,10 @@ impl Call {
                     if name == "ntasks-per-node" {
                         call.per_node = Some(count()?);
                     }
+                    if name == "mpi" {
+                        mpi = written.value.clone();
+                    }
+                    says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
                     call.reads_input |= name == "input";
                     call.writes_files |= matches!(name, "output" | "error");
                     call.options.extend_from_slice(words);
@@ -140,6 +148,7 @@ impl Call {
         if call.command.is_empty() {
             return Err("it names no program".to_string());
         }
+        call.falls_together = mpi.is_some_and(|mpi| mpi != "none") && !says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
@@ -189,6 +198,10 @@ impl Call {
         }
         if self.writes_files {
             args.push("--open-mode=append".to_string());
+        }
+        if self.falls_together {
+            // Else the others would wait in MPI for a task that was killed.
+            args.push("--kill-on-bad-exit".to_string());
         }
         args.extend([
             format!("--job-name={step}"),
@@ -302,6 +315,25 @@ mod tests {
             "--ft-energy --cpu-bind none -o out.%t prog -n 7",
         ] {
             assert_eq!(read(line).unwrap().command, words("prog -n 7"), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_mpi_program_falls_with_any_of_its_tasks_unless_the_call_says_otherwise() {
+        for (line, variable, expected) in [
+            ("p", "", false),
+            ("--mpi=pmix p", "", true),
+            ("--mpi pmi2 p", "", true),
+            ("--mpi=none p", "", false),
+            ("p", "SLURM_MPI_TYPE", true),
+            ("--mpi=none p", "SLURM_MPI_TYPE", false),
+            ("--mpi=pmix p", "SLURM_KILL_BAD_EXIT", false),
+            ("--mpi=pmix --kill-on-bad-exit=0 p", "", false),
+            ("-K0 --mpi=pmix p", "", false),
+        ] {
+            let call = Call::read(&words(line), &[2], |name| (name == variable).then(|| "pmix".to_string())).unwrap();
+            let share = call.share(0, 0, &places(&[2]), &[]);
+            assert_eq!(share.args.iter().any(|a| a == "--kill-on-bad-exit"), expected, "{line} {variable}");
         }
     }
 

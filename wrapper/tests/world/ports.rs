@@ -92,6 +92,8 @@ impl Shares for Port {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count, "a node in two groups");
+        let list = environment.iter().find(|(name, _)| name == "SLURM_JOB_NODELIST").map(|(_, list)| list.as_str());
+        assert!(places[group].iter().all(|n| list.unwrap_or_default().split(',').any(|l| l == n)), "{list:?} for srun");
         w.places = places.to_vec();
         let now_s = w.now_s;
         let p = &mut w.programs[group];
