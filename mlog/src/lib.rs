@@ -32,6 +32,7 @@ pub use endpoint::{Endpoint, Request};
 pub use inbox::Counters;
 pub use link::{Link, Stream};
 pub use status::{Counts, Loss, PeerStatus, Status};
+pub use store::Medium;
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ pub struct Status {
     pub version: u32,
     /// The group.
     pub group: usize,
-    /// `memory` or `disk`.
+    /// `none`, `memory` or `disk`.
     pub log: String,
     /// What the log takes now, bytes.
     pub log_bytes: u64,

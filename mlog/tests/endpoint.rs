@@ -178,3 +178,27 @@ fn a_damaged_disk_log_is_cut_and_the_loss_is_reported() {
     let outcome = Endpoint::connect(&run.socket(1), 0).and_then(|mut receiver| receiver.recv(0, 1));
     assert!(matches!(outcome, Err(Error::Lost(_))));
 }
+
+#[test]
+fn without_a_log_messages_pass_and_are_forgotten_and_whoever_goes_back_is_told_of_the_loss() {
+    let run = Run::new(2, "none");
+    let _relays = run.relays();
+    let (mut sender, mut receiver) = (join(&run, 0, 0), join(&run, 1, 0));
+    receiver.mark(1).expect("marked");
+    receiver.commit(1).expect("committed");
+    for number in 0..10u8 {
+        sender.send(1, 1, &[number]).expect("sent");
+        assert_eq!(receiver.recv(0, 1).expect("received"), [number]);
+    }
+    let status = run.status(0).expect("a status");
+    assert_eq!((status.log.as_str(), status.log_bytes, status.counts.messages), ("none", 0, 10));
+    drop(receiver);
+    let outcome = Endpoint::connect(&run.socket(1), 1).and_then(|mut receiver| receiver.recv(0, 1));
+    assert!(matches!(outcome, Err(Error::Lost(_))), "{outcome:?}");
+
+    // Both begin again, the sender first: all is made anew.
+    drop(sender);
+    let (mut sender, mut receiver) = (join(&run, 0, 0), join(&run, 1, 1));
+    sender.send(1, 1, b"again").expect("sent");
+    assert_eq!(receiver.recv(0, 1).expect("received"), b"again");
+}

@@ -183,7 +183,7 @@ fn a_log_in_memory_that_is_lost_is_reported_and_never_silent() {
 #[test]
 fn whoever_wants_what_is_lost_waits_until_its_sender_has_gone_back_far_enough() {
     const MORE: [&str; 6] = ["--step-ms", "1", "--steps", "400", "--every", "50"];
-    for log in ["memory", "disk"] {
+    for log in ["none", "memory", "disk"] {
         let run = Run::new(GROUPS, log);
         let patient = |group| run.relay_with(group, &["--lost", "wait"]);
         let mut relays: Vec<Process> = (0..GROUPS).map(patient).collect();
