@@ -8,6 +8,7 @@
 //! This room does not checkpoint, does not start programs, and knows no Slurm.
 
 pub mod book;
+pub mod buffer;
 mod call;
 pub mod channel;
 mod collective;

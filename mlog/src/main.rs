@@ -185,7 +185,7 @@ fn publish(whose: &Whose, every: Duration) {
         let written = ask(whose, Frame::number(Kind::Status, 0)).and_then(|answer| {
             let path = Book::open(&whose.run)?.path(&format!("{}.status.json", whose.group));
             let new = path.with_extension("new");
-            let write = std::fs::write(&new, answer.body.as_slice()).and_then(|()| std::fs::rename(&new, &path));
+            let write = std::fs::write(&new, &answer.body[..]).and_then(|()| std::fs::rename(&new, &path));
             write.map_err(|source| Error::System { what: path.display().to_string(), source })
         });
         if let Err(e) = written {

@@ -336,8 +336,8 @@ impl Relay {
         match (self.peers[from].incoming.arrive(frame.header.number), &mut self.program) {
             (Arrived::Deliver, Some(program)) => {
                 frame.header.group = from as u16;
+                self.counts.delivered += u64::from(frame.header.rest == 0);
                 program.link.push(frame);
-                self.counts.delivered += 1;
             }
             (Arrived::Broken, _) => {
                 return Err(Error::Garbage(format!("message {} too early", frame.header.number)));

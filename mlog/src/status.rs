@@ -34,7 +34,7 @@ pub struct Status {
     pub lost: Vec<Loss>,
 }
 
-/// Countable things, since the relay's start.
+/// Countable things, since the relay's start. Of a long message each part counts, except in `messages` and `delivered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages logged.

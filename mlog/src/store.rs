@@ -188,12 +188,11 @@ impl Store {
                 continue;
             }
             *end = number;
-            count.messages += 1;
+            count.messages += u64::from(frame.header.rest == 0);
             count.bytes += u64::from(frame.header.length);
             new.push(frame);
         }
         self.keep(new)?;
-        self.memory_bytes += count.bytes + ENTRY_BYTES * count.messages;
         if self.bytes() > self.limit_bytes {
             let (bytes, limit) = (self.bytes(), self.limit_bytes);
             return Err(Error::Full(format!("{bytes} of {limit} bytes; checkpoint more often, or raise --log-bytes")));
@@ -213,8 +212,9 @@ impl Store {
         };
         let places = places.into_iter().map(Some).chain(std::iter::repeat(None));
         for (Frame { header, body }, place) in new.into_iter().zip(places) {
-            let channel = &mut self.channels[usize::from(header.group)];
-            channel.offer(header.number, Entry { header, body: Some(body), place });
+            let entry = Entry { header, body: Some(body), place };
+            self.memory_bytes += entry.bytes();
+            self.channels[usize::from(header.group)].offer(header.number, entry);
         }
         Ok(())
     }
@@ -259,7 +259,8 @@ impl Store {
         let Some(channel) = self.channels.get_mut(to) else { return Ok(None) };
         let Some(number) = channel.due() else { return Ok(None) };
         let Some(entry) = channel.get_mut(number) else { return Ok(None) };
-        let (body, tag) = (entry.body(&self.disk)?, entry.header.tag);
+        let body = entry.body(&self.disk)?;
+        let header = Header { group: from as u16, ..entry.header };
         if entry.place.is_some() {
             entry.body = None;
         }
@@ -267,7 +268,7 @@ impl Store {
         if self.forgets {
             self.memory_bytes -= channel.forget().map(|e| e.bytes()).sum::<u64>();
         }
-        Ok(Some(Frame::shared(Kind::Message, from, tag, number, body)))
+        Ok(Some(Frame { header, body }))
     }
 
     /// The receiver will never want messages up to this number again.
@@ -295,7 +296,8 @@ impl Store {
     pub fn compare(&mut self, header: &Header, fingerprint: &[u8]) -> Result<(), Error> {
         let to = usize::from(header.group);
         let Some(entry) = self.channels.get_mut(to).and_then(|c| c.get_mut(header.number)) else { return Ok(()) };
-        if entry.header.tag == header.tag && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
+        let same = (entry.header.tag, entry.header.rest) == (header.tag, header.rest);
+        if same && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
             return Ok(());
         }
         Err(Error::Diverged(format!("message {} to group {to} differs from the one logged before", header.number)))
