@@ -10,7 +10,7 @@ use crate::{Error, system};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes before a record's body: header and checksum.
 const RECORD_BYTES: usize = HEADER_BYTES + 8;
+
+/// Written at once, bytes: a longer write looks for large runs of free memory, which can take several times as long.
+const WRITE_BYTES: usize = 64 << 10;
 
 /// Where a body stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -220,26 +223,15 @@ fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u64 {
     xxh3_64_with_seed(body, xxh3_64_with_seed(header, 0))
 }
 
-fn write_records(mut file: &File, frames: &[Frame]) -> io::Result<()> {
-    let head = |frame: &Frame| {
+fn write_records(file: &File, frames: &[Frame]) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
+    for frame in frames {
         let header = frame.header.encode();
-        (header, checksum(&header, &frame.body).to_le_bytes())
-    };
-    let heads: Vec<_> = frames.iter().map(head).collect();
-    let mut parts = Vec::with_capacity(3 * frames.len());
-    for ((header, sum), frame) in heads.iter().zip(frames) {
-        parts.extend([&header[..], &sum[..], &frame.body[..]].map(IoSlice::new));
+        out.write_all(&header)?;
+        out.write_all(&checksum(&header, &frame.body).to_le_bytes())?;
+        frame.body.chunks(WRITE_BYTES).try_for_each(|piece| out.write_all(piece))?;
     }
-    let mut parts = &mut parts[..];
-    while !parts.is_empty() {
-        match file.write_vectored(parts) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => IoSlice::advance_slices(&mut parts, count),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
+    out.flush()
 }
 
 /// Reads whole records until the end, or until the first that is torn or damaged.
