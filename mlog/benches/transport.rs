@@ -30,6 +30,7 @@ fn main() -> Outcome<()> {
         ("plain TCP", Some(tcp()?)),
         ("Open MPI, TCP", run_mpi(mpi.as_deref(), "tcp,self", "roundtrip", 2, &SIZES)),
         ("Open MPI, one host", run_mpi(mpi.as_deref(), "vader,self", "roundtrip", 2, &SIZES)),
+        ("mlog, no log", Some(mlog_round_trips("none")?)),
         ("mlog, log in memory", Some(mlog_round_trips("memory")?)),
         ("mlog, log on disk", Some(mlog_round_trips("disk")?)),
     ];
@@ -38,6 +39,7 @@ fn main() -> Outcome<()> {
     let reductions = [
         ("Open MPI, TCP", run_mpi(mpi.as_deref(), "tcp,self", "allreduce", GROUPS, &REDUCTIONS)),
         ("Open MPI, one host", run_mpi(mpi.as_deref(), "vader,self", "allreduce", GROUPS, &REDUCTIONS)),
+        ("mlog, no log", Some(mlog_reductions("none")?)),
         ("mlog, log in memory", Some(mlog_reductions("memory")?)),
         ("mlog, log on disk", Some(mlog_reductions("disk")?)),
     ];

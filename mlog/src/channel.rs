@@ -125,7 +125,16 @@ impl<T> Outgoing<T> {
     /// lower than before says that it has gone back behind its checkpoints: what is gone can be logged anew.
     pub fn collect(&mut self, upto: u64) -> impl Iterator<Item = T> + '_ {
         self.collected = upto;
-        let count = self.collected.min(self.logged()).saturating_sub(self.base);
+        self.drain(upto)
+    }
+
+    /// Drops what was transmitted, though it may be wanted again: then it is lost.
+    pub fn forget(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.drain(self.next.saturating_sub(1))
+    }
+
+    fn drain(&mut self, upto: u64) -> impl Iterator<Item = T> + '_ {
+        let count = upto.min(self.logged()).saturating_sub(self.base);
         self.base += count;
         self.log.drain(..usize::try_from(count).unwrap_or(usize::MAX))
     }

@@ -1,7 +1,7 @@
 //! The program's end: one unix socket to its relay, one thread, progress only inside calls.
 
 use crate::call::call;
-use crate::frame::{Frame, Kind, LONGEST_BYTES};
+use crate::frame::{Frame, Kind, LONGEST_BYTES, PART_BYTES};
 use crate::inbox::{Counters, Inbox};
 use crate::link::Link;
 use crate::program::{Join, Opened};
@@ -9,7 +9,6 @@ use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Queued by `isend` before it is written without being asked, bytes.
@@ -140,17 +139,32 @@ impl Endpoint {
         if bytes.len() > LONGEST_BYTES {
             return Err(Error::TooLong { bytes: bytes.len(), room: LONGEST_BYTES });
         }
+        let mut rest = bytes;
+        loop {
+            let (part, after) = rest.split_at(rest.len().min(PART_BYTES));
+            self.post_part(to, tag, part, after.len())?;
+            if after.is_empty() {
+                return Ok(());
+            }
+            rest = after;
+        }
+    }
+
+    fn post_part(&mut self, to: usize, tag: i32, part: &[u8], rest: usize) -> Result<(), Error> {
         self.sent[to] += 1;
         let number = self.sent[to];
-        if number <= self.known[to] {
-            let fingerprint = xxh3_64(bytes).to_le_bytes().to_vec();
-            self.link.push(Frame::new(Kind::Again, to, tag, number, fingerprint));
+        let known = number <= self.known[to];
+        let mut frame = if known {
+            Frame::new(Kind::Again, to, tag, number, &xxh3_64(part).to_le_bytes()[..])
         } else {
-            let frame = Frame::new(Kind::Message, to, tag, number, bytes.to_vec());
+            Frame::new(Kind::Message, to, tag, number, part)
+        };
+        frame.header.rest = rest as u32;
+        if !known {
             self.unlogged_bytes += frame.body.len();
             self.unlogged.push_back(frame.clone());
-            self.link.push(frame);
         }
+        self.link.push(frame);
         if self.link.out_bytes() > QUEUE_BYTES {
             self.flush()?;
         }
@@ -344,8 +358,7 @@ impl Endpoint {
         let header = frame.header;
         match header.kind {
             Kind::Message => {
-                let body = Arc::unwrap_or_clone(frame.body);
-                if !self.inbox.put(usize::from(header.group), header.number, header.tag, body) {
+                if !self.inbox.put(&header, frame.body) {
                     return Err(Error::Garbage(format!("message {} of group {}", header.number, header.group)));
                 }
             }

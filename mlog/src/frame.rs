@@ -1,6 +1,7 @@
 //! What travels on every connection: a header of 24 bytes, little endian, and a body.
 
 use crate::Error;
+use crate::buffer::Buffer;
 use std::sync::Arc;
 
 /// Bytes of a header.
@@ -9,11 +10,14 @@ pub const HEADER_BYTES: usize = 24;
 /// Longest body of a message, bytes.
 pub const LONGEST_BYTES: usize = 256 << 20;
 
+/// A longer message travels, and is logged, in parts of this length, bytes: while one is on its way, the next is logged.
+pub const PART_BYTES: usize = 512 << 10;
+
 /// Longest body of a stranger who has not yet proved that it knows the token, bytes.
 pub const STRANGER_BYTES: usize = 4096;
 
 /// The body of a frame, shared between log and connections.
-pub type Bytes = Arc<Vec<u8>>;
+pub type Bytes = Arc<Buffer>;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,8 @@ pub struct Header {
     pub number: u64,
     /// Length of the body, bytes.
     pub length: u32,
+    /// Bytes of the message that follow in its next parts.
+    pub rest: u32,
 }
 
 impl Header {
@@ -120,6 +126,7 @@ impl Header {
         out[4] = self.kind as u8;
         out[6..8].copy_from_slice(&self.group.to_le_bytes());
         out[8..12].copy_from_slice(&self.tag.to_le_bytes());
+        out[12..16].copy_from_slice(&self.rest.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         out
     }
@@ -129,7 +136,7 @@ impl Header {
     /// # Errors
     /// [`Error::Garbage`] if the kind is unknown or the body is longer than `limit` bytes.
     pub fn decode(bytes: &[u8; HEADER_BYTES], limit: usize) -> Result<Header, Error> {
-        let [l0, l1, l2, l3, kind, _, g0, g1, t0, t1, t2, t3, _, _, _, _, number @ ..] = *bytes;
+        let [l0, l1, l2, l3, kind, _, g0, g1, t0, t1, t2, t3, r0, r1, r2, r3, number @ ..] = *bytes;
         let known = KINDS.iter().find(|k| **k as u8 == kind);
         let kind = *known.ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}")))?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -137,7 +144,8 @@ impl Header {
             return Err(Error::Garbage(format!("a frame of {length} bytes where at most {limit} may come")));
         }
         let tag = i32::from_le_bytes([t0, t1, t2, t3]);
-        Ok(Header { kind, group: u16::from_le_bytes([g0, g1]), tag, number: u64::from_le_bytes(number), length })
+        let (group, rest) = (u16::from_le_bytes([g0, g1]), u32::from_le_bytes([r0, r1, r2, r3]));
+        Ok(Header { kind, group, tag, number: u64::from_le_bytes(number), length, rest })
     }
 }
 
@@ -157,14 +165,14 @@ impl Frame {
     }
 
     /// A frame of these parts.
-    pub fn new(kind: Kind, group: usize, tag: i32, number: u64, body: Vec<u8>) -> Frame {
-        Frame::shared(kind, group, tag, number, Arc::new(body))
+    pub fn new(kind: Kind, group: usize, tag: i32, number: u64, body: impl Into<Buffer>) -> Frame {
+        Frame::shared(kind, group, tag, number, Arc::new(body.into()))
     }
 
     /// A frame whose body is also held elsewhere.
     pub fn shared(kind: Kind, group: usize, tag: i32, number: u64, body: Bytes) -> Frame {
         // Callers keep groups under 65536 and bodies under LONGEST_BYTES.
-        Frame { header: Header { kind, group: group as u16, tag, number, length: body.len() as u32 }, body }
+        Frame { header: Header { kind, group: group as u16, tag, number, length: body.len() as u32, rest: 0 }, body }
     }
 
     /// A frame whose body is JSON.
@@ -191,14 +199,14 @@ mod tests {
     #[test]
     fn a_header_comes_back_as_it_was_written() {
         for kind in KINDS {
-            let header = Header { kind, group: 513, tag: -7, number: u64::MAX - 3, length: 4096 };
+            let header = Header { kind, group: 513, tag: -7, number: u64::MAX - 3, length: 4096, rest: 1 << 27 };
             assert_eq!(Header::decode(&header.encode(), STRANGER_BYTES).expect("decoded"), header);
         }
     }
 
     #[test]
     fn a_long_body_and_an_unknown_kind_are_refused() {
-        let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097 };
+        let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097, rest: 0 };
         assert!(Header::decode(&header.encode(), STRANGER_BYTES).is_err());
         let mut bytes = header.encode();
         for kind in [0, 25, 255] {

@@ -8,6 +8,7 @@
 //! This room does not checkpoint, does not start programs, and knows no Slurm.
 
 pub mod book;
+pub mod buffer;
 mod call;
 pub mod channel;
 mod collective;
@@ -32,6 +33,7 @@ pub use endpoint::{Endpoint, Request};
 pub use inbox::Counters;
 pub use link::{Link, Stream};
 pub use status::{Counts, Loss, PeerStatus, Status};
+pub use store::Medium;
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

@@ -1,18 +1,22 @@
 //! A non-blocking connection that carries frames: reads in large pieces, writes many frames in one call.
 
 use crate::Error;
+use crate::buffer::Buffer;
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSlice, Read};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Read at once, bytes.
-const PIECE_BYTES: usize = 256 << 10;
+/// Read at once, beside what is missing of a body, bytes: what is read here is copied once more.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Room for what was written to a unix socket and not yet read, bytes.
+const UNDER_WAY_BYTES: usize = 1 << 20;
 
 /// Frames written in one call.
 const FRAMES_AT_ONCE: usize = 64;
@@ -38,11 +42,11 @@ impl AsFd for Stream {
     }
 }
 
-impl Read for &Stream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+impl Stream {
+    fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match self {
-            Stream::Unix(s) => (&mut &*s).read(into),
-            Stream::Tcp(s) => (&mut &*s).read(into),
+            Stream::Unix(s) => (&mut &*s).read_vectored(into),
+            Stream::Tcp(s) => (&mut &*s).read_vectored(into),
             Stream::Closed(_) => Ok(0),
         }
     }
@@ -57,8 +61,8 @@ pub struct Link {
     /// Bytes of `piece` that were read from the socket, and of those that went into frames.
     filled: usize,
     taken: usize,
-    /// A frame whose body is still coming.
-    open: Option<(Header, Vec<u8>)>,
+    /// A frame whose body is still coming, and how much of it is there.
+    open: Option<(Header, Buffer, usize)>,
     out: VecDeque<([u8; HEADER_BYTES], Frame)>,
     /// Bytes of the first frame in `out` that are already written.
     written: usize,
@@ -72,7 +76,11 @@ impl Link {
     /// What the socket says.
     pub fn new(stream: Stream, limit_bytes: usize) -> io::Result<Link> {
         match &stream {
-            Stream::Unix(s) => s.set_nonblocking(true)?,
+            Stream::Unix(s) => {
+                s.set_nonblocking(true)?;
+                // The system takes less where it allows less.
+                setsockopt(s, sockopt::SndBuf, &UNDER_WAY_BYTES)?;
+            }
             Stream::Tcp(s) => {
                 s.set_nonblocking(true)?;
                 s.set_nodelay(true)?;
@@ -118,21 +126,22 @@ impl Link {
     /// # Errors
     /// What the socket says.
     pub fn receive(&mut self) -> io::Result<bool> {
-        let outcome = match &mut self.open {
-            Some((header, body)) if self.taken == self.filled => {
-                let room = header.length as usize - body.len();
-                read_body(&self.stream, body, room)
-            }
-            _ => {
-                self.piece.copy_within(self.taken..self.filled, 0);
-                (self.taken, self.filled) = (0, self.filled - self.taken);
-                let count = (&self.stream).read(&mut self.piece[self.filled..]);
-                count.inspect(|count| self.filled += count).map(|count| count > 0)
-            }
+        self.piece.copy_within(self.taken..self.filled, 0);
+        (self.taken, self.filled) = (0, self.filled - self.taken);
+        let (body, there) = match &mut self.open {
+            Some((_, body, there)) => (&mut body[*there..], there),
+            None => (&mut [] as &mut [u8], &mut 0),
         };
-        match outcome {
+        let missing = body.len();
+        let mut parts = [IoSliceMut::new(body), IoSliceMut::new(&mut self.piece[self.filled..])];
+        match self.stream.read(&mut parts) {
+            Ok(count) => {
+                *there += count.min(missing);
+                self.filled += count.saturating_sub(missing);
+                Ok(count > 0)
+            }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
-            other => other,
+            Err(e) => Err(e),
         }
     }
 
@@ -145,16 +154,16 @@ impl Link {
             let Some(head) = self.piece[self.taken..self.filled].first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let header = Header::decode(head, self.limit_bytes)?;
             self.taken += HEADER_BYTES;
-            // Room for what is announced; a stranger's limit is small, and pages that are not filled cost nothing.
-            self.open = Some((header, Vec::with_capacity(header.length as usize)));
+            // Room for what is announced; a stranger's limit is small.
+            self.open = Some((header, Buffer::new(header.length as usize), 0));
         }
-        let Some((header, mut body)) = self.open.take() else { return Ok(None) };
+        let Some((header, mut body, there)) = self.open.take() else { return Ok(None) };
         let rest = &self.piece[self.taken..self.filled];
-        let more = rest.len().min(header.length as usize - body.len());
-        body.extend_from_slice(&rest[..more]);
+        let more = rest.len().min(body.len() - there);
+        body[there..there + more].copy_from_slice(&rest[..more]);
         self.taken += more;
-        if body.len() < header.length as usize {
-            self.open = Some((header, body));
+        if there + more < body.len() {
+            self.open = Some((header, body, there + more));
             return Ok(None);
         }
         Ok(Some(Frame { header, body: Arc::new(body) }))
@@ -219,13 +228,4 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::TcpKeepInterval, &2)?;
     setsockopt(stream, sockopt::TcpKeepCount, &3)?;
     Ok(setsockopt(stream, sockopt::TcpUserTimeout, &10_000)?)
-}
-
-/// Reads what is there of a long body, straight into its place. False: the other side has closed.
-fn read_body(stream: &Stream, body: &mut Vec<u8>, room: usize) -> io::Result<bool> {
-    match stream.take(room as u64).read_to_end(body) {
-        Ok(count) => Ok(count > 0 || room == 0),
-        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(true),
-        Err(e) => Err(e),
-    }
 }

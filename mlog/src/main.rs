@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use mlog::book::Book;
 use mlog::frame::{Frame, Kind, LONGEST_BYTES};
 use mlog::relay::{Config, Relay};
-use mlog::{Error, Link, Stream, exchange};
+use mlog::{Error, Link, Medium, Stream, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -68,12 +68,6 @@ struct Whose {
     /// The group.
     #[arg(long, value_name = "N")]
     group: usize,
-}
-
-#[derive(Clone, Copy, ValueEnum, PartialEq)]
-enum Medium {
-    Memory,
-    Disk,
 }
 
 /// What becomes of a program that wants messages which are in no log any more.
@@ -191,7 +185,7 @@ fn publish(whose: &Whose, every: Duration) {
         let written = ask(whose, Frame::number(Kind::Status, 0)).and_then(|answer| {
             let path = Book::open(&whose.run)?.path(&format!("{}.status.json", whose.group));
             let new = path.with_extension("new");
-            let write = std::fs::write(&new, answer.body.as_slice()).and_then(|()| std::fs::rename(&new, &path));
+            let write = std::fs::write(&new, &answer.body[..]).and_then(|()| std::fs::rename(&new, &path));
             write.map_err(|source| Error::System { what: path.display().to_string(), source })
         });
         if let Err(e) = written {
@@ -207,7 +201,7 @@ fn config(serve: Serve) -> Config {
         run: serve.whose.run,
         group: serve.whose.group,
         groups: serve.groups,
-        on_disk: serve.log == Medium::Disk,
+        medium: serve.log,
         log_dir: serve.log_dir,
         limit_bytes: serve.log_bytes,
         keep: serve.keep,

@@ -2,7 +2,7 @@
 
 use crate::book::Book;
 use crate::channel::Incoming;
-use crate::frame::{Frame, HEADER_BYTES, Header, Kind, STRANGER_BYTES};
+use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, STRANGER_BYTES};
 use crate::link::Link;
 use crate::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, Token, Words, random};
 use crate::{Error, system};
@@ -113,7 +113,7 @@ pub struct Greeted {
     /// The group that the caller says it is.
     pub group: usize,
     listener: usize,
-    dialer_nonce: Arc<Vec<u8>>,
+    dialer_nonce: Bytes,
     listener_nonce: [u8; SECRET_BYTES],
 }
 
@@ -162,5 +162,5 @@ fn read(stream: &mut TcpStream) -> Result<Frame, Error> {
     let header = Header::decode(&head, STRANGER_BYTES)?;
     let mut body = vec![0; header.length as usize];
     stream.read_exact(&mut body).map_err(system("a relay's challenge"))?;
-    Ok(Frame { header, body: Arc::new(body) })
+    Ok(Frame { header, body: Arc::new(body.into()) })
 }

@@ -308,7 +308,7 @@ impl Relay {
         Status {
             version: protocol::VERSION,
             group: me,
-            log: if self.on_disk { "disk" } else { "memory" }.into(),
+            log: self.medium.name().into(),
             log_bytes: self.store.bytes(),
             log_limit_bytes: self.store.limit_bytes(),
             logging_s: self.store.logging.as_secs_f64(),

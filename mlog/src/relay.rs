@@ -10,7 +10,7 @@ use crate::peer::{Peer, dial};
 use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
-use crate::store::Store;
+use crate::store::{Medium, Store};
 use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -37,8 +37,8 @@ pub struct Config {
     pub group: usize,
     /// Groups of the run.
     pub groups: usize,
-    /// Keep the log on disk.
-    pub on_disk: bool,
+    /// Where the log is kept.
+    pub medium: Medium,
     /// Folder of the log and the marks; `relays/GROUP.log` in the run's folder if absent.
     pub log_dir: Option<PathBuf>,
     /// The most the log may take, bytes.
@@ -59,7 +59,7 @@ pub struct Config {
 pub struct Relay {
     pub(crate) group: usize,
     pub(crate) groups: usize,
-    pub(crate) on_disk: bool,
+    pub(crate) medium: Medium,
     pub(crate) joined_s: f64,
     patient: bool,
     pub(crate) store: Store,
@@ -109,7 +109,7 @@ impl Relay {
         let book = Book::open(&run)?;
         let log_dir = config.log_dir.clone().unwrap_or_else(|| book.path(&format!("{group}.log")));
         let marks = Marks::open(&log_dir, config.keep)?;
-        let (mut store, damage) = Store::open(&log_dir, groups, config.on_disk, config.limit_bytes)?;
+        let (mut store, damage) = Store::open(&log_dir, groups, config.medium, config.limit_bytes)?;
         if let Some(damage) = damage {
             tracing::error!(
                 damage,
@@ -128,7 +128,7 @@ impl Relay {
         let relay = Relay {
             group,
             groups,
-            on_disk: config.on_disk,
+            medium: config.medium,
             joined_s: now_s(),
             patient: config.patient,
             store,
@@ -336,8 +336,8 @@ impl Relay {
         match (self.peers[from].incoming.arrive(frame.header.number), &mut self.program) {
             (Arrived::Deliver, Some(program)) => {
                 frame.header.group = from as u16;
+                self.counts.delivered += u64::from(frame.header.rest == 0);
                 program.link.push(frame);
-                self.counts.delivered += 1;
             }
             (Arrived::Broken, _) => {
                 return Err(Error::Garbage(format!("message {} too early", frame.header.number)));

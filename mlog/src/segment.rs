@@ -4,12 +4,13 @@
 //! Records are written before their messages leave, so that they survive the death of the relay. They are synced only
 //! when the program marks a checkpoint: what it sent after that, it sends again when its node is lost.
 
+use crate::buffer::Buffer;
 use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, LONGEST_BYTES};
 use crate::{Error, system};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Bytes before a record's body: header and checksum.
 const RECORD_BYTES: usize = HEADER_BYTES + 8;
 
-/// Bodies up to this length are gathered into one write, bytes.
-const GATHERED_BYTES: usize = 64 << 10;
+/// Written at once, bytes: a longer write looks for large runs of free memory, which can take several times as long.
+const WRITE_BYTES: usize = 64 << 10;
 
 /// Where a body stands in the log.
 #[derive(Clone, Copy, Debug)]
@@ -148,10 +149,10 @@ impl DiskLog {
     pub fn read(&self, place: Place, header: &Header) -> io::Result<Bytes> {
         let segment = self.segments.iter().find(|s| s.id == place.segment);
         let segment = segment.ok_or_else(|| io::Error::other("a segment is gone"))?;
-        let mut bytes = vec![0; 8 + header.length as usize];
-        segment.file.read_exact_at(&mut bytes, place.offset - 8)?;
-        let body = bytes.split_off(8);
-        if bytes != checksum(&header.encode(), &body).to_le_bytes() {
+        let (mut sum, mut body) = ([0; 8], Buffer::new(header.length as usize));
+        segment.file.read_exact_at(&mut sum, place.offset - 8)?;
+        segment.file.read_exact_at(&mut body, place.offset)?;
+        if sum != checksum(&header.encode(), &body).to_le_bytes() {
             return Err(io::Error::other(format!("message {} in the log is damaged", header.number)));
         }
         Ok(Arc::new(body))
@@ -222,24 +223,15 @@ fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u64 {
     xxh3_64_with_seed(body, xxh3_64_with_seed(header, 0))
 }
 
-fn write_records(mut file: &File, frames: &[Frame]) -> io::Result<()> {
-    let mut gathered = Vec::with_capacity(2 * GATHERED_BYTES);
+fn write_records(file: &File, frames: &[Frame]) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
     for frame in frames {
         let header = frame.header.encode();
-        gathered.extend_from_slice(&header);
-        gathered.extend_from_slice(&checksum(&header, &frame.body).to_le_bytes());
-        if frame.body.len() <= GATHERED_BYTES {
-            gathered.extend_from_slice(&frame.body);
-        }
-        if frame.body.len() > GATHERED_BYTES || gathered.len() > GATHERED_BYTES {
-            file.write_all(&gathered)?;
-            gathered.clear();
-        }
-        if frame.body.len() > GATHERED_BYTES {
-            file.write_all(&frame.body)?;
-        }
+        out.write_all(&header)?;
+        out.write_all(&checksum(&header, &frame.body).to_le_bytes())?;
+        frame.body.chunks(WRITE_BYTES).try_for_each(|piece| out.write_all(piece))?;
     }
-    file.write_all(&gathered)
+    out.flush()
 }
 
 /// Reads whole records until the end, or until the first that is torn or damaged.

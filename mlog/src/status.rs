@@ -9,7 +9,7 @@ pub struct Status {
     pub version: u32,
     /// The group.
     pub group: usize,
-    /// `memory` or `disk`.
+    /// `none`, `memory` or `disk`.
     pub log: String,
     /// What the log takes now, bytes.
     pub log_bytes: u64,
@@ -34,7 +34,7 @@ pub struct Status {
     pub lost: Vec<Loss>,
 }
 
-/// Countable things, since the relay's start.
+/// Countable things, since the relay's start. Of a long message each part counts, except in `messages` and `delivered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages logged.

@@ -16,6 +16,28 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 /// What an entry takes beside its body, bytes.
 const ENTRY_BYTES: u64 = 64;
 
+/// Where a log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Medium {
+    /// Nowhere: a message is forgotten when it leaves. For measuring, and for groups that all go back together.
+    None,
+    /// In the relay's memory.
+    Memory,
+    /// In files.
+    Disk,
+}
+
+impl Medium {
+    /// Its name in options and in a status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Medium::None => "none",
+            Medium::Memory => "memory",
+            Medium::Disk => "disk",
+        }
+    }
+}
+
 /// A logged message; the body is in memory, or on disk, or in both until it was transmitted.
 #[derive(Debug)]
 struct Entry {
@@ -25,6 +47,10 @@ struct Entry {
 }
 
 impl Entry {
+    fn bytes(&self) -> u64 {
+        ENTRY_BYTES + u64::from(self.header.length)
+    }
+
     fn body(&self, disk: &Option<DiskLog>) -> Result<Bytes, Error> {
         match (&self.body, self.place, disk) {
             (Some(body), ..) => Ok(body.clone()),
@@ -44,6 +70,7 @@ pub struct Store {
     channels: Vec<Outgoing<Entry>>,
     disk: Option<DiskLog>,
     _held: Flock<File>,
+    forgets: bool,
     memory_bytes: u64,
     limit_bytes: u64,
     /// Time spent logging since the start.
@@ -60,19 +87,21 @@ impl Store {
     pub fn open(
         folder: &Path,
         groups: usize,
-        on_disk: bool,
+        medium: Medium,
         limit_bytes: u64,
     ) -> Result<(Store, Option<String>), Error> {
         let channels = (0..groups).map(|_| Outgoing::default()).collect();
         let (logging, syncing) = Default::default();
         let held = hold(folder)?;
-        let mut store = Store { channels, disk: None, _held: held, memory_bytes: 0, limit_bytes, logging, syncing };
+        let forgets = medium == Medium::None;
+        let mut store =
+            Store { channels, disk: None, _held: held, forgets, memory_bytes: 0, limit_bytes, logging, syncing };
         let (disk, found, damage) = DiskLog::open(folder, groups, SEGMENT_BYTES)?;
         for (header, body, place) in found {
             store.restore(header, &body, place);
         }
         store.disk = Some(disk);
-        if !on_disk {
+        if medium != Medium::Disk {
             store.move_to_memory().map_err(system(folder.display()))?;
         }
         Ok((store, damage))
@@ -100,7 +129,7 @@ impl Store {
         for (_, entry) in self.channels.iter_mut().flat_map(Outgoing::iter_mut) {
             if let Some(place) = entry.place.take() {
                 entry.body = Some(disk.read(place, &entry.header)?);
-                self.memory_bytes += ENTRY_BYTES + u64::from(entry.header.length);
+                self.memory_bytes += entry.bytes();
             }
         }
         Ok(())
@@ -159,12 +188,11 @@ impl Store {
                 continue;
             }
             *end = number;
-            count.messages += 1;
+            count.messages += u64::from(frame.header.rest == 0);
             count.bytes += u64::from(frame.header.length);
             new.push(frame);
         }
         self.keep(new)?;
-        self.memory_bytes += count.bytes + ENTRY_BYTES * count.messages;
         if self.bytes() > self.limit_bytes {
             let (bytes, limit) = (self.bytes(), self.limit_bytes);
             return Err(Error::Full(format!("{bytes} of {limit} bytes; checkpoint more often, or raise --log-bytes")));
@@ -184,8 +212,9 @@ impl Store {
         };
         let places = places.into_iter().map(Some).chain(std::iter::repeat(None));
         for (Frame { header, body }, place) in new.into_iter().zip(places) {
-            let channel = &mut self.channels[usize::from(header.group)];
-            channel.offer(header.number, Entry { header, body: Some(body), place });
+            let entry = Entry { header, body: Some(body), place };
+            self.memory_bytes += entry.bytes();
+            self.channels[usize::from(header.group)].offer(header.number, entry);
         }
         Ok(())
     }
@@ -202,7 +231,7 @@ impl Store {
     /// What the disk says.
     pub fn join(&mut self, to: usize, held: u64) -> Result<(), Error> {
         let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
-        let bytes: u64 = channel.iter_mut().map(|(_, e)| ENTRY_BYTES + u64::from(e.header.length)).sum();
+        let bytes: u64 = channel.iter_mut().map(|(_, e)| e.bytes()).sum();
         if !channel.join(held) {
             return Ok(());
         }
@@ -230,12 +259,16 @@ impl Store {
         let Some(channel) = self.channels.get_mut(to) else { return Ok(None) };
         let Some(number) = channel.due() else { return Ok(None) };
         let Some(entry) = channel.get_mut(number) else { return Ok(None) };
-        let (body, tag) = (entry.body(&self.disk)?, entry.header.tag);
+        let body = entry.body(&self.disk)?;
+        let header = Header { group: from as u16, ..entry.header };
         if entry.place.is_some() {
             entry.body = None;
         }
         channel.transmitted();
-        Ok(Some(Frame::shared(Kind::Message, from, tag, number, body)))
+        if self.forgets {
+            self.memory_bytes -= channel.forget().map(|e| e.bytes()).sum::<u64>();
+        }
+        Ok(Some(Frame { header, body }))
     }
 
     /// The receiver will never want messages up to this number again.
@@ -245,7 +278,7 @@ impl Store {
     pub fn collect(&mut self, to: usize, upto: u64) -> Result<(), Error> {
         let start = Instant::now();
         let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
-        let freed: u64 = channel.collect(upto).map(|e| ENTRY_BYTES + u64::from(e.header.length)).sum();
+        let freed: u64 = channel.collect(upto).map(|e| e.bytes()).sum();
         self.memory_bytes -= freed.min(self.memory_bytes);
         let channels = &self.channels;
         if let Some(disk) = &mut self.disk {
@@ -263,7 +296,8 @@ impl Store {
     pub fn compare(&mut self, header: &Header, fingerprint: &[u8]) -> Result<(), Error> {
         let to = usize::from(header.group);
         let Some(entry) = self.channels.get_mut(to).and_then(|c| c.get_mut(header.number)) else { return Ok(()) };
-        if entry.header.tag == header.tag && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
+        let same = (entry.header.tag, entry.header.rest) == (header.tag, header.rest);
+        if same && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
             return Ok(());
         }
         Err(Error::Diverged(format!("message {} to group {to} differs from the one logged before", header.number)))

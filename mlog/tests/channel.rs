@@ -187,3 +187,18 @@ fn a_program_that_goes_back_behind_what_was_collected_does_not_empty_the_log() {
     assert!(!channel.join(2));
     assert_eq!((channel.base(), channel.logged(), channel.judge(3)), (6, 10, Offered::Known));
 }
+
+#[test]
+fn a_message_forgotten_when_it_left_is_lost_to_one_that_goes_back_until_the_sender_goes_back_too() {
+    let mut channel = Outgoing::default();
+    channel.want(1);
+    (1..=5).for_each(|n| assert_eq!(channel.offer(n, n), Offered::Logged));
+    (1..=3).for_each(|_| channel.transmitted());
+    assert_eq!(channel.forget().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((channel.due(), channel.lost()), (Some(4), None));
+    channel.want(2);
+    assert_eq!((channel.due(), channel.lost()), (None, Some(2)));
+    assert!(channel.join(1), "nobody collected them: they are made again");
+    (2..=5).for_each(|n| assert_eq!(channel.offer(n, n), Offered::Logged));
+    assert_eq!((channel.due(), channel.lost()), (Some(2), None));
+}

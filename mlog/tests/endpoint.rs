@@ -178,3 +178,54 @@ fn a_damaged_disk_log_is_cut_and_the_loss_is_reported() {
     let outcome = Endpoint::connect(&run.socket(1), 0).and_then(|mut receiver| receiver.recv(0, 1));
     assert!(matches!(outcome, Err(Error::Lost(_))));
 }
+
+#[test]
+fn without_a_log_messages_pass_and_are_forgotten_and_whoever_goes_back_is_told_of_the_loss() {
+    let run = Run::new(2, "none");
+    let _relays = run.relays();
+    let (mut sender, mut receiver) = (join(&run, 0, 0), join(&run, 1, 0));
+    receiver.mark(1).expect("marked");
+    receiver.commit(1).expect("committed");
+    for number in 0..10u8 {
+        sender.send(1, 1, &[number]).expect("sent");
+        assert_eq!(receiver.recv(0, 1).expect("received"), [number]);
+    }
+    let status = run.status(0).expect("a status");
+    assert_eq!((status.log.as_str(), status.log_bytes, status.counts.messages), ("none", 0, 10));
+    drop(receiver);
+    let outcome = Endpoint::connect(&run.socket(1), 1).and_then(|mut receiver| receiver.recv(0, 1));
+    assert!(matches!(outcome, Err(Error::Lost(_))), "{outcome:?}");
+
+    // Both begin again, the sender first: all is made anew.
+    drop(sender);
+    let (mut sender, mut receiver) = (join(&run, 0, 0), join(&run, 1, 1));
+    sender.send(1, 1, b"again").expect("sent");
+    assert_eq!(receiver.recv(0, 1).expect("received"), b"again");
+}
+
+#[test]
+fn a_long_message_goes_on_where_it_was_when_relays_die_in_the_middle_of_it() {
+    const LENGTH: usize = 6_000_001;
+    let run = Run::new(2, "disk");
+    let mut relays = run.relays();
+    (0..2).for_each(|g| drop(wait_for("a relay", || run.status(g))));
+    let pattern: Vec<u8> = (0..LENGTH + 8).map(|i| (i % 251) as u8).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut endpoint = Endpoint::connect(&run.socket(0), 0).expect("joined");
+            (0..8).for_each(|n| endpoint.send(1, 1, &pattern[n..n + LENGTH]).expect("sent"));
+            endpoint.finalize().expect("ended");
+        });
+        scope.spawn(|| {
+            let mut endpoint = Endpoint::connect(&run.socket(1), 0).expect("joined");
+            (0..8).for_each(|n| assert!(endpoint.recv(0, 1).expect("received") == pattern[n..n + LENGTH]));
+            endpoint.finalize().expect("ended");
+        });
+        for (struck, parts) in [(1, 5), (0, 25), (1, 42), (0, 60)] {
+            wait_for("a part", || run.status(0).filter(|s| s.peers[0].logged > parts));
+            relays[struck].kill();
+            relays[struck] = run.relay(struck);
+        }
+    });
+    assert_eq!(run.status(0).expect("a status").peers[0].logged, 8 * 12);
+}

@@ -34,7 +34,7 @@ fn strangers_are_refused_and_counted_and_the_run_goes_on() {
     let address = address(&run, 0);
     let greet = bytes(&Frame::new(Kind::Greet, 1, 0, 0, vec![5; 32]));
     let wrong_proof = [greet.clone(), bytes(&Frame::new(Kind::Proof, 1, 0, 0, vec![0; 32]))].concat();
-    let huge = Header { kind: Kind::Greet, group: 1, tag: 0, number: 0, length: u32::MAX }.encode().to_vec();
+    let huge = Header { kind: Kind::Greet, group: 1, tag: 0, number: 0, length: u32::MAX, rest: 0 }.encode().to_vec();
     let before_greeting = bytes(&Frame::new(Kind::Message, 1, 1, 1, b"trust me".to_vec()));
     let as_own_group = bytes(&Frame::new(Kind::Greet, 0, 0, 0, vec![5; 32]));
     let of_no_group = bytes(&Frame::new(Kind::Greet, 60_000, 0, 0, vec![5; 32]));

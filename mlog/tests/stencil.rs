@@ -218,6 +218,24 @@ fn whoever_wants_what_is_lost_waits_until_its_sender_has_gone_back_far_enough() 
 }
 
 #[test]
+fn without_a_log_groups_that_all_go_back_together_get_the_same_bits() {
+    const MORE: [&str; 6] = ["--step-ms", "1", "--steps", "400", "--every", "0"];
+    let run = Run::new(GROUPS, "none");
+    let _relays: Vec<Process> = (0..GROUPS).map(|g| run.relay_with(g, &["--lost", "wait"])).collect();
+    let start = || (0..GROUPS).map(|g| run.stencil(g, &MORE)).collect::<Vec<Process>>();
+    let mut programs = start();
+    for _ in 0..3 {
+        let before = run.status(0).map_or(0, |s| s.counts.delivered);
+        wait_for("messages", || run.status(0).filter(|s| s.counts.delivered > before + 20));
+        programs.iter_mut().for_each(Process::kill);
+        (0..GROUPS).for_each(|g| drop(wait_for("its end", || run.status(g).filter(|s| !s.program))));
+        programs = start();
+    }
+    programs.iter_mut().for_each(|p| assert_eq!(p.code(), Some(0)));
+    assert_eq!(&run.results(), undisturbed());
+}
+
+#[test]
 fn groups_that_are_mpi_jobs_get_the_same_bits_also_after_a_kill() {
     if Command::new("mpicc").arg("--version").output().is_err() {
         println!("skipped: no mpicc");
