@@ -2,7 +2,7 @@
 
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
-use crate::duration::bounds_s;
+use crate::duration::{Pace, bounds_s};
 use crate::orders::{Scope, orders};
 use crate::state::{Assignment, Rules, State};
 use crate::{mpi, node_types, stop};
@@ -14,7 +14,7 @@ use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Time between two looks at the jobs.
 const LOOK: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub struct Progress {
     pub done: usize,
     /// All points.
     pub all: usize,
-    /// Shortest and longest time that those which are left take, as the rules have it, s.
+    /// Shortest and longest time that those which are left take, as the rules and the pace so far have it, s.
     pub left_s: (f64, f64),
 }
 
@@ -256,11 +256,12 @@ fn submit<S: AsRef<str>>(
 
 /// Waits until all jobs have ended; ends them where this command is to end.
 fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progress)) -> Result<()> {
+    let mut paces = vec![Pace::default(); underway.len()];
     loop {
         let mut running = false;
-        for u in underway {
+        for (u, pace) in underway.iter().zip(&mut paces) {
             let (left, all) = (u.state.unfinished(&u.assignment.orders)?, u.assignment.orders.len());
-            let left_s = bounds_s(&left, &u.assignment.rules);
+            let left_s = pace.left_s(Instant::now(), bounds_s(&left, &u.assignment.rules));
             progress(&Progress { node_type: u.node_type.clone(), done: all - left.len(), all, left_s });
             for job in &u.jobs {
                 running |= is_running(slurm.job(*job)?);
