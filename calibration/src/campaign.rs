@@ -32,6 +32,8 @@ pub struct Wish {
     pub fast: bool,
     /// Pause before each checkpoint, s; that of the method if absent.
     pub apart_s: Option<f64>,
+    /// Half width of the 95 % intervals that is aimed at, as a fraction of the mean; that of the method if absent.
+    pub within: Option<f64>,
     /// Most repetitions of a point; those of the method if absent.
     pub most: Option<usize>,
     /// Partition whose nodes are measured; all of the cluster's if absent.
@@ -222,6 +224,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
         orders: orders(&scope)?,
         nodes: names[..many].to_vec(),
         rules: Rules {
+            within: wish.within.unwrap_or(rules.within),
             apart_s: wish.apart_s.unwrap_or(rules.apart_s),
             most: wish.most.unwrap_or(rules.most).max(rules.least),
             ..rules
