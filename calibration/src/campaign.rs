@@ -2,7 +2,7 @@
 
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
-use crate::duration::bounds_s;
+use crate::duration::{Pace, bounds_s};
 use crate::orders::{Scope, orders};
 use crate::state::{Assignment, Rules, State};
 use crate::{mpi, node_types, stop};
@@ -14,7 +14,7 @@ use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Time between two looks at the jobs.
 const LOOK: Duration = Duration::from_millis(500);
@@ -32,6 +32,8 @@ pub struct Wish {
     pub fast: bool,
     /// Pause before each checkpoint, s; that of the method if absent.
     pub apart_s: Option<f64>,
+    /// Half width of the 95 % intervals that is aimed at, as a fraction of the mean; that of the method if absent.
+    pub within: Option<f64>,
     /// Most repetitions of a point; those of the method if absent.
     pub most: Option<usize>,
     /// Partition whose nodes are measured; all of the cluster's if absent.
@@ -53,7 +55,7 @@ pub struct Progress {
     pub done: usize,
     /// All points.
     pub all: usize,
-    /// Shortest and longest time that those which are left take, as the rules have it, s.
+    /// Shortest and longest time that those which are left take, as the rules and the pace so far have it, s.
     pub left_s: (f64, f64),
 }
 
@@ -222,6 +224,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
         orders: orders(&scope)?,
         nodes: names[..many].to_vec(),
         rules: Rules {
+            within: wish.within.unwrap_or(rules.within),
             apart_s: wish.apart_s.unwrap_or(rules.apart_s),
             most: wish.most.unwrap_or(rules.most).max(rules.least),
             ..rules
@@ -256,11 +259,12 @@ fn submit<S: AsRef<str>>(
 
 /// Waits until all jobs have ended; ends them where this command is to end.
 fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progress)) -> Result<()> {
+    let mut paces = vec![Pace::default(); underway.len()];
     loop {
         let mut running = false;
-        for u in underway {
+        for (u, pace) in underway.iter().zip(&mut paces) {
             let (left, all) = (u.state.unfinished(&u.assignment.orders)?, u.assignment.orders.len());
-            let left_s = bounds_s(&left, &u.assignment.rules);
+            let left_s = pace.left_s(Instant::now(), bounds_s(&left, &u.assignment.rules));
             progress(&Progress { node_type: u.node_type.clone(), done: all - left.len(), all, left_s });
             for job in &u.jobs {
                 running |= is_running(slurm.job(*job)?);

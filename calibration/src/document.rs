@@ -3,7 +3,8 @@
 use crate::orders::Order;
 use crate::state::Outcome;
 use hardware::facts::Facts;
-use policy::calibration::{Method, best_of};
+use policy::calibration::{Method, best_of, straight};
+use policy::estimate::pooled;
 use policy::repeated::{Summary, median, summarize};
 use protocol::{
     Axis, BasePower, CALIBRATION_VERSION, Calibration, Measured, Noise, Operation, Point, Quantity, Skipped, Storage,
@@ -160,25 +161,34 @@ fn fits(points: &[Point]) -> Vec<StoredFit> {
                 continue;
             }
             let line: Vec<&Point> = points.iter().filter(|p| on_one_line(p, first, axis)).collect();
-            found.extend(fit(&line, at, axis, of));
+            found.extend(fit(points, &line, at, axis, of));
         }
     }
     found
 }
 
-fn fit(line: &[&Point], at: usize, over: Axis, of: Quantity) -> Option<StoredFit> {
+fn fit(all: &[Point], line: &[&Point], at: usize, over: Axis, of: Quantity) -> Option<StoredFit> {
     if line.len() < 3 {
         return None;
     }
     let x: Vec<f64> = line.iter().map(|p| coordinate(p, over)).collect();
     let y: Vec<f64> = line.iter().map(|p| if of == Quantity::TimeS { p.time_s } else { p.delta_w }).collect();
-    let all = best_of(&x, &y, Method::LeastSquares, false).ok()?;
-    // The volume's law is known: an access, and a rate.
-    let fit = if over == Axis::Bytes { all.fits[0] } else { all.best };
+    let curves = best_of(&x, &y, Method::LeastSquares, false).ok()?;
+    let fit = match over {
+        // The volume's law is known: an access, and a rate. It is fitted as estimates are.
+        Axis::Bytes => straight(&x, &y, &line.iter().map(|p| usual_width_s(all, p)).collect::<Vec<_>>()).ok()?,
+        _ => curves.best,
+    };
     let residual = (fit.sse.max(0.0) / x.len() as f64).sqrt();
     let curve = fit.curve.name().to_string();
     let (alpha, beta, r2) = (fit.alpha, fit.beta, fit.r2);
-    Some(StoredFit { of, over, at, curve, alpha, beta, r2, residual, degenerate: all.degenerate })
+    Some(StoredFit { of, over, at, curve, alpha, beta, r2, residual, degenerate: curves.degenerate })
+}
+
+/// Half width of the interval of the durations of one volume, over all processes.
+fn usual_width_s(all: &[Point], of: &Point) -> f64 {
+    let place = |p: &Point| (p.nodes, p.bytes, p.intensity, p.frequency_hz);
+    pooled(all.iter().filter(|p| place(p) == place(of)).map(|p| p.time_ci_s))
 }
 
 /// The value of a stored fit.

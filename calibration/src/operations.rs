@@ -332,7 +332,7 @@ mod tests {
         let signal: Signal = Arc::new(move || {
             let inode = || fs::metadata(&file).map(|m| m.ino()).map_err(|e| e.to_string());
             let before = inode()?;
-            nix::sys::signal::raise(asked::SIGNAL).map_err(|e| e.to_string())?;
+            nix::sys::signal::kill(nix::unistd::Pid::this(), asked::SIGNAL).map_err(|e| e.to_string())?;
             let end = Instant::now() + Duration::from_secs(20);
             while inode()? == before {
                 if Instant::now() > end {

@@ -5,6 +5,12 @@ fn gigahertz(text: &str) -> Result<f64, String> {
     ghz.ok_or_else(|| format!("'{text}' is no frequency; accepted: 2.4"))
 }
 
+/// A percentage, as a fraction.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
+    percent.map(|p| p / 100.0).ok_or_else(|| format!("'{text}' is no percentage above 0; accepted: 5"))
+}
+
 mod predict;
 mod show;
 
@@ -82,6 +88,9 @@ struct RunArgs {
     /// take longer than planned.
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
     apart: Option<Duration>,
+    /// How narrow the 95 % intervals are to be on each side, in percent of the mean: 5, and with --fast 10.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    within: Option<f64>,
     /// Most repetitions of a point, if its interval does not become narrow before: 30, and with --fast 4.
     #[arg(long, value_name = "N")]
     most: Option<usize>,
@@ -243,6 +252,7 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
     let wish = Wish {
         fast: args.fast,
         apart_s: args.apart.map(|t| t.as_secs_f64()),
+        within: args.within,
         most: args.most,
         partition: args.partition.clone(),
         nodes_per_type: args.nodes_per_type,

@@ -58,8 +58,9 @@ fn a_job_runs_and_a_plan_is_told_where_standard_error_takes_nothing() {
 
 #[test]
 fn only_wrong_usage_and_wrong_input_exit_with_two() {
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["calibrate", "predict", "1G", "--ghz", "nan"], 2, "'nan'"),
+        (&["calibrate", "run", "--within", "0"], 2, "'0'"),
         (&["simulate", "--synthetic", "exponential", "--failures", "9", "--plot", "/nonexistent/x.svg"], 1, "x.svg"),
         (&["man", "nope"], 2, "'nope'"),
         (&["loans", "-j", "abc"], 2, "'abc' is not a job id"),

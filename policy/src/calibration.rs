@@ -7,8 +7,8 @@
 mod curve;
 mod fits;
 
-pub use curve::{BestOf, Curve, Fit, Method, best_of};
-pub(crate) use curve::{falling_to_rising, straight};
+pub(crate) use curve::falling_to_rising;
+pub use curve::{BestOf, Curve, Fit, Method, best_of, straight};
 pub use fits::Fits;
 
 use crate::invalid::{Invalid, non_negative, positive, require};
@@ -68,13 +68,15 @@ pub enum TwoWay {
 
 /// Estimates t(p0, V0) in seconds from a table `t[i][j]` at `p[i]` processes (or nodes) and `v[j]` bytes: Aupy15
 /// §1.3's two ways. Path A fits every row in V and the results in p; path B every column in p and the results in V.
-/// Points that were measured are used as they are. Refuses tables below two by two, and p0 <= 0 or V0 < 0.
+/// Points that were measured are used as they are. `widths` are the half widths of the intervals at `v`, by which
+/// [`straight`] weighs; without them all volumes weigh the same, as in the paper. Refuses tables below two by two, and p0 <= 0 or V0 < 0.
 pub fn two_way(
     p: &[f64],
     v: &[f64],
     t: &[Vec<f64>],
     (p0, v0): (f64, f64),
     model: VolumeModel,
+    widths: &[f64],
     fits: &Fits,
 ) -> Result<TwoWay, Invalid> {
     require(p.len() >= 2, "length of p_values", p.len() as f64, "two values or more")?;
@@ -91,7 +93,7 @@ pub fn two_way(
     }
     let in_volume = |y: &[f64]| -> Result<Fit, Invalid> {
         match model {
-            VolumeModel::Linear => straight(v, y),
+            VolumeModel::Linear => straight(v, y, widths),
             VolumeModel::BestOf => Ok(fits.best_of(v, y)?.best),
         }
     };

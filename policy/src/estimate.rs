@@ -4,7 +4,11 @@
 //! where all three do, it is taken for each N, and a curve in N through the results.
 //!
 //! The extra power of an operation that moves no bytes depends on p alone (MODELS B), so it is averaged over the rest.
-//! One that moves bytes waits first and works then: its extra energy follows the volume as its duration does, an access
+//! One that moves bytes follows a known law, an access and a rate. Large volumes scatter more than small ones, so the law
+//! is fitted by weighted least squares ([`straight`]): the weight of a volume comes of the intervals of all its points
+//! together, since the interval of one, of a few repetitions, may be narrow by luck.
+//!
+//! What moves bytes also waits first and works then: its extra energy follows the volume as its duration does, an access
 //! and a rate, and its mean power is their quotient.
 
 use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, straight, two_way};
@@ -264,16 +268,18 @@ fn plane(
         let (x_values, y): (Vec<f64>, Vec<Value>) = known.into_iter().unzip();
         curve(&x_values, &y, x, model, fits)
     };
-    let measured = |s: &Sample| Value { value: s.time_s, half: s.time_ci_s };
     if let Some(found) = cell(at.0, at.1) {
-        return Ok(measured(found));
+        return Ok(Value { value: found.time_s, half: found.time_ci_s });
     }
+    let width = |c: f64| pooled(samples.iter().filter(|s| of(s).1 == c).map(|s| s.time_ci_s));
+    let measured = |s: &Sample| Value { value: s.time_s, half: width(of(s).1) };
     let full: Option<Vec<Vec<f64>>> =
         rows.iter().map(|r| columns.iter().map(|c| cell(*r, *c).map(|s| s.time_s)).collect()).collect();
     match full {
         Some(table) if rows.len() >= 2 && columns.len() >= 2 => {
             let noise = relative_noise(samples);
-            Ok(match two_way(rows, columns, &table, at, model, fits)? {
+            let widths: Vec<f64> = columns.iter().map(|c| width(*c)).collect();
+            Ok(match two_way(rows, columns, &table, at, model, &widths, fits)? {
                 TwoWay::Measured(value) => Value { value, half: noise * value },
                 TwoWay::Estimated { a, b, b_is_better } => {
                     let path = if b_is_better { &b } else { &a };
@@ -308,7 +314,7 @@ fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel, fits: &Fits)
     }
     let values: Vec<f64> = y.iter().map(|v| v.value).collect();
     let fit = match model {
-        VolumeModel::Linear => straight(x_values, &values)?,
+        VolumeModel::Linear => straight(x_values, &values, &y.iter().map(|v| v.half).collect::<Vec<f64>>())?,
         VolumeModel::BestOf => safest(&fits.best_of(x_values, &values)?.fits, values.len()),
     };
     let widest = y.iter().map(|v| if v.value > 0.0 { v.half / v.value } else { 0.0 }).fold(0.0, f64::max);
@@ -332,6 +338,13 @@ fn missed(fit: &Fit, points: usize) -> f64 {
     }
     let degrees = points - 2;
     student(degrees).min(4.0) * (fit.sse.max(0.0) / degrees as f64).sqrt()
+}
+
+/// The usual half width of several, their root mean square; 0 where none is known.
+pub fn pooled(widths: impl Iterator<Item = f64>) -> f64 {
+    let known = widths.filter(|w| *w > 0.0);
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, n), w| (sum + w * w, n + 1.0));
+    if count > 0.0 { (sum / count).sqrt() } else { 0.0 }
 }
 
 fn relative_noise(samples: &[Sample]) -> f64 {

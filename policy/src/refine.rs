@@ -5,7 +5,7 @@
 
 use crate::invalid::{Invalid, positive};
 
-/// Weight of a new measurement once there are many.
+/// Weight of a new measurement: that of the calibration itself is that of the first ten.
 const WEIGHT: f64 = 0.1;
 
 /// A measurement moves the mean as if it lay at most this many usual distances away.
@@ -48,9 +48,8 @@ impl Correction {
         let distance = (measured / estimated).ln() - self.factor.ln();
         let usual = self.spread.max(LEAST_SPREAD);
         let clipped = distance.clamp(-CLIP * usual, CLIP * usual);
-        let weight = WEIGHT.max(1.0 / f64::from(self.count.saturating_add(2)));
         let limit = LIMIT.ln();
-        let log = (self.factor.ln() + weight * clipped).clamp(-limit, limit);
+        let log = (self.factor.ln() + WEIGHT * clipped).clamp(-limit, limit);
         // The spread may double by one odd run, so that a true change is followed after a few.
         let spread = self.spread + WEIGHT * (distance.abs().min(2.0 * CLIP * usual) - self.spread);
         Ok(Correction { factor: log.exp(), spread, count: self.count.saturating_add(1) })

@@ -167,6 +167,55 @@ fn the_power_of_what_waits_first_and_works_then_rises_with_the_volume() {
     }
 }
 
+/// A machine whose scatter grows with the volume, each point measured five times.
+fn scattering(seed: u64, truth: impl Fn(f64) -> f64, volumes: &[f64]) -> Vec<Sample> {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let mut one = |&(nodes, processes, bytes): &(f64, f64, f64)| {
+        let scatter_s = 0.001 + 0.3 * bytes / 1e9;
+        let times: Vec<f64> = (0..5).map(|_| truth(bytes) + scatter_s * normal(&mut rng)).collect();
+        let s = policy::repeated::summarize(&times).unwrap();
+        let (time_s, time_ci_s) = (s.mean, s.half_width);
+        Sample { nodes, processes, bytes, frequency_hz: None, time_s, time_ci_s, delta_w: 10.0, delta_ci_w: 0.0 }
+    };
+    grid(&[1.0], &[1.0, 2.0], volumes).iter().map(&mut one).collect()
+}
+
+/// Nearly normal: the sum of twelve uniform numbers.
+fn normal(rng: &mut rand_chacha::ChaCha8Rng) -> f64 {
+    (0..12).map(|_| rng.random_range(-0.5..0.5)).sum()
+}
+
+#[test]
+fn small_volumes_are_not_spoilt_by_the_scatter_of_large_ones() {
+    let truth = |v: f64| 0.1 + v / 2e8;
+    let at = |bytes: f64| At { nodes: 1.0, processes: 1.0, bytes };
+    let alike = |s: &Sample| Sample { time_ci_s: 0.0, ..*s };
+    let (mut weighted, mut plain) = ([0.0; 2], [0.0; 2]);
+    for seed in 0..40 {
+        let samples = scattering(seed, truth, &V);
+        let unweighted: Vec<Sample> = samples.iter().map(alike).collect();
+        for (i, bytes) in [2e6, 9e8].into_iter().enumerate() {
+            let missed = |samples: &[Sample]| {
+                let cost = estimate(samples, at(bytes), VolumeModel::Linear, &Fits::default()).unwrap();
+                (cost.time_s.value / truth(bytes) - 1.0).abs() / 40.0
+            };
+            weighted[i] += missed(&samples);
+            plain[i] += missed(&unweighted);
+        }
+    }
+    assert!(weighted[0] < 0.2 * plain[0], "2 MB: {weighted:?} against {plain:?}");
+    assert!(weighted[1] < 1.2 * plain[1], "900 MB: {weighted:?} against {plain:?}");
+}
+
+#[test]
+fn one_point_that_is_narrow_by_luck_does_not_decide_the_line() {
+    let mut samples = points(&grid(&[1.0], &P, &V), 9, |_, _, v| 0.1 + v / 2e8, |_| 10.0);
+    let lucky = samples.iter_mut().find(|s| s.processes == 4.0 && s.bytes == 7.5e8).unwrap();
+    (lucky.time_s, lucky.time_ci_s) = (1.1 * lucky.time_s, 1e-6);
+    let at = At { nodes: 1.0, processes: 4.0, bytes: 9e8 };
+    near(estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s.value, 4.6, 0.06);
+}
+
 #[test]
 fn points_of_other_frequencies_are_kept_apart() {
     let mut samples = points(&grid(&[1.0], &[1.0], &[1e6, 1e9]), 1, |_, _, v| v / 1e9, |_| 10.0);

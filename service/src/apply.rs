@@ -134,8 +134,6 @@ impl<'a> Applying<'a> {
             Event::Committed { number, begun_s, ended_s, bytes, joules } => {
                 c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                     .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules])?;
-                let (bytes, time_s) = (*bytes as f64, ended_s - begun_s);
-                self.teach(at_s, &Measured { operation: Operation::CheckpointWrite, bytes, time_s, joules: *joules });
             }
             Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
             Event::Failure { kind, node, failed_s, detected_s, reason } => {
@@ -160,6 +158,9 @@ impl<'a> Applying<'a> {
             }
             Event::Ended { state, .. } => {
                 close_record(c, key, current(c, key)?, at_s, state)?;
+                if let Some(measured) = mean_checkpoint(c, key)? {
+                    self.teach(at_s, &measured);
+                }
                 // A run that was requeued or interrupted goes on, or is closed by the watch.
                 if !matches!(state.as_str(), "requeued" | "interrupted") {
                     c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
@@ -220,6 +221,19 @@ fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
     let read = |r: &Row| r.get::<Option<String>>(0);
     let text = statement.query_optional(params![key.cluster, key.run], read)?.flatten();
     Ok(store_report::plan(text.as_deref()))
+}
+
+/// The mean checkpoint of a run's current record: all of them together are one observation, since they share volume,
+/// place and hour.
+fn mean_checkpoint(c: &Connection, key: &RunKey) -> Result<Option<Measured>> {
+    let mut statement = c.prepare_cached(
+        "SELECT avg(bytes * 1e0), avg(ended_s - begun_s), avg(joules) FROM checkpoints
+         WHERE cluster = ?1 AND run = ?2 AND begun_s >=
+         (SELECT max(start_s) FROM records WHERE cluster = ?1 AND run = ?2) HAVING count(*) > 0",
+    )?;
+    let operation = Operation::CheckpointWrite;
+    let read = |r: &Row| Ok(Measured { operation, bytes: r.get(0)?, time_s: r.get(1)?, joules: r.get(2)? });
+    statement.query_optional(params![key.cluster, key.run], read)
 }
 
 /// Volume of the checkpoint from which a run's current record went on.

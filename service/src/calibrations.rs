@@ -159,7 +159,7 @@ fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
     Ok(json.map(|j| serde_json::from_str(&j)).transpose()?.unwrap_or_default())
 }
 
-/// A checkpoint that a run has made or brought back.
+/// The mean checkpoint that a run has made, or the one that it brought back.
 pub(crate) struct Measured {
     pub operation: Operation,
     /// Volume on all nodes.
@@ -169,7 +169,7 @@ pub(crate) struct Measured {
     pub joules: Option<f64>,
 }
 
-/// Learns from a run's checkpoint or restart, if it was the kind that is measured: of the engine `app`, of one group.
+/// Learns from a run's checkpoints or restart, if they were the kind that is measured: of the engine `app`, of one group.
 /// `nodes` are the run's.
 ///
 /// # Errors

@@ -53,7 +53,7 @@ pub(super) fn ecofit_bilinear(p: &Parameters<'_>) -> Result<Value, String> {
     };
     let (nodes, volumes, table) = (p.list("p_values")?, p.list("V_values")?, p.table("t")?);
     let at = (p.number("p0")?, p.number("V0")?);
-    let estimate = calibration::two_way(&nodes, &volumes, &table, at, model, &Fits::default()).map_err(words)?;
+    let estimate = calibration::two_way(&nodes, &volumes, &table, at, model, &[], &Fits::default()).map_err(words)?;
     let (a, b, b_is_better) = match estimate {
         TwoWay::Measured(value) => return Ok(json!({ "value": n(value), "path": "measured" })),
         TwoWay::Estimated { a, b, b_is_better } => (a, b, b_is_better),

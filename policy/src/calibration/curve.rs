@@ -102,11 +102,24 @@ pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<
     Ok(BestOf { best, degenerate: is_constant(y), fits })
 }
 
-/// The straight line alone, as [`best_of`] fits it.
-pub(crate) fn straight(x: &[f64], y: &[f64]) -> Result<Fit, Invalid> {
+/// The straight line alone, by weighted least squares: `widths` are the half widths of the intervals of `y`. Where the
+/// scatter differs from point to point, weights of 1 / width² make the line that is nearest to the truth (Aitken 1935;
+/// Draper and Smith, Applied Regression Analysis, §9.2). Where a width is zero or missing, all points weigh the same, and
+/// the line is that of [`best_of`].
+pub fn straight(x: &[f64], y: &[f64], widths: &[f64]) -> Result<Fit, Invalid> {
     check(x, y)?;
+    let (alpha, beta) = weighted_line(x, y, &weights(widths, x.len()));
     let invalid = Invalid { parameter: "x", value: x[0], range: "values that a line can be drawn through" };
-    fit(Curve::Linear, x, y, Method::LeastSquares).ok_or(invalid)
+    judged(Curve::Linear, alpha, beta, x, y).ok_or(invalid)
+}
+
+/// The weights of so many points, the greatest of them 1.
+fn weights(widths: &[f64], many: usize) -> Vec<f64> {
+    if widths.len() != many || !widths.iter().all(|w| w.is_finite() && *w > 0.0) {
+        return vec![1.0; many];
+    }
+    let least = widths.iter().copied().fold(f64::INFINITY, f64::min);
+    widths.iter().map(|w| (least / w).powi(2)).collect()
 }
 
 fn check(x: &[f64], y: &[f64]) -> Result<(), Invalid> {
@@ -135,9 +148,18 @@ fn is_constant(values: &[f64]) -> bool {
 
 /// Slope and intercept of the least-squares line.
 fn line(x: &[f64], y: &[f64]) -> (f64, f64) {
+    weighted_line(x, y, &vec![1.0; x.len()])
+}
+
+fn weighted_line(x: &[f64], y: &[f64], weights: &[f64]) -> (f64, f64) {
+    let total: f64 = weights.iter().sum();
+    let mean = |values: &[f64]| match is_constant(values) {
+        true => values[0],
+        false => values.iter().zip(weights).map(|(v, w)| w * v).sum::<f64>() / total,
+    };
     let (mx, my) = (mean(x), mean(y));
-    let sxx: f64 = x.iter().map(|v| (v - mx) * (v - mx)).sum();
-    let sxy: f64 = x.iter().zip(y).map(|(u, v)| (u - mx) * (v - my)).sum();
+    let sxx: f64 = x.iter().zip(weights).map(|(u, w)| w * (u - mx) * (u - mx)).sum();
+    let sxy: f64 = x.iter().zip(y).zip(weights).map(|((u, v), w)| w * (u - mx) * (v - my)).sum();
     let slope = if sxx > 0.0 { sxy / sxx } else { 0.0 };
     (slope, my - slope * mx)
 }
@@ -155,14 +177,7 @@ fn fit(curve: Curve, x: &[f64], y: &[f64], method: Method) -> Option<Fit> {
             (rate.exp(), scale)
         }
     };
-    let mut fitted = Fit { curve, alpha, beta, r2: 0.0, sse: 0.0, sst: 0.0, r2_log: None };
-    let my = mean(y);
-    fitted.sst = y.iter().map(|v| (v - my) * (v - my)).sum();
-    fitted.sse = x.iter().zip(y).map(|(u, v)| (v - fitted.at(*u)).powi(2)).sum();
-    if !fitted.sse.is_finite() {
-        return None;
-    }
-    fitted.r2 = determination(fitted.sse, fitted.sst, y);
+    let mut fitted = judged(curve, alpha, beta, x, y)?;
     if curve == Curve::Power
         && let (Some(lx), Some(ly)) = (logs(), y_logs())
     {
@@ -173,6 +188,16 @@ fn fit(curve: Curve, x: &[f64], y: &[f64], method: Method) -> Option<Fit> {
         fitted.r2_log = Some(determination(sse, sst, &ly));
     }
     Some(fitted)
+}
+
+/// A curve, and how well it meets the points.
+fn judged(curve: Curve, alpha: f64, beta: f64, x: &[f64], y: &[f64]) -> Option<Fit> {
+    let mut fitted = Fit { curve, alpha, beta, r2: 0.0, sse: 0.0, sst: 0.0, r2_log: None };
+    let my = mean(y);
+    fitted.sst = y.iter().map(|v| (v - my) * (v - my)).sum();
+    fitted.sse = x.iter().zip(y).map(|(u, v)| (v - fitted.at(*u)).powi(2)).sum();
+    fitted.r2 = determination(fitted.sse, fitted.sst, y);
+    fitted.sse.is_finite().then_some(fitted)
 }
 
 fn determination(sse: f64, sst: f64, y: &[f64]) -> f64 {

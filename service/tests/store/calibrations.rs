@@ -1,4 +1,4 @@
-//! Calibrations in the store: their history, and what the commits of real runs teach them.
+//! Calibrations in the store: their history, and what real runs teach them.
 
 use super::both;
 use protocol::{
@@ -76,11 +76,18 @@ fn tell(store: &mut Store, name: &str, from: u64, events: Vec<Event>) {
 /// A run on `node` that commits checkpoints of 300 MB, each so long, at 130 W.
 fn run(store: &mut Store, name: &str, node: &str, engine: &str, durations_s: &[f64]) {
     let committed = |(i, d): (usize, &f64)| {
-        let (number, begun_s) = (i as u64 + 1, 1000.0 * i as f64);
+        let (number, begun_s) = (i as u64 + 1, 1000.0 * (i as f64 + 1.0));
         Event::Committed { number, begun_s, ended_s: begun_s + d, bytes: 300_000_000, joules: Some(130.0 * d) }
     };
     let begun = [started(node, 0), Event::Planned(Box::new(plan(engine)))];
     tell(store, name, 1, begun.into_iter().chain(durations_s.iter().enumerate().map(committed)).collect());
+}
+
+/// The same, up to its end.
+fn ended(store: &mut Store, name: &str, node: &str, engine: &str, durations_s: &[f64]) {
+    run(store, name, node, engine, durations_s);
+    let end = Event::Ended { state: "requeued".into(), exit_code: 0 };
+    tell(store, name, durations_s.len() as u64 + 3, vec![end]);
 }
 
 fn correction(store: &Store, node_type: &str, operation: Operation, of: Quantity) -> Option<Correction> {
@@ -107,25 +114,26 @@ fn the_newest_of_each_type_is_told_and_the_history_is_kept() {
 }
 
 #[test]
-fn commits_of_real_runs_refine_the_estimate_and_one_odd_run_does_not_spoil_it() {
+fn real_runs_refine_the_estimate_and_one_odd_run_does_not_spoil_it_however_many_its_checkpoints() {
     both(|store| {
         store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
         let write = |store: &Store, of| correction(store, "a", Operation::CheckpointWrite, of);
-        run(store, "7.1", "n1", "app", &[3.9; 40]);
+        (0..40).for_each(|i| ended(store, &format!("7.{i}"), "n1", "app", &[3.8, 4.0, 3.9]));
         let learnt = write(store, Quantity::TimeS).expect("a correction");
         assert!((learnt.factor - 1.3).abs() < 0.02 && learnt.count == 40, "{learnt:?}");
         let power = write(store, Quantity::DeltaW).expect("a correction");
         assert!((power.factor / 3.0 - 1.0).abs() < 0.1, "30 W above idle instead of 10: {power:?}");
-        run(store, "8.1", "n1", "app", &[3000.0]);
+        ended(store, "8.1", "n1", "app", &[3000.0; 50]);
         let after = write(store, Quantity::TimeS).expect("a correction");
         assert!((after.factor / learnt.factor).ln().abs() < 0.02, "{after:?}");
-        run(store, "9.1", "elsewhere", "app", &[1.0; 5]);
-        run(store, "10.1", "n1", "criu", &[1.0; 5]);
+        ended(store, "9.1", "elsewhere", "app", &[1.0; 5]);
+        ended(store, "10.1", "n1", "criu", &[1.0; 5]);
+        run(store, "11.1", "n1", "app", &[1.0; 5]);
         let now = write(store, Quantity::TimeS);
         assert_eq!(
             now,
             Some(after),
-            "a node of no known type teaches nothing, nor does an engine that was not measured"
+            "a node of no known type teaches nothing, nor an engine that was not measured, nor a run before its end"
         );
         store.keep_calibration(&calibration("a", "n1", 9.0)).expect("kept");
         assert_eq!(write(store, Quantity::TimeS), None, "a new calibration begins anew");
