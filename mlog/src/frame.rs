@@ -19,14 +19,15 @@ pub const STRANGER_BYTES: usize = 4096;
 /// The body of a frame, shared between log and connections.
 pub type Bytes = Arc<Buffer>;
 
-/// What a frame is.
+/// What a frame is. Whoever calls begins with `Open` or `Greet`: these two get new numbers when frames change, so that an
+/// older and a newer side refuse each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Program to relay: here I am; number: checkpoint from which I resume, or 0.
-    Open = 1,
+    Open = 31,
     /// Relay to program: who you are, and the counters of that checkpoint.
-    Opened,
+    Opened = 2,
     /// Program to relay: how far I am on every channel.
     Join,
     /// Relay to program: what I have logged on every channel.
@@ -52,9 +53,9 @@ pub enum Kind {
     /// Command to relay: end; answered by the same kind.
     Stop,
     /// Relay to relay: I am `group`; body: a nonce.
-    Greet,
+    Greet = 32,
     /// Relay to relay: a nonce and the proof that I know the token.
-    Challenge,
+    Challenge = 16,
     /// Relay to relay: my proof.
     Proof,
     /// Relay to relay: send me messages from `number` on; 0: none.
@@ -138,7 +139,7 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_BYTES], limit: usize) -> Result<Header, Error> {
         let [l0, l1, l2, l3, kind, _, g0, g1, t0, t1, t2, t3, r0, r1, r2, r3, number @ ..] = *bytes;
         let known = KINDS.iter().find(|k| **k as u8 == kind);
-        let kind = *known.ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}")))?;
+        let kind = *known.ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}; have both sides one version?")))?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
         if length as usize > limit {
             return Err(Error::Garbage(format!("a frame of {length} bytes where at most {limit} may come")));
@@ -209,7 +210,8 @@ mod tests {
         let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097, rest: 0 };
         assert!(Header::decode(&header.encode(), STRANGER_BYTES).is_err());
         let mut bytes = header.encode();
-        for kind in [0, 25, 255] {
+        // 1 and 15 began a call when no message had parts.
+        for kind in [0, 1, 15, 25, 255] {
             bytes[4] = kind;
             assert!(Header::decode(&bytes, LONGEST_BYTES).is_err());
         }
