@@ -17,7 +17,8 @@ fn site() -> MutexGuard<'static, Site> {
     static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
     let start = || {
         let dir = PathBuf::from(format!("/tmp/joulepoint-groups-{}", std::process::id()));
-        let toml = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string();
+        let estimates = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n";
+        let toml = format!("[criu]\ncommand = {:?}\n\n{estimates}", dir.join("criu/criu"));
         // No node can leave a job here, so that those that wait are slowed.
         let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n".to_string();
         let [root, state] = ["cpus.{node}", "{node}.cpufreq"].map(|name| dir.join(name));
@@ -279,5 +280,93 @@ fn a_group_of_two_nodes_starts_again_when_one_of_them_dies() -> Result<()> {
             ensure!(said.matches(&expected).count() == 1 + group, "group {group} has not {expected:?}:\n{said}");
         }
     }
+    Ok(())
+}
+
+/// A program that knows nothing of checkpoints: each line depends on all before it.
+const WORK: &str = r#"
+echo "$1" >>"began.$SLURM_PROCID"
+x=$((SLURM_PROCID + 1))
+for n in $(seq "$2"); do
+    x=$((x * 6364136223846793005 + n))
+    echo "$1 rank $SLURM_PROCID step $n $x"
+    sleep 0.1
+done
+"#;
+
+/// What all tasks write in a step, sorted.
+fn lines_of(step: &str, count: u32) -> Vec<String> {
+    let of_rank = |rank: usize| {
+        let mut x = rank as i64 + 1;
+        (1..=count).map(move |n| {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(i64::from(n));
+            format!("{step} rank {rank} step {n} {x}")
+        })
+    };
+    let mut all: Vec<String> = (0..GROUPS).flat_map(of_rank).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn programs_that_know_nothing_of_checkpoints_go_back_alone_and_then_all_through_the_queue() -> Result<()> {
+    let mut site = site();
+    if let Err(reason) = suite::fetch_criu(&site.conf.with_file_name("criu")) {
+        println!("skipped: groups by the engine criu: {reason}");
+        return Ok(());
+    }
+    let work = site.conf.with_file_name("work.sh");
+    fs::write(&work, WORK)?;
+    let (one, two) = (20, 700);
+    let work = work.display();
+    let script = format!("echo begin\nsrun bash {work} one {one}\nsrun bash {work} two {two}\necho end $?");
+    let more = ["--ft-energy-engine=criu", "--ft-energy-interval=3s", "--output=out", "--error=err"];
+    let more = [&more[..], &["--open-mode=append"]].concat();
+    let (job, folder) = submitted(&site, "plain", THREE, &more, &script)?;
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let said = || format!("{}\n{}", read("err"), read("out"));
+    let lines_after = |site: &Site, count: u64| {
+        let made = |run: &Value| (run["total"]["checkpoints"].as_u64()? >= count).then(|| run.clone());
+        site.wait_report(job, "checkpoints", MINUTES, made).with_context(said)
+    };
+    let in_two = |_: &Site| Ok((0..GROUPS).all(|g| read(&format!("began.{g}")).contains("two")).then_some(()));
+    site.wait("step two", MINUTES, in_two).with_context(said)?;
+    let made = |run: &Value| run["total"]["checkpoints"].as_u64().context("a number");
+    let before = site.report(job)?.as_ref().map_or(Ok(0), made)?;
+    let run = lines_after(&site, before + 2 * GROUPS as u64)?;
+    let printed = read("out");
+    ensure!(printed.contains("two rank 1 step 5 "), "what lines have is not printed: {printed}");
+    let victim = node_of(&run, 1).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let restarted = |run: &Value| {
+        let restarts = run["decisions"].as_array()?.iter().filter(|d| d["action"] == "restart group").count();
+        (restarts == 1).then(|| run.clone())
+    };
+    let run = site.wait_report(job, "group 1 to start again", MINUTES, restarted).with_context(said)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    let run = lines_after(&site, made(&run)? + 2 * GROUPS as u64)?;
+    // No spare is left.
+    let victim = node_of(&run, 0).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    site.wait_state(job, &["PENDING"], MINUTES).with_context(said)?;
+    site.cluster.revive_node(&victim)?;
+    site.wait_state(job, &["RUNNING"], MINUTES).with_context(said)?;
+    let run = report_of_the_end(&site, job).with_context(said)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    ensure!(run["total"]["failures"] == 2, "{run:#}");
+    for group in 0..GROUPS {
+        ensure!(read(&format!("began.{group}")) == "one\ntwo\n", "group {group} began again: {}", said());
+    }
+    let out = read("out");
+    let mut lines = out.lines();
+    ensure!(lines.next() == Some("begin"), "{}", said());
+    for (step, count) in [("one", one), ("two", two)] {
+        let mut seen: Vec<&str> = lines.by_ref().take(GROUPS * count as usize).collect();
+        seen.sort_unstable();
+        ensure!(seen == lines_of(step, count), "step {step}: {}", said());
+    }
+    ensure!(lines.collect::<Vec<_>>() == ["end 0"], "{}", said());
+    println!("plain groups: {} checkpoints", run["total"]["checkpoints"]);
     Ok(())
 }

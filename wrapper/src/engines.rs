@@ -17,6 +17,8 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
+    /// Whether its groups send each other messages.
+    pub talks: bool,
     /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
     /// Why CRIU cannot be used, as its probe found.
@@ -87,6 +89,7 @@ fn several_nodes(facts: &Facts) -> Option<String> {
 /// What keeps CRIU's sandboxes from holding the program: they hold a whole script on one node, or tasks of steps.
 fn no_sandbox(facts: &Facts) -> Option<String> {
     match facts.starts_steps {
+        _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
         true => facts.links("libmpi").then(|| MPI_STEPS.to_string()),
         false => several_nodes(facts),
     }
