@@ -361,7 +361,7 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
                 return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
             }
             Some(Engine::Criu) if settings.log.is_some() => {
-                let reason = "is criu, which cannot dump a group that is connected to a relay by --ft-energy-log";
+                let reason = "cannot dump a group that is connected to a relay by --ft-energy-log";
                 return Err(refusal(
                     merged,
                     "ft-energy-engine",
