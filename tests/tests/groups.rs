@@ -305,7 +305,8 @@ struct Plain {
 impl Plain {
     /// Submits it; none if CRIU cannot be had.
     fn submit(site: &Site, name: &str, shape: [usize; 3], steps: &[(&'static str, u32)]) -> Result<Option<Plain>> {
-        if let Err(reason) = suite::fetch_criu(&site.conf.with_file_name("criu")) {
+        static CRIU: OnceLock<Result<(), String>> = OnceLock::new();
+        if let Err(reason) = CRIU.get_or_init(|| suite::fetch_criu(&site.conf.with_file_name("criu"))) {
             println!("skipped: groups by the engine criu: {reason}");
             return Ok(None);
         }
