@@ -147,7 +147,11 @@ fn pass_on(outputs: &Outputs, printed_bytes: &mut [u64; 2], upto_bytes: [u64; 2]
 fn print(outputs: &Outputs, printed_bytes: &mut [u64; 2], upto_bytes: [u64; 2]) -> io::Result<()> {
     let targets: [&mut dyn Write; 2] = [&mut io::stdout().lock(), &mut io::stderr().lock()];
     for (i, to) in targets.into_iter().enumerate() {
-        let mut file = File::open(&outputs[i])?;
+        let mut file = match File::open(&outputs[i]) {
+            // It was never started.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            file => file?,
+        };
         file.seek(SeekFrom::Start(printed_bytes[i]))?;
         printed_bytes[i] += io::copy(&mut file.take(upto_bytes[i].saturating_sub(printed_bytes[i])), to)?;
         to.flush()?;
