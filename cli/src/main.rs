@@ -183,9 +183,6 @@ struct WardenArgs {
     /// The program is a task of this `srun` call: the driver of the job is told of it, and has it dumped.
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
-    /// Group of nodes that the task belongs to.
-    #[arg(long, requires = "call", value_name = "GROUP")]
-    group: Option<usize>,
     /// Number of tasks that its `srun` starts.
     #[arg(long, env = "SLURM_STEP_NUM_TASKS", default_value_t = 1, value_name = "TASKS")]
     tasks: u32,
@@ -284,8 +281,8 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Model(args) => return run_model(&args),
         Command::Warden(args) => {
             let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = args;
-            let WardenArgs { call, group, tasks, rank, node, step, .. } = args;
-            let member = call.map(|call| criu::line::Member { call, group, rank, tasks, node, step });
+            let WardenArgs { call, tasks, rank, node, step, .. } = args;
+            let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step });
             let task = criu::warden::Task { criu, run, member, restore, limit_s, own_network, command };
             return Ok(criu::warden::run(&task));
         }

@@ -20,6 +20,7 @@ pub mod relay;
 pub mod sandbox;
 pub mod settle;
 pub mod stage;
+pub mod strangers;
 pub mod tool;
 pub mod warden;
 

@@ -5,7 +5,7 @@
 //! not pass the proofs on to the next one. What follows is one JSON value on each line.
 
 use crate::client::Ask;
-use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, Token, Words, random};
+use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, STRANGER_PATIENCE, Token, Words, random};
 use nix::sys::socket::{MsgFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Folder of a run with the address and the secret.
 pub const FOLDER: &str = "wardens";
@@ -27,6 +28,9 @@ const SECRET: &str = "secret";
 
 /// Longest wait for the other side to connect, to prove itself, or to take a word.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Pause before one that was turned away calls again.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,8 +54,6 @@ pub enum Hello {
 pub struct Member {
     /// Tells the `srun` call of the script from others.
     pub call: String,
-    /// The group of nodes that the task belongs to, in a run of groups.
-    pub group: Option<usize>,
     /// Rank among the tasks of the call.
     pub rank: u32,
     /// Number of tasks that its `srun` has started.
@@ -134,46 +136,71 @@ pub fn secret(run: &Path) -> Result<Token, String> {
     Token::open(&run.join(FOLDER).join(SECRET)).map_err(|e| e.to_string())
 }
 
-/// Calls the driver of a run.
+/// Calls the driver of a run; again, if it has too many strangers at its door.
 ///
 /// # Errors
 /// A sentence.
 pub fn call(run: &Path, hello: &Hello) -> Result<Line, String> {
     let file = run.join(FOLDER).join(ADDRESS);
-    let address = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let gone = |e: io::Error| format!("the wrapper of the job does not answer at {}: {e}", address.trim());
     let secret = secret(run)?;
-    let mut stream = connect(address.trim()).map_err(gone)?;
-    patient(&stream).map_err(gone)?;
-    let mine = random().map_err(|e| e.to_string())?;
-    stream.write_all(&mine).map_err(gone)?;
-    let (theirs, proof) = (take::<SECRET_BYTES>(&mut stream).map_err(gone)?, take::<PROOF_BYTES>(&mut stream));
-    let listener = stream.peer_addr().map_err(gone)?.port();
-    let words = |role| Words { role, dialer: 0, listener, dialer_nonce: &mine, listener_nonce: &theirs };
-    if !secret.check(&words(LISTENER), &proof.map_err(gone)?) {
-        return Err(format!("what answers at {} is not the wrapper of the job", address.trim()));
+    let until = Instant::now() + LIMIT;
+    loop {
+        let address = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let address = address.trim();
+        match introduced(address, &secret, hello) {
+            Ok(Some(line)) => return Ok(line),
+            Ok(None) => return Err(format!("what answers at {address} is not the wrapper of the job")),
+            Err(e) if is_turned_away(&e) && Instant::now() < until => thread::sleep(AGAIN),
+            Err(e) => return Err(format!("the wrapper of the job does not answer at {address}: {e}")),
+        }
     }
-    stream.write_all(&secret.prove(&words(DIALER))).map_err(gone)?;
+}
+
+/// Whether the other side has hung up without a word.
+fn is_turned_away(e: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Says who we are when both sides have proved that they know the secret; nothing if the other one does not.
+fn introduced(address: &str, secret: &Token, hello: &Hello) -> io::Result<Option<Line>> {
+    let mut stream = connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    let until = Instant::now() + LIMIT;
+    let mine = random().map_err(io::Error::other)?;
+    stream.write_all(&mine)?;
+    let theirs = take::<SECRET_BYTES>(&mut stream, until)?;
+    let proof = take::<PROOF_BYTES>(&mut stream, until)?;
+    let listener = stream.peer_addr()?.port();
+    let words = |role| Words { role, dialer: 0, listener, dialer_nonce: &mine, listener_nonce: &theirs };
+    if !secret.check(&words(LISTENER), &proof) {
+        return Ok(None);
+    }
+    stream.write_all(&secret.prove(&words(DIALER)))?;
     let mut line = Line { stream, read: Vec::new() };
-    line.tell(hello).map_err(gone)?;
-    Ok(line)
+    line.tell(hello)?;
+    Ok(Some(line))
 }
 
 /// Answers one that called: who it is, and the line to it.
 ///
 /// # Errors
-/// What the kernel says, or that it knows no secret.
+/// What the kernel says, or that it knows no secret, or not in time.
 pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)> {
-    patient(&stream)?;
-    let theirs = take::<SECRET_BYTES>(&mut stream)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    let until = Instant::now() + STRANGER_PATIENCE;
+    let theirs = take::<SECRET_BYTES>(&mut stream, until)?;
     let mine = random().map_err(io::Error::other)?;
     let listener = stream.local_addr()?.port();
     let words = |role| Words { role, dialer: 0, listener, dialer_nonce: &theirs, listener_nonce: &mine };
     stream.write_all(&mine)?;
     stream.write_all(&secret.prove(&words(LISTENER)))?;
-    if !secret.check(&words(DIALER), &take::<PROOF_BYTES>(&mut stream)?) {
+    if !secret.check(&words(DIALER), &take::<PROOF_BYTES>(&mut stream, until)?) {
         return Err(io::Error::other("it does not know the secret of the run"));
     }
+    stream.set_read_timeout(Some(LIMIT))?;
     let mut text = String::new();
     // Byte by byte: what follows is left to who reads the line.
     BufReader::with_capacity(1, &stream).read_line(&mut text)?;
@@ -193,15 +220,22 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn patient(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))
-}
-
-fn take<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    stream.read_exact(&mut bytes)?;
+/// So many bytes, all of them before a moment: who sends one now and then holds nobody up.
+fn take<const N: usize>(stream: &mut TcpStream, until: Instant) -> io::Result<[u8; N]> {
+    let (mut bytes, mut taken) = ([0; N], 0);
+    while taken < N {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes[taken..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => taken += length,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
     Ok(bytes)
 }
 

@@ -28,7 +28,7 @@ const COUNTS: u32 = 60;
 const MEMBER: &str = "DUMPS_MEMBER";
 
 fn member() -> Member {
-    Member { call: "a.1".into(), group: None, rank: 0, tasks: 1, node: "n".into(), step: None }
+    Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n".into(), step: None }
 }
 
 fn main() {

@@ -3,17 +3,12 @@
 use crate::frame::{Frame, STRANGER_BYTES};
 use crate::link::{Link, Stream};
 use crate::peer::Greeted;
+use crate::proof::{MOST_STRANGERS, STRANGER_PATIENCE};
 use crate::relay::Relay;
 use crate::{Error, system};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-/// Strangers at a time; more are turned away.
-const MOST_GUESTS: usize = 64;
-
-/// A stranger must say within this time who it is.
-const GUEST_PATIENCE: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// A connection that has not said, or not proved, who it is.
 pub(crate) struct Guest {
@@ -26,7 +21,7 @@ pub(crate) struct Guest {
 impl Guest {
     /// True while it may still say who it is.
     pub(crate) fn has_time(&self) -> bool {
-        self.since.elapsed() < GUEST_PATIENCE
+        self.since.elapsed() < STRANGER_PATIENCE
     }
 }
 
@@ -37,7 +32,7 @@ impl Relay {
     }
 
     pub(crate) fn admit(&mut self, stream: Stream) {
-        if self.guests.len() >= MOST_GUESTS {
+        if self.guests.len() >= MOST_STRANGERS {
             return self.refuse("too many strangers at a time");
         }
         match Link::new(stream, STRANGER_BYTES) {

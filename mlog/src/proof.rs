@@ -10,12 +10,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes of a token and of a nonce.
 pub const SECRET_BYTES: usize = 32;
 
 /// Bytes of a proof.
 pub const PROOF_BYTES: usize = 32;
+
+/// Most callers at a time that have not proved who they are.
+pub const MOST_STRANGERS: usize = 64;
+
+/// Longest time in which a caller must prove who it is.
+pub const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The run's secret.
 #[derive(Clone)]

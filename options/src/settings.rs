@@ -355,9 +355,21 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
             let cure = "--ft-energy-groups=N with N above 1";
             return Err(refusal(merged, "ft-energy-protocol", "does not say how many groups recover alone", cure));
         }
-        if let Some(engine) = settings.engine.filter(|e| !matches!(e, Engine::App | Engine::Hook)) {
-            let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
-            return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook"));
+        match settings.engine {
+            Some(engine @ (Engine::Scr | Engine::Dmtcp)) => {
+                let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
+                return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
+            }
+            Some(Engine::Criu) if settings.log.is_some() => {
+                let reason = "cannot dump a group that is connected to a relay by --ft-energy-log";
+                return Err(refusal(
+                    merged,
+                    "ft-energy-engine",
+                    reason,
+                    "app, hook, or groups without --ft-energy-log",
+                ));
+            }
+            _ => {}
         }
         if settings.resume != Resume::default() {
             return Err(refusal(merged, "ft-energy-resume", "is for jobs without groups", "leave it out"));
@@ -423,6 +435,7 @@ mod tests {
         };
         let whole = ask(&[protocol, groups, ("ft-energy-done", "a.{group}"), ("ft-energy-log", "disk")]).unwrap();
         assert_eq!((whole.groups, whole.log), (3, Some(Log::Disk)));
+        assert!(ask(&[protocol, groups, ("ft-energy-engine", "criu")]).is_ok());
         let lend = ("ft-energy-lend", "yes");
         assert!(!whole.lend && ask(&[protocol, groups, ("ft-energy-log", "disk"), lend]).unwrap().lend);
         for (half, word) in [
@@ -432,6 +445,8 @@ mod tests {
             (vec![groups], "uncoordinated"),
             (vec![("ft-energy-log", "memory")], "uncoordinated"),
             (vec![protocol, groups, ("ft-energy-done", "a.{group},b")], "the pattern 'b'"),
+            (vec![protocol, groups, ("ft-energy-engine", "scr")], "app, hook, criu"),
+            (vec![protocol, groups, ("ft-energy-engine", "criu"), ("ft-energy-log", "disk")], "connected to a relay"),
         ] {
             let said = ask(&half).unwrap_err();
             assert!(said.contains(word), "{said}");

@@ -19,7 +19,8 @@ fn site() -> MutexGuard<'static, Site> {
     static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
     let start = || {
         let dir = PathBuf::from(format!("/tmp/joulepoint-groups-{}", std::process::id()));
-        let toml = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n".to_string();
+        let estimates = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n";
+        let toml = format!("[criu]\ncommand = {:?}\n\n{estimates}", dir.join("criu/criu"));
         // No node can leave a job here, so that those that wait are slowed.
         let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n".to_string();
         let [root, state] = ["cpus.{node}", "{node}.cpufreq"].map(|name| dir.join(name));
@@ -314,5 +315,162 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
             ensure!(said.matches(&expected).count() == begun, "group {group} has not {expected:?}:\n{said}");
         }
     }
+    Ok(())
+}
+
+/// A program that knows nothing of checkpoints: each line depends on all before it.
+const WORK: &str = r#"
+echo "$1" >>"began.$SLURM_PROCID"
+x=$((SLURM_PROCID + 1))
+for n in $(seq "$2"); do
+    x=$((x * 6364136223846793005 + n))
+    echo "$1 rank $SLURM_PROCID step $n $x"
+    sleep 0.1
+done
+"#;
+
+/// A job of such programs in groups, one task on each node.
+struct Plain {
+    job: u32,
+    folder: PathBuf,
+    tasks: usize,
+    steps: Vec<(&'static str, u32)>,
+}
+
+impl Plain {
+    /// Submits it; none if CRIU cannot be had.
+    fn submit(site: &Site, name: &str, shape: [usize; 3], steps: &[(&'static str, u32)]) -> Result<Option<Plain>> {
+        static CRIU: OnceLock<Result<(), String>> = OnceLock::new();
+        if let Err(reason) = CRIU.get_or_init(|| suite::fetch_criu(&site.conf.with_file_name("criu"))) {
+            println!("skipped: groups by the engine criu: {reason}");
+            return Ok(None);
+        }
+        let work = site.conf.with_file_name("work.sh");
+        fs::write(&work, WORK)?;
+        let call = |(step, count): &(&str, u32)| format!("srun bash {} {step} {count}\n", work.display());
+        let script = format!("echo begin\n{}echo end $?", steps.iter().map(call).collect::<String>());
+        let engine = ["--ft-energy-engine=criu", "--ft-energy-interval=3s"];
+        let more = [&engine[..], &["--output=out", "--error=err", "--open-mode=append"]].concat();
+        let (job, folder) = submitted(site, name, shape, &more, &script)?;
+        let [nodes, _, spares] = shape;
+        Ok(Some(Plain { job, folder, tasks: nodes - spares, steps: steps.to_vec() }))
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+    }
+
+    fn said(&self) -> String {
+        format!("{}\n{}", self.read("err"), self.read("out"))
+    }
+
+    /// Waits for so many checkpoints more.
+    fn wait_for_lines(&self, site: &Site, more: u64) -> Result<Value> {
+        let made = |run: &Value| run["total"]["checkpoints"].as_u64();
+        let before = site.report(self.job)?.as_ref().and_then(made).unwrap_or(0);
+        let enough = |run: &Value| (made(run)? >= before + more).then(|| run.clone());
+        site.wait_report(self.job, "checkpoints", MINUTES, enough).with_context(|| self.said())
+    }
+
+    /// Waits until all tasks have begun a step.
+    fn wait_for_step(&self, site: &Site, step: &str) -> Result<()> {
+        let all = || (0..self.tasks).all(|rank| self.read(&format!("began.{rank}")).contains(step));
+        site.wait(step, MINUTES, |_| Ok(all().then_some(()))).with_context(|| self.said())
+    }
+
+    /// Waits until groups have started again alone so often.
+    fn wait_for_restarts(&self, site: &Site, count: usize) -> Result<Value> {
+        let restarts = |run: &Value| {
+            let decisions = run["decisions"].as_array()?.iter().filter(|d| d["action"] == "restart group");
+            (decisions.count() == count).then(|| run.clone())
+        };
+        site.wait_report(self.job, "a group to start again", MINUTES, restarts).with_context(|| self.said())
+    }
+
+    /// Waits for the end: each task has begun each step once, and no line of output is lost or doubled.
+    fn ends_as_if_undisturbed(&self, site: &Site) -> Result<Value> {
+        let run = report_of_the_end(site, self.job).with_context(|| self.said())?;
+        let began: String = self.steps.iter().map(|(step, _)| format!("{step}\n")).collect();
+        for rank in 0..self.tasks {
+            ensure!(self.read(&format!("began.{rank}")) == began, "task {rank} began again: {}", self.said());
+        }
+        let out = self.read("out");
+        let mut lines = out.lines();
+        ensure!(lines.next() == Some("begin"), "{}", self.said());
+        for (step, count) in &self.steps {
+            let mut seen: Vec<&str> = lines.by_ref().take(self.tasks * *count as usize).collect();
+            seen.sort_unstable();
+            ensure!(seen == lines_of(step, *count, self.tasks), "step {step}: {}", self.said());
+        }
+        ensure!(lines.collect::<Vec<_>>() == ["end 0"], "{}", self.said());
+        println!("plain groups: {} checkpoints", run["total"]["checkpoints"]);
+        Ok(run)
+    }
+}
+
+/// What all tasks write in a step, sorted.
+fn lines_of(step: &str, count: u32, tasks: usize) -> Vec<String> {
+    let of_rank = |rank: usize| {
+        let mut x = rank as i64 + 1;
+        (1..=count).map(move |n| {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(i64::from(n));
+            format!("{step} rank {rank} step {n} {x}")
+        })
+    };
+    let mut all: Vec<String> = (0..tasks).flat_map(of_rank).collect();
+    all.sort_unstable();
+    all
+}
+
+/// A process of this site whose command line has all these words.
+fn process(site: &Site, words: &[&str]) -> Option<nix::unistd::Pid> {
+    let place = site.conf.parent()?.to_str()?;
+    let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let is_it = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.contains(place) && words.iter().all(|word| line.contains(word))
+    };
+    pids.into_iter().find(is_it).map(nix::unistd::Pid::from_raw)
+}
+
+#[test]
+fn programs_that_know_nothing_of_checkpoints_go_back_alone_and_then_all_through_the_queue() -> Result<()> {
+    let mut site = site();
+    let Some(job) = Plain::submit(&site, "plain", THREE, &[("one", 20), ("two", 700)])? else { return Ok(()) };
+    job.wait_for_step(&site, "two")?;
+    let run = job.wait_for_lines(&site, 2 * GROUPS as u64)?;
+    ensure!(job.read("out").contains("two rank 1 step 5 "), "what lines have is not printed: {}", job.said());
+    let victim = node_of(&run, 1).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    let run = job.wait_for_restarts(&site, 1)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    let run = job.wait_for_lines(&site, 2 * GROUPS as u64)?;
+    // No spare is left.
+    let victim = node_of(&run, 0).context("a node")?;
+    site.cluster.kill_node(&victim)?;
+    site.wait_state(job.job, &["PENDING"], MINUTES).with_context(|| job.said())?;
+    site.cluster.revive_node(&victim)?;
+    let run = job.ends_as_if_undisturbed(&site)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    ensure!(run["total"]["failures"] == 2, "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn a_group_of_two_tasks_goes_back_when_a_warden_is_killed_and_all_do_when_the_driver_is() -> Result<()> {
+    use nix::sys::signal::{Signal, kill};
+    let site = site();
+    let Some(job) = Plain::submit(&site, "parts", [5, 2, 1], &[("one", 20), ("two", 400)])? else { return Ok(()) };
+    job.wait_for_step(&site, "two")?;
+    job.wait_for_lines(&site, 4)?;
+    kill(process(&site, &["warden", "groups/g1"]).context("a warden")?, Signal::SIGKILL)?;
+    job.wait_for_restarts(&site, 1)?;
+    job.wait_for_lines(&site, 4)?;
+    kill(process(&site, &["/proc/self/exe", "wrap"]).context("a driver")?, Signal::SIGKILL)?;
+    job.wait_for_lines(&site, 4)?;
+    let run = job.ends_as_if_undisturbed(&site)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
     Ok(())
 }

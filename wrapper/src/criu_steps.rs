@@ -164,8 +164,7 @@ impl Engine for CriuSteps {
                 Some(calls) => keep_outputs(calls, standing, &into),
                 None => Err("the steps of the script are not remembered".to_string()),
             };
-            let dump =
-                Dump { of: None, into: &into, limit_s, dumps: &dumps, wanted: &|| one.is_current(), still: &still };
+            let dump = Dump { into: &into, limit_s, dumps: &dumps, wanted: &|| one.is_current(), still: &still };
             let files = wardens.dump(&dump);
             post.tell_of(&one, Happening::Checkpointed(files));
         });
@@ -240,21 +239,29 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
 
 /// Copies a call's part of a file as soon as the file has it up to `end`; where the part ends.
 fn keep(target: &Target, end: u64, copy: &Path) -> io::Result<u64> {
-    let limit = Instant::now() + OUTPUT_LIMIT;
     let mut file = File::open(&target.path)?;
-    let length = loop {
-        let length = file.metadata()?.len();
-        if length >= end {
-            break length;
-        }
-        if Instant::now() > limit {
-            return Err(io::Error::other(format!("{} bytes of the step's output have not arrived", end - length)));
-        }
-        thread::sleep(LOOK);
-    };
+    let length = length_from(&file, end)?;
     file.seek(io::SeekFrom::Start(target.start))?;
     io::copy(&mut file.take(length.saturating_sub(target.start)), &mut File::create(copy)?)?;
     Ok(length.max(target.start))
+}
+
+/// The length of a file as soon as it has so many bytes, which `srun` carries there.
+///
+/// # Errors
+/// What the file system says, or that they do not arrive.
+pub(crate) fn length_from(file: &File, bytes: u64) -> io::Result<u64> {
+    let limit = Instant::now() + OUTPUT_LIMIT;
+    loop {
+        let length = file.metadata()?.len();
+        if length >= bytes {
+            return Ok(length);
+        }
+        if Instant::now() > limit {
+            return Err(io::Error::other(format!("{} bytes of the step's output have not arrived", bytes - length)));
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 #[cfg(test)]
@@ -279,7 +286,7 @@ mod tests {
             targets: vec![target(1), target(2)],
         };
         calls.note("a.1", &call).unwrap();
-        let member = |rank| Member { call: "a.1".into(), group: None, rank, tasks: 2, node: "n".into(), step: None };
+        let member = |rank| Member { call: "a.1".into(), rank, tasks: 2, node: "n".into(), step: None };
         let standing: Vec<_> = [(0, [4, 0]), (1, [2, 1])]
             .map(|(rank, carried_bytes)| Standing { member: member(rank), carried_bytes })
             .to_vec();

@@ -17,6 +17,8 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
+    /// Whether its groups send each other messages.
+    pub talks: bool,
     /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
     /// Why CRIU cannot be used, as its probe found.
@@ -87,6 +89,7 @@ fn several_nodes(facts: &Facts) -> Option<String> {
 /// What keeps CRIU's sandboxes from holding the program: they hold a whole script on one node, or tasks of steps.
 fn no_sandbox(facts: &Facts) -> Option<String> {
     match facts.starts_steps {
+        _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
         true => facts.links("libmpi").then(|| MPI_STEPS.to_string()),
         false => several_nodes(facts),
     }
@@ -183,7 +186,7 @@ mod tests {
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
         let steps = |libraries: &[&str]| Facts { starts_steps: true, no_criu: None, nodes: 3, ..facts(libraries) };
-        let cases: [Case; 18] = [
+        let cases: [Case; 20] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
@@ -193,6 +196,8 @@ mod tests {
             (none, Facts { starts_steps: true, no_criu: Some("CRIU is absent".into()), ..criu.clone() }, None, "srun"),
             (none, steps(&[]), Some(Engine::Criu), "nothing else"),
             (none, steps(&["libmpi.so.40"]), None, "an MPI program under srun"),
+            (none, Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
+            (&[("ft-energy-engine", "criu")], Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
             (&[("ft-energy-engine", "criu")], Facts { starts_steps: false, ..steps(&[]) }, None, "has 3 nodes"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
             (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),

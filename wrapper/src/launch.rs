@@ -197,8 +197,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         answered,
     };
     if let Some(places) = places {
-        let criu =
-            if settings.lend && slow.is_none() { criu::on_this_node(site, &me, &runs) } else { Err(String::new()) };
+        let criu = match criu {
+            Some(criu) => Ok(criu.command),
+            None if settings.lend && slow.is_none() => criu::on_this_node(site, &me, &runs),
+            None => Err(String::new()),
+        };
         let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before, lender, criu, slow };
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
@@ -289,8 +292,8 @@ fn plan(
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
         libraries: linked::libraries_of(&words, &me.folder),
-        // Groups checkpoint by the programs' own means.
-        starts_steps: settings.groups < 2 && words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
+        talks: settings.log.is_some(),
+        starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
         proven: plan.engine.clone(),
@@ -320,7 +323,7 @@ struct Criu {
 }
 
 /// Where other nodes reach this one.
-fn address(slurm: &Slurm, me: &Identity) -> String {
+pub(crate) fn address(slurm: &Slurm, me: &Identity) -> String {
     let here = me.node.clone().unwrap_or_else(|| "localhost".to_string());
     let known = slurm.nodes().unwrap_or_default().into_iter().find(|n| n.name == here);
     known.map_or(here, |n| n.addr)

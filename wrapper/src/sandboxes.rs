@@ -46,6 +46,42 @@ fn is_label(name: &str) -> bool {
     name == "label" || name.contains('l') && name.chars().all(|c| SHORT_FLAGS.contains(c))
 }
 
+/// Where the program stands among the words of a call whose tasks sandboxes can hold.
+///
+/// # Errors
+/// A sentence: they cannot.
+pub fn fit(words: &[String]) -> Result<usize, String> {
+    let (names, at) = split::options(words)?;
+    let unfit = |(name, value): &split::Named| match name.as_str() {
+        "multi-prog" | "pty" | "bcast" => Some(format!("it uses --{name}")),
+        name if is_label(name) => Some(LABELLED.to_string()),
+        "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
+        "output" | "error" => {
+            let file = value.as_deref().unwrap_or_default();
+            let shared = !file.contains('%') && file != "none";
+            shared.then(|| {
+                format!("it writes by --{name}={file}; write 'srun ... > {file}', or a file of each task (%t)")
+            })
+        }
+        _ => None,
+    };
+    if let Some(reason) = names.iter().find_map(unfit) {
+        return Err(reason);
+    }
+    if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
+        return Err(LABELLED.to_string());
+    }
+    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+    let program = &words[at..];
+    if program.iter().any(|w| w == ":") {
+        return Err("it starts several programs at once".to_string());
+    }
+    if linked::libraries_of(&program[..1], &folder).iter().any(|l| l.starts_with("libmpi.so")) {
+        return Err(crate::engines::MPI_STEPS.to_string());
+    }
+    Ok(at)
+}
+
 impl Sandboxes {
     /// What the environment says, if anything.
     pub fn of_environment() -> Option<Sandboxes> {
@@ -77,34 +113,7 @@ impl Sandboxes {
     /// # Errors
     /// A sentence: they cannot.
     pub fn words(&self, words: &[String], call: &str, before: bool) -> Result<Vec<String>, String> {
-        let (names, at) = split::options(words)?;
-        let unfit = |(name, value): &split::Named| match name.as_str() {
-            "multi-prog" | "pty" | "bcast" => Some(format!("it uses --{name}")),
-            name if is_label(name) => Some(LABELLED.to_string()),
-            "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
-            "output" | "error" => {
-                let file = value.as_deref().unwrap_or_default();
-                let shared = !file.contains('%') && file != "none";
-                shared.then(|| {
-                    format!("it writes by --{name}={file}; write 'srun ... > {file}', or a file of each task (%t)")
-                })
-            }
-            _ => None,
-        };
-        if let Some(reason) = names.iter().find_map(unfit) {
-            return Err(reason);
-        }
-        if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
-            return Err(LABELLED.to_string());
-        }
-        let folder = std::env::current_dir().map_err(|e| e.to_string())?;
-        let program = &words[at..];
-        if program.iter().any(|w| w == ":") {
-            return Err("it starts several programs at once".to_string());
-        }
-        if linked::libraries_of(&program[..1], &folder).iter().any(|l| l.starts_with("libmpi.so")) {
-            return Err(crate::engines::MPI_STEPS.to_string());
-        }
+        let at = fit(words)?;
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
         let mut all = words[..end].to_vec();
@@ -119,7 +128,7 @@ impl Sandboxes {
             all.extend(["--restore".to_string(), path(line)]);
         }
         all.extend(["--limit-s".to_string(), self.limit_s.to_string(), "--".to_string()]);
-        all.extend_from_slice(program);
+        all.extend_from_slice(&words[at..]);
         Ok(all)
     }
 }

@@ -47,7 +47,7 @@ const LOOK_MS: u8 = 50;
 const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
 
 /// Signals that ask a call to end, so that its end tells nothing.
-const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+pub(crate) const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// Runs one call; the exit code is the real one's.
 pub fn run() -> i32 {

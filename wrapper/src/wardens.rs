@@ -12,6 +12,7 @@ mod tests;
 
 use crate::checkpoints::write_durably;
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said};
+use ::criu::strangers::Strangers;
 pub use dump::{Dump, Standing};
 use std::fs::DirBuilder;
 use std::io;
@@ -59,26 +60,36 @@ impl Wardens {
         let shared =
             Arc::new(Shared { dump: Mutex::default(), state: Mutex::default(), changed: Condvar::new(), lost });
         let wardens = Wardens(shared.clone());
+        let strangers = Strangers::default();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (shared, secret) = (shared.clone(), secret.clone());
-                thread::spawn(move || match line::answer(stream, &secret) {
-                    Ok((Hello::Task(member), line)) => shared.serve(member, line),
-                    Ok((Hello::Step { call, words, outside }, line)) => {
-                        shared.hold(Step { call, words, outside, is_ending: false }, line)
+                let Some(place) = strangers.admit(&stream) else { continue };
+                let (shared, secret, strangers) = (shared.clone(), secret.clone(), strangers.clone());
+                thread::spawn(move || {
+                    let answered = line::answer(stream, &secret);
+                    drop(place);
+                    match answered {
+                        Ok((Hello::Task(member), line)) => shared.serve(member, line),
+                        Ok((Hello::Step { call, words, outside }, line)) => {
+                            shared.hold(Step { call, words, outside, is_ending: false }, line)
+                        }
+                        Err(e) => strangers.refuse(&e.to_string()),
                     }
-                    Err(e) => tracing::warn!(%e, "one that called is no task of this run"),
                 });
             }
         });
         Ok(wardens)
     }
 
-    /// The tasks that run, of one group or all.
-    pub fn tasks(&self, of: Option<usize>) -> Vec<Member> {
+    /// The tasks that run.
+    pub fn tasks(&self) -> Vec<Member> {
         let state = self.0.state();
-        let running = state.tasks.values().filter(|t| t.ended.is_none() && t.is_of(of));
-        running.map(|t| t.member.clone()).collect()
+        state.tasks.values().filter(|t| t.ended.is_none()).map(|t| t.member.clone()).collect()
+    }
+
+    /// Forgets the tasks that have ended of calls that are over.
+    pub fn forget_ended(&self, is_open: &dyn Fn(&str) -> bool) {
+        self.0.state().tasks.retain(|_, t| t.ended.is_none() || is_open(&t.member.call));
     }
 
     /// Ends and forgets all tasks: the script begins anew, and what is left of the steps before must not run beside it.
@@ -90,15 +101,6 @@ impl Wardens {
         }
         state.tasks.clear();
         state.steps.clear();
-    }
-
-    /// Ends the tasks of one group or all; their `srun` tells how they ended.
-    pub fn end(&self, of: Option<usize>) {
-        let mut state = self.0.state();
-        for task in state.tasks.values_mut().filter(|t| t.ended.is_none() && t.is_of(of)) {
-            // A line that is broken has no task any more.
-            let _ = task.teller.tell(&Order::End);
-        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The driver's hand in the script's `srun` calls: a socket at which the programs that stand in for `srun` report.
 
+use super::criu::{Dumped, DumpedCall};
 use super::ports::{News, Shares};
 use super::split::Call;
-use super::words::{SOCKET, Said, Told};
+use super::words::{Outputs, SOCKET, Said, Told};
 use crate::mail::Post;
 use crate::ports::Happening;
 use crate::script::Steps;
@@ -37,26 +38,54 @@ pub struct Seats {
     all: Arc<Mutex<BTreeMap<u64, Seat>>>,
     post: Post,
     steps: Option<Steps>,
-    sandboxes: Option<Sandboxes>,
+    pub(super) within: Within,
 }
 
 /// One open call.
-struct Seat {
-    to: UnixStream,
+pub(super) struct Seat {
+    pub(super) to: UnixStream,
     call: Call,
+    /// What the engine `criu` must know of it.
+    pub(super) dumped: Option<DumpedCall>,
     /// The steps that run, by group.
-    running: BTreeMap<usize, Running>,
+    pub(super) running: BTreeMap<usize, Running>,
 }
 
 /// A group's step.
-struct Running {
+#[derive(Clone)]
+pub(super) struct Running {
     name: String,
     nodes: Vec<String>,
     /// Folder of the sandbox in which its only task runs.
     sandbox: Option<PathBuf>,
+    /// What its output files had when it was started, bytes.
+    pub(super) from_bytes: [u64; 2],
+    /// Its `srun` has ended; what that means is being found out.
+    ends: bool,
 }
 
-/// What programs run in so that they can be dumped.
+/// What programs run in.
+#[derive(Clone)]
+pub enum Within {
+    /// Nothing of ours.
+    Nothing,
+    /// A sandbox for each group of one task, so that it can be put aside.
+    Parkable(Sandboxes),
+    /// A sandbox for each task, for the engine `criu`.
+    Dumped(Dumped),
+}
+
+/// How a group's share of a call is started.
+#[derive(Default)]
+pub(super) struct Way {
+    /// Words before the program's.
+    pub(super) words: Vec<String>,
+    pub(super) sandbox: Option<PathBuf>,
+    pub(super) outputs: Option<Outputs>,
+    pub(super) from_bytes: [u64; 2],
+}
+
+/// What programs run in so that they can be put aside.
 #[derive(Clone)]
 pub struct Sandboxes {
     /// CRIU's command.
@@ -72,16 +101,11 @@ impl Board {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(
-        post: Post,
-        steps: Option<Steps>,
-        sizes: Vec<usize>,
-        sandboxes: Option<Sandboxes>,
-    ) -> io::Result<Board> {
+    pub fn open(post: Post, steps: Option<Steps>, sizes: Vec<usize>, within: Within) -> io::Result<Board> {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("joulepoint-XXXXXX"))?;
         symlink(std::env::current_exe()?, folder.join(crate::srun::NAME))?;
         let listener = UnixListener::bind(folder.join("socket"))?;
-        let seats = Seats { all: Arc::default(), post, steps, sandboxes };
+        let seats = Seats { all: Arc::default(), post, steps, within };
         let of_listener = seats.clone();
         thread::spawn(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -128,7 +152,7 @@ impl Seats {
             match serde_json::from_str(&line) {
                 Ok(Said::Called { args, variables }) => {
                     let call = Call::read(&args, sizes, |name| variables.get(name).cloned());
-                    if !self.open(number, &to, call) {
+                    if !self.open(number, &to, &args, call) {
                         return;
                     }
                 }
@@ -139,7 +163,7 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, call: Result<Call, String>) -> bool {
+    fn open(&self, number: u64, to: &UnixStream, args: &[String], call: Result<Call, String>) -> bool {
         let refuse = |why: String| {
             tell(to, &Told::Pass { why });
             false
@@ -153,23 +177,37 @@ impl Seats {
             return refuse("it has no tasks".to_string());
         }
         let Ok(own) = to.try_clone() else { return refuse("its socket is broken".to_string()) };
-        self.with(|all| all.insert(number, Seat { to: own, call, running: BTreeMap::new() }));
+        let dumped = if let Within::Dumped(dumped) = &self.within { Some(dumped.call(args)) } else { None };
+        self.with(|all| all.insert(number, Seat { to: own, call, dumped, running: BTreeMap::new() }));
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
         true
     }
 
     /// A share ended: the driver learns it as soon as its step is gone.
     fn ended(&self, call: u64, group: usize, code: i32) {
-        let Some(step) = self.with(|all| all.get_mut(&call)?.running.remove(&group)) else { return };
-        let (post, steps) = (self.post.clone(), self.steps.clone());
+        let begin = |all: &mut BTreeMap<u64, Seat>| {
+            let step = all.get_mut(&call)?.running.get_mut(&group)?;
+            step.ends = true;
+            Some(step.clone())
+        };
+        let Some(step) = self.with(begin) else { return };
+        let seats = self.clone();
         thread::spawn(move || {
+            let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
-            let has_lost = code == 0 && still_of(steps.as_ref(), &step.nodes) < step.nodes.len();
+            let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
             let code = if has_lost { KILLED } else { code };
             if code != 0 {
-                clear(steps.as_ref(), &step.name);
+                clear(steps, &step.name);
             }
-            post.tell(Happening::Group(News::Ended { call, group, code }));
+            seats.with(|all| {
+                let Some(seat) = all.get_mut(&call) else { return };
+                seat.running.remove(&group);
+                if let (0, Within::Dumped(within), Some(of)) = (code, &seats.within, &seat.dumped) {
+                    within.over(group, of);
+                }
+            });
+            seats.post.tell(Happening::Group(News::Ended { call, group, code }));
         });
     }
 
@@ -186,7 +224,7 @@ impl Seats {
     /// None of its programs runs.
     pub fn signal(&self, group: usize, signal: i32) -> Result<(), String> {
         let asked = self.with(|all| {
-            let running = all.values().filter(|s| s.running.contains_key(&group));
+            let running = all.values().filter(|s| s.running.get(&group).is_some_and(|r| !r.ends));
             running.map(|s| tell(&s.to, &Told::Signal { group, signal })).count()
         });
         if asked == 0 { Err(format!("group {group} has no step that could be asked")) } else { Ok(()) }
@@ -195,13 +233,13 @@ impl Seats {
     /// The sandbox of a group's program, if it is one program, in one.
     pub fn sandbox(&self, group: usize) -> Option<PathBuf> {
         self.with(|all| {
-            let mut running = all.values().filter_map(|s| s.running.get(&group));
+            let mut running = all.values().filter_map(|s| s.running.get(&group)).filter(|r| !r.ends);
             let only = running.next().filter(|_| running.next().is_none());
             only.and_then(|r| r.sandbox.clone())
         })
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, Seat>) -> T) -> T {
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, Seat>) -> T) -> T {
         f(&mut self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
@@ -210,11 +248,14 @@ impl Shares for Seats {
     fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
         self.with(|all| {
             let Some(seat) = all.get_mut(&call) else { return };
-            let sandbox = self.sandboxes.as_ref().filter(|_| seat.call.is_single(group));
-            let (sandbox, within) = sandbox.and_then(|s| s.make(group)).unzip();
-            let share = seat.call.share(call, group, places, &within.unwrap_or_default());
-            seat.running.insert(group, Running { name: share.step, nodes: share.nodes, sandbox });
-            tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec() });
+            let Some(way) = self.within.way(group, seat, environment) else {
+                return self.post.tell(Happening::Group(News::Ended { call, group, code: 0 }));
+            };
+            let share = seat.call.share(call, group, places, &way.words);
+            let Way { sandbox, outputs, from_bytes, .. } = way;
+            let running = Running { name: share.step, nodes: share.nodes, sandbox, from_bytes, ends: false };
+            seat.running.insert(group, running);
+            tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec(), outputs });
         });
     }
 
@@ -224,7 +265,24 @@ impl Shares for Seats {
 
     fn end(&mut self, call: u64, code: i32) {
         if let Some(seat) = self.with(|all| all.remove(&call)) {
+            if let (Within::Dumped(within), Some(of)) = (&self.within, &seat.dumped) {
+                seat.call.groups().into_iter().for_each(|group| within.print(group, of, [u64::MAX; 2], &seat.to));
+            }
             tell(&seat.to, &Told::End { code });
+        }
+    }
+}
+
+impl Within {
+    /// How a group's share of a call is started; none if it had ended before the line from which the group goes on.
+    fn way(&self, group: usize, seat: &Seat, environment: &[(String, String)]) -> Option<Way> {
+        match (self, &seat.dumped) {
+            (Within::Parkable(sandboxes), _) if seat.call.is_single(group) => {
+                let (sandbox, words) = sandboxes.make(group).unzip();
+                Some(Way { words: words.unwrap_or_default(), sandbox, ..Way::default() })
+            }
+            (Within::Dumped(within), Some(of)) => within.way(group, of, seat.call.tasks_of(group), environment),
+            _ => Some(Way::default()),
         }
     }
 }
@@ -245,7 +303,7 @@ impl Sandboxes {
 }
 
 /// A program that does not listen any more is noticed by its end.
-fn tell(mut to: &UnixStream, word: &Told) {
+pub(super) fn tell(mut to: &UnixStream, word: &Told) {
     let line = serde_json::to_vec(word).map(|mut line| {
         line.push(b'\n');
         line

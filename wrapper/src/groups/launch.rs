@@ -1,6 +1,7 @@
 //! Puts the driver of groups together: engines, folders, and the program in place of `srun`.
 
-use super::board::{Board, Sandboxes, Seats};
+use super::board::{Board, Sandboxes, Seats, Within};
+use super::criu::{Dumped, GroupCriu};
 use super::driver;
 use super::lines::Folders;
 use super::park::Park;
@@ -13,7 +14,7 @@ use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::job::Job;
-use crate::launch::hook_commands;
+use crate::launch::{address, hook_commands};
 use crate::lend::Lender;
 use crate::mail::{MailClock, Post, Tries, now_s};
 use crate::nodes::Nodes;
@@ -21,8 +22,9 @@ use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps};
+use ::criu::relay;
 use config::Site;
-use options::Settings;
+use options::{Engine as Kind, Settings};
 use protocol::Event;
 use slurm::Slurm;
 use std::collections::BTreeSet;
@@ -55,7 +57,7 @@ pub struct Launch<'a> {
     pub before: Vec<Vec<String>>,
     /// The way to the broker of loans.
     pub lender: Lender,
-    /// The CRIU by which survivors are parked, or why there is none.
+    /// The CRIU by which groups are dumped or survivors parked, or why there is none.
     pub criu: Result<PathBuf, String>,
     /// What is done with survivors where nothing can be lent.
     pub slow: Option<Slow>,
@@ -128,18 +130,20 @@ impl Launch<'_> {
         let count = self.places.groups.len();
         let mut lines = Folders::open(folder.path(), count, settings.keep)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
-        let criu = self.setup.settings.lend.then_some(self.criu.as_ref());
-        let sandboxes = criu.and_then(Result::ok).map(|criu| Sandboxes {
-            criu: criu.clone(),
-            folder: folder.path().join("sandboxes"),
-            limit_s: self.setup.checkpoint_limit_s,
-        });
-        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, sandboxes)?;
+        let within = self.within(folder);
+        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, within.clone())?;
         let mut shares = board.seats();
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
         script.resized = Arc::new(move || variables.clone());
         self.watch_nodes();
-        let mut engines: Vec<Box<dyn Engine>> = (0..count).map(|g| self.engine(g, &lines, &shares)).collect();
+        let engines = (0..count).map(|g| self.engine(g, &lines, &shares, &within));
+        let mut engines = engines.collect::<io::Result<Vec<Box<dyn Engine>>>>()?;
+        if let Within::Dumped(_) = within {
+            // The script writes again what it has written itself, and what its steps had printed is printed again.
+            relay::standard().and_then(|mut all| relay::begin(&mut all, &folder.path().join(relay::BEGAN)))?;
+            let seats = board.seats();
+            lines.tell(Box::new(move |group, line| seats.print(group, line)));
+        }
         let mut relays = self.relays(folder, &board);
         let mut lending = self.lending(folder, &shares);
         let ports = GroupPorts {
@@ -155,6 +159,21 @@ impl Launch<'_> {
             lending: lending.as_mut(),
         };
         Ok(driver::run(self.setup, &self.places, &self.before, ports))
+    }
+
+    /// What the programs of groups run in.
+    fn within(&self, folder: &RunFolder) -> Within {
+        let limit_s = self.setup.checkpoint_limit_s;
+        match &self.criu {
+            Ok(criu) if self.setup.plan.engine == Kind::Criu.as_str() => {
+                Within::Dumped(Dumped::new(criu, folder.path(), limit_s))
+            }
+            Ok(criu) if self.setup.settings.lend => {
+                let folder = folder.path().join("sandboxes");
+                Within::Parkable(Sandboxes { criu: criu.clone(), folder, limit_s })
+            }
+            _ => Within::Nothing,
+        }
     }
 
     /// The relays of coupled groups.
@@ -203,12 +222,17 @@ impl Launch<'_> {
     }
 
     /// The engine of one group.
-    fn engine(&self, group: usize, lines: &Folders, seats: &Seats) -> Box<dyn Engine> {
+    fn engine(&self, group: usize, lines: &Folders, seats: &Seats, within: &Within) -> io::Result<Box<dyn Engine>> {
         let settings = &self.setup.settings;
         let post = self.post.of_group(group);
         let commands = hook_commands(self.site);
-        match (self.setup.plan.engine.as_str(), commands) {
-            ("hook", Some(commands)) => {
+        Ok(match (within, self.setup.plan.engine.as_str(), commands) {
+            (Within::Dumped(within), ..) => {
+                let host = address(&self.slurm, self.me);
+                let dumps = &self.site.criu;
+                Box::new(GroupCriu::listen(group, post, lines.of(group), seats, within, &host, dumps)?)
+            }
+            (_, "hook", Some(commands)) => {
                 let told = |command: &str| {
                     format!("export FT_ENERGY_GROUP={group} FT_ENERGY_GROUPS={}; {command}", settings.groups)
                 };
@@ -228,7 +252,7 @@ impl Launch<'_> {
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
                 Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
             }
-        }
+        })
     }
 
     /// Slurm's variables for the script.

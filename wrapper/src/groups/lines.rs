@@ -6,9 +6,13 @@ use protocol::Manifest;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Is told of each line of a group, with its folder.
+pub type Told = dyn Fn(usize, &Path);
+
 /// The folders of all groups.
 pub struct Folders {
     all: Vec<Checkpoints>,
+    told: Option<Box<Told>>,
 }
 
 impl Folders {
@@ -18,7 +22,12 @@ impl Folders {
     /// What the file system says.
     pub fn open(run: &Path, groups: usize, keep: u32) -> io::Result<Folders> {
         let open = |g| Checkpoints::open(run.join("checkpoints").join(format!("g{g}")), keep);
-        Ok(Folders { all: (0..groups).map(open).collect::<io::Result<_>>()? })
+        Ok(Folders { all: (0..groups).map(open).collect::<io::Result<_>>()?, told: None })
+    }
+
+    /// Tells of each line that is complete from now on.
+    pub fn tell(&mut self, told: Box<Told>) {
+        self.told = Some(told);
     }
 
     /// The checkpoints of one group, for its engine.
@@ -35,7 +44,9 @@ impl Lines for Folders {
     }
 
     fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String> {
-        self.all[group].commit(manifest).map_err(|e| e.to_string())
+        self.all[group].commit(manifest).map_err(|e| e.to_string())?;
+        self.told.iter().for_each(|told| told(group, &self.all[group].path(manifest.number)));
+        Ok(())
     }
 
     fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String> {

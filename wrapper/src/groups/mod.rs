@@ -4,6 +4,7 @@
 //! real `srun` for each group as [`board`], the driver's hand, tells it; [`split`] says what these calls are.
 
 pub mod board;
+pub mod criu;
 pub mod driver;
 pub mod group;
 pub mod launch;

@@ -216,7 +216,8 @@ impl Groups<'_> {
             self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
         let code = worst.unwrap_or(0);
         // An image that cannot be restored is no failure of the program: it has its line.
-        let not_restored = std::mem::take(&mut self.all[group].of_image) && code == ::criu::EXIT_KILLED;
+        let of_image = std::mem::take(&mut self.all[group].of_image);
+        let not_restored = code == ::criu::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
         let may_try = code >= 128 && self.all[group].crashes < self.setup.step_retries;
         if !not_restored && !may_try {
             self.finish(group, None);
@@ -229,6 +230,12 @@ impl Groups<'_> {
         self.note_in(group, failure(FailureKind::Step, None, now_s, now_s, &reason));
         self.go_back(group);
         self.fail(group);
+    }
+
+    /// Whether the line from which a group has started was set aside since; there is an end to that.
+    fn has_lost_its_line(&mut self, group: usize) -> bool {
+        let begun = self.all[group].log_begins;
+        !self.is_coupled() && self.newest(group).map_or(0, |m| m.number) < begun
     }
 
     /// What is down of a group has ended for good.

@@ -1,12 +1,13 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
-use super::words::{Said, Told};
+use super::words::{Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{processes, srun};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -56,7 +57,8 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     listen(driver.try_clone()?, sender.clone());
     hear_signals(signals, sender.clone());
     let mut children: BTreeMap<usize, Child> = BTreeMap::new();
-    let mut ending = None;
+    let mut printed: BTreeMap<Outputs, [u64; 2]> = BTreeMap::new();
+    let (mut ending, mut is_asked_to_end) = (None, false);
     loop {
         if let Some(code) = ending.filter(|_| children.is_empty()) {
             return Ok(code);
@@ -67,14 +69,20 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                 protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
                 return Err(unblocked(real()?.args(words)).exec());
             }
-            Some(News::Told(Told::Start { group, args, environment })) => {
-                match start(real()?.args(&args).envs(environment), group, &sender) {
+            Some(News::Told(Told::Start { group, args, environment, outputs })) => {
+                let mut command = real()?;
+                command.args(&args).envs(environment);
+                printed.extend(outputs.clone().filter(|o| !printed.contains_key(o)).map(|o| (o, [0; 2])));
+                match lead(&mut command, outputs.as_ref()).and_then(|()| start(&mut command, group, &sender)) {
                     Ok(pid) => drop(children.insert(group, Child { pid, stopped: None })),
                     Err(e) => {
                         protocol::say!("joulepoint: srun: {e}");
                         say(&mut driver, &Said::Ended { group, code: 126 })?;
                     }
                 }
+            }
+            Some(News::Told(Told::Print { outputs, upto_bytes })) => {
+                pass_on(&outputs, printed.entry(outputs.clone()).or_default(), upto_bytes);
             }
             Some(News::Told(Told::Signal { group, signal })) => {
                 children.get(&group).into_iter().for_each(|c| processes::signal(c.pid, signal));
@@ -92,10 +100,17 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                     say(&mut driver, &Said::Ended { group, code })?;
                 }
             }
-            Some(News::Signal(signal)) => children.values().for_each(|c| processes::signal(c.pid, signal as i32)),
+            Some(News::Signal(signal)) => {
+                is_asked_to_end |= srun::ENDING.contains(&signal);
+                children.values().for_each(|c| processes::signal(c.pid, signal as i32));
+            }
             Some(News::DriverGone) if ending.is_some() => {}
             Some(News::DriverGone) => {
                 children.values_mut().for_each(stop);
+                if is_asked_to_end {
+                    // Nobody goes back any more.
+                    printed.iter_mut().for_each(|(outputs, printed)| pass_on(outputs, printed, [u64::MAX; 2]));
+                }
                 return Ok(NO_DRIVER);
             }
         }
@@ -112,6 +127,36 @@ fn next(news: &Receiver<News>, children: &mut BTreeMap<usize, Child>) -> Option<
     let late = |c: &&mut Child| c.stopped.is_some_and(|(since, _)| since.elapsed() >= PATIENCE);
     children.values_mut().filter(late).for_each(stop);
     None
+}
+
+/// Has a command write to files of its own, if there are some.
+fn lead(command: &mut Command, outputs: Option<&Outputs>) -> io::Result<()> {
+    let Some([out, err]) = outputs else { return Ok(()) };
+    let open = |path| File::options().append(true).create(true).open(path);
+    command.stdout(open(out)?).stderr(open(err)?);
+    Ok(())
+}
+
+/// Writes what files have between these numbers of bytes to standard output and error.
+fn pass_on(outputs: &Outputs, printed_bytes: &mut [u64; 2], upto_bytes: [u64; 2]) {
+    if let Err(e) = print(outputs, printed_bytes, upto_bytes) {
+        protocol::say!("joulepoint: what a group wrote cannot be printed: {e}");
+    }
+}
+
+fn print(outputs: &Outputs, printed_bytes: &mut [u64; 2], upto_bytes: [u64; 2]) -> io::Result<()> {
+    let targets: [&mut dyn Write; 2] = [&mut io::stdout().lock(), &mut io::stderr().lock()];
+    for (i, to) in targets.into_iter().enumerate() {
+        let mut file = match File::open(&outputs[i]) {
+            // It was never started.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(printed_bytes[i]))?;
+        printed_bytes[i] += io::copy(&mut file.take(upto_bytes[i].saturating_sub(printed_bytes[i])), to)?;
+        to.flush()?;
+    }
+    Ok(())
 }
 
 /// `srun` ends its step on SIGTERM.

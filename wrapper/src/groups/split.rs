@@ -184,6 +184,11 @@ impl Call {
         self.tasks()[group] == [1]
     }
 
+    /// Number of tasks in the share of `group`.
+    pub fn tasks_of(&self, group: usize) -> usize {
+        self.tasks()[group].iter().sum()
+    }
+
     /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,
     /// and the words `within` go before the program's.
     pub fn share(&self, number: u64, group: usize, places: &[Vec<String>], within: &[String]) -> Share {

@@ -2,9 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";
+
+/// The files of a group's standard output and standard error in one call.
+pub type Outputs = [PathBuf; 2];
 
 /// What the program in place of `srun` says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +47,15 @@ pub enum Told {
         args: Vec<String>,
         /// Variables to add.
         environment: Vec<(String, String)>,
+        /// The files that take what it writes; absent if it writes where the call does.
+        outputs: Option<Outputs>,
+    },
+    /// Write what these files have up to so many bytes where the call writes, but for what was written before.
+    Print {
+        /// The files.
+        outputs: Outputs,
+        /// How much of each counts, bytes.
+        upto_bytes: [u64; 2],
     },
     /// Send a signal to a group's `srun`, which passes it on to the tasks.
     Signal {

@@ -27,8 +27,6 @@ pub(super) const LATE: &str = "given up, or not done in time";
 
 /// A dump that is asked for.
 pub struct Dump<'a> {
-    /// The group whose tasks are dumped while others run; all tasks if absent.
-    pub of: Option<usize>,
     /// An empty folder; each task gets one in it ([`Member::folder`]).
     pub into: &'a Path,
     /// Longest time, s.
@@ -62,7 +60,7 @@ impl Wardens {
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
             Ok(lock) => lock,
         };
-        let (running, ended) = self.0.state().complete(dump.of)?;
+        let (running, ended) = self.0.state().complete()?;
         let frozen = self.freeze_and_save(dump, &running, &ended);
         // The line counts only if all go on with it, and bring it from memory to disk.
         let until = Instant::now() + if frozen.is_ok() { seconds(dump.limit_s) } else { THAW_LIMIT };

@@ -40,10 +40,6 @@ impl Task {
     pub(super) fn new(member: Member, teller: Line) -> Task {
         Task { member, teller, said: None, ready: false, ended: None, carried_bytes: [0, 0] }
     }
-
-    pub(super) fn is_of(&self, group: Option<usize>) -> bool {
-        group.is_none() || self.member.group == group
-    }
 }
 
 impl State {
@@ -54,7 +50,7 @@ impl State {
 
     /// Lets the tasks of a call be restored when all of them are ready.
     pub(super) fn restore(&mut self, of: &Member) {
-        let of_call = |t: &Task| (&t.member.call, t.member.group) == (&of.call, of.group);
+        let of_call = |t: &Task| t.member.call == of.call;
         let is_ready = |t: &Task| t.ended.is_some() || t.ready;
         if self.tasks.values().filter(|t| of_call(t) && is_ready(t)).count() < of.tasks as usize {
             return;
@@ -69,7 +65,7 @@ impl State {
     /// Whether a task that could be restored waits for one that has not called.
     pub(super) fn waits_in_vain(&self, id: u64) -> bool {
         let Some(task) = self.tasks.get(&id).filter(|t| t.ready) else { return false };
-        let of_call = |t: &&Task| (&t.member.call, t.member.group) == (&task.member.call, task.member.group);
+        let of_call = |t: &&Task| t.member.call == task.member.call;
         self.tasks.values().filter(of_call).count() < task.member.tasks as usize
     }
 
@@ -84,33 +80,31 @@ impl State {
     }
 
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
-    pub(super) fn complete(&self, of: Option<usize>) -> Result<(Running, Vec<(Standing, i32)>), String> {
-        let known: Vec<(&u64, &Task)> = self.tasks.iter().filter(|(_, t)| t.is_of(of)).collect();
-        if known.iter().any(|(_, t)| t.ready) {
+    pub(super) fn complete(&self) -> Result<(Running, Vec<(Standing, i32)>), String> {
+        let known = &self.tasks;
+        if known.values().any(|t| t.ready) {
             return Err("the tasks of a step are being restored".to_string());
         }
-        for step in self.steps.values().filter(|_| of.is_none()) {
+        for step in self.steps.values() {
             if let Some(reason) = &step.outside {
                 return Err(format!("srun {} runs in no sandbox: {reason}", step.words));
             }
-            if !known.iter().any(|(_, t)| t.member.call == step.call) {
+            if !known.values().any(|t| t.member.call == step.call) {
                 return Err(format!("srun {} has not started its tasks yet", step.words));
             }
         }
-        let calls: BTreeSet<(&str, Option<usize>)> =
-            known.iter().map(|(_, t)| (t.member.call.as_str(), t.member.group)).collect();
+        let calls: BTreeSet<&str> = known.values().map(|t| t.member.call.as_str()).collect();
         for call in calls {
-            let of_call: Vec<&Member> =
-                known.iter().map(|(_, t)| &t.member).filter(|m| (m.call.as_str(), m.group) == call).collect();
+            let of_call: Vec<&Member> = known.values().map(|t| &t.member).filter(|m| m.call == call).collect();
             let (here, all) = (of_call.len(), of_call[0].tasks as usize);
             if here != all {
                 return Err(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
             }
         }
         let standing = |t: &Task| Standing { member: t.member.clone(), carried_bytes: t.carried_bytes };
-        let ended = known.iter().filter_map(|(_, t)| Some((standing(t), t.ended?))).collect();
+        let ended = known.values().filter_map(|t| Some((standing(t), t.ended?))).collect();
         let running: Running =
-            known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (**id, t.member.clone())).collect();
+            known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (*id, t.member.clone())).collect();
         match running.is_empty() {
             true => Err("no task of a step runs now: there is nothing to dump".to_string()),
             false => Ok((running, ended)),

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-fn member(call: &str, group: Option<usize>, rank: u32, tasks: u32) -> Member {
-    Member { call: call.into(), group, rank, tasks, node: format!("n{rank}"), step: None }
+fn member(call: &str, rank: u32, tasks: u32) -> Member {
+    Member { call: call.into(), rank, tasks, node: format!("n{rank}"), step: None }
 }
 
 /// A run's wardens, and who was lost.
@@ -48,27 +48,27 @@ fn ended(code: i32) -> Said {
 
 fn wait_for(wardens: &Wardens, count: usize) {
     let limit = Instant::now() + Duration::from_secs(20);
-    while wardens.tasks(None).len() != count {
-        assert!(Instant::now() < limit, "{:?}", wardens.tasks(None));
+    while wardens.tasks().len() != count {
+        assert!(Instant::now() < limit, "{:?}", wardens.tasks());
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn dump(wardens: &Wardens, of: Option<usize>, into: &Path) -> Result<Vec<ManifestFile>, String> {
+fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
     let still = |standing: &[Standing]| {
         assert!(standing.iter().all(|s| s.carried_bytes == [7, 0]));
         Ok(())
     };
-    wardens.dump(&Dump { of, into, limit_s: 20.0, dumps: &config::Criu::default(), wanted: &|| true, still: &still })
+    wardens.dump(&Dump { into, limit_s: 20.0, dumps: &config::Criu::default(), wanted: &|| true, still: &still })
 }
 
 #[test]
 fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, _) = listen(run.path());
-    let tasks: Vec<_> = (0..3).map(|rank| task(run.path(), member("a.1", None, rank, 3), good())).collect();
+    let tasks: Vec<_> = (0..3).map(|rank| task(run.path(), member("a.1", rank, 3), good())).collect();
     wait_for(&wardens, 3);
-    assert_eq!(dump(&wardens, None, into.path()).unwrap(), []);
+    assert_eq!(dump(&wardens, into.path()).unwrap(), []);
     wardens.forget();
     for (rank, task) in tasks.into_iter().enumerate() {
         let folder = into.path().join(format!("a.1.{rank}"));
@@ -87,10 +87,10 @@ fn one_task_that_fails_leaves_no_line_and_lets_all_go_on() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, _) = listen(run.path());
     let given_up = Said::Failed("given up".into());
-    let one = task(run.path(), member("a.1", None, 0, 2), vec![Said::Frozen, given_up]);
-    let other = task(run.path(), member("a.1", None, 1, 2), vec![Said::Failed("a GPU".into())]);
+    let one = task(run.path(), member("a.1", 0, 2), vec![Said::Frozen, given_up]);
+    let other = task(run.path(), member("a.1", 1, 2), vec![Said::Failed("a GPU".into())]);
     wait_for(&wardens, 2);
-    assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 1 on n1: a GPU");
+    assert_eq!(dump(&wardens, into.path()).unwrap_err(), "task 1 on n1: a GPU");
     wardens.forget();
     for task in [one, other] {
         assert_eq!(task.join().unwrap().get(1), Some(&Order::Thaw { keep: false }));
@@ -102,15 +102,16 @@ fn a_task_killed_in_any_phase_leaves_no_line_and_lets_the_others_go_on() {
     for phase in 0..3 {
         let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (wardens, lost) = listen(run.path());
-        let killed = task(run.path(), member("a.1", None, 0, 2), good()[..phase].to_vec());
+        let killed = task(run.path(), member("a.1", 0, 2), good()[..phase].to_vec());
         let mut answers = good()[..2.min(phase + 1)].to_vec();
         answers.push(if phase < 2 { Said::Failed("given up".into()) } else { Said::Dumped { frozen_s: 0.5 } });
-        let other = task(run.path(), member("a.1", None, 1, 2), answers);
+        let other = task(run.path(), member("a.1", 1, 2), answers);
         wait_for(&wardens, 2);
-        assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 0 on n0: it ended meanwhile");
+        assert_eq!(dump(&wardens, into.path()).unwrap_err(), "task 0 on n0: it ended meanwhile");
         assert_eq!(lost.recv_timeout(Duration::from_secs(20)), Ok(0));
         assert_eq!(killed.join().unwrap().len(), phase + 1);
-        wardens.forget();
+        // Without hanging up, which would take from a slow task what it has not read.
+        wardens.0.state().tasks.values_mut().for_each(|task| task.teller.tell(&Order::End).unwrap());
         let heard = other.join().unwrap();
         let thawed = heard.iter().filter(|o| matches!(o, Order::Thaw { keep } if *keep == (phase == 2)));
         assert_eq!(thawed.count(), 1, "{phase}: {heard:?}");
@@ -121,8 +122,8 @@ fn a_task_killed_in_any_phase_leaves_no_line_and_lets_the_others_go_on() {
 fn a_task_that_fails_between_two_orders_is_heard() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, _) = listen(run.path());
-    let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 2))).unwrap();
-    let other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap();
+    let one = line::call(run.path(), &Hello::Task(member("a.1", 0, 2))).unwrap();
+    let other = line::call(run.path(), &Hello::Task(member("a.1", 1, 2))).unwrap();
     wait_for(&wardens, 2);
     let late = thread::spawn(move || {
         let mut teller = other.teller().unwrap();
@@ -145,7 +146,7 @@ fn a_task_that_fails_between_two_orders_is_heard() {
         teller.tell(&Said::Failed("criu was ended".into())).unwrap();
         assert_eq!(orders.last(), Some(Order::End));
     });
-    assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "task 0 on n0: criu was ended");
+    assert_eq!(dump(&wardens, into.path()).unwrap_err(), "task 0 on n0: criu was ended");
     wardens.forget();
     assert!(late.join().is_ok() && first.join().is_ok());
 }
@@ -155,17 +156,17 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, _) = listen(run.path());
     let answers = vec![Said::Frozen, Said::Saved { carried_bytes: [7, 0] }, Said::Failed("given up".into())];
-    let one = task(run.path(), member("a.1", None, 0, 1), answers);
+    let one = task(run.path(), member("a.1", 0, 1), answers);
     wait_for(&wardens, 1);
     let is_wanted = AtomicBool::new(true);
     let still = |_: &[Standing]| {
-        assert_eq!(dump(&wardens, None, into.path()).unwrap_err(), "another dump is on its way");
+        assert_eq!(dump(&wardens, into.path()).unwrap_err(), "another dump is on its way");
         is_wanted.store(false, Ordering::SeqCst);
         Ok(())
     };
     let wanted = || is_wanted.load(Ordering::SeqCst);
     let dumps = &config::Criu::default();
-    let asked = Dump { of: None, into: into.path(), limit_s: 20.0, dumps, wanted: &wanted, still: &still };
+    let asked = Dump { into: into.path(), limit_s: 20.0, dumps, wanted: &wanted, still: &still };
     assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
     wardens.forget();
     assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));
@@ -175,12 +176,12 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
 fn a_task_that_is_missing_fails_the_dump_and_one_that_has_ended_is_part_of_it() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, lost) = listen(run.path());
-    assert!(dump(&wardens, None, into.path()).unwrap_err().contains("no task of a step runs"));
-    let _one = task(run.path(), member("a.1", None, 0, 2), good());
+    assert!(dump(&wardens, into.path()).unwrap_err().contains("no task of a step runs"));
+    let _one = task(run.path(), member("a.1", 0, 2), good());
     wait_for(&wardens, 1);
-    assert!(dump(&wardens, None, into.path()).unwrap_err().contains("1 of 2 tasks"));
-    line::call(run.path(), &Hello::Task(member("a.1", None, 1, 2))).unwrap().leave(&ended(3));
-    let files = dump(&wardens, None, into.path()).unwrap();
+    assert!(dump(&wardens, into.path()).unwrap_err().contains("1 of 2 tasks"));
+    line::call(run.path(), &Hello::Task(member("a.1", 1, 2))).unwrap().leave(&ended(3));
+    let files = dump(&wardens, into.path()).unwrap();
     assert_eq!(files.iter().map(|f| f.copy.as_str()).collect::<Vec<_>>(), ["a.1.1/ended"]);
     assert!(lost.try_recv().is_err());
 }
@@ -189,9 +190,9 @@ fn a_task_that_is_missing_fails_the_dump_and_one_that_has_ended_is_part_of_it() 
 fn no_task_is_restored_before_all_have_put_their_files_back() {
     let run = tempfile::tempdir().unwrap();
     let (wardens, _) = listen(run.path());
-    let mut one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 3))).unwrap();
-    let mut other = line::call(run.path(), &Hello::Task(member("a.1", None, 1, 3))).unwrap();
-    line::call(run.path(), &Hello::Task(member("a.1", None, 2, 3))).unwrap().leave(&ended(0));
+    let mut one = line::call(run.path(), &Hello::Task(member("a.1", 0, 3))).unwrap();
+    let mut other = line::call(run.path(), &Hello::Task(member("a.1", 1, 3))).unwrap();
+    line::call(run.path(), &Hello::Task(member("a.1", 2, 3))).unwrap().leave(&ended(0));
     wait_for(&wardens, 2);
     one.tell(&Said::Ready).unwrap();
     thread::sleep(Duration::from_millis(20));
@@ -203,29 +204,16 @@ fn no_task_is_restored_before_all_have_put_their_files_back() {
 }
 
 #[test]
-fn a_group_is_dumped_alone() {
-    let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (wardens, _) = listen(run.path());
-    let _other = task(run.path(), member("a.1", Some(0), 0, 1), vec![]);
-    let one = task(run.path(), member("a.1", Some(1), 1, 1), good());
-    wait_for(&wardens, 2);
-    dump(&wardens, Some(1), into.path()).unwrap();
-    assert_eq!(wardens.tasks(Some(0)).len(), 1);
-    wardens.end(Some(1));
-    assert_eq!(one.join().unwrap().last(), Some(&Order::End));
-}
-
-#[test]
 fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, lost) = listen(run.path());
-    drop(line::call(run.path(), &Hello::Task(member("a.1", None, 4, 5))).unwrap());
+    drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
     assert_eq!(lost.recv_timeout(Duration::from_secs(20)), Ok(4));
     let outside = Some("it reads a pipe".to_string());
     let step = Hello::Step { call: "b.1".into(), words: "cat".into(), outside };
     let _line = line::call(run.path(), &step).unwrap();
     let limit = Instant::now() + Duration::from_secs(20);
-    while !dump(&wardens, None, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
+    while !dump(&wardens, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
         assert!(Instant::now() < limit);
     }
 }
@@ -236,7 +224,7 @@ fn a_step_that_the_script_ends_loses_no_task() {
     let (wardens, lost) = listen(run.path());
     let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None };
     let mut step = line::call(run.path(), &step).unwrap();
-    let one = line::call(run.path(), &Hello::Task(member("a.1", None, 0, 1))).unwrap();
+    let one = line::call(run.path(), &Hello::Task(member("a.1", 0, 1))).unwrap();
     wait_for(&wardens, 1);
     step.tell(&Said::Ending).unwrap();
     let limit = Instant::now() + Duration::from_secs(20);
@@ -255,7 +243,30 @@ fn who_does_not_know_the_secret_is_no_task() {
     let (_others, _) = listen(other.path());
     let there = run.path().join(FOLDER).join(ADDRESS);
     std::fs::copy(there, other.path().join(FOLDER).join(ADDRESS)).unwrap();
-    let refused = line::call(other.path(), &Hello::Task(member("a.1", None, 0, 1))).unwrap_err();
+    let refused = line::call(other.path(), &Hello::Task(member("a.1", 0, 1))).unwrap_err();
     assert!(refused.contains("is not the wrapper of the job"), "{refused}");
-    assert_eq!(wardens.tasks(None), []);
+    assert_eq!(wardens.tasks(), []);
+}
+
+#[test]
+fn a_crowd_of_strangers_holds_no_more_than_its_places_and_a_task_gets_in() {
+    let run = tempfile::tempdir().unwrap();
+    let (wardens, _) = listen(run.path());
+    let address = std::fs::read_to_string(run.path().join(FOLDER).join(ADDRESS)).unwrap();
+    let crowd: Vec<_> = (0..300)
+        .map(|_| {
+            let stranger = std::net::TcpStream::connect(address.trim()).unwrap();
+            stranger.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stranger
+        })
+        .collect();
+    let one = task(run.path(), member("a.1", 0, 1), vec![]);
+    wait_for(&wardens, 1);
+    // Who proves nothing is sent away, whether it had a place or not.
+    for mut stranger in crowd {
+        let heard = std::io::Read::read(&mut stranger, &mut [0; 1]);
+        assert!(!matches!(&heard, Ok(1..)) && !heard.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock));
+    }
+    wardens.forget();
+    assert_eq!(one.join().unwrap(), [Order::End]);
 }

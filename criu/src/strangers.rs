@@ -1,0 +1,66 @@
+//! Who has called a driver and not yet proved that it belongs to the run: few at a time, and none for long.
+
+use mlog::proof::MOST_STRANGERS;
+use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time that a stranger has before it must make room: a task proves itself within milliseconds.
+const UNDISTURBED: Duration = Duration::from_secs(1);
+
+/// The places for strangers, oldest first.
+#[derive(Clone, Default)]
+pub struct Strangers(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    held: Mutex<BTreeMap<u64, (Instant, TcpStream)>>,
+    next: AtomicU64,
+    has_warned: AtomicBool,
+}
+
+/// A stranger's place, until it is dropped.
+pub struct Place {
+    of: Strangers,
+    number: u64,
+}
+
+impl Strangers {
+    /// A place for one more. If there is none, who has been there longest goes; nobody who has just come.
+    pub fn admit(&self, stream: &TcpStream) -> Option<Place> {
+        let own = stream.try_clone().inspect_err(|e| self.refuse(&e.to_string())).ok()?;
+        let mut held = self.held();
+        if held.len() >= MOST_STRANGERS {
+            let Some(oldest) = held.first_entry().filter(|e| e.get().0.elapsed() >= UNDISTURBED) else {
+                drop(held);
+                self.refuse("too many strangers at a time");
+                return None;
+            };
+            // Its thread hears that, and ends.
+            let _ = oldest.remove().1.shutdown(Shutdown::Both);
+        }
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        held.insert(number, (Instant::now(), own));
+        Some(Place { of: self.clone(), number })
+    }
+
+    /// Says why somebody was refused; once aloud, since a stranger is not to fill the output of a job.
+    pub fn refuse(&self, why: &str) {
+        match self.0.has_warned.swap(true, Ordering::Relaxed) {
+            false => tracing::warn!(why, "one that called is no task of this run"),
+            true => tracing::debug!(why, "one that called is no task of this run"),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<u64, (Instant, TcpStream)>> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of.held().remove(&self.number);
+    }
+}
