@@ -191,15 +191,17 @@ fn a_node_without_a_node_service_is_forgotten_with_the_run_that_it_was_awaited_f
 #[test]
 fn nobody_is_dead_before_anybody_was_heard() {
     let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1 StartTime=50";
-    let (one_beats, one_answers): (fn(&mut Watch), fn(&mut Watch)) =
-        (|w| drop(w.heard(200.0, beat("n9", true))), |w| w.answers("n1"));
-    for somebody_is_there in [one_beats, one_answers] {
+    for beats in [true, false] {
         let mut watch = Watch::new(3.0, 100.0);
         watch.look(100.0, &[run()], &job(text));
         assert_eq!(watch.look(199.0, &[run()], &job(text)).len(), 2);
         assert_eq!((watch.dead("n1"), watch.dead("n2")), (None, None), "this host may have no network yet");
         assert!(!watch.health(199.0, &run().nodes, 7).iter().any(|h| h.dead));
-        somebody_is_there(&mut watch);
+        if beats {
+            watch.heard(200.0, beat("n9", true));
+        } else {
+            watch.answers("n1");
+        }
         assert!(watch.look(203.0, &[run()], &job(text)).contains(&Act::Verify { node: "n2".into() }));
         assert_eq!(watch.dead("n2"), Some(100.0));
     }
