@@ -1,6 +1,6 @@
 //! Reads what a job asked for from the way in which it was submitted, for those who see it only in the queue.
 
-use crate::table::{Takes, find};
+use crate::table::{OPTIONS, Spec, Takes, find};
 use protocol::{Request, Setting, Source};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub fn submitted(line: &str, command: &str, script: &str) -> Request {
     let mut values = of_script(script);
     let words: Vec<&str> = line.split_whitespace().collect();
     let own = words.len().saturating_sub(command.split_whitespace().count());
-    let before_wrap = words[..own].iter().take_while(|w| !w.starts_with("--wrap")).copied();
+    let before_wrap = words[..own].iter().take_while(|w| !w.starts_with("--wr")).copied();
     values.extend(settings(before_wrap));
     let written = |value| Setting { value, source: Source::Option };
     Request { settings: values.into_iter().map(|(name, value)| (name, written(value))).collect() }
@@ -31,15 +31,21 @@ fn settings<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<String, String
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--") else { continue };
         let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
-        let Some(spec) = find(name) else { continue };
+        let Some(spec) = find(name).or_else(|| abbreviated(name)) else { continue };
         let value = match (spec.takes, value) {
             (_, Some(value)) => value,
             (Takes::Required, None) => words.next().unwrap_or_default(),
             (Takes::None | Takes::Optional, None) => "",
         };
-        settings.insert(name.to_string(), value.trim_matches(['"', '\'']).to_string());
+        settings.insert(spec.name.to_string(), value.trim_matches(['"', '\'']).to_string());
     }
     settings
+}
+
+/// The only option whose name begins so, as getopt_long takes it for.
+fn abbreviated(name: &str) -> Option<&'static Spec> {
+    let mut meant = OPTIONS.iter().filter(|s| s.name.starts_with(name));
+    meant.next().filter(|_| meant.next().is_none())
 }
 
 #[cfg(test)]
@@ -82,6 +88,13 @@ mod tests {
             ("sbatch --ft-energy-interval 60 --ft-energy job.sh", "/h/job.sh", "", "ft-energy= ft-energy-interval=60"),
             ("sbatch job.sh --ft-energy", "/h/job.sh --ft-energy", "", ""),
             ("sbatch --wrap srun --ft-energy", "", "", ""),
+            (
+                "sbatch --ft-energy-si=USR1 --ft-energy-eng criu job.sh",
+                "/h/job.sh",
+                "",
+                "ft-energy-engine=criu ft-energy-signal=USR1",
+            ),
+            ("sbatch --ft-energy-en=1% --ft-e=time --f=1 job.sh", "/h/job.sh", "", ""),
             ("sbatch job.sh", "/h/job.sh", script, "ft-energy=time ft-energy-done=x.cpt"),
             ("sbatch --ft-energy=off job.sh", "/h/job.sh", script, "ft-energy=off ft-energy-done=x.cpt"),
         ];

@@ -343,6 +343,7 @@ impl Controller {
             match answer {
                 None => tracing::warn!(node = name, "a node that Slurm does not know was silent"),
                 Some(true) => {
+                    lock(&self.watch).answers(name);
                     tracing::warn!(node = name, "no heartbeat, but its slurmd answers: only the node service is gone");
                 }
                 Some(false) => {
@@ -358,7 +359,10 @@ impl Controller {
     fn set_down(&self, name: &str) -> Result<()> {
         let now_s = now_s();
         let beats = lock(&self.watch).watched(now_s).iter().any(|n| n == name);
-        let Some(at_s) = lock(&self.watch).dead(name) else { return Ok(()) };
+        let Some(at_s) = lock(&self.watch).dead(name) else {
+            tracing::warn!(node = name, "no slurmd, but nobody was heard of since the start: is this host cut off?");
+            return Ok(());
+        };
         let seen = if beats { "no slurmd" } else { "no slurmd and no heartbeat" };
         let reason = format!("{OURS} {seen} for {:.1} s", now_s - at_s);
         tracing::warn!(node = name, reason, "a node is dead");

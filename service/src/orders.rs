@@ -157,8 +157,8 @@ impl Orders {
         book.orders.get(id).map(|e| (e.status.clone(), e.owner))
     }
 
-    /// The unanswered orders of a run, for its wrapper, and the count of its news; `taken` notes each that it has not
-    /// had before.
+    /// The unanswered orders for a record of a run (`restart_count`, or any if it does not say which it is), for its
+    /// wrapper, and the count of the run's news; `taken` notes each that it has not had before.
     ///
     /// # Errors
     /// What `taken` says; the order is handed out the next time.
@@ -166,12 +166,14 @@ impl Orders {
         &self,
         now_s: f64,
         key: &RunKey,
+        restart_count: Option<u32>,
         mut taken: impl FnMut(&str) -> Result<()>,
     ) -> Result<(u64, Vec<Order>)> {
         let mut book = lock(&self.book);
         book.tidy(now_s);
         let mut orders = Vec::new();
-        for entry in book.orders.values_mut().filter(|e| e.settled_s.is_none() && e.status.key == *key) {
+        let is_for = |e: &Entry| e.status.key == *key && restart_count.is_none_or(|n| n == e.restart_count);
+        for entry in book.orders.values_mut().filter(|e| e.settled_s.is_none() && is_for(e)) {
             if entry.status.state == OrderState::Waiting {
                 taken(&entry.status.order.id)?;
                 entry.status.state = OrderState::Taken;
@@ -327,15 +329,25 @@ mod tests {
             "the same again is the same"
         );
         assert_eq!(orders.post(100.0, status("a", "7.2"), 1, 0, kept), Err(NotTaken::OtherOrder));
-        assert!(orders.hand_out(101.0, &key("7.2"), noted).unwrap().1.is_empty());
-        assert_eq!(orders.hand_out(101.0, &key("7.1"), noted).unwrap().1.len(), 1);
+        assert!(orders.hand_out(101.0, &key("7.2"), None, noted).unwrap().1.is_empty());
+        assert_eq!(orders.hand_out(101.0, &key("7.1"), None, noted).unwrap().1.len(), 1);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
         orders.heard(102.0, &key("7.2"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Taken, "only its own run answers it");
         orders.heard(102.0, &key("7.1"), &ordered(1, "a"));
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Done);
-        assert!(orders.hand_out(102.0, &key("7.1"), noted).unwrap().1.is_empty());
+        assert!(orders.hand_out(102.0, &key("7.1"), None, noted).unwrap().1.is_empty());
         assert!(orders.get(102.0 + REMEMBERED_S, "a").is_none());
+    }
+
+    #[test]
+    fn an_order_is_for_the_life_of_the_job_that_it_was_given_for() {
+        let orders = Orders::new(100.0);
+        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        let heard = |life| orders.hand_out(101.0, &key("7.1"), Some(life), noted).unwrap().1.len();
+        assert_eq!(heard(1), 0, "it was requeued, and its start is on its way");
+        assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
+        assert_eq!(heard(0), 1);
     }
 
     #[test]
@@ -375,7 +387,7 @@ mod tests {
         assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0, |_| fails()), Err(NotTaken::NotKept));
         assert!(orders.get(100.0, "a").is_none());
         orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
-        assert!(orders.hand_out(100.0, &key("7.1"), |_| fails()).is_err());
+        assert!(orders.hand_out(100.0, &key("7.1"), None, |_| fails()).is_err());
         assert_eq!(orders.get(100.0, "a").unwrap().0.state, OrderState::Waiting);
     }
 
@@ -413,9 +425,9 @@ mod tests {
         {
             assert_eq!(orders.get(150.0, id).unwrap().0.state, state, "{id}");
         }
-        assert_eq!(orders.hand_out(150.0, &key("waits.1"), noted).unwrap().1.len(), 1);
+        assert_eq!(orders.hand_out(150.0, &key("waits.1"), None, noted).unwrap().1.len(), 1);
         assert_eq!(
-            orders.hand_out(150.0, &key("taken.1"), noted).unwrap().1.len(),
+            orders.hand_out(150.0, &key("taken.1"), None, noted).unwrap().1.len(),
             1,
             "its wrapper knows it by its id"
         );
@@ -445,7 +457,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_hears_at_once() {
         let orders = std::sync::Arc::new(Orders::new(100.0));
-        let (since, _) = orders.hand_out(100.0, &key("7.1"), noted).unwrap();
+        let (since, _) = orders.hand_out(100.0, &key("7.1"), None, noted).unwrap();
         let waiting = tokio::spawn({
             let orders = orders.clone();
             async move { orders.news(&key("7.1"), since, Duration::from_secs(3600)).await }
@@ -453,7 +465,7 @@ mod tests {
         orders.post(100.0, status("other", "8.1"), 1, 0, kept).unwrap();
         orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
         waiting.await.unwrap();
-        let (news, _) = orders.hand_out(100.0, &key("7.1"), noted).unwrap();
+        let (news, _) = orders.hand_out(100.0, &key("7.1"), None, noted).unwrap();
         assert_ne!(news, since);
         orders.close(101.0, &key("7.1"));
         orders.settled("a", Duration::from_secs(3600)).await;

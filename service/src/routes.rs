@@ -162,11 +162,12 @@ async fn records(
     Ok(Json(Delivered { upto }))
 }
 
-/// `?since=N&wait_s=S`: hold the answer back until there is news.
+/// `?since=N&wait_s=S`: hold the answer back until there is news; `restart_count=N`: which record of the run asks.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wait {
     since: Option<u64>,
+    restart_count: Option<u32>,
     #[serde(default)]
     wait_s: f64,
 }
@@ -194,7 +195,8 @@ async fn health(
         c.orders.news(&key, since, limit).await;
     }
     let health = blocking(move || -> Result<_> {
-        let (news, orders) = c.orders.hand_out(now_s(), &key, |id| lock(&c.store).order_taken(id))?;
+        let (news, orders) =
+            c.orders.hand_out(now_s(), &key, wait.restart_count, |id| lock(&c.store).order_taken(id))?;
         let open = c.readers.free().open_runs()?;
         let Some(run) = open.into_iter().find(|r| r.key == key) else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });

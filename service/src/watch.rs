@@ -91,6 +91,8 @@ impl Node {
 pub struct Watch {
     detect_s: f64,
     started_s: f64,
+    /// Whether any node was heard or answered since the start.
+    hears: bool,
     nodes: BTreeMap<String, Node>,
     odd_since_s: BTreeMap<u32, f64>,
     helped_s: BTreeMap<u32, f64>,
@@ -104,6 +106,7 @@ impl Watch {
         Watch {
             detect_s,
             started_s: now_s,
+            hears: false,
             nodes: BTreeMap::new(),
             odd_since_s: BTreeMap::new(),
             helped_s: BTreeMap::new(),
@@ -114,6 +117,7 @@ impl Watch {
 
     /// Takes in a heartbeat. The answer: which jobs hold the node, and which must not go on there.
     pub fn heard(&mut self, now_s: f64, beat: Beat) -> (Vec<Held>, Vec<u32>) {
+        self.hears = true;
         let name = beat.node.clone();
         let gone_since = |before: Option<f64>| if beat.slurmd_up { None } else { before.or(Some(now_s)) };
         let node = self.nodes.entry(name.clone()).or_insert_with(|| Node::awaited(now_s));
@@ -166,8 +170,18 @@ impl Watch {
         readings.iter().find(|r| r.job == job).map(|r| r.joules)
     }
 
-    /// A look at a node said that its slurmd does not answer: it is dead. The moment of its last heartbeat.
+    /// A look at a node said that its slurmd answers: one that never beat has no node service, and is not waited for.
+    pub fn answers(&mut self, node: &str) {
+        self.hears = true;
+        self.nodes.retain(|name, n| name != node || n.beat.is_some());
+    }
+
+    /// A look at a node said that its slurmd does not answer: it is dead. The moment of its last heartbeat; none as long
+    /// as nobody at all was heard: then it is more likely this host that has no network yet.
     pub fn dead(&mut self, node: &str) -> Option<f64> {
+        if !self.hears {
+            return None;
+        }
         let node = self.nodes.get_mut(node)?;
         node.dead = true;
         node.is_back = false;
@@ -183,6 +197,7 @@ impl Watch {
     pub fn look(&mut self, now_s: f64, runs: &[OpenRun], jobs: &BTreeMap<u32, Job>) -> Vec<Act> {
         self.held = held(runs, jobs);
         self.wait_for_older(now_s, jobs);
+        self.forget_silent(runs);
         let mut acts = self.look_at_nodes(now_s);
         for run in runs {
             if let Some(act) = self.look_at_run(now_s, run, jobs.get(&run.job)) {
@@ -216,6 +231,12 @@ impl Watch {
         let older = self.held.iter().filter(|(_, held)| held.iter().any(is_older));
         let names: Vec<String> = older.map(|(name, _)| name.clone()).collect();
         self.wait_for(now_s, &names);
+    }
+
+    /// Forgets dead nodes that never beat, as soon as no run has them: nobody would say that they are back.
+    fn forget_silent(&mut self, runs: &[OpenRun]) {
+        let has = |name: &String| self.held.contains_key(name) || runs.iter().any(|r| r.nodes.contains(name));
+        self.nodes.retain(|name, n| n.beat.is_some() || !n.dead || has(name));
     }
 
     /// How long a node may be silent: longer when most of them fall silent together, since then it is more likely

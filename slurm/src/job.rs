@@ -288,6 +288,15 @@ pub struct Job {
     pub num_cpus: u32,
     /// Nodes; of a waiting job: the least.
     pub num_nodes: u32,
+    /// Nodes that it must have, as Slurm lists them; empty if any will do.
+    pub required_nodes: String,
+    /// Nodes that it must not have, as Slurm lists them.
+    pub excluded_nodes: String,
+    /// Features that its nodes must have, as its user joined them; empty if none.
+    pub features: String,
+    /// Whether it asks for more than nodes, CPUs, memory and features: GRES, licenses, burst buffers, a place in the
+    /// network.
+    pub asks_more: bool,
     /// The script and its arguments.
     pub command: String,
     /// Working directory.
@@ -407,11 +416,24 @@ fn parse_record(record: &str) -> Result<Job, Error> {
         exclusive: [f.text("OverSubscribe")?, f.text("Exclusive")?].iter().any(|v| is_exclusive(v)),
         num_cpus: count("NumCPUs", f.get("NumCPUs")?.unwrap_or("0"))?,
         num_nodes: count("NumNodes", f.get("NumNodes")?.unwrap_or("0"))?,
+        required_nodes: f.text("ReqNodeList")?,
+        excluded_nodes: f.text("ExcNodeList")?,
+        features: f.text("Features")?,
+        asks_more: asks_more(&f)?,
         command: f.text("Command")?,
         work_dir: f.text("WorkDir")?,
         comment: f.text("Comment")?,
         admin_comment: f.text("AdminComment")?,
     })
+}
+
+/// Whether a job asks for more than nodes, CPUs, memory and features. 23.11 shows `--cpus-per-task` as a TRES as well.
+fn asks_more(f: &Fields<'_>) -> Result<bool, Error> {
+    let tres = ["TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask"];
+    let asked = ["Licenses", "BurstBuffer", "Switches"].into_iter().chain(tres).map(|key| f.text(key));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    let more = asked.iter().flat_map(|list| list.split(',')).any(|t| !t.is_empty() && !t.starts_with("cpu"));
+    Ok(more || f.get("Contiguous")? == Some("1"))
 }
 
 /// Whether `OverSubscribe=` (or 26.05's `Exclusive=`) keeps the nodes for one job.

@@ -34,6 +34,7 @@ fn a_waiting_job_has_no_nodes_and_no_end() {
     assert_eq!((job.nodes.len(), job.batch_host, job.requeue), (0, None, false));
     assert_eq!((job.time_limit_s, job.end_s), (None, None));
     assert_eq!(job.eligible_s, Some(1_795_243_086.0));
+    assert_eq!((job.required_nodes + &job.excluded_nodes + &job.features, job.asks_more), (String::new(), false));
 }
 
 #[test]

@@ -46,13 +46,15 @@ pub struct Controller {
     pub client: Client,
     /// Path of the run: `cluster/run`.
     pub run: String,
+    /// Which record of the run asks.
+    restart_count: u32,
     last: Mutex<Vec<NodeHealth>>,
 }
 
 impl Controller {
     /// A controller that has not been asked yet.
-    pub fn new(client: Client, run: String) -> Controller {
-        Controller { client, run, last: Mutex::default() }
+    pub fn new(client: Client, run: String, restart_count: u32) -> Controller {
+        Controller { client, run, restart_count, last: Mutex::default() }
     }
 
     /// Health of the run's nodes; what was said last if the controller is away.
@@ -62,11 +64,12 @@ impl Controller {
 
     /// The same as soon as it is other than what was told with `since`, or after half a minute.
     fn news(&self, since: u64) -> Option<RunHealth> {
-        self.ask(&self.client.within(NEWS_LIMIT), &format!("?since={since}&wait_s={NEWS_S}"))
+        self.ask(&self.client.within(NEWS_LIMIT), &format!("&since={since}&wait_s={NEWS_S}"))
     }
 
-    fn ask(&self, client: &Client, question: &str) -> Option<RunHealth> {
-        match client.get::<RunHealth>(&format!("/v1/runs/{}/health{question}", self.run)) {
+    fn ask(&self, client: &Client, more: &str) -> Option<RunHealth> {
+        let Controller { run, restart_count, .. } = self;
+        match client.get::<RunHealth>(&format!("/v1/runs/{run}/health?restart_count={restart_count}{more}")) {
             Ok(health) => {
                 if let Ok(mut last) = self.last.lock() {
                     last.clone_from(&health.nodes);

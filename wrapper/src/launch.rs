@@ -109,7 +109,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let path = runs.join(&key.cluster).join(&key.run);
     let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
-    let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run)));
+    let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run), me.restart_count));
     let accounted = accounted(&records, &me);
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();

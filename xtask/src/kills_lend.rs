@@ -1,4 +1,4 @@
-//! Kills at random moments around a loan: nodes, lent nodes, batch hosts, wrappers and the service, and what they left.
+//! Kills at random moments around a loan: nodes, batch hosts, wrappers, the service and Slurm's daemons, and what they left.
 //!
 //! Several runs at once on one cluster. Each loses a node, so that its survivors are parked and lent, and then gets
 //! one to three more blows. Right is a run that completes with the bits of an undisturbed one, requeued or not, and
@@ -40,6 +40,10 @@ enum Blow {
     Service(u64),
     /// The same, and the recovering node while nobody hears of it.
     Unheard(u64),
+    /// slurmctld, for so many seconds: it forgets what it has not written down yet.
+    Slurmctld(u64),
+    /// slurmd of any node, for so many seconds: what runs there lives on.
+    Slurmd(u64),
 }
 
 /// What a blow has hit.
@@ -140,14 +144,16 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     let mut all = Vec::new();
     for n in 0..count {
         for _ in 0..rng.random_range(1..=3) {
-            let blow = match rng.random_range(0..12) {
+            let blow = match rng.random_range(0..16) {
                 0..3 => Blow::LentNode,
                 3..5 => Blow::RecoveringNode,
                 5..7 => Blow::BatchHost,
                 7..9 => Blow::Wrapper(Wrapper::Driver),
                 9 => Blow::Wrapper(Wrapper::Supervisor),
                 10 => Blow::Service(rng.random_range(0..20)),
-                _ => Blow::Unheard(rng.random_range(3..20)),
+                11 => Blow::Unheard(rng.random_range(3..20)),
+                12..14 => Blow::Slurmctld(rng.random_range(0..=20)),
+                _ => Blow::Slurmd(rng.random_range(0..=20)),
             };
             all.push((rng.random_range(0.0..BLOWS_S), n, blow));
         }
@@ -176,6 +182,22 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
             without_service(site, seconds, |site| kill(site, &node, dead).map(|hit| was_alive = hit))?;
             let (kind, also) = if was_alive { ("service and a node", "with") } else { ("service", "not") };
             return Ok(Hit { kind: Some(kind), told: format!("service for {seconds} s, {also} {node}") });
+        }
+        Blow::Slurmctld(seconds) => {
+            site.cluster.kill_controller()?;
+            std::thread::sleep(Duration::from_secs(seconds));
+            site.cluster.start_controller()?;
+            return Ok(Hit { kind: Some("slurmctld"), told: format!("slurmctld for {seconds} s") });
+        }
+        Blow::Slurmd(seconds) => {
+            let node = all.choose(rng).context("a node")?;
+            if dead.contains(node) {
+                return Ok(Hit { kind: None, told: format!("slurmd of {node} (dead already)") });
+            }
+            site.cluster.kill_slurmd(node)?;
+            std::thread::sleep(Duration::from_secs(seconds));
+            site.cluster.revive_node(node)?;
+            return Ok(Hit { kind: Some("slurmd"), told: format!("slurmd of {node} for {seconds} s") });
         }
         Blow::Wrapper(which) => {
             let is_there = !dead.contains(&host) && kill_wrapper(site, &host, on.job, which)?;

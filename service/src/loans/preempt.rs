@@ -11,7 +11,7 @@ use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
-use slurm::{Job, JobState, Node, Window};
+use slurm::{Job, JobState, Node, Window, expand_nodelist};
 use std::collections::BTreeMap;
 
 /// How many looks of backfill must have left a node free.
@@ -43,18 +43,36 @@ fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
     seen.nodes.iter().filter(is_free).collect()
 }
 
-/// As many of the free nodes as a job needs, if they are enough.
+/// As many of the free nodes as a job needs, if they are enough and it is known that they can serve it.
 fn room(job: &Job, free: &[&Node]) -> Option<Vec<String>> {
-    let fits = |n: &&&Node| job.partition.split(',').any(|p| n.partitions.iter().any(|of| of == p));
+    let required = expand_nodelist(&job.required_nodes).ok()?;
+    let excluded = expand_nodelist(&job.excluded_nodes).ok()?;
+    let features = features(job).filter(|_| !job.asks_more)?;
+    let fits = |n: &&&Node| {
+        job.partition.split(',').any(|p| n.partitions.iter().any(|of| of == p))
+            && !excluded.contains(&n.name)
+            && features.iter().all(|f| n.features.iter().any(|has| has == f))
+    };
+    let mut fitting: Vec<&&Node> = free.iter().filter(fits).collect();
+    fitting.sort_by_key(|n| !required.contains(&n.name));
+    let least = required.len().max(job.num_nodes.max(1) as usize);
     let (mut cpus, mut nodes) = (0, Vec::new());
-    for node in free.iter().filter(fits) {
-        if nodes.len() >= job.num_nodes.max(1) as usize && cpus >= job.num_cpus {
+    for node in fitting {
+        if nodes.len() >= least && cpus >= job.num_cpus {
             break;
         }
         cpus += node.cpus;
         nodes.push(node.name.clone());
     }
-    (nodes.len() >= job.num_nodes.max(1) as usize && cpus >= job.num_cpus).then_some(nodes)
+    let has_all = nodes.len() >= least && cpus >= job.num_cpus && required.iter().all(|n| nodes.contains(n));
+    has_all.then_some(nodes)
+}
+
+/// The features that a job wants of each node; none if it is not as simple as that (`a|b`, `[a*2]`).
+fn features(job: &Job) -> Option<Vec<&str>> {
+    let is_plain = |f: &&str| f.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.=:".contains(&b));
+    let words: Vec<&str> = job.features.split('&').filter(|f| !f.is_empty()).collect();
+    words.iter().all(is_plain).then_some(words)
 }
 
 /// Jobs that wait for nothing but nodes and would not end before the return, the highest priority first.
@@ -279,6 +297,40 @@ mod tests {
             reason: "it did not begin".into(),
         });
         assert_eq!(ids(&loan, &free[..1]), named(&[(1, "n2")]), "nobody is called twice");
+    }
+
+    #[test]
+    fn a_job_is_called_only_to_nodes_that_can_serve_it() {
+        let plain = ["n2", "n3"].map(|n| node(n, "IDLE"));
+        let fast = node("n4", "IDLE").replace("Partitions", "ActiveFeatures=fast,ib Partitions");
+        let nodes = parse_nodes(&(plain.concat() + &fast)).unwrap();
+        let free: Vec<&Node> = nodes.iter().collect();
+        let cases = [
+            ("Features=(null) Contiguous=0 Licenses=(null)", Some("n2")),
+            ("Features=fast", Some("n4")),
+            ("Features=fast&ib", Some("n4")),
+            ("Features=fast&gold", None),
+            ("Features=fast NumNodes=2", None),
+            ("Features=fast|gold", None),
+            ("Features=[fast*1&ib*1]", None),
+            ("ExcNodeList=n[2-3]", Some("n4")),
+            ("ExcNodeList=n2 NumNodes=3", None),
+            ("ReqNodeList=n4", Some("n4")),
+            ("ReqNodeList=n4 NumNodes=2", Some("n4,n2")),
+            ("ReqNodeList=n[3-4]", Some("n3,n4")),
+            ("ReqNodeList=n[4-5]", None),
+            ("TresPerTask=cpu=2", Some("n2")),
+            ("TresPerTask=cpu=2,gres/gpu=1", None),
+            ("TresPerNode=gres:gpu:1", None),
+            ("TresPerJob=gres/shard:4", None),
+            ("Licenses=matlab:1", None),
+            ("BurstBuffer=#BB_LUA x", None),
+            ("Switches=1@00:05:00", None),
+            ("Contiguous=1", None),
+        ];
+        for (asks, nodes) in cases {
+            assert_eq!(room(&job(1, asks), &free).map(|n| n.join(",")).as_deref(), nodes, "{asks}");
+        }
     }
 
     #[test]

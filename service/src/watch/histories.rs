@@ -83,8 +83,9 @@ fn carry_out(watch: &mut Watch, nodes: &mut [Node], act: &Act, now_s: f64, seed:
             assert_ne!(n, NODES - 1, "seed {seed}: a node in health is doubted");
             let slurmd_gone = nodes[n].machine_down_s.is_some() || nodes[n].slurmd_down_s.is_some();
             if slurmd_gone {
-                watch.dead(node);
-                nodes[n].set_down = true;
+                nodes[n].set_down |= watch.dead(node).is_some();
+            } else {
+                watch.answers(node);
             }
         }
         Act::Resume { node } => {

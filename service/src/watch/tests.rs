@@ -170,3 +170,39 @@ fn a_node_that_died_while_the_service_was_away_is_found_dead_after_a_full_grace(
     watch.look(100.5, &[run()], &running);
     assert!(watch.look(110.0, &[run()], &running).is_empty(), "nobody says that a node of a later run ever beats");
 }
+
+#[test]
+fn a_node_without_a_node_service_is_forgotten_with_the_run_that_it_was_awaited_for() {
+    let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1 StartTime=50";
+    let verify = |node: &str| Act::Verify { node: node.into() };
+    let mut watch = Watch::new(3.0, 100.0);
+    watch.look(100.0, &[run()], &job(text));
+    assert_eq!(watch.look(104.0, &[run()], &job(text)), [verify("n1"), verify("n2")]);
+    watch.answers("n1");
+    watch.dead("n2");
+    assert!(watch.look(104.5, &[run()], &job(text)).is_empty());
+    assert_eq!(watch.look(108.0, &[run()], &job(text)), [verify("n1")], "as long as the run has it");
+    assert!(watch.health(108.0, &run().nodes, 7)[1].dead);
+    watch.answers("n1");
+    assert!(watch.look(112.0, &[], &BTreeMap::new()).is_empty());
+    assert!(!watch.health(112.0, &run().nodes, 7)[1].dead, "another run may have it by now");
+}
+
+#[test]
+fn nobody_is_dead_before_anybody_was_heard() {
+    let text = "JobState=RUNNING Reason=None Requeue=1 Restarts=0 NodeList=n[1-2] BatchHost=n1 StartTime=50";
+    for beats in [true, false] {
+        let mut watch = Watch::new(3.0, 100.0);
+        watch.look(100.0, &[run()], &job(text));
+        assert_eq!(watch.look(199.0, &[run()], &job(text)).len(), 2);
+        assert_eq!((watch.dead("n1"), watch.dead("n2")), (None, None), "this host may have no network yet");
+        assert!(!watch.health(199.0, &run().nodes, 7).iter().any(|h| h.dead));
+        if beats {
+            watch.heard(200.0, beat("n9", true));
+        } else {
+            watch.answers("n1");
+        }
+        assert!(watch.look(203.0, &[run()], &job(text)).contains(&Act::Verify { node: "n2".into() }));
+        assert_eq!(watch.dead("n2"), Some(100.0));
+    }
+}

@@ -40,6 +40,7 @@ fn an_order_reaches_the_wrapper_at_once_and_its_answer_whoever_waits() {
         refused(give(&site, ALICE, "a1", "7", Verb::Disable), 409);
         let heard = wrapper.join().expect("no panic");
         assert_eq!(heard.orders, [given.order]);
+        assert!(site.as_user(ALICE, |c| health(&c, "?restart_count=1")).orders.is_empty(), "for its first life only");
         let person = scope.spawn(|| look(&site, ALICE, "a1", 60));
         site.deliver(ALICE, "7.1", 2, vec![ordered("a1", Verb::Checkpoint, OrderState::Done)]).expect("stored");
         let done = person.join().expect("no panic").expect("known");

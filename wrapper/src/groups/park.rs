@@ -65,7 +65,15 @@ impl Park {
         let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("joulepoint"));
         let mut command = Command::new(&self.srun);
         command
-            .args(["--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--input=none"])
+            .args([
+                "--overlap",
+                "--overcommit",
+                "--nodes=1",
+                "--ntasks=1",
+                "--cpus-per-task=1",
+                "--mem=0",
+                "--input=none",
+            ])
             .args(["--mpi=none", &format!("--nodelist={node}"), &format!("--job-name={name}")])
             .arg(me.with_file_name(program))
             // Slurm's variables of the job would ask for as many tasks as the job has.

@@ -137,6 +137,8 @@ impl Steps {
         command
             .args([
                 "--overlap",
+                // A slurmctld that was killed may take a resized job's CPUs for used, and would let this step wait.
+                "--overcommit",
                 "--nodes=1",
                 "--ntasks=1",
                 "--cpus-per-task=1",
