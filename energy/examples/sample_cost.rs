@@ -15,8 +15,8 @@ fn main() -> Result<(), energy::Error> {
     let mut scanner = energy::Scanner::new("/proc", energy::tick_hz());
     let begun_s = cpu_s();
     let mut procs = energy::Processes::default();
-    for _ in 0..ROUNDS {
-        procs = scanner.scan()?;
+    for round in 0..ROUNDS {
+        procs = scanner.scan(f64::from(round))?;
     }
     let scan_us = (cpu_s() - begun_s) * 1e6 / f64::from(ROUNDS);
     let begun_s = cpu_s();

@@ -1,6 +1,7 @@
 //! Reads what the kernel's files say of one process, whatever its name holds.
 
 /// What we need of one process.
+#[derive(Clone, Copy)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) ppid: i32,
@@ -12,6 +13,8 @@ pub(crate) struct Process {
     pub(crate) slurmd: bool,
     /// Whether it is a thread of the kernel's own.
     pub(crate) kernel: bool,
+    /// Whether it is a step's process or stands below one, once that is looked at.
+    pub(crate) in_step: bool,
 }
 
 /// The kernel's flag of its own threads, the same in every version.
@@ -38,6 +41,7 @@ pub(crate) fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
         stepd: comm == b"slurmstepd",
         slurmd: comm == b"slurmd" && field(3) != Some("Z"),
         kernel: ticks(9)? & PF_KTHREAD != 0,
+        in_step: false,
     })
 }
 

@@ -4,14 +4,14 @@
 //! process tree (so a user cannot pretend to be another job's step), and that no other step started. All that
 //! descends from it is the step's. Where Slurm keeps the step in a cgroup, that knows its CPU time better.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::cgroups::Cgroups;
-use crate::process::{Process, Title, parse_stat, real_uid, title};
+use crate::process::{Process, Title, real_uid, title};
+use crate::scanner::Scanner;
 
 /// What one pass over the process tree found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,79 +72,27 @@ pub fn tick_hz() -> u32 {
     hz.ok().flatten().and_then(|hz| u32::try_from(hz).ok()).filter(|hz| *hz > 0).unwrap_or(100)
 }
 
-/// Reads the process tree again and again. The kernel's own threads, of which a large node has thousands, are
-/// looked at once a minute only.
-pub struct Scanner {
-    proc_root: PathBuf,
-    tick_hz: u32,
-    kernel: HashSet<i32>,
-    scans: u32,
-}
-
-/// After so many scans the kernel's threads are looked at again, since a process may get the number of one.
-const RENEW_SCANS: u32 = 60;
-
-impl Scanner {
-    /// Of the tree at `proc_root`, whose times are in ticks.
-    pub fn new(proc_root: impl Into<PathBuf>, tick_hz: u32) -> Scanner {
-        Scanner { proc_root: proc_root.into(), tick_hz, kernel: HashSet::new(), scans: 0 }
-    }
-
-    /// Reads the tree.
-    ///
-    /// # Errors
-    /// When the tree itself cannot be read; a process that ends meanwhile is left out.
-    pub fn scan(&mut self) -> Result<Processes, Error> {
-        if self.scans.is_multiple_of(RENEW_SCANS) {
-            self.kernel.clear();
-        }
-        self.scans = self.scans.wrapping_add(1);
-        let proc_root = &self.proc_root;
-        let owner = std::fs::metadata(proc_root).map_err(|e| Error::io(proc_root, e))?.uid();
-        let mut path = proc_root.clone();
-        let mut buffer = Vec::new();
-        let mut processes = Vec::new();
-        for entry in std::fs::read_dir(proc_root).map_err(|e| Error::io(proc_root, e))?.flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-            if self.kernel.contains(&pid) {
-                continue;
-            }
-            path.push(&name);
-            path.push("stat");
-            // A process may end at any moment between two reads; then it is simply not there.
-            let process = read_into(&path, &mut buffer).and_then(|()| parse_stat(pid, &buffer));
-            path.pop();
-            path.pop();
-            match process {
-                Some(process) if process.kernel => _ = self.kernel.insert(pid),
-                process => processes.extend(process),
-            }
-        }
-        Ok(gather(proc_root, owner, f64::from(self.tick_hz.max(1)), &processes))
-    }
-}
-
 /// Reads the process tree once.
 ///
 /// # Errors
 /// As [`Scanner::scan`].
 pub fn scan(proc_root: &Path, tick_hz: u32) -> Result<Processes, Error> {
-    Scanner::new(proc_root, tick_hz).scan()
+    Scanner::new(proc_root, tick_hz).scan(0.0)
 }
 
 /// Most of a process's file that is looked at, bytes: what is looked for stands at its beginning.
 const LOOKED_AT: usize = 4096;
 
 /// One read: the kernel makes such a file whole for the first, and would be asked once more for its end.
-fn read_into(path: &Path, buffer: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn read_into(path: &Path, buffer: &mut Vec<u8>) -> Option<()> {
     buffer.resize(LOOKED_AT, 0);
     let length = std::fs::File::open(path).ok()?.read(buffer).ok()?;
     buffer.truncate(length);
     Some(())
 }
 
-fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> Processes {
+/// What the processes come to, of which it notes who stands in a step.
+pub(crate) fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &mut [Process]) -> Processes {
     let by_pid: HashMap<i32, usize> = processes.iter().enumerate().map(|(i, p)| (p.pid, i)).collect();
     let slurmd_up = processes.iter().any(|p| p.slurmd);
     let mut found = Processes { slurmd_up, count: processes.len(), ..Processes::default() };
@@ -168,6 +116,7 @@ fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &[Process]) -> 
     let mut sums: HashMap<usize, (u64, Vec<i32>)> = HashMap::new();
     for (index, root) in roots.iter().enumerate() {
         let Some(root) = root else { continue };
+        processes[index].in_step = true;
         let (ticks, pids) = sums.entry(*root).or_default();
         *ticks += processes[index].reaped_ticks;
         if index != *root {
@@ -394,24 +343,5 @@ mod tests {
         fs::write(t.0.path().join("self/mountinfo"), mount).unwrap();
         let p = t.scan();
         assert_eq!((p.jobs[0].cpu_s, p.jobs[0].steps[0].cpu_s, p.pids_of(7)), (5.5, 5.5, &[11][..]));
-    }
-
-    #[test]
-    fn the_kernels_threads_are_left_out_until_their_numbers_are_given_again() {
-        let t = Tree::new();
-        t.stepd(10, 1, "[7.0]", [0, 0, 0, 0]);
-        t.add(11, 10, "a", [100, 0, 0, 0]);
-        t.add(12, 2, "kworker/0:1", [900, 0, 0, 0]);
-        let file = t.0.path().join("12/stat");
-        let stat = fs::read_to_string(&file).unwrap();
-        fs::write(&file, stat.replace("4194560", &(4_194_560 | 0x0020_0000).to_string())).unwrap();
-        let mut scanner = Scanner::new(t.0.path(), 100);
-        let p = scanner.scan().unwrap();
-        assert_eq!((p.count, p.node_cpu_s), (2, 1.0));
-        t.add(12, 10, "b", [200, 0, 0, 0]);
-        for _ in 1..RENEW_SCANS {
-            assert_eq!(scanner.scan().unwrap().jobs[0].cpu_s, 1.0);
-        }
-        assert_eq!(scanner.scan().unwrap().jobs[0].cpu_s, 3.0);
     }
 }

@@ -184,7 +184,7 @@ fn energy_config(params: &Params) -> energy::Config {
 
 impl Books {
     fn look(&mut self, proc_root: &std::path::Path) {
-        match self.scanner.scan() {
+        match self.scanner.scan(now_s()) {
             Ok(processes) => self.processes = processes,
             Err(e) => tracing::warn!(%e, "the processes cannot be read"),
         }

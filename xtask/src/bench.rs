@@ -6,6 +6,8 @@ mod store;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -187,11 +189,11 @@ fn metering() -> Result<()> {
     let config = energy::Config { precedence, rapl_root: dir.path().into(), ..Default::default() };
     let (mut meter, mut accounts) = (energy::open(&config), energy::Accounts::new(2, config.model.idle_w));
     let mut scanner = energy::Scanner::new("/proc", energy::tick_hz());
-    let own_s = || cpu_s(std::process::id() as i32).context("/proc/self/stat");
+    let own_s = || cpu_s(std::process::id() as i32).context("a clock of this process");
     let before_s = own_s()?;
     for round in 1..=SAMPLES {
         fs::write(dir.path().join("intel-rapl:0/energy_uj"), (round * 1_000_000).to_string())?;
-        let processes = scanner.scan()?;
+        let processes = scanner.scan(f64::from(round))?;
         accounts.sample(f64::from(round), &mut meter, &processes);
     }
     let share = format!("{:.3} %", 100.0 * (own_s()? - before_s) / f64::from(SAMPLES));
@@ -314,11 +316,10 @@ fn processes(name: &str) -> Vec<i32> {
     pids.filter(named).collect()
 }
 
+/// CPU time of a process so far, with that of its threads that have ended, s.
 fn cpu_s(pid: i32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
-    let ticks: f64 = fields.get(11..13)?.iter().filter_map(|t| t.parse::<f64>().ok()).sum();
-    Some(ticks / 100.0)
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
+    Some(Duration::from(clock_gettime(clock).ok()?).as_secs_f64())
 }
 
 fn peak_mib(pid: i32) -> Option<f64> {

@@ -2,6 +2,7 @@
 
 use super::Value;
 use anyhow::{Context, Result, bail};
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql};
 use std::fs::{self, File};
@@ -48,6 +49,8 @@ pub fn open(path: &Path) -> Result<Connection> {
     }
     let connection = Connection::open(path).with_context(name)?;
     connection.busy_timeout(BUSY_LIMIT)?;
+    // Without it each `LIMIT ?` makes SQLite prepare its statement anew for each value that is bound to it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "journal_mode", "WAL").with_context(name)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -93,4 +96,21 @@ fn tempfile_name(copy: &Path) -> Result<std::path::PathBuf> {
     let mut name = copy.file_name().context("the copy needs a name")?.to_os_string();
     name.push(".part");
     Ok(copy.with_file_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::StatementStatus;
+
+    #[test]
+    fn a_statement_with_a_limit_is_prepared_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let c = open(&dir.path().join("store.sqlite")).unwrap();
+        for most in [1, 2, 3] {
+            let mut statement = c.prepare_cached("SELECT 7 UNION ALL SELECT 8 LIMIT ?1").unwrap();
+            let rows = statement.query_map([most], |r| r.get::<_, i64>(0)).unwrap().count();
+            assert_eq!((rows, statement.get_status(StatementStatus::RePrepare)), (most.min(2), 0));
+        }
+    }
 }

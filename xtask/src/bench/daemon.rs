@@ -20,12 +20,32 @@ const PLANS: usize = 50;
 /// How long the node service is watched, s.
 const WATCH_S: u64 = 30;
 
+/// How many processes the node has beside it.
+const OTHERS: usize = 120;
+
+/// What many clients saw who asked at the same time.
+struct Asked {
+    median_ms: f64,
+    /// 99 % were answered within it.
+    most_ms: f64,
+    /// CPU time of an answer at the controller, at munged, which makes and reads four credentials, and at the client.
+    cpu_us: [f64; 3],
+}
+
 /// A controller and a node service without Slurm.
 pub struct Daemons {
     munged: PrivateMunged,
     conf: PathBuf,
     controller: String,
     children: Vec<Child>,
+}
+
+/// Starts a program on a node of known size: in a process namespace of its own, which needs root, with others asleep.
+fn beside_others(program: &Path) -> Command {
+    let script = format!("for i in $(seq {OTHERS}); do sleep 3600 & done; exec \"$0\" \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]).arg(program);
+    command
 }
 
 impl Drop for Daemons {
@@ -54,7 +74,8 @@ impl Daemons {
         std::fs::write(&conf, text)?;
         let mut daemons = Daemons { munged, conf, controller, children: Vec::new() };
         for (role, address) in [("controller", daemons.controller.clone()), ("node", node)] {
-            let mut command = Command::new(suite::built()?.join("joulepointd"));
+            let program = suite::built()?.join("joulepointd");
+            let mut command = if role == "node" { beside_others(&program) } else { Command::new(program) };
             command.arg(format!("--role={role}")).arg("--conf").arg(&daemons.conf).env("JOULEPOINT_LOG", "off");
             daemons.children.push(command.stdin(Stdio::null()).spawn().context("joulepointd")?);
             let deadline = Instant::now() + Duration::from_secs(60);
@@ -71,6 +92,15 @@ impl Daemons {
     fn client(&self) -> Client {
         let url = format!("http://{}", self.controller);
         Client::new(&url, Some(self.munged.socket()), Duration::from_secs(60))
+    }
+
+    /// CPU time so far of the controller, of munged, and of the clients, which are threads of this process, s.
+    fn cpu_s(&self) -> Result<[f64; 3]> {
+        let munged = std::fs::read_to_string(self.munged.socket().with_file_name("pid"))?.trim().parse()?;
+        let controller = self.children.first().context("a controller")?.id();
+        let all = [i32::try_from(controller)?, munged, i32::try_from(std::process::id())?];
+        let times: Vec<f64> = all.iter().filter_map(|pid| cpu_s(*pid)).collect();
+        times.try_into().map_err(|_| anyhow::anyhow!("the controller or munged has ended"))
     }
 
     /// What each of some clients does at the same time; all their answers, and the seconds it took.
@@ -123,7 +153,8 @@ impl Daemons {
             job_name: format!("job{ASKING}"),
             ..PlanRequest::default()
         };
-        let time = |ask: &(dyn Fn(&Client) -> Result<(), wire::Error> + Sync)| -> Result<(f64, f64)> {
+        let time = |ask: &(dyn Fn(&Client) -> Result<(), wire::Error> + Sync)| -> Result<Asked> {
+            let before = self.cpu_s()?;
             let (times, _) = self.together(CLIENTS, |_, client| {
                 let mut times = Vec::with_capacity(PLANS);
                 for _ in 0..PLANS {
@@ -133,16 +164,23 @@ impl Daemons {
                 }
                 Ok(times)
             })?;
-            let mut times = times.concat();
-            Ok((quantile(&mut times, 0.5), quantile(&mut times, 0.99)))
+            let (mut times, after) = (times.concat(), self.cpu_s()?);
+            let cpu_us = [0, 1, 2].map(|of| 1e6 * (after[of] - before[of]) / times.len() as f64);
+            Ok(Asked { median_ms: quantile(&mut times, 0.5), most_ms: quantile(&mut times, 0.99), cpu_us })
         };
         let bare = time(&|c| c.get::<Vec<protocol::RunAccount>>("/v1/report?job=1&brief=true").map(drop))?;
         let plan = time(&|c| c.post::<PlanRequest, Plan>("/v1/plan", &question).map(drop))?;
-        let row_of = |what: &str, ms: f64, ratio: f64| row(what, &format!("{ms:.1} ms"), &format!("{ratio:.2}"), "");
-        row_of("no plan, 64 clients, over the wire, median", bare.0, 1.0);
-        row_of("plan, 64 clients, over the wire, median", plan.0, plan.0 / bare.0);
-        row_of("no plan, 64 clients, over the wire, 99 %", bare.1, 1.0);
-        row_of("plan, 64 clients, over the wire, 99 %", plan.1, plan.1 / bare.1);
+        for (what, asked) in [("no plan", &bare), ("plan", &plan)] {
+            let row_of = |which: &str, value: f64, unit: &str, of: f64| {
+                let ratio = format!("{:.2}", value / of);
+                row(&format!("{what}, 64 clients, {which}"), &format!("{value:.1} {unit}"), &ratio, "");
+            };
+            row_of("over the wire, median", asked.median_ms, "ms", bare.median_ms);
+            row_of("over the wire, 99 %", asked.most_ms, "ms", bare.most_ms);
+            for (of, who) in ["the controller", "munged", "a client"].iter().enumerate() {
+                row_of(&format!("CPU of {who}"), asked.cpu_us[of], "us", bare.cpu_us[of]);
+            }
+        }
         let many = self.planned()?;
         for _ in 0..10 * PLANS {
             self.client().post::<PlanRequest, Plan>("/v1/plan", &question)?;
@@ -202,13 +240,16 @@ impl Daemons {
 
     /// What the node service costs while it reads its sources and beats every second.
     pub fn node(&self) -> Result<()> {
-        let pid = i32::try_from(self.children.last().context("a node service")?.id())?;
+        let outer = self.children.last().context("a node service")?.id();
+        let inner = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"))?;
+        let pid: i32 = inner.trim().parse().context("the node service has ended")?;
         let before = cpu_s(pid).context("the node service has ended")?;
         let start = Instant::now();
         std::thread::sleep(Duration::from_secs(WATCH_S));
         let used = cpu_s(pid).context("the node service has ended")? - before;
         let share = 100.0 * used / start.elapsed().as_secs_f64();
-        let processes = energy::scan(Path::new("/proc"), energy::tick_hz())?.count;
+        let its_own = PathBuf::from(format!("/proc/{pid}/root/proc"));
+        let processes = energy::scan(&its_own, energy::tick_hz())?.count;
         let what = format!("node service at 1 Hz, {processes} processes, CPU");
         row(&what, &format!("{share:.3} %"), "", "< 0.2 %");
         row("node service, peak memory", &format!("{:.1} MiB", peak_mib(pid).unwrap_or(f64::NAN)), "", "");
