@@ -187,11 +187,16 @@ fn roots(
     known.into_iter().map(Option::flatten).collect()
 }
 
-/// The kernel's own sum, if this tree shows the whole machine and not one process namespace of it.
-fn whole_machine_s(proc_root: &Path, tick_hz: f64) -> Option<f64> {
+/// Whether this tree shows the whole machine, and not one process namespace of it.
+pub(crate) fn is_whole(proc_root: &Path) -> bool {
     /// The first process namespace has this number in every kernel.
     const FIRST: &str = "pid:[4026531836]";
-    if std::fs::read_link(proc_root.join("self/ns/pid")).ok()?.to_str() != Some(FIRST) {
+    std::fs::read_link(proc_root.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() == FIRST)
+}
+
+/// The kernel's own sum, if there is one for this tree.
+fn whole_machine_s(proc_root: &Path, tick_hz: f64) -> Option<f64> {
+    if !is_whole(proc_root) {
         return None;
     }
     let text = std::fs::read_to_string(proc_root.join("stat")).ok()?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::PathBuf;
 
 use crate::process::{Process, parse_stat};
-use crate::procs::{gather, read_into};
+use crate::procs::{gather, is_whole, read_into};
 use crate::{Error, Processes};
 
 /// How long a reading of a process that is in no step holds, and of one of the kernel's threads, s.
@@ -37,12 +37,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether the last reading can stand for one now; after a clock that fell, it cannot.
-    fn holds(&self, now_s: f64) -> bool {
+    /// Whether the last reading can stand for one now; after a clock that fell, it cannot. Nor where the node's CPU time has
+    /// to be summed up over its processes.
+    fn holds(&self, now_s: f64, is_whole: bool) -> bool {
         let is_settled = self.outside_s.is_some_and(|since_s| self.read_s - since_s >= SETTLED_S);
         let holds_s = match self.process.kernel {
             true => KERNEL_HOLDS_S,
-            false if is_settled => OUTSIDE_HOLDS_S,
+            false if is_settled && is_whole => OUTSIDE_HOLDS_S,
             false => 0.0,
         };
         (0.0..holds_s).contains(&(now_s - self.read_s))
@@ -75,7 +76,7 @@ impl Scanner {
     /// All processes, without the kernel's threads.
     fn read(&mut self, now_s: f64) -> Result<Vec<Process>, Error> {
         self.scans += 1;
-        let (proc_root, scan) = (&self.proc_root, self.scans);
+        let (proc_root, scan, is_whole) = (&self.proc_root, self.scans, is_whole(&self.proc_root));
         let (mut path, mut buffer, mut processes) = (proc_root.clone(), Vec::new(), Vec::new());
         for entry in std::fs::read_dir(proc_root).map_err(|e| Error::io(proc_root, e))?.flatten() {
             let name = entry.file_name();
@@ -83,7 +84,7 @@ impl Scanner {
             let folder = entry.ino();
             let known = self.seen.get_mut(&pid).filter(|seen| seen.folder == folder);
             let outside_s = known.as_ref().and_then(|seen| seen.outside_s);
-            let process = match known.filter(|seen| seen.holds(now_s)) {
+            let process = match known.filter(|seen| seen.holds(now_s, is_whole)) {
                 Some(seen) => {
                     seen.scan = scan;
                     // Its parent may have ended since, and another have got the number.
@@ -115,9 +116,11 @@ mod tests {
 
     use super::*;
 
-    /// A tree with the step 7.0, whose process is 10.
+    /// The tree of a whole machine with the step 7.0, whose process is 10.
     fn tree() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("self/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[4026531836]", dir.path().join("self/ns/pid")).unwrap();
         write(dir.path(), 10, 1, "slurmstepd", 0, 0);
         fs::write(dir.path().join("10/cmdline"), "slurmstepd: [7.0]\0").unwrap();
         let status = format!("Uid:\t{}\t0\t0\t0\n", nix::unistd::geteuid());
@@ -158,6 +161,17 @@ mod tests {
             write(tree.path(), 12, 1, "sshd", 0, ticks);
             let job_s = ticks as f64 / 100.0;
             assert_eq!(cpu_s(&mut scanner, now_s), (outside_s + job_s, job_s), "at {now_s} s");
+        }
+    }
+
+    #[test]
+    fn in_a_process_namespace_whose_cpu_time_is_summed_up_all_is_read_always() {
+        let tree = tree();
+        fs::remove_dir_all(tree.path().join("self")).unwrap();
+        let mut scanner = Scanner::new(tree.path(), 100);
+        for (now_s, ticks) in [(0.0, 100), (3.0, 300), (4.0, 400)] {
+            write(tree.path(), 12, 1, "sshd", 0, ticks);
+            assert_eq!(cpu_s(&mut scanner, now_s), (ticks as f64 / 100.0, 0.0));
         }
     }
 

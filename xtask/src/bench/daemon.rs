@@ -20,9 +20,6 @@ const PLANS: usize = 50;
 /// How long the node service is watched, s.
 const WATCH_S: u64 = 30;
 
-/// How many processes the node has beside it.
-const OTHERS: usize = 120;
-
 /// What many clients saw who asked at the same time.
 struct Asked {
     median_ms: f64,
@@ -38,14 +35,6 @@ pub struct Daemons {
     conf: PathBuf,
     controller: String,
     children: Vec<Child>,
-}
-
-/// Starts a program on a node of known size: in a process namespace of its own, which needs root, with others asleep.
-fn beside_others(program: &Path) -> Command {
-    let script = format!("for i in $(seq {OTHERS}); do sleep 3600 & done; exec \"$0\" \"$@\"");
-    let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]).arg(program);
-    command
 }
 
 impl Drop for Daemons {
@@ -74,8 +63,7 @@ impl Daemons {
         std::fs::write(&conf, text)?;
         let mut daemons = Daemons { munged, conf, controller, children: Vec::new() };
         for (role, address) in [("controller", daemons.controller.clone()), ("node", node)] {
-            let program = suite::built()?.join("joulepointd");
-            let mut command = if role == "node" { beside_others(&program) } else { Command::new(program) };
+            let mut command = Command::new(suite::built()?.join("joulepointd"));
             command.arg(format!("--role={role}")).arg("--conf").arg(&daemons.conf).env("JOULEPOINT_LOG", "off");
             daemons.children.push(command.stdin(Stdio::null()).spawn().context("joulepointd")?);
             let deadline = Instant::now() + Duration::from_secs(60);
@@ -240,16 +228,13 @@ impl Daemons {
 
     /// What the node service costs while it reads its sources and beats every second.
     pub fn node(&self) -> Result<()> {
-        let outer = self.children.last().context("a node service")?.id();
-        let inner = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"))?;
-        let pid: i32 = inner.trim().parse().context("the node service has ended")?;
+        let pid = i32::try_from(self.children.last().context("a node service")?.id())?;
         let before = cpu_s(pid).context("the node service has ended")?;
         let start = Instant::now();
         std::thread::sleep(Duration::from_secs(WATCH_S));
         let used = cpu_s(pid).context("the node service has ended")? - before;
         let share = 100.0 * used / start.elapsed().as_secs_f64();
-        let its_own = PathBuf::from(format!("/proc/{pid}/root/proc"));
-        let processes = energy::scan(&its_own, energy::tick_hz())?.count;
+        let processes = energy::scan(Path::new("/proc"), energy::tick_hz())?.count;
         let what = format!("node service at 1 Hz, {processes} processes, CPU");
         row(&what, &format!("{share:.3} %"), "", "< 0.2 %");
         row("node service, peak memory", &format!("{:.1} MiB", peak_mib(pid).unwrap_or(f64::NAN)), "", "");
