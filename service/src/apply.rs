@@ -158,9 +158,6 @@ impl<'a> Applying<'a> {
             }
             Event::Ended { state, .. } => {
                 close_record(c, key, current(c, key)?, at_s, state)?;
-                if let Some(measured) = mean_checkpoint(c, key)? {
-                    self.teach(at_s, &measured);
-                }
                 // A run that was requeued or interrupted goes on, or is closed by the watch.
                 if !matches!(state.as_str(), "requeued" | "interrupted") {
                     c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
@@ -174,28 +171,29 @@ impl<'a> Applying<'a> {
 
 impl Applying<'_> {
     /// The wrapper's own node brings the checkpoint back.
-    fn restarted(&self, at_s: f64, node: &str, span: (f64, f64)) -> Result<()> {
+    fn restarted(&mut self, at_s: f64, node: &str, span: (f64, f64)) -> Result<()> {
         let is_restart = |(record_s, nodes): &(f64, Vec<String>)| {
             takes_up(*record_s, span) && nodes.first().is_some_and(|n| n == node)
         };
-        if record(self.c, self.key)?.filter(is_restart).is_some()
+        let current = self.current()?;
+        if record(self.c, self.key, current)?.filter(is_restart).is_some()
             && let Some(bytes) = resumed_bytes(self.c, self.key)?
         {
             let (operation, time_s) = (Operation::CheckpointRead, span.1 - span.0);
-            self.teach(at_s, &Measured { operation, bytes, time_s, joules: None });
+            teach(self.c, self.key, current, at_s, &Measured { operation, bytes, time_s, joules: None });
         }
         Ok(())
     }
+}
 
-    /// Corrects the calibration. Whatever becomes of this, the event counts.
-    fn teach(&self, at_s: f64, measured: &Measured) {
-        let learn = || match (plan(self.c, self.key)?, record(self.c, self.key)?) {
-            (Some(plan), Some((_, nodes))) => calibrations::learn(self.c, at_s, &plan, &nodes, measured),
-            _ => Ok(()),
-        };
-        if let Err(e) = learn() {
-            tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
-        }
+/// Corrects the calibration by what a record measured. Whatever becomes of this, the record counts.
+fn teach(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, measured: &Measured) {
+    let learn = || match (plan(c, key)?, record(c, key, restart_count)?) {
+        (Some(plan), Some((_, nodes))) => calibrations::learn(c, at_s, &plan, &nodes, measured),
+        _ => Ok(()),
+    };
+    if let Err(e) = learn() {
+        tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
     }
 }
 
@@ -205,13 +203,12 @@ fn current(c: &Connection, key: &RunKey) -> Result<u32> {
     statement.query_row(params![key.cluster, key.run], |r| r.get(0))
 }
 
-/// The run's current record: when it began, and its nodes, the wrapper's own first.
-fn record(c: &Connection, key: &RunKey) -> Result<Option<(f64, Vec<String>)>> {
-    let mut statement = c.prepare_cached(
-        "SELECT start_s, nodes FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count DESC LIMIT 1",
-    )?;
+/// A record of a run: when it began, and its nodes, the wrapper's own first.
+fn record(c: &Connection, key: &RunKey, restart_count: u32) -> Result<Option<(f64, Vec<String>)>> {
+    let mut statement =
+        c.prepare_cached("SELECT start_s, nodes FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3")?;
     let read = |r: &Row| Ok((r.get(0)?, r.get(1)?));
-    let row: Option<(f64, String)> = statement.query_optional(params![key.cluster, key.run], read)?;
+    let row: Option<(f64, String)> = statement.query_optional(params![key.cluster, key.run, restart_count], read)?;
     Ok(row.map(|(start_s, nodes)| (start_s, serde_json::from_str(&nodes).unwrap_or_default())))
 }
 
@@ -223,17 +220,19 @@ fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
     Ok(store_report::plan(text.as_deref()))
 }
 
-/// The mean checkpoint of a run's current record: all of them together are one observation, since they share volume,
-/// place and hour.
-fn mean_checkpoint(c: &Connection, key: &RunKey) -> Result<Option<Measured>> {
+/// The mean checkpoint of a record that is over: all of them together are one observation, since they share volume, place
+/// and hour.
+fn mean_checkpoint(c: &Connection, key: &RunKey, restart_count: u32) -> Result<Option<Measured>> {
     let mut statement = c.prepare_cached(
-        "SELECT avg(bytes * 1e0), avg(ended_s - begun_s), avg(joules) FROM checkpoints
-         WHERE cluster = ?1 AND run = ?2 AND begun_s >=
-         (SELECT max(start_s) FROM records WHERE cluster = ?1 AND run = ?2) HAVING count(*) > 0",
+        "SELECT avg(k.bytes * 1e0), avg(k.ended_s - k.begun_s), avg(k.joules) FROM checkpoints k
+         JOIN records r ON r.cluster = k.cluster AND r.run = k.run AND r.start_s <= k.begun_s
+         WHERE r.cluster = ?1 AND r.run = ?2 AND r.restart_count = ?3 AND NOT EXISTS
+         (SELECT 1 FROM records n WHERE n.cluster = ?1 AND n.run = ?2 AND n.restart_count > ?3 AND n.start_s <= k.begun_s)
+         HAVING count(*) > 0",
     )?;
     let operation = Operation::CheckpointWrite;
     let read = |r: &Row| Ok(Measured { operation, bytes: r.get(0)?, time_s: r.get(1)?, joules: r.get(2)? });
-    statement.query_optional(params![key.cluster, key.run], read)
+    statement.query_optional(params![key.cluster, key.run, restart_count], read)
 }
 
 /// Volume of the checkpoint from which a run's current record went on.
@@ -403,7 +402,8 @@ pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool>
     statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))
 }
 
-/// Ends a record, and gives what its counters show beyond its phases to the phase that it was.
+/// Ends a record, gives what its counters show beyond its phases to the phase that it was, and learns from its
+/// checkpoints. One that has ended stays as it is.
 ///
 /// # Errors
 /// What the database says.
@@ -439,5 +439,8 @@ pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64,
         "UPDATE records SET state = ?4, end_s = ?5 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
     )?
     .execute(params![key.cluster, key.run, restart_count, state, at_s])?;
+    if let Some(measured) = mean_checkpoint(c, key, restart_count)? {
+        teach(c, key, restart_count, at_s, &measured);
+    }
     Ok(())
 }

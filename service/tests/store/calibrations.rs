@@ -141,6 +141,29 @@ fn real_runs_refine_the_estimate_and_one_odd_run_does_not_spoil_it_however_many_
 }
 
 #[test]
+fn a_record_teaches_once_however_it_ends() {
+    both(|store| {
+        store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
+        let count = |store: &Store| {
+            correction(store, "a", Operation::CheckpointWrite, Quantity::TimeS).map_or(0, |learnt| learnt.count)
+        };
+        // Its wrapper ends it, and once more when it could not be requeued.
+        ended(store, "7.1", "n1", "app", &[3.9]);
+        tell(store, "7.1", 5, vec![Event::Ended { state: "failed".into(), exit_code: 1 }]);
+        assert_eq!(count(store), 1);
+        // Its batch host dies: the watch ends it.
+        run(store, "8.1", "n1", "app", &[3.9]);
+        let open = store.open_runs().expect("read").into_iter().find(|o| o.key.run == "8.1").expect("a run");
+        store.close(&open, 2000.0, "failed").expect("closed");
+        assert_eq!(count(store), 2);
+        // Or its next record does.
+        run(store, "9.1", "n1", "app", &[3.9]);
+        tell(store, "9.1", 4, vec![started("n1", 1)]);
+        assert_eq!(count(store), 3);
+    });
+}
+
+#[test]
 fn a_run_that_resumes_refines_the_restart_and_the_history_has_its_time() {
     both(|store| {
         store.keep_calibration(&calibration("a", "n1", 1.0)).expect("kept");
