@@ -43,13 +43,18 @@ fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
     seen.nodes.iter().filter(is_free).collect()
 }
 
-/// As many of the free nodes as a job needs, if they are enough and it is known that they can serve it.
+/// As many of the free nodes of one of its partitions as a job needs, if they are enough and it is known that they can
+/// serve it.
 fn room(job: &Job, free: &[&Node]) -> Option<Vec<String>> {
+    job.partition.split(',').find_map(|partition| room_in(partition, job, free))
+}
+
+fn room_in(partition: &str, job: &Job, free: &[&Node]) -> Option<Vec<String>> {
     let required = expand_nodelist(&job.required_nodes).ok()?;
     let excluded = expand_nodelist(&job.excluded_nodes).ok()?;
     let features = features(job).filter(|_| !job.asks_more)?;
     let fits = |n: &&&Node| {
-        job.partition.split(',').any(|p| n.partitions.iter().any(|of| of == p))
+        n.partitions.iter().any(|of| of == partition)
             && !excluded.contains(&n.name)
             && features.iter().all(|f| n.features.iter().any(|has| has == f))
     };
@@ -303,10 +308,14 @@ mod tests {
     fn a_job_is_called_only_to_nodes_that_can_serve_it() {
         let plain = ["n2", "n3"].map(|n| node(n, "IDLE"));
         let fast = node("n4", "IDLE").replace("Partitions", "ActiveFeatures=fast,ib Partitions");
-        let nodes = parse_nodes(&(plain.concat() + &fast)).unwrap();
+        let other = node("n5", "IDLE").replace("Partitions=all", "Partitions=gpu");
+        let nodes = parse_nodes(&(plain.concat() + &fast + &other)).unwrap();
         let free: Vec<&Node> = nodes.iter().collect();
         let cases = [
             ("Features=(null) Contiguous=0 Licenses=(null)", Some("n2")),
+            ("NumNodes=3", Some("n2,n3,n4")),
+            // No partition of its has four.
+            ("NumNodes=4", None),
             ("Features=fast", Some("n4")),
             ("Features=fast&ib", Some("n4")),
             ("Features=fast&gold", None),
