@@ -69,7 +69,14 @@ impl Controller {
 
     fn ask(&self, client: &Client, more: &str) -> Option<RunHealth> {
         let Controller { run, restart_count, .. } = self;
-        match client.get::<RunHealth>(&format!("/v1/runs/{run}/health?restart_count={restart_count}{more}")) {
+        let path = format!("/v1/runs/{run}/health");
+        let asked = client.get::<RunHealth>(&format!("{path}?restart_count={restart_count}{more}"));
+        let heard = match asked {
+            // An older controller knows no records here, and refuses.
+            Err(wire::Error::Refused { status: 400, .. }) => client.get(&format!("{path}?{more}")),
+            other => other,
+        };
+        match heard {
             Ok(health) => {
                 if let Ok(mut last) = self.last.lock() {
                     last.clone_from(&health.nodes);
