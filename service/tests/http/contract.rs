@@ -330,8 +330,9 @@ fn a_node_answers_as_described_and_every_route_is_answered() {
     let reading = client.get::<Value>("/v1/jobs/7/energy?restart=0").expect("a reading");
     fits(&answer("get", "/v1/jobs/{job}/energy"), &reading);
     let frequency = FrequencyRequest { version: protocol::VERSION, hz: Some(1.2e9), lease_s: 1.0 };
-    let refused = client.post::<_, Value>("/v1/jobs/7/frequency", &frequency).expect_err("no such job");
-    assert!(refused.to_string().contains("job 7 has no process here"), "{refused}");
+    // A number that no other cluster on this machine gives to a job.
+    let refused = client.post::<_, Value>("/v1/jobs/700000007/frequency", &frequency).expect_err("no such job");
+    assert!(refused.to_string().contains("job 700000007 has no process here"), "{refused}");
     for (method, path) in described() {
         let asked = path.replace("{cluster}", "c").replace("{run}", "7.1").replace("{id}", "a1").replace("{job}", "7");
         let of_node = description()["paths"][&path][method.to_lowercase()]["tags"] == json!(["node"]);

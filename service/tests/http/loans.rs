@@ -33,8 +33,11 @@ fn teach_slurm(site: &Site) {
     fs::write(site.dir.path().join("resv"), "").expect("written");
     let more = "JobState=RUNNING Reason=None Requeue=1 TimeLimit=00:10:00 EndTime=9999999999 OverSubscribe=NO";
     fs::write(site.dir.path().join("jobs"), job_line(7, ALICE, more)).expect("written");
-    // In place, so that it stays executable.
-    fs::write(bin, script).expect("written");
+    // Beside the old one and renamed: that may be running.
+    let new = bin.with_extension("new");
+    fs::copy(&bin, &new).expect("executable");
+    fs::write(&new, script).expect("written");
+    fs::rename(new, bin).expect("renamed");
 }
 
 fn ask(site: &Site, uid: u32, id: &str, node: &str) -> Result<Loan, Error> {
