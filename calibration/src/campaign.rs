@@ -4,12 +4,13 @@ use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
 use crate::duration::{Pace, bounds_s};
 use crate::orders::{Scope, orders};
-use crate::state::{Assignment, Rules, State};
+use crate::state::{Assignment, State};
+use crate::wish::Wish;
 use crate::{mpi, node_types, stop};
 use anyhow::{Context, Result, bail};
 use config::Site;
 use hardware::facts::Facts;
-use protocol::{Calibration, Operation, Skipped, Storage};
+use protocol::{Calibration, Operation, Skipped};
 use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::env;
@@ -24,27 +25,6 @@ const JOB_NAME: &str = "joulepoint-calibrate";
 
 /// Largest checkpoint and message in a hurry, MiB.
 const FAST_MIB: (u32, u32) = (32, 4);
-
-/// What is wanted.
-#[derive(Clone, Debug)]
-pub struct Wish {
-    /// Three minutes instead of an hour.
-    pub fast: bool,
-    /// Pause before each checkpoint, s; that of the method if absent.
-    pub apart_s: Option<f64>,
-    /// Half width of the 95 % intervals that is aimed at, as a fraction of the mean; that of the method if absent.
-    pub within: Option<f64>,
-    /// Most repetitions of a point; those of the method if absent.
-    pub most: Option<usize>,
-    /// Partition whose nodes are measured; all of the cluster's if absent.
-    pub partition: Option<String>,
-    /// Nodes of each type that measure more than idle power; all if absent.
-    pub nodes_per_type: Option<u32>,
-    /// Storage targets.
-    pub storage: Vec<Storage>,
-    /// Keep what an interrupted calibration has finished.
-    pub resume: bool,
-}
 
 /// How far one node type is.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +52,8 @@ struct Underway {
 /// end ends the jobs too.
 ///
 /// # Errors
-/// When nodes cannot be asked, a job not be submitted, one ends before its work is done, or jobs of an earlier command
-/// still measure and are not to be resumed.
+/// When nodes cannot be asked, a job not be submitted, one ends before its work is done, jobs of an earlier command still
+/// measure and are not to be resumed, or what is resumed was begun with other options.
 pub fn run(
     site: &Site,
     conf: &Path,
@@ -91,6 +71,7 @@ pub fn run(
             "job {job} of an earlier calibration still measures; go on with it by --resume, or end it by `scancel {job}`"
         );
     }
+    earlier.iter().try_for_each(|u| wish.agrees_with(&u.assignment))?;
     follow(&slurm, &earlier, progress)?;
     let nodes: Vec<slurm::Node> =
         slurm.nodes()?.into_iter().filter(|n| is_usable(n, wish.partition.as_deref())).collect();
@@ -101,10 +82,11 @@ pub fn run(
     let features = nodes.iter().map(|n| (n.name.clone(), n.features.clone())).collect();
     let mut underway = Vec::new();
     for (node_type, facts) in node_types::sort(&facts, &features, &site.calibration.classes)? {
-        underway.push(begin(site, conf, wish, &root, node_type, facts)?);
+        underway.push(prepare(site, wish, &root, node_type, facts)?);
     }
+    underway.iter_mut().try_for_each(|u| begin(site, conf, wish, u))?;
     follow(&slurm, &underway, progress)?;
-    underway.iter().map(|u| conclude(site, wish, &cluster, u)).collect()
+    underway.iter().map(|u| conclude(site, &cluster, u)).collect()
 }
 
 /// The work folder of this user.
@@ -147,30 +129,40 @@ fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: 
     Ok(facts)
 }
 
-fn begin(site: &Site, conf: &Path, wish: &Wish, root: &Path, node_type: String, facts: Vec<Facts>) -> Result<Underway> {
+/// What is to be measured of one type: what an earlier calibration was to measure, if that is gone on with.
+fn prepare(site: &Site, wish: &Wish, root: &Path, node_type: String, facts: Vec<Facts>) -> Result<Underway> {
     let folder = root.join(&node_type);
     let state = State::open(&folder, wish.resume)?;
     std::fs::create_dir_all(folder.join("shared"))?;
     let names: Vec<String> = facts.iter().map(|f| f.node.clone()).collect();
     let earlier = state.assignment().ok().filter(|a| wish.resume && a.nodes.iter().all(|n| names.contains(n)));
     let assignment = match earlier {
-        Some(earlier) => earlier,
+        Some(earlier) => {
+            wish.agrees_with(&earlier)?;
+            state.forget_failed()?;
+            earlier
+        }
         None => {
             let new = assignment(site, wish, &folder, &facts, &names)?;
             state.assign(&new)?;
             new
         }
     };
-    let rest: Vec<&String> = names.iter().filter(|n| !assignment.nodes.contains(n)).collect();
-    let mut jobs = Vec::new();
-    if !state.unfinished(&assignment.orders)?.is_empty() {
-        jobs.push(submit(site, conf, wish, &folder, &assignment.nodes, false)?);
-        if !rest.is_empty() {
-            jobs.push(submit(site, conf, wish, &folder, &rest, true)?);
-        }
-        state.note_jobs(&jobs)?;
+    Ok(Underway { node_type, facts, state, assignment, jobs: Vec::new() })
+}
+
+/// Submits what is not finished.
+fn begin(site: &Site, conf: &Path, wish: &Wish, u: &mut Underway) -> Result<()> {
+    if u.state.unfinished(&u.assignment.orders)?.is_empty() {
+        return Ok(());
     }
-    Ok(Underway { node_type, facts, state, assignment, jobs })
+    let (folder, nodes) = (&u.state.folder, &u.assignment.nodes);
+    u.jobs.push(submit(site, conf, wish, folder, nodes, false)?);
+    let rest: Vec<&String> = u.facts.iter().map(|f| &f.node).filter(|n| !nodes.contains(n)).collect();
+    if !rest.is_empty() {
+        u.jobs.push(submit(site, conf, wish, folder, &rest, true)?);
+    }
+    u.state.note_jobs(&u.jobs)
 }
 
 /// Jobs that measure on though the command that submitted them is gone.
@@ -212,24 +204,19 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
         cores: facts.iter().map(|f| f.fingerprint.cores).min().unwrap_or(1).max(1),
         nodes: many as u32,
         nodes_of_type: names.len() as u32,
-        storage: wish.storage.clone(),
+        storage: wish.storage(),
         frequencies_hz: first.frequencies_hz.clone(),
         largest_checkpoint_mib: f64::from(checkpoint_mib),
         largest_message_mib: f64::from(message_mib),
         mpi: program.is_ok(),
         fast: wish.fast,
     };
-    let rules = if wish.fast { Rules::FAST } else { Rules::FULL };
     Ok(Assignment {
         orders: orders(&scope)?,
         nodes: names[..many].to_vec(),
-        rules: Rules {
-            within: wish.within.unwrap_or(rules.within),
-            apart_s: wish.apart_s.unwrap_or(rules.apart_s),
-            most: wish.most.unwrap_or(rules.most).max(rules.least),
-            ..rules
-        },
+        rules: wish.rules(),
         no_mpi: program.err(),
+        fast: wish.fast,
     })
 }
 
@@ -281,7 +268,7 @@ fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progre
     }
 }
 
-fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
+fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
     let left = u.state.unfinished(&u.assignment.orders)?;
     if !left.is_empty() {
         let folder = u.state.folder.display();
@@ -300,12 +287,13 @@ fn conclude(site: &Site, wish: &Wish, cluster: &str, u: &Underway) -> Result<(Ca
         cluster: cluster.to_string(),
         node_type: u.node_type.clone(),
         at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
-        fast: wish.fast,
+        fast: u.assignment.fast,
         switches_idle_w: site.calibration.switches_idle_w.clone(),
         switch_delta_w: site.calibration.switch_delta_w,
     };
     let mut facts = u.facts.first().context("a type without nodes")?.clone();
-    facts.fingerprint.storage.retain(|target, _| wish.storage.contains(target));
+    let storage = u.assignment.storage();
+    facts.fingerprint.storage.retain(|target, _| storage.contains(target));
     let refused = u.assignment.no_mpi.as_ref().map(refused).unwrap_or_default();
     let calibration = assemble(&title, &facts, &u.state.outcomes()?, refused);
     let file = u.state.folder.join("calibration.json");
@@ -331,4 +319,51 @@ pub fn ask_again(site: &Site, conf: &Path, all: &[&Calibration]) -> Result<BTree
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orders::Order;
+    use crate::state::Outcome;
+    use protocol::Storage;
+
+    #[test]
+    fn a_calibration_that_is_resumed_is_kept_as_it_was_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut site = Site::default();
+        site.calibration.mpicc = "false".into();
+        let fingerprint = protocol::Fingerprint {
+            storage: Storage::ALL.into_iter().map(|s| (s, "disk".to_string())).collect(),
+            ..Default::default()
+        };
+        let facts = vec![Facts { node: "n1".into(), fingerprint, frequencies_hz: vec![] }];
+        let plain = Wish {
+            fast: false,
+            apart_s: None,
+            within: None,
+            most: None,
+            partition: None,
+            nodes_per_type: None,
+            storage: None,
+            resume: true,
+        };
+        let first = Wish { fast: true, storage: Some(vec![Storage::Shared]), resume: false, ..plain.clone() };
+        let begin = |wish: &Wish| prepare(&site, wish, dir.path(), "t".into(), facts.clone());
+        let begun = begin(&first).unwrap();
+        let answer = |u: &Underway, order: &Order, error: Option<&str>| {
+            let (times_s, powers_w, source) = (vec![1.0], vec![200.0], "model".to_string());
+            let (order, node, error) = (order.clone(), "n1".to_string(), error.map(str::to_string));
+            u.state.append(&Outcome { order, node, times_s, powers_w, source, error }).unwrap();
+        };
+        let orders = &begun.assignment.orders;
+        orders.iter().for_each(|o| answer(&begun, o, (*o == orders[1]).then_some("timed out")));
+        assert!(begin(&Wish { most: Some(50), ..plain.clone() }).is_err(), "its own options hold");
+        let resumed = begin(&plain).unwrap();
+        assert_eq!(resumed.state.unfinished(orders).unwrap(), orders[1..2], "what failed is tried again");
+        answer(&resumed, &orders[1], None);
+        let (calibration, _) = conclude(&site, "c", &resumed).unwrap();
+        let storage: Vec<Storage> = calibration.fingerprint.storage.into_keys().collect();
+        assert_eq!((calibration.fast, storage), (true, vec![Storage::Shared]));
+    }
 }

@@ -179,7 +179,8 @@ fn fit(all: &[Point], line: &[&Point], at: usize, over: Axis, of: Quantity) -> O
         Axis::Bytes => straight(&x, &y, &line.iter().map(|p| usual_width_s(all, p)).collect::<Vec<_>>()).ok()?,
         _ => curves.best,
     };
-    let residual = (fit.sse.max(0.0) / x.len() as f64).sqrt();
+    let squares: f64 = x.iter().zip(&y).map(|(u, v)| (v - fit.at(*u)).powi(2)).sum();
+    let residual = (squares / x.len() as f64).sqrt();
     let curve = fit.curve.name().to_string();
     let (alpha, beta, r2) = (fit.alpha, fit.beta, fit.r2);
     Some(StoredFit { of, over, at, curve, alpha, beta, r2, residual, degenerate: curves.degenerate })

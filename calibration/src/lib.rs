@@ -18,4 +18,5 @@ pub mod orders;
 pub mod plot;
 pub mod state;
 mod stop;
+pub mod wish;
 mod worker;

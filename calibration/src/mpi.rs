@@ -3,7 +3,7 @@
 use crate::meter::{Counter, Reading, power_w};
 use crate::orders::Order;
 use crate::state::{Outcome, Rules};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use protocol::Operation;
 use std::fs;
 use std::io::Read;
@@ -61,10 +61,11 @@ pub fn become_rank(program: &Path, order: &Order, rules: &Rules) -> Result<()> {
     bail!("{}: {error}", program.display())
 }
 
-/// Runs the program as the first rank of this node, reading the node's counter beside it.
+/// Runs the program as the first rank of this node, reading the node's counter beside it. Where no window has a power, the
+/// outcome says why.
 ///
 /// # Errors
-/// When the counter cannot be read or the program fails.
+/// When the program fails.
 pub fn measure(program: &Path, order: &Order, rules: &Rules, node: &str, counter: &Counter) -> Result<Outcome> {
     let mut child = Command::new(program)
         .args(arguments(order, rules))
@@ -76,13 +77,12 @@ pub fn measure(program: &Path, order: &Order, rules: &Rules, node: &str, counter
         let mut text = String::new();
         out.read_to_string(&mut text).map(|_| text)
     });
-    let mut readings = Vec::new();
+    let (mut readings, mut unread) = (Vec::new(), None);
     let status = loop {
+        // One that fails is only a wider gap.
         match counter.read() {
             Ok(reading) => readings.push(reading),
-            // One that is late is only a wider gap; without the first there is no service.
-            Err(e) if readings.is_empty() => return Err(e),
-            Err(_) => {}
+            Err(e) => unread = Some(e),
         }
         if let Some(status) = child.try_wait()? {
             break status;
@@ -95,7 +95,9 @@ pub fn measure(program: &Path, order: &Order, rules: &Rules, node: &str, counter
     }
     let (times_s, powers_w) = windows(&text, &readings)?;
     let source = readings.last().map(|r| r.job.source.clone()).unwrap_or_default();
-    Ok(Outcome { order: order.clone(), node: node.into(), times_s, powers_w, source, error: None })
+    let too_few = || anyhow!("{node}: the counter was read less often than once in a window");
+    let error = powers_w.is_empty().then(|| format!("{:#}", unread.unwrap_or_else(too_few)));
+    Ok(Outcome { order: order.clone(), node: node.into(), times_s, powers_w, source, error })
 }
 
 /// Durations, and the mean power within each window.
@@ -105,26 +107,30 @@ fn windows(text: &str, readings: &[Reading]) -> Result<(Vec<f64>, Vec<f64>)> {
         let figures: Vec<f64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
         let [begun_s, ended_s, time_s] = figures[..] else { bail!("the MPI program said '{line}'") };
         times_s.push(time_s);
-        if let (Some(before), Some(after)) = (between(readings, begun_s), between(readings, ended_s)) {
+        let at = |at_s| between(readings, at_s, ended_s - begun_s);
+        if let (Some(before), Some(after)) = (at(begun_s), at(ended_s)) {
             powers_w.extend(power_w(&before, &after));
         }
     }
     Ok((times_s, powers_w))
 }
 
-/// What the counter stood at in between two readings.
-fn between(readings: &[Reading], at_s: f64) -> Option<Reading> {
+/// What the counter stood at in between two readings, at most `apart_s` apart: windows within a longer gap would all have
+/// its mean power, and seem certain of it.
+fn between(readings: &[Reading], at_s: f64, apart_s: f64) -> Option<Reading> {
     let pair = readings.windows(2).find(|pair| (pair[0].at_s..=pair[1].at_s).contains(&at_s))?;
     let [before, after] = pair else { return None };
-    let share = if after.at_s > before.at_s { (at_s - before.at_s) / (after.at_s - before.at_s) } else { 0.0 };
+    let gap_s = after.at_s - before.at_s;
+    let share = if gap_s > 0.0 { (at_s - before.at_s) / gap_s } else { 0.0 };
     let mut job = after.job.clone();
     job.joules = before.job.joules + share * (after.job.joules - before.job.joules);
-    (before.job.since_s == after.job.since_s).then_some(Reading { at_s, job })
+    (gap_s <= apart_s && before.job.since_s == after.job.since_s).then_some(Reading { at_s, job })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn reading(at_s: f64, joules: f64) -> Reading {
         let job = protocol::JobReading { job: 1, joules, cpu_s: 0.0, source: "model".into(), since_s: 0.0 };
@@ -137,6 +143,37 @@ mod tests {
         let (times_s, powers_w) = windows("1.0 2.0 0.001\n1.5 2.5 0.002\n2.5 9.0 0.003\n", &readings).unwrap();
         assert_eq!((times_s, powers_w), (vec![0.001, 0.002, 0.003], vec![200.0, 750.0]), "the last is not bracketed");
         assert!(windows("what\n", &readings).is_err());
+    }
+
+    #[test]
+    fn windows_within_one_gap_have_no_power() {
+        let readings =
+            [reading(0.0, 0.0), reading(0.9, 90.0), reading(3.4, 900.0), reading(3.5, 910.0), reading(4.5, 1110.0)];
+        let text = "0.5 1.5 0.001\n1.5 2.5 0.001\n2.4 3.4 0.001\n3.45 4.45 0.001\n";
+        let (times_s, powers_w) = windows(text, &readings).unwrap();
+        assert_eq!(times_s.len(), 4);
+        assert!(matches!(powers_w[..], [w] if (w - 195.0).abs() < 1e-9), "{powers_w:?}");
+    }
+
+    #[test]
+    fn a_counter_that_does_not_answer_is_the_reason_of_a_point_without_power() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("cost");
+        fs::write(&program, "#!/bin/sh\necho 1.0 2.0 0.001\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let operation = Some(Operation::Synchro);
+        let order =
+            Order { operation, storage: None, nodes: 1, processes: 2, bytes: 0.0, intensity: 1.0, frequency_hz: None };
+        let mut site = config::Site::default();
+        site.node.listen = "127.0.0.1:1".into();
+        let counter = Counter::new(&site, "127.0.0.1", 1);
+        let outcome = measure(&program, &order, &Rules::FAST, "n1", &counter).unwrap();
+        assert_eq!((outcome.times_s, outcome.powers_w), (vec![0.001], vec![]));
+        assert!(
+            outcome.error.as_deref().is_some_and(|e| e.contains("the node service must run")),
+            "{:?}",
+            outcome.error
+        );
     }
 
     #[test]

@@ -5,8 +5,9 @@
 
 use crate::orders::Order;
 use anyhow::{Context, Result};
+use protocol::Storage;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,16 @@ pub struct Assignment {
     pub rules: Rules,
     /// Why there is no MPI program; absent if there is one.
     pub no_mpi: Option<String>,
+    /// Few points, in a hurry.
+    #[serde(default)]
+    pub fast: bool,
+}
+
+impl Assignment {
+    /// Storage targets that are measured.
+    pub fn storage(&self) -> BTreeSet<Storage> {
+        self.orders.iter().filter_map(|o| o.storage).collect()
+    }
 }
 
 /// When a point is known well enough.
@@ -153,6 +164,22 @@ impl State {
         Ok(last.into_values().collect())
     }
 
+    /// Forgets what could not be measured, so that it is tried again.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn forget_failed(&self) -> Result<()> {
+        let is_kept = |line: &&str| serde_json::from_str::<Outcome>(line).is_ok_and(|o| o.error.is_none());
+        let paths: Vec<PathBuf> = fs::read_dir(self.outcomes_folder())?.flatten().map(|e| e.path()).collect();
+        for path in paths {
+            let text = fs::read(&path)?;
+            let kept: String =
+                String::from_utf8_lossy(&text).lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+            wrapper::checkpoints::write_durably(&path, kept.as_bytes()).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
     /// The orders that are not finished: those that fewer nodes have answered than take part.
     ///
     /// # Errors
@@ -217,6 +244,18 @@ mod tests {
         assert!(state.unfinished(&orders).unwrap().is_empty());
         assert_eq!(state.outcomes().unwrap().len(), 4);
         assert_eq!(State::open(dir.path(), false).unwrap().unfinished(&orders).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_could_not_be_measured_is_tried_again_once_it_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path(), false).unwrap();
+        let failed = Outcome { error: Some("timed out".into()), ..outcome(order(2, 1), "n1") };
+        [outcome(order(1, 1), "n1"), failed].iter().for_each(|o| state.append(o).unwrap());
+        let orders = [order(1, 1), order(2, 1)];
+        assert!(state.unfinished(&orders).unwrap().is_empty(), "a job does not try for ever");
+        state.forget_failed().unwrap();
+        assert_eq!(state.unfinished(&orders).unwrap(), [order(2, 1)]);
     }
 
     #[test]

@@ -16,7 +16,8 @@ mod show;
 
 use crate::{Failure, out};
 use anyhow::{Context, bail};
-use calibration::campaign::{self, Progress, Wish};
+use calibration::campaign::{self, Progress};
+use calibration::wish::Wish;
 use calibration::{conduct, differences};
 use clap::{Args, Subcommand};
 use config::Site;
@@ -100,10 +101,10 @@ struct RunArgs {
     /// Nodes of each type that measure; the others tell their idle power only. All by default.
     #[arg(long, value_name = "N")]
     nodes_per_type: Option<u32>,
-    /// Where checkpoints are written.
-    #[arg(long, value_delimiter = ',', default_value = "memory,local,shared", value_parser = storage)]
-    storage: Vec<Storage>,
-    /// Go on where an interrupted calibration stopped.
+    /// Where checkpoints are written: memory,local,shared unless said.
+    #[arg(long, value_delimiter = ',', value_parser = storage)]
+    storage: Option<Vec<Storage>>,
+    /// Go on where an interrupted calibration stopped, with its options; what could not be measured is tried again.
     #[arg(long)]
     resume: bool,
     /// Print the calibrations as JSON.

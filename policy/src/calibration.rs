@@ -8,7 +8,7 @@ mod curve;
 mod fits;
 
 pub(crate) use curve::falling_to_rising;
-pub use curve::{BestOf, Curve, Fit, Method, best_of, straight};
+pub use curve::{BestOf, Curve, Fit, Method, best_of, scatter, straight};
 pub use fits::Fits;
 
 use crate::invalid::{Invalid, non_negative, positive, require};

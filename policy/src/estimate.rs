@@ -11,7 +11,7 @@
 //! What moves bytes also waits first and works then: its extra energy follows the volume as its duration does, an access
 //! and a rate, and its mean power is their quotient.
 
-use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, straight, two_way};
+use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, scatter, straight, two_way};
 use crate::invalid::{Invalid, non_negative, positive, require};
 use crate::repeated::student;
 
@@ -283,7 +283,9 @@ fn plane(
                 TwoWay::Measured(value) => Value { value, half: noise * value },
                 TwoWay::Estimated { a, b, b_is_better } => {
                     let path = if b_is_better { &b } else { &a };
-                    let half = (noise * path.value).hypot(missed(&path.fit, path.inputs.len()));
+                    let along_volume = b_is_better && model == VolumeModel::Linear;
+                    let scatter = if along_volume { scatter(columns, &widths, at.1) } else { 1.0 };
+                    let half = (noise * path.value).hypot(scatter * missed(&path.fit, path.inputs.len()));
                     // The two paths are two opinions: they differ where the model does not fit.
                     Value { value: path.value, half: half.max(0.5 * (a.value - b.value).abs()) }
                 }
@@ -313,13 +315,14 @@ fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel, fits: &Fits)
         return Ok(*only);
     }
     let values: Vec<f64> = y.iter().map(|v| v.value).collect();
-    let fit = match model {
-        VolumeModel::Linear => straight(x_values, &values, &y.iter().map(|v| v.half).collect::<Vec<f64>>())?,
-        VolumeModel::BestOf => safest(&fits.best_of(x_values, &values)?.fits, values.len()),
+    let widths: Vec<f64> = y.iter().map(|v| v.half).collect();
+    let (fit, scatter) = match model {
+        VolumeModel::Linear => (straight(x_values, &values, &widths)?, scatter(x_values, &widths, x)),
+        VolumeModel::BestOf => (safest(&fits.best_of(x_values, &values)?.fits, values.len()), 1.0),
     };
     let widest = y.iter().map(|v| if v.value > 0.0 { v.half / v.value } else { 0.0 }).fold(0.0, f64::max);
     let value = fit.at(x);
-    Ok(Value { value, half: (widest * value.abs()).hypot(missed(&fit, values.len())) })
+    Ok(Value { value, half: (widest * value.abs()).hypot(scatter * missed(&fit, values.len())) })
 }
 
 /// The best fit; of two points, which every curve meets, the line.
@@ -331,7 +334,7 @@ fn safest(fits: &[Fit], points: usize) -> Fit {
     fits.iter().fold(line, |best, f| if f.r2 > best.r2 && f.curve != Curve::Linear { *f } else { best })
 }
 
-/// Half width that comes of what a fit misses.
+/// Half width that comes of what a fit misses, where points have the weight 1.
 fn missed(fit: &Fit, points: usize) -> f64 {
     if points <= 2 {
         return 0.0;

@@ -1,6 +1,6 @@
 //! Estimates from generated points with noise come near the truth, and say how near.
 
-use policy::calibration::{Fits, VolumeModel};
+use policy::calibration::{Fits, Method, VolumeModel, best_of, scatter, straight};
 use policy::estimate::{At, Base, Sample, checkpoint_j, coordination_j, estimate, logging, logging_j, of_frequency};
 use rand::{Rng, SeedableRng};
 
@@ -168,7 +168,7 @@ fn the_power_of_what_waits_first_and_works_then_rises_with_the_volume() {
 }
 
 /// A machine whose scatter grows with the volume, each point measured five times.
-fn scattering(seed: u64, truth: impl Fn(f64) -> f64, volumes: &[f64]) -> Vec<Sample> {
+fn scattering(seed: u64, truth: impl Fn(f64) -> f64, processes: &[f64], volumes: &[f64]) -> Vec<Sample> {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let mut one = |&(nodes, processes, bytes): &(f64, f64, f64)| {
         let scatter_s = 0.001 + 0.3 * bytes / 1e9;
@@ -177,7 +177,7 @@ fn scattering(seed: u64, truth: impl Fn(f64) -> f64, volumes: &[f64]) -> Vec<Sam
         let (time_s, time_ci_s) = (s.mean, s.half_width);
         Sample { nodes, processes, bytes, frequency_hz: None, time_s, time_ci_s, delta_w: 10.0, delta_ci_w: 0.0 }
     };
-    grid(&[1.0], &[1.0, 2.0], volumes).iter().map(&mut one).collect()
+    grid(&[1.0], processes, volumes).iter().map(&mut one).collect()
 }
 
 /// Nearly normal: the sum of twelve uniform numbers.
@@ -192,7 +192,7 @@ fn small_volumes_are_not_spoilt_by_the_scatter_of_large_ones() {
     let alike = |s: &Sample| Sample { time_ci_s: 0.0, ..*s };
     let (mut weighted, mut plain) = ([0.0; 2], [0.0; 2]);
     for seed in 0..40 {
-        let samples = scattering(seed, truth, &V);
+        let samples = scattering(seed, truth, &[1.0, 2.0], &V);
         let unweighted: Vec<Sample> = samples.iter().map(alike).collect();
         for (i, bytes) in [2e6, 9e8].into_iter().enumerate() {
             let missed = |samples: &[Sample]| {
@@ -205,6 +205,39 @@ fn small_volumes_are_not_spoilt_by_the_scatter_of_large_ones() {
     }
     assert!(weighted[0] < 0.2 * plain[0], "2 MB: {weighted:?} against {plain:?}");
     assert!(weighted[1] < 1.2 * plain[1], "900 MB: {weighted:?} against {plain:?}");
+}
+
+#[test]
+fn the_interval_of_a_volume_is_as_wide_as_volumes_of_its_size_scatter() {
+    let truth = |v: f64| 0.1 + v / 2e8;
+    for (processes, bytes, widest) in
+        [(&[1.0][..], 2e6, 0.15), (&[1.0], 6e7, 0.25), (&[1.0], 6e8, 0.25), (&P, 2e6, 0.15), (&P, 6e8, 0.25)]
+    {
+        let (mut hits, mut half) = (0, 0.0);
+        for seed in 0..200 {
+            let samples = scattering(seed, truth, processes, &V);
+            let at = At { nodes: 1.0, processes: processes[processes.len() / 2], bytes };
+            let time_s = estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s;
+            hits += usize::from(time_s.low <= truth(bytes) && truth(bytes) <= time_s.high);
+            half += (time_s.high - time_s.value) / truth(bytes) / 200.0;
+        }
+        assert!(hits >= 190, "{processes:?} processes, {bytes} bytes: {hits} of 200");
+        assert!(half < widest, "{processes:?} processes, {bytes} bytes: {half}");
+    }
+}
+
+#[test]
+fn points_that_are_equally_certain_are_fitted_as_without_weights() {
+    let t = [0.11, 1.3, 2.7, 3.6, 5.2];
+    let plain = best_of(&V, &t, Method::LeastSquares, false).unwrap().fits[0];
+    for widths in [&[][..], &[0.3; 5]] {
+        assert_eq!(straight(&V, &t, widths).unwrap(), plain);
+        assert_eq!(scatter(&V, widths, 6e8), 1.0);
+    }
+    let widths = [0.1, 0.2, 0.3, 0.3, 0.5];
+    for (bytes, times) in [(0.0, 1.0), (1e6, 1.0), (3.75e8, 2.5), (1e9, 5.0), (4e9, 5.0)] {
+        near(scatter(&V, &widths, bytes), times, 1e-9);
+    }
 }
 
 #[test]

@@ -52,11 +52,11 @@ pub struct Fit {
     pub alpha: f64,
     /// Parameter b.
     pub beta: f64,
-    /// Coefficient of determination in data space.
+    /// Coefficient of determination in data space, each point by its weight.
     pub r2: f64,
-    /// Sum of squared errors.
+    /// Sum of squared errors, each by its weight.
     pub sse: f64,
-    /// Sum of squares about the mean.
+    /// Sum of squares about the mean, each by its weight.
     pub sst: f64,
     /// Coefficient of determination of the logarithms, for [`Curve::Power`].
     pub r2_log: Option<f64>,
@@ -108,9 +108,22 @@ pub fn best_of(x: &[f64], y: &[f64], method: Method, with_mult: bool) -> Result<
 /// the line is that of [`best_of`].
 pub fn straight(x: &[f64], y: &[f64], widths: &[f64]) -> Result<Fit, Invalid> {
     check(x, y)?;
-    let (alpha, beta) = weighted_line(x, y, &weights(widths, x.len()));
+    let weights = weights(widths, x.len());
+    let (alpha, beta) = weighted_line(x, y, &weights);
     let invalid = Invalid { parameter: "x", value: x[0], range: "values that a line can be drawn through" };
-    judged(Curve::Linear, alpha, beta, x, y).ok_or(invalid)
+    judged(Curve::Linear, alpha, beta, x, y, &weights).ok_or(invalid)
+}
+
+/// How many times as far as the narrowest point the values at `v` scatter about the line of [`straight`], which gives the
+/// narrowest the weight 1. Between points, `x` of which rise, it changes evenly; beyond them it stays.
+pub fn scatter(x: &[f64], widths: &[f64], v: f64) -> f64 {
+    let of: Vec<f64> = weights(widths, x.len()).iter().map(|w| 1.0 / w.sqrt()).collect();
+    let after = x.partition_point(|u| *u < v);
+    match (after.checked_sub(1), x.get(after)) {
+        (Some(before), Some(next)) => of[before] + (of[after] - of[before]) * (v - x[before]) / (next - x[before]),
+        (Some(last), None) => of[last],
+        (None, _) => of[0],
+    }
 }
 
 /// The weights of so many points, the greatest of them 1.
@@ -134,12 +147,12 @@ fn check(x: &[f64], y: &[f64]) -> Result<(), Invalid> {
     require(!is_constant(x), "x", x[0], "values that differ")
 }
 
-/// The mean; of values that are all the same, that value itself, which a rounded sum may miss.
-fn mean(values: &[f64]) -> f64 {
+/// The mean by weights; of values that are all the same, that value itself, which a rounded sum may miss.
+fn mean(values: &[f64], weights: &[f64]) -> f64 {
     if is_constant(values) {
         return values[0];
     }
-    values.iter().sum::<f64>() / values.len() as f64
+    values.iter().zip(weights).map(|(v, w)| w * v).sum::<f64>() / weights.iter().sum::<f64>()
 }
 
 fn is_constant(values: &[f64]) -> bool {
@@ -152,12 +165,7 @@ fn line(x: &[f64], y: &[f64]) -> (f64, f64) {
 }
 
 fn weighted_line(x: &[f64], y: &[f64], weights: &[f64]) -> (f64, f64) {
-    let total: f64 = weights.iter().sum();
-    let mean = |values: &[f64]| match is_constant(values) {
-        true => values[0],
-        false => values.iter().zip(weights).map(|(v, w)| w * v).sum::<f64>() / total,
-    };
-    let (mx, my) = (mean(x), mean(y));
+    let (mx, my) = (mean(x, weights), mean(y, weights));
     let sxx: f64 = x.iter().zip(weights).map(|(u, w)| w * (u - mx) * (u - mx)).sum();
     let sxy: f64 = x.iter().zip(y).zip(weights).map(|((u, v), w)| w * (u - mx) * (v - my)).sum();
     let slope = if sxx > 0.0 { sxy / sxx } else { 0.0 };
@@ -177,12 +185,13 @@ fn fit(curve: Curve, x: &[f64], y: &[f64], method: Method) -> Option<Fit> {
             (rate.exp(), scale)
         }
     };
-    let mut fitted = judged(curve, alpha, beta, x, y)?;
+    let alike = vec![1.0; x.len()];
+    let mut fitted = judged(curve, alpha, beta, x, y, &alike)?;
     if curve == Curve::Power
         && let (Some(lx), Some(ly)) = (logs(), y_logs())
     {
         let (slope, intercept) = line(&lx, &ly);
-        let ml = mean(&ly);
+        let ml = mean(&ly, &alike);
         let sst: f64 = ly.iter().map(|v| (v - ml) * (v - ml)).sum();
         let sse: f64 = lx.iter().zip(&ly).map(|(u, v)| (v - slope * u - intercept).powi(2)).sum();
         fitted.r2_log = Some(determination(sse, sst, &ly));
@@ -190,12 +199,12 @@ fn fit(curve: Curve, x: &[f64], y: &[f64], method: Method) -> Option<Fit> {
     Some(fitted)
 }
 
-/// A curve, and how well it meets the points.
-fn judged(curve: Curve, alpha: f64, beta: f64, x: &[f64], y: &[f64]) -> Option<Fit> {
+/// A curve, and how well it meets the points, each by its weight.
+fn judged(curve: Curve, alpha: f64, beta: f64, x: &[f64], y: &[f64], weights: &[f64]) -> Option<Fit> {
     let mut fitted = Fit { curve, alpha, beta, r2: 0.0, sse: 0.0, sst: 0.0, r2_log: None };
-    let my = mean(y);
-    fitted.sst = y.iter().map(|v| (v - my) * (v - my)).sum();
-    fitted.sse = x.iter().zip(y).map(|(u, v)| (v - fitted.at(*u)).powi(2)).sum();
+    let my = mean(y, weights);
+    fitted.sst = y.iter().zip(weights).map(|(v, w)| w * (v - my) * (v - my)).sum();
+    fitted.sse = x.iter().zip(y).zip(weights).map(|((u, v), w)| w * (v - fitted.at(*u)).powi(2)).sum();
     fitted.r2 = determination(fitted.sse, fitted.sst, y);
     fitted.sse.is_finite().then_some(fitted)
 }
