@@ -284,12 +284,12 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
         let program = program(&site, "stencil-mpi");
         format!(
             "srun --mpi=pmix bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NODEID >>ranks.$FT_ENERGY_GROUP; \
-             exec {program} --steps 800 --every 100 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
+             exec {program} --steps 1000 --every 200 {more} >>said.$FT_ENERGY_GROUP 2>&1'"
         )
     };
     let (job, quiet) = submitted(&site, "pairs-quiet", SHAPE, &COUPLED, &steps(""))?;
     report_of_the_end(&site, job)?;
-    let (job, folder) = submitted(&site, "pairs", SHAPE, &COUPLED, &steps("--step-ms 10"))?;
+    let (job, folder) = submitted(&site, "pairs", SHAPE, &COUPLED, &steps("--step-ms 15"))?;
     let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
         (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
     })?;
