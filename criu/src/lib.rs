@@ -26,7 +26,8 @@ pub mod warden;
 
 use std::time::Duration;
 
-/// Exit code of a warden that could not restore: as if the program had been killed, so that it is tried again.
+/// Exit code of a warden that could not restore, or reach the driver: as if the program had been killed, so that it is
+/// tried again.
 pub const EXIT_KILLED: i32 = 137;
 
 /// File in a checkpoint's folder that tells why it could not be restored.

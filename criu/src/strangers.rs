@@ -1,14 +1,11 @@
 //! Who has called a driver and not yet proved that it belongs to the run: few at a time, and none for long.
 
-use mlog::proof::MOST_STRANGERS;
+use mlog::proof::{MOST_STRANGERS, STRANGER_UNDISTURBED};
 use std::collections::BTreeMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Time that a stranger has before it must make room: a task proves itself within milliseconds.
-const UNDISTURBED: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// The places for strangers, oldest first.
 #[derive(Clone, Default)]
@@ -33,7 +30,7 @@ impl Strangers {
         let own = stream.try_clone().inspect_err(|e| self.refuse(&e.to_string())).ok()?;
         let mut held = self.held();
         if held.len() >= MOST_STRANGERS {
-            let Some(oldest) = held.first_entry().filter(|e| e.get().0.elapsed() >= UNDISTURBED) else {
+            let Some(oldest) = held.first_entry().filter(|e| e.get().0.elapsed() >= STRANGER_UNDISTURBED) else {
                 drop(held);
                 self.refuse("too many strangers at a time");
                 return None;

@@ -2,7 +2,7 @@
 
 use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
-use crate::{init, sandbox};
+use crate::{EXIT_KILLED, init, sandbox};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -11,7 +11,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-/// Exit code of a warden that could not make its sandbox.
+/// Exit code of a warden whose namespaces are refused: trying again is in vain.
 const EXIT_NO_SANDBOX: i32 = 126;
 
 /// File in the folder of a task's dump with the exit code of a task that had ended.
@@ -46,7 +46,8 @@ pub fn run(task: &Task) -> i32 {
     }
 }
 
-/// Runs a task of a step: the driver of its job is told of it, and its folder is its own.
+/// Runs a task of a step: the driver of its job is told of it, and its folder is its own. If the driver cannot be told,
+/// the task counts as killed: the program has done nothing wrong, and its line is there.
 fn of_step(task: &Task, member: &Member) -> i32 {
     let own = || -> Result<(Line, Task), String> {
         let line = line::call(&task.run, &Hello::Task(member.clone()))?;
@@ -60,7 +61,7 @@ fn of_step(task: &Task, member: &Member) -> i32 {
         Ok(own) => own,
         Err(reason) => {
             protocol::say!("joulepoint: {reason}");
-            return EXIT_NO_SANDBOX;
+            return EXIT_KILLED;
         }
     };
     // A task that had ended when the others were dumped ends at once.
@@ -94,7 +95,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         }
         Err(e) => {
             protocol::say!("joulepoint: no process can be started: {e}");
-            EXIT_NO_SANDBOX
+            EXIT_KILLED
         }
     }
 }
@@ -113,5 +114,31 @@ fn stand_by(init: Pid, signals: &SigSet) -> i32 {
             }
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{ADDRESS, FOLDER};
+
+    #[test]
+    fn a_task_whose_driver_does_not_answer_counts_as_killed() {
+        let run = tempfile::tempdir().unwrap();
+        fs::create_dir(run.path().join(FOLDER)).unwrap();
+        // Nobody listens here any more.
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        fs::write(run.path().join(FOLDER).join(ADDRESS), format!("{gone}\n")).unwrap();
+        let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None };
+        let task = Task {
+            criu: PathBuf::new(),
+            run: run.path().to_path_buf(),
+            member: Some(member),
+            restore: None,
+            limit_s: 1.0,
+            own_network: false,
+            command: vec!["true".into()],
+        };
+        assert_eq!(super::run(&task), EXIT_KILLED);
     }
 }

@@ -3,7 +3,7 @@
 use crate::frame::{Frame, STRANGER_BYTES};
 use crate::link::{Link, Stream};
 use crate::peer::Greeted;
-use crate::proof::{MOST_STRANGERS, STRANGER_PATIENCE};
+use crate::proof::{MOST_STRANGERS, STRANGER_PATIENCE, STRANGER_UNDISTURBED};
 use crate::relay::Relay;
 use crate::{Error, system};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -18,27 +18,47 @@ pub(crate) struct Guest {
     greeted: Option<Greeted>,
 }
 
-impl Guest {
-    /// True while it may still say who it is.
-    pub(crate) fn has_time(&self) -> bool {
-        self.since.elapsed() < STRANGER_PATIENCE
-    }
-}
-
 impl Relay {
+    /// Counts one that is sent away; only the first aloud, since strangers are not to fill the log.
     pub(crate) fn refuse(&mut self, why: &str) {
         self.counts.refused += 1;
-        tracing::warn!(group = self.group, "refused: {why}");
+        match self.counts.refused {
+            1 => tracing::warn!(group = self.group, "refused: {why}; those to come are only counted"),
+            _ => tracing::debug!(group = self.group, "refused: {why}"),
+        }
     }
 
+    /// Hears one more out, if it is not one of too many from the network: a caller on the unix socket is the user's own.
     pub(crate) fn admit(&mut self, stream: Stream) {
-        if self.guests.len() >= MOST_STRANGERS {
+        if matches!(stream, Stream::Tcp(_)) && !self.has_room() {
             return self.refuse("too many strangers at a time");
         }
         match Link::new(stream, STRANGER_BYTES) {
             Ok(link) => self.guests.push(Guest { link, since: Instant::now(), greeted: None }),
             Err(e) => self.refuse(&e.to_string()),
         }
+    }
+
+    /// Whether there is a place for one more from the network. If there is none, who has been there longest goes; nobody
+    /// who has just come.
+    fn has_room(&mut self) -> bool {
+        let is_stranger = |(_, guest): &(usize, &Guest)| matches!(guest.link.stream(), Stream::Tcp(_));
+        let strangers = self.guests.iter().enumerate().filter(is_stranger);
+        if strangers.clone().count() < MOST_STRANGERS {
+            return true;
+        }
+        let oldest = strangers.min_by_key(|(_, guest)| guest.since);
+        let Some((index, _)) = oldest.filter(|(_, g)| g.since.elapsed() >= STRANGER_UNDISTURBED) else { return false };
+        self.guests.remove(index);
+        self.refuse("it proved nothing while others waited");
+        true
+    }
+
+    /// Sends away who has not said in time who it is.
+    pub(crate) fn dismiss_late(&mut self) {
+        let before = self.guests.len();
+        self.guests.retain(|guest| guest.since.elapsed() < STRANGER_PATIENCE);
+        (self.guests.len()..before).for_each(|_| self.refuse("it did not say in time who it is"));
     }
 
     /// Hears what a stranger says: a program opens, a command asks, a relay greets and proves.

@@ -163,7 +163,7 @@ impl Relay {
             for (who, flags) in self.wait()? {
                 self.happened(who, flags.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR));
             }
-            self.guests.retain(Guest::has_time);
+            self.dismiss_late();
             self.call_peers();
             for group in 0..self.groups {
                 self.pump(group);
@@ -178,11 +178,7 @@ impl Relay {
             let write = if link.out_bytes() > 0 { PollFlags::POLLOUT } else { PollFlags::empty() };
             write | if read { PollFlags::POLLIN } else { PollFlags::empty() }
         };
-        let mut whom: Vec<(Who, BorrowedFd<'_>, PollFlags)> = vec![
-            (Who::Wake, self.wake.0.as_fd(), PollFlags::POLLIN),
-            (Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN),
-            (Who::Unix, self.unix.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut whom: Vec<(Who, BorrowedFd<'_>, PollFlags)> = vec![(Who::Wake, self.wake.0.as_fd(), PollFlags::POLLIN)];
         whom.extend(self.program.iter().map(|p| (Who::Program, p.link.fd(), flags(&p.link, true))));
         let room = !self.program.as_ref().is_some_and(Program::is_behind);
         let linked = self.peers.iter().enumerate().filter_map(|(g, p)| Some((g, p.link.as_ref()?)));
@@ -190,6 +186,9 @@ impl Relay {
         // From the last to the first, since handling one may remove it.
         let guests = self.guests.iter().enumerate().rev();
         whom.extend(guests.map(|(i, g)| (Who::Guest(i), g.link.fd(), flags(&g.link, true))));
+        // After them, since one that comes may take the place of another.
+        whom.push((Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN));
+        whom.push((Who::Unix, self.unix.as_fd(), PollFlags::POLLIN));
         let mut fds: Vec<PollFd<'_>> = whom.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         let alone = self.peers[..self.group].iter().any(|p| p.link.is_none());
         let timeout = PollTimeout::from(if alone || !self.guests.is_empty() { 20u16 } else { 1000 });

@@ -5,8 +5,9 @@ mod run;
 use mlog::Endpoint;
 use mlog::book::{Address, Book};
 use mlog::frame::{Frame, Header, Kind};
+use mlog::proof::MOST_STRANGERS;
 use run::{Run, wait_for};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -55,12 +56,41 @@ fn strangers_are_refused_and_counted_and_the_run_goes_on() {
     }
     let _silent: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(&address.address).expect("connected")).collect();
     wait_for("refusals", || run.status(0).filter(|s| s.counts.refused >= 10 + 16));
-    assert!(run.errors(0).contains("refused: "));
+    assert_eq!(run.errors(0).matches("refused: ").count(), 1, "strangers do not fill the log");
 
     let mut zero = Endpoint::connect(&run.socket(0), 0).expect("joined");
     let mut one = Endpoint::connect(&run.socket(1), 0).expect("joined");
     zero.send(1, 1, b"still here").expect("sent");
     assert_eq!(one.recv(0, 1).expect("received"), b"still here");
+}
+
+/// Has as many silent strangers at a door as it has places; who was sent away comes again.
+fn crowd(door: &str, strangers: &mut Vec<TcpStream>) {
+    let is_there = |s: &TcpStream| s.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
+    strangers.retain(is_there);
+    while strangers.len() < MOST_STRANGERS {
+        let stranger = TcpStream::connect(door).expect("connected");
+        stranger.set_nonblocking(true).expect("a socket");
+        strangers.push(stranger);
+    }
+}
+
+#[test]
+fn a_crowd_of_silent_strangers_keeps_neither_the_program_nor_another_relay_out() {
+    let run = Run::new(2, "memory");
+    let _zeroth = run.relay(0);
+    let (door, mut strangers) = (address(&run, 0).address, Vec::new());
+    crowd(&door, &mut strangers);
+    assert!(run.status(0).is_some(), "the user's own callers have a door of their own");
+    let mut zero = Endpoint::connect(&run.socket(0), 0).expect("joined");
+    let _first = run.relay(1);
+    wait_for("the other relay", || {
+        crowd(&door, &mut strangers);
+        run.status(0).filter(|s| s.counts.connections > 0)
+    });
+    let mut one = Endpoint::connect(&run.socket(1), 0).expect("joined");
+    zero.send(1, 1, b"through the crowd").expect("sent");
+    assert_eq!(one.recv(0, 1).expect("received"), b"through the crowd");
 }
 
 #[test]

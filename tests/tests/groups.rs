@@ -259,12 +259,14 @@ fn an_mpi_step_may_land_on_a_spare() -> Result<()> {
     // Four nodes for the script, of five; while the first step is there, the second is given the spare.
     let script = format!(
         "srun -N1 -n1 sleep 300 &\nwhile ! squeue -h -s -j $SLURM_JOB_ID -o %j | grep -q sleep; do sleep 0.2; done\n\
+         srun -N1 -n1 --overlap bash -c 'echo plain $SLURM_JOB_NODELIST' || exit 1\n\
          srun -N4 -n4 --mpi=pmix bash -c 'echo $SLURM_JOB_NODELIST; exec {heat} --size 64 --steps 20' || exit 1\nkill %1"
     );
     let args = ["-N5", "-n5", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-spare=1"];
     let job = site.submit(USER, &folder, &args, &script)?;
     report_of_the_end(&site, job)?;
     let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!(said.contains("plain n[1-4]\n"), "a step without MPI sees the spare: {said}");
     ensure!(said.matches("n[1-5]\n").count() == 4 && said.contains("finished"), "{said}");
     Ok(())
 }

@@ -1,20 +1,27 @@
 //! What an unmodified script must see of its allocation when some nodes are spares, or gone.
 
+use crate::groups::split;
 use protocol::NodeHealth;
 use std::process::Command;
 
 /// Names the job, a colon and all its nodes that live, for the program that stands in for `srun`.
 const ALL: &str = "JOULEPOINT_NODES";
 
-/// The list that a script does not see: Slurm may put a step on a spare while another step is on one of the script's
-/// nodes, and its PMIx looks for the step's nodes in `SLURM_JOB_NODELIST`: MPI waits without end for one that is not there.
-pub fn for_srun(srun: &mut Command) {
-    let job = std::env::var("SLURM_JOB_ID").unwrap_or_default();
-    let all = std::env::var(ALL).ok();
-    if let Some(list) = all.as_deref().and_then(|all| all.strip_prefix(&job)?.strip_prefix(':')) {
+/// Gives a call of `srun` with these words the list of nodes that its tasks must see.
+pub fn for_srun(srun: &mut Command, words: &[String]) {
+    if let Some(list) = list_for(words, |name| std::env::var(name).ok()) {
         srun.env("SLURM_JOB_NODELIST", list);
     }
     srun.env_remove(ALL);
+}
+
+/// The list that a script does not see, for a call with MPI alone: Slurm may put a step on a spare while another step is
+/// on one of the script's nodes, and its PMIx looks for the step's nodes in `SLURM_JOB_NODELIST`: MPI waits without end
+/// for one that is not there.
+fn list_for(words: &[String], variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let all = variable(ALL)?;
+    let list = all.strip_prefix(&variable("SLURM_JOB_ID")?)?.strip_prefix(':')?;
+    split::is_mpi(words, &variable).then(|| list.to_string())
 }
 
 /// How the job was laid out when it was submitted.
@@ -102,6 +109,27 @@ mod tests {
         assert_eq!(get(&after, ALL), "7:n[1,3-5]");
         assert_eq!(get(&after, "SLURM_JOB_NODELIST"), "n[1,3-5]");
         assert_eq!((get(&after, "SLURM_NNODES"), get(&after, "SLURM_NTASKS")), ("4".into(), "4".into()));
+    }
+
+    #[test]
+    fn only_a_call_with_mpi_gets_the_spares_and_only_those_of_its_own_job() {
+        for (line, mpi, job, expected) in [
+            ("-N4 --mpi=pmix prog", "", "7", true),
+            ("-N4 --mpi pmi2 prog", "", "7", true),
+            ("-ln4 --mpi=pmix prog", "", "7", true),
+            ("prog", "pmix", "7", true),
+            ("-N4 prog", "", "7", false),
+            ("-ln4 prog", "", "7", false),
+            ("prog --mpi=pmix", "", "7", false),
+            ("--mpi=none prog", "pmix", "7", false),
+            ("--mpi=pmix prog", "", "70", false),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            let variables = [(ALL, "7:n[1-5]"), ("SLURM_JOB_ID", job), ("SLURM_MPI_TYPE", mpi)];
+            let set = |name: &str| variables.iter().find(|(n, value)| *n == name && !value.is_empty());
+            let list = list_for(&words, |name| set(name).map(|(_, value)| (*value).to_string()));
+            assert_eq!(list.as_deref(), expected.then_some("n[1-5]"), "{line} {mpi} {job}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal:
 
 /// Runs one call; the exit code is the real one's.
 pub fn run() -> i32 {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let words = words_of_call();
     if let Some(socket) = std::env::var_os(words::SOCKET) {
         return shim::run(Path::new(&socket), &words);
     }
@@ -93,6 +93,11 @@ pub fn run() -> i32 {
             exec(real)
         }
     }
+}
+
+/// What the script calls `srun` with.
+fn words_of_call() -> Vec<OsString> {
+    std::env::args_os().skip(1).collect()
 }
 
 /// A call that has not ended; one that was interrupted began when it began first.
@@ -188,7 +193,8 @@ pub(crate) fn real() -> Option<Command> {
         .env_remove(words::SOCKET)
         .env_remove("_")
         .env("PATH", std::env::join_paths(folders).ok()?);
-    resized::for_srun(&mut command);
+    let words: Vec<String> = words_of_call().iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    resized::for_srun(&mut command, &words);
     Some(command)
 }
 

@@ -114,7 +114,6 @@ impl Call {
     /// A sentence: the call cannot be split.
     pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
-        let mut mpi = variable("SLURM_MPI_TYPE");
         let mut says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
@@ -134,9 +133,6 @@ impl Call {
                     if name == "ntasks-per-node" {
                         call.per_node = Some(count()?);
                     }
-                    if name == "mpi" {
-                        mpi = written.value.clone();
-                    }
                     says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
                     call.reads_input |= name == "input";
                     call.writes_files |= matches!(name, "output" | "error");
@@ -148,7 +144,7 @@ impl Call {
         if call.command.is_empty() {
             return Err("it names no program".to_string());
         }
-        call.falls_together = mpi.is_some_and(|mpi| mpi != "none") && !says_what_falls;
+        call.falls_together = is_mpi(args, &variable) && !says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
@@ -234,6 +230,16 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
         found.push((written.name, written.value));
     }
     if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+}
+
+/// Whether the tasks of an `srun` with these words are one MPI program, as far as the call says it; `variable` is its
+/// environment.
+pub fn is_mpi(args: &[String], variable: impl Fn(&str) -> Option<String>) -> bool {
+    // Words that only srun itself understands: the option has no short form.
+    let Ok((named, _)) = options(args) else { return args.iter().any(|word| word.starts_with("--mpi")) };
+    let written = named.into_iter().rev().find(|(name, _)| name == "mpi");
+    let mpi = written.map_or_else(|| variable("SLURM_MPI_TYPE"), |(_, value)| value);
+    mpi.is_some_and(|mpi| mpi != "none")
 }
 
 /// The next option of srun, or none where the program's name begins.
