@@ -95,7 +95,7 @@ fn of_calls_that_are_alike_none_has_ended_before_all_have() {
         let ended: Known<Ended> = known::read(&first.folder(1).join(ENDED), "s");
         ended.into_keys().collect()
     };
-    first.over(1, &before, 0, &[other.clone()]);
+    first.over(1, &before, 0, std::slice::from_ref(&other));
     first.over(1, &two, 0, &[one.clone(), other]);
     assert_eq!(ended(), ["a.1"], "a.2 and a.3 run at once");
     first.over(1, &one, 0, &[two]);
