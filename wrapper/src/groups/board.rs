@@ -205,7 +205,8 @@ impl Seats {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
             let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
-            let code = if has_lost { KILLED } else { code };
+            // A program that ends well because it was asked to end has not done its work.
+            let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             if code != 0 {
                 clear(steps, &step.name);
             }
