@@ -139,8 +139,7 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_BYTES], limit: usize) -> Result<Header, Error> {
         let [l0, l1, l2, l3, kind, _, g0, g1, t0, t1, t2, t3, r0, r1, r2, r3, number @ ..] = *bytes;
         let known = KINDS.iter().find(|k| **k as u8 == kind);
-        let kind = *known
-            .ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}; have both sides one version?")))?;
+        let kind = *known.ok_or_else(|| Error::Garbage(format!("a frame of unknown kind {kind}; have both sides one version?")))?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
         if length as usize > limit {
             return Err(Error::Garbage(format!("a frame of {length} bytes where at most {limit} may come")));
