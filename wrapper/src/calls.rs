@@ -21,7 +21,7 @@ pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// How long a run must be seen to go on after a call that ended with an error, s: a node that dies fails its step
 /// before anybody says why.
-const DOUBT_S: f64 = 60.0;
+pub(crate) const DOUBT_S: f64 = 60.0;
 
 /// Largest file of a command that is looked into to notice a change, bytes.
 const SCRIPT_LIMIT_BYTES: u64 = 16 << 20;
@@ -306,7 +306,7 @@ fn take_back_indistinct(calls: &mut [Call]) {
 
 /// What a script is: what stands in the files that its words name, and the other words. The path of a batch script
 /// is not part of it, since every node has its own.
-fn fingerprint(argv: &[String]) -> String {
+pub(crate) fn fingerprint(argv: &[String]) -> String {
     let mut hash = Xxh3::new();
     for word in argv {
         let small = fs::metadata(word).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);

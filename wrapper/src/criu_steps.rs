@@ -41,6 +41,9 @@ const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two questions to accounting.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
+/// How long standard error has to stand still: what `srun` and the wardens say comes on top of what they carry.
+const STANDS_STILL: Duration = Duration::from_millis(100);
+
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -222,9 +225,11 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
                 }
             }
             let same = call.targets.iter().filter(|t| t.path == target.path);
+            let has_error = same.clone().any(|t| t.descriptor == 2);
             let end = target.from + same.map(|t| carried(t.descriptor)).sum::<u64>();
             let saved = format!("{name}.out{}", target.descriptor);
-            let end = keep(target, end, &into.join(&saved)).map_err(|e| format!("{}: {e}", target.path.display()))?;
+            let end = keep(target, end, has_error, &into.join(&saved))
+                .map_err(|e| format!("{}: {e}", target.path.display()))?;
             outputs.push(Output { descriptor: target.descriptor, start: target.start, end, saved: Some(saved) });
         }
         let text = serde_json::to_vec(&outputs).map_err(|e| e.to_string())?;
@@ -238,26 +243,32 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
 }
 
 /// Copies a call's part of a file as soon as the file has it up to `end`; where the part ends.
-fn keep(target: &Target, end: u64, copy: &Path) -> io::Result<u64> {
+fn keep(target: &Target, end: u64, has_error: bool, copy: &Path) -> io::Result<u64> {
     let mut file = File::open(&target.path)?;
-    let length = length_from(&file, end)?;
+    let length = length_from(&file, end, has_error)?;
     file.seek(io::SeekFrom::Start(target.start))?;
     io::copy(&mut file.take(length.saturating_sub(target.start)), &mut File::create(copy)?)?;
     Ok(length.max(target.start))
 }
 
-/// The length of a file as soon as it has so many bytes, which `srun` carries there.
+/// The length of a file as soon as it has so many bytes, which `srun` carries there, and stands still if it takes
+/// standard error.
 ///
 /// # Errors
 /// What the file system says, or that they do not arrive.
-pub(crate) fn length_from(file: &File, bytes: u64) -> io::Result<u64> {
+pub(crate) fn length_from(file: &File, bytes: u64, has_error: bool) -> io::Result<u64> {
     let limit = Instant::now() + OUTPUT_LIMIT;
+    let (mut before, mut since) = (file.metadata()?.len(), Instant::now());
     loop {
         let length = file.metadata()?.len();
-        if length >= bytes {
+        if length != before {
+            (before, since) = (length, Instant::now());
+        }
+        let is_late = Instant::now() > limit;
+        if length >= bytes && (!has_error || is_late || since.elapsed() >= STANDS_STILL) {
             return Ok(length);
         }
-        if Instant::now() > limit {
+        if is_late {
             return Err(io::Error::other(format!("{} bytes of the step's output have not arrived", bytes - length)));
         }
         thread::sleep(LOOK);

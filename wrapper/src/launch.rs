@@ -202,7 +202,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
             None if settings.lend && slow.is_none() => criu::on_this_node(site, &me, &runs),
             None => Err(String::new()),
         };
-        let launch = Launch { setup: &setup, site, me: &me, post, steps, slurm, places, before, lender, criu, slow };
+        let launch =
+            Launch { setup: &setup, site, me: &me, argv, post, steps, slurm, places, before, lender, criu, slow };
         return launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
     }
     let (announced, descriptor) = announcements(&me.folder)?;

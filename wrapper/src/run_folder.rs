@@ -87,6 +87,11 @@ impl RunFolder {
         self.checkpoints.clone()
     }
 
+    /// When the run was last seen to go on.
+    pub fn well_s(&self) -> f64 {
+        self.seen.well_s
+    }
+
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.path

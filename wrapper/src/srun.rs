@@ -206,6 +206,23 @@ fn exec(mut real: Command) -> i32 {
 /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those
 /// at the end of a pipe, since what went through it is gone.
 fn key(words: &[OsString]) -> Option<String> {
+    if [1, 2].into_iter().any(is_pipe) {
+        return None;
+    }
+    let mut hash = place(words)?;
+    if !takes_no_input(words) {
+        hash_input(&mut hash)?;
+    }
+    Some(format!("{:032x}", hash.digest128()))
+}
+
+/// The key of a call to which no input is passed, and of which all output is kept.
+pub(crate) fn key_of_groups(words: &[OsString]) -> Option<String> {
+    Some(format!("{:032x}", place(words)?.digest128()))
+}
+
+/// Words, working folder and output files of a call; none for those of MPI launchers.
+fn place(words: &[OsString]) -> Option<Xxh3> {
     let base = |w: &OsStr| Path::new(w).file_name().is_some_and(|n| LAUNCHED.iter().any(|l| n == *l));
     if words.iter().any(|w| base(w)) {
         return None;
@@ -216,18 +233,12 @@ fn key(words: &[OsString]) -> Option<String> {
         hash.update(&[0]);
     }
     hash.update(std::env::current_dir().ok()?.as_os_str().as_bytes());
-    if !takes_no_input(words) {
-        hash_input(&mut hash)?;
-    }
     for descriptor in [1, 2] {
-        if is_pipe(descriptor) {
-            return None;
-        }
         if let Some((_, path)) = regular(descriptor) {
             hash.update(path.as_os_str().as_bytes());
         }
     }
-    Some(format!("{:032x}", hash.digest128()))
+    Some(hash)
 }
 
 fn takes_no_input(words: &[OsString]) -> bool {

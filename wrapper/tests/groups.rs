@@ -34,6 +34,7 @@ fn play(seed: u64) -> [u64; 3] {
         loan_refused: some(0.5),
         lent_node_dies: some(0.3),
         relay_dies: some(0.003),
+        asked_to_end: some(0.0001),
     };
     let world = world::World::shared(rng, chances);
     let mut record = 0;

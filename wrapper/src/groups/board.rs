@@ -47,6 +47,8 @@ pub(super) struct Seat {
     call: Call,
     /// What the engine `criu` must know of it.
     pub(super) dumped: Option<DumpedCall>,
+    /// The script has asked it to end.
+    pub(super) is_ending: bool,
     /// The steps that run, by group.
     pub(super) running: BTreeMap<usize, Running>,
 }
@@ -61,7 +63,9 @@ pub(super) struct Running {
     /// What its output files had when it was started, bytes.
     pub(super) from_bytes: [u64; 2],
     /// Its `srun` has ended; what that means is being found out.
-    ends: bool,
+    pub(super) ends: bool,
+    /// It was asked to end.
+    pub(super) is_stopped: bool,
 }
 
 /// What programs run in.
@@ -150,11 +154,16 @@ impl Seats {
         let Ok(to) = stream.try_clone() else { return };
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
-                Ok(Said::Called { args, variables }) => {
+                Ok(Said::Called { args, variables, key, unfit }) => {
                     let call = Call::read(&args, sizes, |name| variables.get(name).cloned());
-                    if !self.open(number, &to, &args, call) {
+                    let dumped = self.within.dumped(&args, key, unfit);
+                    if !self.open(number, &to, call.and_then(|call| Ok((call, dumped?)))) {
                         return;
                     }
+                }
+                Ok(Said::Ending) => {
+                    self.with(|all| all.get_mut(&number).into_iter().for_each(|s| s.is_ending = true));
+                    self.post.tell(Happening::Group(News::Ending { call: number }));
                 }
                 Ok(Said::Ended { group, code }) => self.ended(number, group, code),
                 Err(e) => tracing::warn!(%e, "a call of srun is not understood"),
@@ -163,12 +172,12 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, args: &[String], call: Result<Call, String>) -> bool {
+    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), String>) -> bool {
         let refuse = |why: String| {
             tell(to, &Told::Pass { why });
             false
         };
-        let call = match call {
+        let (call, dumped) = match call {
             Ok(call) => call,
             Err(why) => return refuse(why),
         };
@@ -177,8 +186,8 @@ impl Seats {
             return refuse("it has no tasks".to_string());
         }
         let Ok(own) = to.try_clone() else { return refuse("its socket is broken".to_string()) };
-        let dumped = if let Within::Dumped(dumped) = &self.within { Some(dumped.call(args)) } else { None };
-        self.with(|all| all.insert(number, Seat { to: own, call, dumped, running: BTreeMap::new() }));
+        let seat = Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() };
+        self.with(|all| all.insert(number, seat));
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
         true
     }
@@ -196,17 +205,12 @@ impl Seats {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
             let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
-            let code = if has_lost { KILLED } else { code };
+            // A program that ends well because it was asked to end has not done its work.
+            let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             if code != 0 {
                 clear(steps, &step.name);
             }
-            seats.with(|all| {
-                let Some(seat) = all.get_mut(&call) else { return };
-                seat.running.remove(&group);
-                if let (0, Within::Dumped(within), Some(of)) = (code, &seats.within, &seat.dumped) {
-                    within.over(group, of);
-                }
-            });
+            seats.with(|all| all.get_mut(&call).and_then(|seat| seat.running.remove(&group)));
             seats.post.tell(Happening::Group(News::Ended { call, group, code }));
         });
     }
@@ -244,23 +248,53 @@ impl Seats {
     }
 }
 
+impl Seat {
+    /// Asks a group's step to end.
+    pub(super) fn stop(&mut self, group: usize) {
+        self.running.get_mut(&group).into_iter().for_each(|r| r.is_stopped = true);
+        tell(&self.to, &Told::Stop { group });
+    }
+}
+
 impl Shares for Seats {
-    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
+    fn start(
+        &mut self,
+        call: u64,
+        group: usize,
+        places: &[Vec<String>],
+        environment: &[(String, String)],
+    ) -> Option<i32> {
         self.with(|all| {
-            let Some(seat) = all.get_mut(&call) else { return };
-            let Some(way) = self.within.way(group, seat, environment) else {
-                return self.post.tell(Happening::Group(News::Ended { call, group, code: 0 }));
+            let seat = all.get_mut(&call)?;
+            let way = match self.within.way(group, seat, environment) {
+                Ok(way) => way,
+                Err(code) => return Some(code),
             };
             let share = seat.call.share(call, group, places, &way.words);
             let Way { sandbox, outputs, from_bytes, .. } = way;
-            let running = Running { name: share.step, nodes: share.nodes, sandbox, from_bytes, ends: false };
+            let running =
+                Running { name: share.step, nodes: share.nodes, sandbox, from_bytes, ends: false, is_stopped: false };
             seat.running.insert(group, running);
             tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec(), outputs });
-        });
+            None
+        })
+    }
+
+    fn over(&mut self, call: u64, group: usize, code: i32) {
+        let Within::Dumped(within) = &self.within else { return };
+        let others = |all: &BTreeMap<u64, Seat>| -> Vec<DumpedCall> {
+            all.iter()
+                .filter(|(n, s)| **n != call && s.call.groups().contains(&group))
+                .filter_map(|(_, s)| s.dumped.clone())
+                .collect()
+        };
+        if let Some((of, others)) = self.with(|all| Some((all.get(&call)?.dumped.clone()?, others(all)))) {
+            within.over(group, &of, code, &others);
+        }
     }
 
     fn stop(&mut self, call: u64, group: usize) {
-        self.with(|all| all.get(&call).into_iter().for_each(|s| tell(&s.to, &Told::Stop { group })));
+        self.with(|all| all.get_mut(&call).into_iter().for_each(|s| s.stop(group)));
     }
 
     fn end(&mut self, call: u64, code: i32) {
@@ -274,15 +308,30 @@ impl Shares for Seats {
 }
 
 impl Within {
-    /// How a group's share of a call is started; none if it had ended before the line from which the group goes on.
-    fn way(&self, group: usize, seat: &Seat, environment: &[(String, String)]) -> Option<Way> {
+    /// What the engine `criu` must know of a call.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be known again.
+    fn dumped(
+        &self,
+        args: &[String],
+        key: Option<String>,
+        unfit: Option<String>,
+    ) -> Result<Option<DumpedCall>, String> {
+        let Within::Dumped(within) = self else { return Ok(None) };
+        let key = key.ok_or("it starts a daemon of an MPI launcher, or in a folder that is gone")?;
+        Ok(Some(within.call(args, &key, unfit)))
+    }
+
+    /// How a group's share of a call is started, or the exit code with which it had ended before.
+    fn way(&self, group: usize, seat: &Seat, environment: &[(String, String)]) -> Result<Way, i32> {
         match (self, &seat.dumped) {
             (Within::Parkable(sandboxes), _) if seat.call.is_single(group) => {
                 let (sandbox, words) = sandboxes.make(group).unzip();
-                Some(Way { words: words.unwrap_or_default(), sandbox, ..Way::default() })
+                Ok(Way { words: words.unwrap_or_default(), sandbox, ..Way::default() })
             }
             (Within::Dumped(within), Some(of)) => within.way(group, of, seat.call.tasks_of(group), environment),
-            _ => Some(Way::default()),
+            _ => Ok(Way::default()),
         }
     }
 }

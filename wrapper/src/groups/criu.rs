@@ -5,6 +5,7 @@
 //! is printed that will be written again.
 
 use super::board::{Seat, Seats, Way, Within, tell};
+use super::known::{self, Ended, Known, Written};
 use super::words::{Outputs, Told};
 use crate::app::interval_variables;
 use crate::checkpoints::Checkpoints;
@@ -16,8 +17,7 @@ use crate::ports::{Engine, Happening};
 use crate::sandboxes::fit;
 use crate::wardens::{Dump, Standing, Wardens};
 use protocol::Manifest;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -25,37 +25,37 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Names the line from which a group starts.
 const LINE: &str = "JOULEPOINT_LINE";
 
-/// File in a line that tells what it knows of the script's calls.
+/// File in a line that tells what the open calls had written.
 const CALLS: &str = "calls.json";
 
-/// What a line knows of the calls, by name.
-type Known = BTreeMap<String, Of>;
-
-/// What a line knows of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Of {
-    /// Whether the group's share of it had ended well.
-    has_ended: bool,
-    /// What it had written to standard output and standard error, bytes.
-    written_bytes: [u64; 2],
-}
+/// File in a group's folder that tells which of its shares have ended, and how.
+const ENDED: &str = "ended.json";
 
 /// A call, as lines know it.
 #[derive(Clone, Debug)]
 pub struct DumpedCall {
     name: String,
+    /// The same for calls that are alike.
+    key: String,
     words: String,
     /// Why its tasks are in no sandbox, if so.
     outside: Option<String>,
 }
 
 /// A call in which a group has a step, and what its output files had when that was started, bytes.
-type Open = (DumpedCall, [u64; 2]);
+type Open = (DumpedCall, Written);
+
+/// What the driver knows of the calls of one group.
+#[derive(Default)]
+struct Share {
+    ended: Known<Ended>,
+    /// Calls of the line before that the script, begun anew, has not reached yet.
+    unreached: BTreeSet<String>,
+}
 
 /// What puts the tasks of all groups into sandboxes.
 #[derive(Clone)]
@@ -63,10 +63,14 @@ pub struct Dumped {
     criu: PathBuf,
     run: PathBuf,
     limit_s: f64,
-    /// How many calls there were of the same words.
+    /// Fingerprint of the script.
+    script: String,
+    /// When the run was last seen well before this driver, s.
+    well_s: f64,
+    /// How many calls there were that are alike.
     alike: Arc<Mutex<BTreeMap<String, u32>>>,
-    /// The shares that have ended well, by group.
-    over: Arc<Mutex<BTreeMap<usize, Known>>>,
+    /// What is known of each group.
+    shares: Arc<Mutex<BTreeMap<usize, Share>>>,
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,24 +78,55 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Dumped {
-    /// Sandboxes below this command, for the run in this folder; a dump or restore takes `limit_s` at most.
-    pub fn new(criu: &Path, run: &Path, limit_s: f64) -> Dumped {
+    /// Sandboxes below this command, for the run in this folder, of the script with this fingerprint; a dump or restore
+    /// takes `limit_s` at most, and the run was last seen well at `well_s`.
+    pub fn new(criu: &Path, run: &Path, limit_s: f64, script: String, well_s: f64) -> Dumped {
         let (criu, run) = (criu.to_path_buf(), run.to_path_buf());
-        Dumped { criu, run, limit_s, alike: Arc::default(), over: Arc::default() }
+        Dumped { criu, run, limit_s, script, well_s, alike: Arc::default(), shares: Arc::default() }
     }
 
-    /// The next call of these words: alike after every beginning of the script.
-    pub fn call(&self, args: &[String]) -> DumpedCall {
+    /// The next call with this key, after every beginning of the script; `outside` says why no sandbox can hold it.
+    pub fn call(&self, args: &[String], key: &str, outside: Option<String>) -> DumpedCall {
         let words = args.join(" ");
-        let key = format!("{:032x}", xxh3_128(args.join("\0").as_bytes()));
         let mut alike = locked(&self.alike);
-        let count = alike.entry(key.clone()).or_default();
+        let count = alike.entry(key.to_string()).or_default();
         *count += 1;
-        let outside = of_groups(args).err();
         if let Some(why) = &outside {
             protocol::say!("joulepoint: no checkpoint while srun {words} runs: {why}");
         }
-        DumpedCall { name: format!("{key}.{count}"), words, outside }
+        DumpedCall { name: format!("{key}.{count}"), key: key.to_string(), words, outside }
+    }
+
+    /// Whether a call of this name has been since the script began.
+    fn has_been(&self, name: &str) -> bool {
+        let Some((key, number)) = name.rsplit_once('.') else { return false };
+        let been = locked(&self.alike).get(key).copied().unwrap_or(0);
+        number.parse().is_ok_and(|number: u32| number <= been)
+    }
+
+    /// Does something with what is known of a group.
+    fn with<T>(&self, group: usize, f: impl FnOnce(&mut Share) -> T) -> T {
+        let mut shares = locked(&self.shares);
+        let read = || {
+            let mut ended: Known<Ended> = known::read(&self.folder(group).join(ENDED), &self.script);
+            ended.retain(|_, e| e.counts(self.well_s));
+            Share { ended, unreached: BTreeSet::new() }
+        };
+        f(shares.entry(group).or_insert_with(read))
+    }
+
+    /// A group goes on from a line, or from the beginning.
+    fn goes_on(&self, group: usize, line: Option<&Path>) {
+        let of_line = line.map(|line| self.written(line)).unwrap_or_default();
+        let unreached = |share: &Share, name: &String| !share.ended.contains_key(name) && !self.has_been(name);
+        self.with(group, |share| {
+            share.unreached = of_line.into_keys().filter(|name| unreached(share, name)).collect();
+        });
+    }
+
+    /// What the open calls of a line had written.
+    fn written(&self, line: &Path) -> Known<Written> {
+        known::read(&line.join(CALLS), &self.script)
     }
 
     /// The folder in which the wardens of a group find its engine.
@@ -103,31 +138,40 @@ impl Dumped {
         ["out", "err"].map(|stream| self.folder(group).join(format!("{}.{stream}", of.name)))
     }
 
-    /// How a group's share is started; none if it had ended before the line.
+    /// How a group's share is started, or the exit code with which it had ended.
     pub(super) fn way(
         &self,
         group: usize,
         of: &DumpedCall,
         tasks: usize,
         environment: &[(String, String)],
-    ) -> Option<Way> {
+    ) -> Result<Way, i32> {
         let line = environment.iter().find(|(name, _)| name == LINE).map(|(_, line)| Path::new(line));
-        let known = line.and_then(|line| known(line).remove(&of.name));
-        if let Some(ended) = known.filter(|k| k.has_ended) {
-            protocol::say!("joulepoint: srun {} had ended in group {group} before; not run again there", of.words);
-            locked(&self.over).entry(group).or_default().insert(of.name.clone(), ended);
-            return None;
+        let written = line.and_then(|line| self.written(line).remove(&of.name));
+        if let Some(Ended { code, .. }) = self.with(group, |share| share.ended.get(&of.name).copied()) {
+            let words = &of.words;
+            protocol::say!(
+                "joulepoint: srun {words} had ended with {code} in group {group} before; not run again there"
+            );
+            return Err(code);
         }
+        self.with(group, |share| {
+            share.unreached.remove(&of.name);
+            if written.is_none() {
+                // The script goes another way than before.
+                share.unreached.clear();
+            }
+        });
         let outputs = self.outputs(group, of);
-        let mut from_bytes = known.map_or([0; 2], |k| k.written_bytes);
+        let mut from_bytes = written.unwrap_or_default();
         for (path, bytes) in outputs.iter().zip(&mut from_bytes) {
             *bytes = cut(path, *bytes).unwrap_or_else(|e| {
                 protocol::say!("joulepoint: what group {group} wrote is not put back: {}: {e}", path.display());
                 0
             });
         }
-        let words = self.words(group, of, tasks, line.filter(|_| known.is_some()));
-        Some(Way { words, outputs: Some(outputs), from_bytes, ..Way::default() })
+        let words = self.words(group, of, tasks, line.filter(|_| written.is_some()));
+        Ok(Way { words, outputs: Some(outputs), from_bytes, ..Way::default() })
     }
 
     /// The words that go before a program's.
@@ -147,21 +191,37 @@ impl Dumped {
         words
     }
 
-    /// A share has ended well.
-    pub(super) fn over(&self, group: usize, of: &DumpedCall) {
-        let written_bytes = self.outputs(group, of).map(|path| fs::metadata(path).map_or(0, |m| m.len()));
-        let ended = Of { has_ended: true, written_bytes };
-        locked(&self.over).entry(group).or_default().insert(of.name.clone(), ended);
+    /// A share has ended for good while the group has one in these `others`: that is kept, and what it wrote.
+    pub(super) fn over(&self, group: usize, of: &DumpedCall, code: i32, others: &[DumpedCall]) {
+        let path = self.folder(group).join(ENDED);
+        let synced = self.outputs(group, of).iter().try_for_each(|path| File::open(path)?.sync_all());
+        let written = synced.and_then(|()| {
+            self.with(group, |share| {
+                let is_indistinct = others.iter().any(|o| o.key == of.key && !share.ended.contains_key(&o.name));
+                share.ended.insert(of.name.clone(), Ended::now(code, is_indistinct));
+                if !is_indistinct {
+                    let alike = share.ended.iter_mut().filter(|(name, _)| name.starts_with(&of.key));
+                    alike.for_each(|(_, e)| e.is_indistinct = false);
+                }
+                known::keep(&path, &self.script, &share.ended)
+            })
+        });
+        if let Err(e) = written {
+            protocol::say!("joulepoint: the end of srun {} cannot be remembered: {}: {e}", of.words, path.display());
+        }
     }
 
     /// Has what a group wrote printed, up to so many bytes.
-    pub(super) fn print(&self, group: usize, of: &DumpedCall, upto_bytes: [u64; 2], to: &UnixStream) {
+    pub(super) fn print(&self, group: usize, of: &DumpedCall, upto_bytes: Written, to: &UnixStream) {
         tell(to, &Told::Print { outputs: self.outputs(group, of), upto_bytes });
     }
 
     /// Keeps in a line what it knows of the calls, when all tasks of a group stand still or have ended.
     fn keep(&self, group: usize, open: &[Open], all: &[Standing], into: &Path) -> Result<(), String> {
-        let mut known = locked(&self.over).get(&group).cloned().unwrap_or_default();
+        if self.with(group, |share| !share.unreached.is_empty()) {
+            return Err("the script has not reached all steps that the checkpoint before holds".to_string());
+        }
+        let mut known: Known<Written> = Known::new();
         for (of, from_bytes) in open {
             let mut tasks = all.iter().filter(|s| s.member.call == of.name).peekable();
             if tasks.peek().is_none() {
@@ -170,21 +230,21 @@ impl Dumped {
             let add = |[out, err]: [u64; 2], s: &Standing| [out + s.carried_bytes[0], err + s.carried_bytes[1]];
             let carried = tasks.fold(*from_bytes, add);
             let mut written_bytes = [0; 2];
-            for ((path, carried), written) in self.outputs(group, of).iter().zip(carried).zip(&mut written_bytes) {
-                *written = File::open(path)
-                    .and_then(|file| length_from(&file, carried))
+            for (stream, path) in self.outputs(group, of).iter().enumerate() {
+                written_bytes[stream] = File::open(path)
+                    .and_then(|file| length_from(&file, carried[stream], stream == 1))
                     .map_err(|e| format!("{}: {e}", path.display()))?;
             }
-            known.insert(of.name.clone(), Of { has_ended: false, written_bytes });
+            known.insert(of.name.clone(), written_bytes);
         }
         let path = into.join(CALLS);
-        let text = serde_json::to_vec(&known).map_err(|e| e.to_string())?;
-        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+        let written = known::text(&self.script, known).and_then(|text| fs::write(&path, text));
+        written.map_err(|e| format!("{}: {e}", path.display()))
     }
 }
 
-/// Whether sandboxes can hold the tasks of a call of groups.
-fn of_groups(args: &[String]) -> Result<(), String> {
+/// Whether sandboxes can hold the tasks of a call of groups, in its own surroundings.
+pub(super) fn of_groups(args: &[String]) -> Result<(), String> {
     fit(args)?;
     let (options, _) = split::options(args)?;
     let is_file =
@@ -194,11 +254,6 @@ fn of_groups(args: &[String]) -> Result<(), String> {
         Some((name, _)) => Err(format!("it writes by --{name}; write 'srun ... > FILE'")),
         None => Ok(()),
     }
-}
-
-/// What a line knows of the calls.
-fn known(line: &Path) -> Known {
-    fs::read(line.join(CALLS)).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 /// Forgets what was written to a file beyond so many bytes; how many it has then.
@@ -215,22 +270,26 @@ impl Seats {
         self.with(|all| all.values().filter_map(open).collect())
     }
 
-    /// Ends the steps of a group.
-    fn stop_all_of(&self, group: usize) {
+    /// A task of a group was lost in this call: unless its step ends anyhow, the steps of the group are stopped. Whether
+    /// they are.
+    fn stop_all_of(&self, group: usize, call: &str) -> bool {
+        let works = |s: &Seat| s.running.get(&group).is_some_and(|r| !r.is_stopped && !r.ends) && !s.is_ending;
+        let is_it = |s: &Seat| s.dumped.as_ref().is_some_and(|of| of.name == call);
         self.with(|all| {
-            let running = all.values().filter(|s| s.running.contains_key(&group));
-            running.for_each(|s| tell(&s.to, &Told::Stop { group }));
-        });
+            let goes_back = all.values().any(|s| is_it(s) && works(s));
+            all.values_mut().filter(|s| goes_back && works(s)).for_each(|s| s.stop(group));
+            goes_back
+        })
     }
 
     /// Has printed what a line of a group has: it will not be written again.
     pub fn print(&self, group: usize, line: &Path) {
         let Within::Dumped(within) = &self.within else { return };
-        let known = known(line);
+        let written = within.written(line);
         self.with(|all| {
             for seat in all.values() {
-                if let Some((of, known)) = seat.dumped.as_ref().and_then(|of| Some((of, known.get(&of.name)?))) {
-                    within.print(group, of, known.written_bytes, &seat.to);
+                if let Some((of, written)) = seat.dumped.as_ref().and_then(|of| Some((of, written.get(&of.name)?))) {
+                    within.print(group, of, *written, &seat.to);
                 }
             }
         });
@@ -267,12 +326,10 @@ impl GroupCriu {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let ending = seats.clone();
         let lost = move |member: &::criu::line::Member| {
-            protocol::say!(
-                "joulepoint: task {} on {} was killed or is missing; group {group} goes back",
-                member.rank,
-                member.node
-            );
-            ending.stop_all_of(group);
+            if ending.stop_all_of(group, &member.call) {
+                let (task, node) = (member.rank, &member.node);
+                protocol::say!("joulepoint: task {task} on {node} was killed or is missing; group {group} goes back");
+            }
         };
         let wardens = Wardens::listen(&folder, host, Box::new(lost))?;
         let (seats, within, dumps) = (seats.clone(), within.clone(), dumps.clone());
@@ -294,6 +351,7 @@ impl Engine for GroupCriu {
         self.wardens.forget();
         let mut environment = interval_variables(interval_s);
         let line = from.map(|manifest| self.checkpoints.path(manifest.number));
+        self.within.goes_on(self.group, line.as_deref());
         environment.extend(line.map(|line| (LINE.to_string(), line.to_string_lossy().into_owned())));
         Ok(environment)
     }
@@ -330,64 +388,4 @@ impl Drop for GroupCriu {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ::criu::line::Member;
-
-    fn args(line: &str) -> Vec<String> {
-        line.split(' ').map(str::to_string).collect()
-    }
-
-    fn standing(of: &DumpedCall, rank: u32, carried_bytes: [u64; 2]) -> Standing {
-        let member = Member { call: of.name.clone(), rank, tasks: 2, node: "n".into(), step: None };
-        Standing { member, carried_bytes }
-    }
-
-    #[test]
-    fn what_a_group_wrote_after_its_line_is_forgotten_and_what_had_ended_is_not_run_again() {
-        let (run, line) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let dumped = || Dumped::new(Path::new("/criu"), run.path(), 9.0);
-        let first = dumped();
-        fs::create_dir_all(first.folder(1)).unwrap();
-        let [one, two, other] = ["prog 1", "prog 2", "prog 2"].map(|line| first.call(&args(line)));
-        assert_ne!(two.name, other.name, "calls of the same words are told apart");
-        let way = first.way(1, &two, 2, &[]).unwrap();
-        let words = way.words.join(" ");
-        assert!(words.contains(" --tasks 2 ") && !words.contains("--restore"), "{words}");
-        let [out, err] = way.outputs.unwrap();
-        first.over(1, &one);
-        let open = [(two.clone(), way.from_bytes)];
-        assert!(first.keep(1, &open, &[], line.path()).unwrap_err().contains("has not started its tasks"));
-        fs::write(&out, "before\n").unwrap();
-        first.keep(1, &open, &[standing(&two, 2, [4, 0]), standing(&two, 3, [3, 0])], line.path()).unwrap();
-        fs::write(&out, "before\nlater\n").unwrap();
-        fs::write(&err, "later\n").unwrap();
-
-        // The next wrapper.
-        let next = dumped();
-        let [one, two, other] = ["prog 1", "prog 2", "prog 2"].map(|line| next.call(&args(line)));
-        let from = [(LINE.to_string(), line.path().to_string_lossy().into_owned())];
-        assert!(next.way(1, &one, 2, &from).is_none(), "it had ended");
-        let way = next.way(1, &two, 2, &from).unwrap();
-        assert_eq!((way.from_bytes, fs::read_to_string(&out).unwrap().as_str()), ([7, 0], "before\n"));
-        assert!(fs::read_to_string(&err).unwrap().is_empty());
-        let restore = format!(" --restore {} ", line.path().display());
-        assert!(way.words.join(" ").contains(&restore), "{:?}", way.words);
-        let way = next.way(1, &other, 2, &from).unwrap();
-        assert!(!way.words.join(" ").contains("--restore"), "the line has it not");
-    }
-
-    #[test]
-    fn a_call_that_no_sandbox_of_a_group_can_hold_is_told_why() {
-        let run = tempfile::tempdir().unwrap();
-        let dumped = Dumped::new(Path::new("/criu"), run.path(), 9.0);
-        for (line, why) in
-            [("-o out.%t prog", "srun ... > FILE"), ("--label prog", "labels"), ("-i data prog", "--input")]
-        {
-            let of = dumped.call(&args(line));
-            assert!(of.outside.as_ref().is_some_and(|said| said.contains(why)), "{line}: {of:?}");
-            assert!(dumped.words(0, &of, 1, None).is_empty(), "{line} runs as it is");
-        }
-        assert_eq!(dumped.call(&args("-o none prog")).outside, None);
-    }
-}
+mod tests;

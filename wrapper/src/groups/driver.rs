@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Why `joulepoint restart` is refused here.
 const NO_RESTART: &str = "a group goes back alone, when it fails; joulepoint vacate JOB takes the whole run back";
 
+/// Exit code of a share that the script asked to end while it did not run.
+const ASKED_TO_END: i32 = 128 + 15;
+
 /// The state of the run.
 pub struct Groups<'a> {
     pub(super) setup: &'a Setup,
@@ -35,6 +38,8 @@ pub struct Groups<'a> {
     pub(super) idle: BTreeSet<String>,
     /// When each open call began.
     pub(super) calls: BTreeMap<u64, f64>,
+    /// Those of them that the script has asked to end.
+    pub(super) ending: BTreeSet<u64>,
     /// When this wrapper took the run up.
     pub(super) started_s: f64,
     next_cut_s: f64,
@@ -59,6 +64,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports:
         decided_s: f64::NEG_INFINITY,
         idle: BTreeSet::new(),
         calls: BTreeMap::new(),
+        ending: BTreeSet::new(),
         started_s: now_s,
         next_cut_s: now_s + LONGEST_CUT_S,
     };
@@ -132,6 +138,7 @@ impl Groups<'_> {
         match news {
             News::Called { call, groups } => self.called(call, &groups),
             News::Ended { call, group, code } => self.ended(call, group, code),
+            News::Ending { call } => drop(self.ending.insert(call)),
             News::Dropped { call } => self.dropped(call),
             News::Checkpointed { group, result } => self.checkpointed(group, result),
             News::Appeared { group } => self.appeared(group),
@@ -178,17 +185,23 @@ impl Groups<'_> {
         self.ports.relays.place(group, &places[group][0]);
         let image = g.image.take();
         g.of_image |= image.is_some();
-        for call in g.down() {
+        let down = g.down();
+        for &call in &down {
+            if self.ending.contains(&call) {
+                g.shares.insert(call, Share::Ended(ASKED_TO_END));
+                continue;
+            }
             let of_call = image.as_ref().filter(|(of, _)| *of == call);
             let mut environment = g.environment.clone();
             environment.extend(of_call.map(|(_, folder)| self.ports.lending.image(folder)));
             // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took
             // a place since is not in it, and MPI would wait for its node without end.
             environment.push(("SLURM_JOB_NODELIST".to_string(), places.concat().join(",")));
-            self.ports.shares.start(call, group, &places, &environment);
-            g.shares.insert(call, Share::Runs);
+            let ended = self.ports.shares.start(call, group, &places, &environment);
+            g.shares.insert(call, ended.map_or(Share::Runs, Share::Ended));
         }
         self.phase_all();
+        down.into_iter().for_each(|call| self.settle(call));
     }
 
     /// A group's share of a call has ended.
@@ -198,15 +211,20 @@ impl Groups<'_> {
         if g.shares.get(&call) != Some(&Share::Runs) {
             return;
         }
+        let is_asked = self.ending.contains(&call);
         match g.state {
             State::Stopping | State::Short => {
-                g.shares.insert(call, Share::Down(Some(code)));
-                if !g.runs() {
+                g.shares.insert(call, if is_asked { Share::Ended(code) } else { Share::Down(Some(code)) });
+                self.settle(call);
+                if !self.all[group].runs() {
                     self.restart(group);
                 }
             }
-            State::Well | State::Doubtful { .. } if code == 0 => {
-                g.shares.insert(call, Share::Ended(0));
+            State::Well | State::Doubtful { .. } if code == 0 || is_asked => {
+                g.shares.insert(call, Share::Ended(code));
+                if !is_asked {
+                    self.ports.shares.over(call, group, code);
+                }
                 self.settle(call);
                 self.phase(group);
             }
@@ -252,6 +270,7 @@ impl Groups<'_> {
 
     fn forget(&mut self, call: u64) {
         self.calls.remove(&call);
+        self.ending.remove(&call);
         self.keep("the program has ended");
         for group in 0..self.all.len() {
             if self.all[group].shares.remove(&call).is_some() {

@@ -10,6 +10,7 @@ use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
 use crate::app::{Announced, App, Ask, Files};
+use crate::calls::fingerprint;
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
@@ -45,6 +46,8 @@ pub struct Launch<'a> {
     pub site: &'a Site,
     /// Who this job is.
     pub me: &'a Identity,
+    /// The script.
+    pub argv: &'a [String],
     /// Where news go.
     pub post: Post,
     /// The job's steps.
@@ -166,7 +169,7 @@ impl Launch<'_> {
         let limit_s = self.setup.checkpoint_limit_s;
         match &self.criu {
             Ok(criu) if self.setup.plan.engine == Kind::Criu.as_str() => {
-                Within::Dumped(Dumped::new(criu, folder.path(), limit_s))
+                Within::Dumped(Dumped::new(criu, folder.path(), limit_s, fingerprint(self.argv), folder.well_s()))
             }
             Ok(criu) if self.setup.settings.lend => {
                 let folder = folder.path().join("sandboxes");

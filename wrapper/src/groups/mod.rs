@@ -7,6 +7,7 @@ pub mod board;
 pub mod criu;
 pub mod driver;
 pub mod group;
+mod known;
 pub mod launch;
 pub mod lines;
 mod loan;

@@ -25,6 +25,11 @@ pub enum News {
         /// Exit code; 128 + signal if it was killed.
         code: i32,
     },
+    /// The script has asked a call to end: its shares end for good, however they do.
+    Ending {
+        /// Which call.
+        call: u64,
+    },
     /// Nobody waits for the end of a call any more.
     Dropped {
         /// Which call.
@@ -74,8 +79,17 @@ pub enum News {
 
 /// The groups' shares in the script's calls of `srun`.
 pub trait Shares {
-    /// Starts a group's share of a call; `places` are the nodes of all groups.
-    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]);
+    /// Starts a group's share of a call; `places` are the nodes of all groups. The exit code of one that had ended for
+    /// good before, and is not started.
+    fn start(
+        &mut self,
+        call: u64,
+        group: usize,
+        places: &[Vec<String>],
+        environment: &[(String, String)],
+    ) -> Option<i32>;
+    /// A group's share has ended by itself, for good.
+    fn over(&mut self, call: u64, group: usize, code: i32);
     /// Ends a group's share; [`News::Ended`] follows.
     fn stop(&mut self, call: u64, group: usize);
     /// The call has ended with this exit code.

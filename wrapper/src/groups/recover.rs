@@ -246,6 +246,9 @@ impl Groups<'_> {
         for call in &down {
             if let Some(Share::Down(own)) = g.shares.get(call).copied() {
                 g.shares.insert(*call, Share::Ended(code.or(own).unwrap_or(1)));
+                if let (None, Some(own), false) = (code, own, self.ending.contains(call)) {
+                    self.ports.shares.over(*call, group, own);
+                }
             }
         }
         if self.is_coupled() {

@@ -1,5 +1,6 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
+use super::criu::of_groups;
 use super::words::{Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{processes, srun};
@@ -36,6 +37,13 @@ struct Child {
     stopped: Option<(Instant, u32)>,
 }
 
+impl Child {
+    /// Whether it was asked to end a moment ago.
+    fn is_being_stopped(&self) -> bool {
+        self.stopped.is_some_and(|(since, _)| since.elapsed() < PATIENCE)
+    }
+}
+
 /// Runs `srun` with these arguments, split by groups as the driver at `socket` says; the exit code is the highest of
 /// the groups.
 pub fn run(socket: &Path, words: &[OsString]) -> i32 {
@@ -52,7 +60,8 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let signals = block_signals()?;
     let mut driver = UnixStream::connect(socket)?;
     let variables = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
-    say(&mut driver, &Said::Called { args, variables })?;
+    let (key, unfit) = (srun::key_of_groups(words), of_groups(&args).err());
+    say(&mut driver, &Said::Called { args, variables, key, unfit })?;
     let (sender, news) = channel();
     listen(driver.try_clone()?, sender.clone());
     hear_signals(signals, sender.clone());
@@ -101,7 +110,10 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                 }
             }
             Some(News::Signal(signal)) => {
-                is_asked_to_end |= srun::ENDING.contains(&signal);
+                if srun::ENDING.contains(&signal) && !std::mem::replace(&mut is_asked_to_end, true) {
+                    // A driver that is gone needs no word.
+                    let _ = say(&mut driver, &Said::Ending);
+                }
                 children.values().for_each(|c| processes::signal(c.pid, signal as i32));
             }
             Some(News::DriverGone) if ending.is_some() => {}
@@ -124,8 +136,7 @@ fn next(news: &Receiver<News>, children: &mut BTreeMap<usize, Child>) -> Option<
         Err(RecvTimeoutError::Timeout) => {}
         Err(RecvTimeoutError::Disconnected) => return Some(News::DriverGone),
     }
-    let late = |c: &&mut Child| c.stopped.is_some_and(|(since, _)| since.elapsed() >= PATIENCE);
-    children.values_mut().filter(late).for_each(stop);
+    children.values_mut().filter(|c| c.stopped.is_some()).for_each(stop);
     None
 }
 
@@ -159,8 +170,11 @@ fn print(outputs: &Outputs, printed_bytes: &mut [u64; 2], upto_bytes: [u64; 2]) 
     Ok(())
 }
 
-/// `srun` ends its step on SIGTERM.
+/// `srun` ends its step on SIGTERM; who asks twice at once has asked once.
 fn stop(child: &mut Child) {
+    if child.is_being_stopped() {
+        return;
+    }
     let asked = child.stopped.map_or(0, |(_, asked)| asked);
     child.stopped = Some((Instant::now(), asked + 1));
     processes::signal(child.pid, if asked < 2 { libc::SIGTERM } else { libc::SIGKILL });

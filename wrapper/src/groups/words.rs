@@ -20,7 +20,13 @@ pub enum Said {
         args: Vec<String>,
         /// `SLURM_*` variables.
         variables: BTreeMap<String, String>,
+        /// What tells it from other calls; absent if nothing does.
+        key: Option<String>,
+        /// Why no sandbox can hold its tasks, if so.
+        unfit: Option<String>,
     },
+    /// The script has asked it to end.
+    Ending,
     /// A group's real `srun` has ended.
     Ended {
         /// Whose.

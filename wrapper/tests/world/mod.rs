@@ -37,6 +37,7 @@ pub struct Chances {
     pub loan_refused: f64,
     pub lent_node_dies: f64,
     pub relay_dies: f64,
+    pub asked_to_end: f64,
 }
 
 /// A group's program.
@@ -104,6 +105,8 @@ pub struct World {
     pub lent: bool,
     /// How often nodes came back.
     pub loans: u64,
+    /// The script has asked its call to end, in this record.
+    pub asked: bool,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -125,6 +128,7 @@ impl World {
             loan: None,
             lent: false,
             loans: 0,
+            asked: false,
             rng,
             now_s: 1e9,
             calls: 0,
@@ -153,7 +157,7 @@ impl World {
         self.pending.clear();
         self.told.clear();
         self.calls = 0;
-        (self.loan, self.lent) = (None, false);
+        (self.loan, self.lent, self.asked) = (None, false, false);
         for p in &mut self.programs {
             *p = Program { lines: std::mem::take(&mut p.lines), ..Program::default() };
         }
@@ -161,7 +165,7 @@ impl World {
         if record > 50 {
             let c = &mut self.chances;
             (c.wrapper_killed, c.node_dies, c.step_crashes, c.preempted, c.ordered) = (0.0, 0.0, 0.0, 0.0, 0.0);
-            c.relay_dies = 0.0;
+            (c.relay_dies, c.asked_to_end) = (0.0, 0.0);
         }
         self.journal.len()
     }
@@ -279,7 +283,7 @@ impl World {
         let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
         let c = &self.chances;
         let failures = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.relay_dies, 10)];
-        let chances = failures.into_iter().chain([(c.ordered, 6), (c.node_returns, 7)]);
+        let chances = failures.into_iter().chain([(c.ordered, 6), (c.node_returns, 7), (c.asked_to_end, 11)]);
         for (p, what) in chances {
             if self.rng.random_bool(rate(p)) {
                 let at = self.now_s + self.rng.random_range(0.0..=span);
@@ -305,8 +309,20 @@ impl World {
             8 => Some(self.finish_parking(first.2)),
             9 => Some(self.broker()),
             10 => self.kill_relay(),
+            11 => Some(self.ask_to_end()),
             _ => None,
         }
+    }
+
+    /// The script asks its call to end: whoever runs ends by that, and nobody is started again.
+    fn ask_to_end(&mut self) -> Happening {
+        self.asked = true;
+        for group in 0..self.programs.len() {
+            if let Some(ended) = self.ends(group, 143) {
+                self.pending.insert(0, ended);
+            }
+        }
+        Happening::Group(News::Ending { call: 0 })
     }
 
     /// A new order, or one that is told again.

@@ -80,13 +80,20 @@ impl Engine for GroupEngine {
 }
 
 impl Shares for Port {
-    fn start(&mut self, call: u64, group: usize, places: &[Vec<String>], environment: &[(String, String)]) {
+    fn start(
+        &mut self,
+        call: u64,
+        group: usize,
+        places: &[Vec<String>],
+        environment: &[(String, String)],
+    ) -> Option<i32> {
         let mut w = self.0.borrow_mut();
         w.call();
         let told_dead = |n: &String| {
             w.gone.contains(n) && !w.pending.iter().any(|h| matches!(h, Happening::NodeLost { node, .. } if node == n))
         };
         assert!(!places[group].iter().any(told_dead), "started on a dead node");
+        assert!(!w.asked, "started although the script has asked it to end");
         let mut all: Vec<&String> = places.iter().flatten().collect();
         let count = all.len();
         all.sort();
@@ -112,6 +119,13 @@ impl Shares for Port {
         let lent = w.loan.as_ref().is_some_and(|(nodes, ..)| nodes.iter().any(|n| places[group].contains(n)));
         assert!(!lent, "started on a lent node");
         w.log_begins(group, from);
+        None
+    }
+
+    fn over(&mut self, _: u64, group: usize, code: i32) {
+        let w = self.0.borrow();
+        assert!(!w.asked, "kept though the script had asked it to end");
+        assert!(w.programs[group].done == (code == 0) && w.programs[group].call.is_none(), "over with {code}");
     }
 
     fn stop(&mut self, _: u64, group: usize) {
