@@ -97,10 +97,7 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
         site.wait_state(*job, &["RUNNING", "COMPLETED"], MINUTES)?;
     }
 
-    // A second failure for each: slurmctld, which begins anew with jobs that have shrunk, the service of all, and while it
-    // is away the wrapper of one, a lent node of another.
-    site.cluster.kill_controller()?;
-    site.cluster.start_controller()?;
+    // A second failure for each: the service of all, and while it is away the wrapper of one, a lent node of another.
     site.kill_controller()?;
     ensure!(
         kill_wrapper(site, &orphan.host, orphan.job, Wrapper::Driver)?,
