@@ -101,6 +101,9 @@ struct Serve {
     /// What becomes of a program that wants messages which are in no log any more.
     #[arg(long, value_enum, default_value = "end")]
     lost: Lost,
+    /// Have a relay that holds the log end, wherever it is.
+    #[arg(long)]
+    take_over: bool,
     /// Address and port for other relays; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: String,
@@ -206,6 +209,7 @@ fn config(serve: Serve) -> Config {
         limit_bytes: serve.log_bytes,
         keep: serve.keep,
         patient: serve.lost == Lost::Wait,
+        takes_over: serve.take_over,
         advertise: serve.advertise.or_else(|| any.then(name).flatten()),
         listen: serve.listen,
         socket: serve.socket,

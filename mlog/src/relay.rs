@@ -9,6 +9,7 @@ use crate::marks::Marks;
 use crate::peer::{Peer, dial};
 use crate::program::Program;
 use crate::proof::Token;
+use crate::segment::heir;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
 use crate::{Error, system};
@@ -20,13 +21,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
 
 /// The longest path of a unix socket, bytes.
 const LONGEST_SOCKET_PATH: usize = 107;
+
+/// Time between two looks for another relay that wants the log.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a relay is told at its start.
 #[derive(Clone, Debug)]
@@ -47,6 +51,8 @@ pub struct Config {
     pub keep: usize,
     /// A program whose messages are lost waits for a sender that goes back, instead of being told.
     pub patient: bool,
+    /// A relay that holds the log has to end: nobody may be able to end it otherwise.
+    pub takes_over: bool,
     /// Address and port to listen on.
     pub listen: String,
     /// Host name for other relays; the one listened on if absent.
@@ -72,6 +78,8 @@ pub struct Relay {
     pub(crate) guests: Vec<Guest>,
     /// The file that keeps programs away.
     pub(crate) rest: PathBuf,
+    /// The file by which another relay asks for the log, and when it was looked for last.
+    heir: (PathBuf, Instant),
     /// The program has left because it was sent away.
     pub(crate) rests: bool,
     book: Book,
@@ -108,8 +116,8 @@ impl Relay {
         let run = std::path::absolute(&config.run).map_err(system(config.run.display()))?;
         let book = Book::open(&run)?;
         let log_dir = config.log_dir.clone().unwrap_or_else(|| book.path(&format!("{group}.log")));
+        let (mut store, damage) = Store::open(&log_dir, groups, config.medium, config.limit_bytes, config.takes_over)?;
         let marks = Marks::open(&log_dir, config.keep)?;
-        let (mut store, damage) = Store::open(&log_dir, groups, config.medium, config.limit_bytes)?;
         if let Some(damage) = damage {
             tracing::error!(
                 damage,
@@ -140,6 +148,7 @@ impl Relay {
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
             rest: crate::call::rest(&socket),
+            heir: (heir(&log_dir), Instant::now()),
             rests: false,
             unix: listen_unix(&socket)?,
             tcp,
@@ -169,8 +178,17 @@ impl Relay {
                 self.pump(group);
             }
             self.flush_program();
+            self.look_for_heir();
         }
         Ok(())
+    }
+
+    fn look_for_heir(&mut self) {
+        let (heir, looked) = &mut self.heir;
+        if looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            self.ending |= heir.exists();
+        }
     }
 
     fn wait(&self) -> Result<Vec<(Who, PollFlags)>, Error> {

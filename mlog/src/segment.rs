@@ -14,10 +14,15 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes before a record's body: header and checksum.
 const RECORD_BYTES: usize = HEADER_BYTES + 8;
+
+/// How long a relay is waited for whose log another takes over.
+const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// Written at once, bytes: a longer write looks for large runs of free memory, which can take several times as long.
 const WRITE_BYTES: usize = 64 << 10;
@@ -196,8 +201,32 @@ impl DiskLog {
 pub fn hold(folder: &Path) -> Result<Flock<File>, Error> {
     fs::create_dir_all(folder).map_err(system(folder.display()))?;
     let lock = File::create(folder.join("lock")).map_err(system(folder.display()))?;
-    Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))
+    let held = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))?;
+    let _ = fs::remove_file(heir(folder));
+    Ok(held)
+}
+
+/// The file by which a relay asks the one that holds a log to end.
+pub fn heir(folder: &Path) -> PathBuf {
+    folder.join("heir")
+}
+
+/// Holds a log like [`hold`], and has a relay that holds it end.
+///
+/// # Errors
+/// As there, if that one does not end within [`SUCCESSION`].
+pub fn take_over(folder: &Path) -> Result<Flock<File>, Error> {
+    let begun = Instant::now();
+    loop {
+        match hold(folder) {
+            Err(Error::Usage(_)) if begun.elapsed() < SUCCESSION => {
+                File::create(heir(folder)).map_err(system(folder.display()))?;
+                thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
 }
 
 impl Segment {

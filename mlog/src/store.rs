@@ -2,7 +2,7 @@
 
 use crate::channel::Outgoing;
 use crate::frame::{Bytes, Frame, Header, Kind};
-use crate::segment::{DiskLog, Place, hold};
+use crate::segment::{DiskLog, Place, hold, take_over};
 use crate::{Error, system};
 use nix::fcntl::Flock;
 use std::fs::File;
@@ -89,10 +89,11 @@ impl Store {
         groups: usize,
         medium: Medium,
         limit_bytes: u64,
+        takes_over: bool,
     ) -> Result<(Store, Option<String>), Error> {
         let channels = (0..groups).map(|_| Outgoing::default()).collect();
         let (logging, syncing) = Default::default();
-        let held = hold(folder)?;
+        let held = if takes_over { take_over(folder)? } else { hold(folder)? };
         let forgets = medium == Medium::None;
         let mut store =
             Store { channels, disk: None, _held: held, forgets, memory_bytes: 0, limit_bytes, logging, syncing };

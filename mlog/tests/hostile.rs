@@ -122,10 +122,14 @@ fn a_program_that_breaks_the_protocol_is_told_and_dropped() {
 #[test]
 fn a_relay_does_not_use_a_token_that_others_may_read_and_two_relays_do_not_share_a_log() {
     let run = Run::new(2, "disk");
-    let _relay = run.relay(0);
+    let mut relay = run.relay(0);
     wait_for("a relay", || run.status(0));
     assert_eq!(run.relay(0).code(), Some(2));
     assert!(run.errors(0).contains("another relay holds this log"));
+    // One that nobody could end may be told to go by the one that comes.
+    let _heir = run.relay_with(0, &["--take-over"]);
+    assert_eq!(relay.code(), Some(0));
+    wait_for("the heir", || run.status(0));
     let token = run.path("relays/token");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).expect("changed");
     assert_eq!(run.relay(1).code(), Some(2));

@@ -153,7 +153,8 @@ impl Steps {
             .arg(&self.run)
             .args(["--group", &group.to_string(), "--groups", &self.all.len().to_string()])
             .args(["--log", self.log.as_str(), "--keep", &self.keep.to_string()])
-            .args(["--status-every", "2", "--lost", "wait"])
+            // A slurmctld that went back to an older state ends no step that it has forgotten.
+            .args(["--status-every", "2", "--lost", "wait", "--take-over"])
             .args(["--advertise", &address, "--socket", &self.socket(group)])
             // Slurm's variables of the job would ask for as many tasks as the job has.
             .env_remove("SLURM_NTASKS_PER_NODE")
