@@ -193,7 +193,12 @@ impl Groups<'_> {
             }
             let of_call = image.as_ref().filter(|(of, _)| *of == call);
             let mut environment = g.environment.clone();
-            environment.extend(of_call.map(|(_, folder)| self.ports.lending.image(folder)));
+            if let Some((_, folder)) = of_call {
+                environment.push(self.ports.lending.image(folder));
+                // A slurmctld that was killed meanwhile may take the step that was put aside for one that still runs.
+                environment
+                    .extend(["SLURM_OVERLAP", "SLURM_OVERCOMMIT"].map(|name| (name.to_string(), "1".to_string())));
+            }
             // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took
             // a place since is not in it, and MPI would wait for its node without end.
             environment.push(("SLURM_JOB_NODELIST".to_string(), places.concat().join(",")));
