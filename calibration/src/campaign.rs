@@ -338,16 +338,7 @@ mod tests {
             ..Default::default()
         };
         let facts = vec![Facts { node: "n1".into(), fingerprint, frequencies_hz: vec![] }];
-        let plain = Wish {
-            fast: false,
-            apart_s: None,
-            within: None,
-            most: None,
-            partition: None,
-            nodes_per_type: None,
-            storage: None,
-            resume: true,
-        };
+        let plain = Wish { resume: true, ..Wish::default() };
         let first = Wish { fast: true, storage: Some(vec![Storage::Shared]), resume: false, ..plain.clone() };
         let begin = |wish: &Wish| prepare(&site, wish, dir.path(), "t".into(), facts.clone());
         let begun = begin(&first).unwrap();

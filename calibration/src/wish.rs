@@ -6,7 +6,7 @@ use protocol::Storage;
 use std::collections::BTreeSet;
 
 /// What is wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// Three minutes instead of an hour.
     pub fast: bool,
@@ -94,16 +94,7 @@ mod tests {
     }
 
     fn resume() -> Wish {
-        Wish {
-            fast: false,
-            apart_s: None,
-            within: None,
-            most: None,
-            partition: None,
-            nodes_per_type: None,
-            storage: None,
-            resume: true,
-        }
+        Wish { resume: true, ..Wish::default() }
     }
 
     #[test]

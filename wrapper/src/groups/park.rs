@@ -5,6 +5,7 @@
 
 use super::board::Seats;
 use super::ports::{Lending, Market, News};
+use super::relays::own_step;
 use crate::checkpoints::{survey, write_durably};
 use crate::criu::RESTORE;
 use crate::lend::{Lender, Offer, Outcome};
@@ -15,7 +16,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -63,23 +64,8 @@ impl Park {
     /// A program of ours as a step of its own on a node.
     fn step(&self, name: &str, node: &str, program: &str) -> Command {
         let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("joulepoint"));
-        let mut command = Command::new(&self.srun);
-        command
-            .args([
-                "--overlap",
-                "--overcommit",
-                "--nodes=1",
-                "--ntasks=1",
-                "--cpus-per-task=1",
-                "--mem=0",
-                "--input=none",
-            ])
-            .args(["--mpi=none", &format!("--nodelist={node}"), &format!("--job-name={name}")])
-            .arg(me.with_file_name(program))
-            // Slurm's variables of the job would ask for as many tasks as the job has.
-            .env_remove("SLURM_NTASKS_PER_NODE")
-            .env_remove("SLURM_NTASKS")
-            .stdin(Stdio::null());
+        let mut command = own_step(&self.srun, name, node);
+        command.arg(me.with_file_name(program));
         command
     }
 

@@ -99,6 +99,21 @@ impl Status {
     }
 }
 
+/// A step of ours on a node, for one program beside those of the job: it takes nothing from them.
+pub(super) fn own_step(srun: &Path, name: &str, node: &str) -> Command {
+    let mut command = Command::new(srun);
+    command
+        .args(["--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--input=none", "--mpi=none"])
+        // A slurmctld that was killed may take a resized job's CPUs for used, and would let this step wait.
+        .arg("--overcommit")
+        .args([format!("--nodelist={node}"), format!("--job-name={name}")])
+        // Slurm's variables of the job would ask for as many tasks as the job has.
+        .env_remove("SLURM_NTASKS_PER_NODE")
+        .env_remove("SLURM_NTASKS")
+        .stdin(Stdio::null());
+    command
+}
+
 impl Steps {
     fn socket(&self, group: usize) -> String {
         format!("{}.g{group}", self.sockets)
@@ -133,20 +148,8 @@ impl Steps {
         let address = known.into_iter().find(|n| n.name == node).map_or_else(|| node.to_string(), |n| n.addr);
         let beside = std::env::current_exe().ok().map(|me| me.with_file_name("joulepoint-relay"));
         let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("joulepoint-relay"));
-        let mut command = Command::new(&self.srun);
+        let mut command = own_step(&self.srun, &format!("relay.g{group}"), node);
         command
-            .args([
-                "--overlap",
-                // A slurmctld that was killed may take a resized job's CPUs for used, and would let this step wait.
-                "--overcommit",
-                "--nodes=1",
-                "--ntasks=1",
-                "--cpus-per-task=1",
-                "--mem=0",
-                "--input=none",
-                "--mpi=none",
-            ])
-            .args([format!("--nodelist={node}"), format!("--job-name=relay.g{group}")])
             .arg(program)
             .arg("serve")
             .arg("--run")
@@ -156,11 +159,7 @@ impl Steps {
             // A slurmctld that went back to an older state ends no step that it has forgotten.
             .args(["--status-every", "2", "--lost", "wait", "--take-over"])
             .args(["--advertise", &address, "--socket", &self.socket(group)])
-            // Slurm's variables of the job would ask for as many tasks as the job has.
-            .env_remove("SLURM_NTASKS_PER_NODE")
-            .env_remove("SLURM_NTASKS")
-            .env("JOULEPOINT_LOG", "warn")
-            .stdin(Stdio::null());
+            .env("JOULEPOINT_LOG", "warn");
         command
     }
 }
