@@ -188,7 +188,10 @@ fn whoever_wants_what_is_lost_waits_until_its_sender_has_gone_back_far_enough() 
         let patient = |group| run.relay_with(group, &["--lost", "wait"]);
         let mut relays: Vec<Process> = (0..GROUPS).map(patient).collect();
         let mut programs: Vec<Process> = (0..GROUPS).map(|g| run.stencil(g, &MORE)).collect();
-        wait_for("a collection", || run.status(0).filter(|s| s.peers.iter().any(|p| p.collected > 0)));
+        for group in 0..GROUPS {
+            let collected = |s: &mlog::Status| s.peers.iter().all(|p| p.collected > 0 || p.logged == 0);
+            wait_for("collections", || run.status(group).filter(|s| s.counts.messages > 0 && collected(s)));
+        }
         // One group has lost its checkpoint, too: it begins anew, and all others have to.
         for group in 0..GROUPS {
             programs[group].kill();
