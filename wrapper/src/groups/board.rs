@@ -129,9 +129,9 @@ impl Board {
         ]
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &std::path::Path {
-        &self.folder
+    /// A name that nothing else on this node has.
+    pub fn name(&self) -> String {
+        self.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
     /// The open calls.

@@ -190,7 +190,7 @@ impl Launch<'_> {
             log,
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
-            sockets: format!("{}.relay", board.folder().display()),
+            sockets: format!("@{}.relay", board.name()),
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
