@@ -138,7 +138,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let places = groups::launch::places(settings, &me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
-    if places.is_none() && !before.is_empty() && had_enough {
+    if places.is_none() && !before.groups.is_empty() && had_enough {
         return Ok(groups::launch::lacking_nodes(&mut cluster, &mut folder));
     }
     if places.is_some() && plan.checkpoint_hz.take().is_some() {

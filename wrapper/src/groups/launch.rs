@@ -5,7 +5,7 @@ use super::criu::{Dumped, GroupCriu};
 use super::driver;
 use super::lines::Folders;
 use super::park::Park;
-use super::place::Places;
+use super::place::{Before, Places};
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
@@ -56,8 +56,8 @@ pub struct Launch<'a> {
     pub slurm: Arc<Slurm>,
     /// Whose the nodes are.
     pub places: Places,
-    /// Whose they were.
-    pub before: Vec<Vec<String>>,
+    /// Whose they were, and what else earlier wrappers left.
+    pub before: Before,
     /// The way to the broker of loans.
     pub lender: Lender,
     /// The CRIU by which groups are dumped or survivors parked, or why there is none.

@@ -18,6 +18,7 @@ pub mod ports;
 mod recover;
 pub mod relays;
 pub mod shim;
+mod silence;
 pub mod slow;
 pub mod split;
 pub mod sweep;

@@ -64,6 +64,15 @@ pub enum News {
         /// Whose.
         group: usize,
     },
+    /// No relay of a group can begin on a node.
+    Unserved {
+        /// Whose.
+        group: usize,
+        /// Where.
+        node: String,
+        /// What was said of it.
+        why: String,
+    },
     /// A survivor is dumped, and stands still beyond it; or it goes on.
     Parked {
         /// Whose.
