@@ -50,7 +50,10 @@ fn a_relay_of_another_user_is_not_spoken_to() {
     }
     const NOBODY: u32 = 65534;
     let run = Run::new(1, "memory");
-    fs::set_permissions(run.folder.path(), fs::Permissions::from_mode(0o777)).expect("a folder for all");
+    fs::create_dir(run.path("relays")).expect("a folder");
+    for folder in [run.folder.path(), &run.path("relays")] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("a folder for all");
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint-relay"));
     command.args(["serve", "--group", "0", "--groups", "1", "--socket", &name("foreign"), "--run"]);
     command.arg(run.folder.path()).uid(NOBODY).gid(NOBODY).stderr(Stdio::null());
