@@ -35,7 +35,7 @@ impl Groups<'_> {
 
     /// A node is dead.
     pub(super) fn lost(&mut self, node: &str, at_s: f64) {
-        if self.is_away(node) {
+        if self.is_away(node) || self.goes_with_others(node) {
             // No failure of ours; who is missing at the return is told then.
             return;
         }
