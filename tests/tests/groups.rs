@@ -369,6 +369,28 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
     Ok(())
 }
 
+#[test]
+fn a_step_that_its_user_cancels_is_not_started_again() -> Result<()> {
+    let site = site();
+    let more = ["--ft-energy-signal=USR1", "--ft-energy-done={group}.ckpt"];
+    let script = "srun bash -c 'echo >>began.$FT_ENERGY_GROUP; exec sleep $((FT_ENERGY_GROUP * 600))'\necho ended $?";
+    let (job, folder) = submitted(&site, "cancelled", [2, 2, 0], &more, script)?;
+    let step = site.wait("the step of group 1", MINUTES, |site| {
+        let steps =
+            site.cluster.command("squeue").args(["-h", "-s", "-o", "%i %j", "-j", &job.to_string()]).output()?;
+        let text = String::from_utf8_lossy(&steps.stdout).into_owned();
+        let begun = folder.join("began.1").exists();
+        Ok(text.lines().find_map(|l| l.strip_suffix(" bash.0.g1")).filter(|_| begun).map(str::to_string))
+    })?;
+    site.cluster.command_as(USER, "scancel").arg(&step).status()?;
+    let run = report_of_the_end(&site, job)?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!(said.contains("ended 143"), "{said}");
+    ensure!(fs::read_to_string(folder.join("began.1"))? == "\n", "it was started again: {run:#}");
+    ensure!(run["total"]["failures"] == 0, "{run:#}");
+    Ok(())
+}
+
 /// A program that knows nothing of checkpoints: each line depends on all before it.
 const WORK: &str = r#"
 echo "$1" >>"began.$SLURM_PROCID"

@@ -140,7 +140,11 @@ impl Groups<'_> {
     fn hear_group(&mut self, news: News) -> Option<Outcome> {
         match news {
             News::Called { call, groups } => self.called(call, &groups),
-            News::Ended { call, group, code } => self.ended(call, group, code),
+            News::Ended { call, group, code, is_cancelled } => {
+                self.ended(call, group, code);
+                let g = &mut self.all[group];
+                g.is_cancelled |= is_cancelled && matches!(g.state, State::Doubtful { .. });
+            }
             News::Ending { call } => drop(self.ending.insert(call)),
             News::Dropped { call } => self.dropped(call),
             News::Checkpointed { group, result } => self.checkpointed(group, result),

@@ -24,6 +24,8 @@ pub enum News {
         group: usize,
         /// Exit code; 128 + signal if it was killed.
         code: i32,
+        /// Accounting says that a person has cancelled it.
+        is_cancelled: bool,
     },
     /// The script has asked a call to end: its shares end for good, however they do.
     Ending {

@@ -171,7 +171,7 @@ impl Groups<'_> {
         self.give_up(group, "the group failed");
         self.leave_loan(group);
         let g = &mut self.all[group];
-        g.state = State::Stopping;
+        (g.state, g.is_cancelled) = (State::Stopping, false);
         g.caught_up_s = f64::INFINITY;
         let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
         running.iter().for_each(|call| self.ports.shares.stop(*call, group));
@@ -262,6 +262,11 @@ impl Groups<'_> {
 
     /// A program ended with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, group: usize) {
+        if std::mem::take(&mut self.all[group].is_cancelled) {
+            self.decided_in(group, "end", "a person has cancelled its step");
+            self.finish(group, None);
+            return;
+        }
         let worst =
             self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
         let code = worst.unwrap_or(0);

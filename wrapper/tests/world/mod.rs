@@ -271,7 +271,8 @@ impl World {
         let call = p.call.take()?;
         p.failed |= code != 0;
         p.done = code == 0;
-        Some(Happening::Group(News::Ended { call, group, code }))
+        let is_cancelled = code != 0 && self.rng.random_bool(0.1);
+        Some(Happening::Group(News::Ended { call, group, code, is_cancelled }))
     }
 
     /// The next thing that happens at or before `until`.
