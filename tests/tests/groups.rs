@@ -369,6 +369,41 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
     Ok(())
 }
 
+/// Sets the cluster's MpiDefault.
+fn set_mpi_default(site: &Site, mpi: &str) -> Result<()> {
+    let mut scontrol = site.cluster.command("scontrol");
+    let conf = scontrol.get_envs().find_map(|(name, value)| value.filter(|_| name == "SLURM_CONF"));
+    let conf = PathBuf::from(conf.context("SLURM_CONF")?);
+    let is_other = |line: &&str| !line.starts_with("MpiDefault=");
+    let text: String = fs::read_to_string(&conf)?.lines().filter(is_other).map(|l| format!("{l}\n")).collect();
+    fs::write(&conf, format!("{text}MpiDefault={mpi}\n"))?;
+    ensure!(scontrol.arg("reconfigure").status()?.success(), "scontrol reconfigure");
+    Ok(())
+}
+
+#[test]
+fn mpi_that_only_the_cluster_says_falls_together_and_other_programs_do_not() -> Result<()> {
+    let site = site();
+    let script = format!(
+        "srun bash -c 'test $SLURM_PROCID = 0 && exit 1; sleep 3; echo plain $SLURM_PROCID'\n\
+         srun bash -c 'exec {} --steps 400 --every 100 --step-ms 15 >>said.$FT_ENERGY_GROUP 2>&1'",
+        program(&site, "stencil-mpi")
+    );
+    set_mpi_default(&site, "pmix")?;
+    let (job, folder) = submitted(&site, "by-default", [4, 2, 0], &COUPLED, &script)?;
+    let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
+        (run["total"]["checkpoints"].as_u64()? > 1).then(|| run.clone())
+    })?;
+    let pair = nodes_of(&run, 1).context("nodes")?;
+    kill_program(&site, &pair[1], "stencil-mpi")?;
+    report_of_the_end(&site, job)?;
+    set_mpi_default(&site, "none")?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!((1..4).all(|rank| said.contains(&format!("plain {rank}\n"))), "{said}");
+    ensure!(beginnings(&folder, 2)? == [1, 2], "{:?}", beginnings(&folder, 2)?);
+    Ok(())
+}
+
 #[test]
 fn a_step_that_its_user_cancels_is_not_started_again() -> Result<()> {
     let site = site();

@@ -62,6 +62,8 @@ pub(super) struct Running {
     nodes: Vec<String>,
     /// When it was to be started.
     since_s: f64,
+    /// Accounting does not tell a person's wish from its own end.
+    may_cancel_itself: bool,
     /// Folder of the sandbox in which its only task runs.
     sandbox: Option<PathBuf>,
     /// What its output files had when it was started, bytes.
@@ -203,7 +205,7 @@ impl Seats {
             let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
             // A program that ends well because it was asked to end has not done its work.
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
-            let is_cancelled = code != 0 && !step.is_stopped && is_cancelled(steps, &step);
+            let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
             if code != 0 {
                 clear(steps, &step.name);
             }
@@ -273,6 +275,7 @@ impl Shares for Seats {
                 name: share.step,
                 nodes: share.nodes,
                 since_s: now_s(),
+                may_cancel_itself: seat.call.may_cancel_itself(),
                 sandbox,
                 from_bytes,
                 ends: false,
