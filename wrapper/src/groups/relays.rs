@@ -14,10 +14,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Pause before a relay that ended is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pauses before a relay that ended is started again: the first, and the longest when it ends at once each time.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
 
 /// Time between two looks at what the relays say.
 const LOOK: Duration = Duration::from_secs(1);
@@ -236,7 +236,10 @@ fn serve(
     lost: Option<&Post>,
 ) {
     command.stderr(Stdio::piped());
+    let [first, longest] = PAUSES;
+    let mut pause = first;
     while one.is_current() {
+        let begun = Instant::now();
         match command.spawn() {
             Ok(mut child) => {
                 srun.store(child.id() as i32, Ordering::SeqCst);
@@ -257,7 +260,8 @@ fn serve(
                 said.keep(&format!("srun: {e}"));
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = if begun.elapsed() > 2 * longest { first } else { longest.min(2 * pause) };
     }
 }
 
@@ -265,7 +269,6 @@ fn serve(
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
 
     #[test]
     fn a_relay_that_moves_leaves_none_behind_however_late_its_srun_ends() {
