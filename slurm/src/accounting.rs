@@ -51,6 +51,23 @@ pub fn parse_operators(text: &str) -> Vec<String> {
     text.lines().filter_map(|l| l.split_once('|').filter(|(_, l)| level(l)).map(|(name, _)| name.to_owned())).collect()
 }
 
+/// The state of the newest step of a name which began at `since_s` or later, in the lines of
+/// `sacct -n -P --format=Start,State,JobName`.
+pub fn parse_named_step(text: &str, name: &str, since_s: f64) -> Result<Option<String>, Error> {
+    let mut newest: Option<(f64, &str)> = None;
+    for line in text.lines() {
+        // The free text comes last.
+        let [start, state, its_name] = line.splitn(3, '|').collect::<Vec<_>>()[..] else { continue };
+        match time("Start", start)? {
+            Some(at_s) if its_name == name && at_s >= newest.map_or(since_s.floor(), |(at_s, _)| at_s) => {
+                newest = Some((at_s, state));
+            }
+            _ => {}
+        }
+    }
+    Ok(newest.map(|(_, state)| state.to_string()))
+}
+
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.splitn(11, '|').collect();
     let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..] else {

@@ -1,9 +1,8 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
-use crate::fields::time;
 use crate::{
     Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_gpus, parse_job,
-    parse_jobs, parse_nodes, parse_operators, parse_steps,
+    parse_jobs, parse_named_step, parse_nodes, parse_operators, parse_steps,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -203,17 +202,9 @@ impl Slurm {
 
     /// The same for the newest step of that name which began at `since_s` or later.
     pub fn named_step_state(&self, job: u32, name: &str, since_s: f64) -> Result<Option<String>, Error> {
-        let since = format!("--starttime=uts{:.0}", since_s.floor());
-        let text =
-            self.output("sacct", &["-n", "-P", "-j", &job.to_string(), &since, "--format=Start,State,JobName"])?;
-        let mut newest: Option<(f64, &str)> = None;
-        for line in text.lines() {
-            // The free text comes last.
-            let [start, state, its_name] = line.splitn(3, '|').collect::<Vec<_>>()[..] else { continue };
-            let start_s = time("Start", start)?.filter(|at| its_name == name && *at >= since_s.floor());
-            newest = start_s.map(|at| (at, state)).filter(|(at, _)| newest.is_none_or(|(n, _)| *at >= n)).or(newest);
-        }
-        Ok(newest.map(|(_, state)| state.to_string()))
+        let (job, since) = (job.to_string(), format!("--starttime=uts{:.0}", since_s.floor()));
+        let text = self.output("sacct", &["-n", "-P", "-j", &job, &since, "--format=Start,State,JobName"])?;
+        parse_named_step(&text, name, since_s)
     }
 
     /// Sets the energy of a job that has ended in accounting, J: 25.11 and later let an operator do it
