@@ -158,4 +158,14 @@ mod tests {
         let text = "root|Administrator\nalice|None\nbob|Operator\nOperator|\n\n";
         assert_eq!(parse_operators(text), ["root", "bob"]);
     }
+
+    #[test]
+    fn a_steps_state_is_that_of_the_newest_of_its_name() {
+        let text = "100|COMPLETED|job.sh\n100|CANCELLED by 7|a|b.0.g1\n160|RUNNING|a|b.0.g1\nUnknown|PENDING|a|b.0.g1\n\
+                    170|FAILED|b.0.g1\n";
+        let state = |name, since_s| parse_named_step(text, name, since_s).expect("parses");
+        assert_eq!(state("a|b.0.g1", 90.5).as_deref(), Some("RUNNING"));
+        assert_eq!(state("b.0.g1", 170.9).as_deref(), Some("FAILED"));
+        assert_eq!((state("a|b.0.g1", 161.0), state("c", 0.0)), (None, None));
+    }
 }
