@@ -1,37 +1,29 @@
 //! Reaches a relay: connects, opens and joins, again and again while it is away.
 
-use crate::frame::{Frame, Kind, LONGEST_BYTES};
-use crate::link::{Link, Stream};
+use crate::door::connect;
+use crate::frame::{Frame, Kind};
+use crate::link::Link;
 use crate::program::{Join, Opened};
 use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Time between two looks at whether the relay still wants no program.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The file beside a relay's socket that is there while no program may connect, since a dump is under way. A file,
-/// because a program that waits must not hold a socket.
-pub(crate) fn rest(socket: &Path) -> PathBuf {
-    let mut path = socket.as_os_str().to_owned();
-    path.push(".rest");
-    path.into()
-}
-
-/// Connects, opens and joins; tries again while the relay is away. A rest does not count, nor the time for which the
-/// program stood still or was only an image.
+/// Connects, opens and joins; tries again while the relay is away. A rest, which is while the file `rest` is there, does
+/// not count, nor the time for which the program stood still or was only an image.
 pub(crate) fn call(
     socket: &Path,
+    rest: Option<&Path>,
     wait_s: u64,
     checkpoint: u64,
     join: &mut dyn FnMut(&Opened) -> Join,
 ) -> Result<(Link, Opened, Vec<u64>), Error> {
     let (mut waited, mut pause) = (Duration::ZERO, Duration::from_millis(2));
-    let rest = rest(socket);
     loop {
-        while rest.exists() {
+        while rest.is_some_and(Path::exists) {
             std::thread::sleep(LOOK);
         }
         let reason = match try_call(socket, checkpoint, join) {
@@ -52,8 +44,7 @@ fn try_call(
     checkpoint: u64,
     join: &mut dyn FnMut(&Opened) -> Join,
 ) -> Result<(Link, Opened, Vec<u64>), Error> {
-    let stream = UnixStream::connect(socket).map_err(system(socket.display()))?;
-    let mut link = Link::new(Stream::Unix(stream), LONGEST_BYTES).map_err(system(socket.display()))?;
+    let mut link = connect(socket)?;
     let opened: Opened = exchange(&mut link, Frame::number(Kind::Open, checkpoint), Kind::Opened)?.parse()?;
     let join = join(&opened);
     let known = exchange(&mut link, Frame::json(Kind::Join, 0, &join)?, Kind::Welcome)?.parse()?;

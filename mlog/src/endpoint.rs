@@ -24,6 +24,7 @@ const RELAY_WAIT_S: u64 = 60;
 #[derive(Debug)]
 pub struct Endpoint {
     socket: PathBuf,
+    rest: PathBuf,
     wait_s: u64,
     link: Link,
     group: usize,
@@ -80,12 +81,13 @@ impl Endpoint {
         let wait = std::env::var("FT_ENERGY_RELAY_WAIT").ok().and_then(|s| s.parse().ok());
         let wait_s = wait.unwrap_or(RELAY_WAIT_S);
         let mut begin = Counters::default();
-        let (link, opened, known) = call(socket, wait_s, checkpoint, &mut |opened| {
+        let (link, opened, known) = call(socket, None, wait_s, checkpoint, &mut |opened| {
             begin = opened.counters.clone().unwrap_or_else(|| Counters::start(opened.groups));
             Join { arrived: begin.received.clone(), held: begin.sent.clone() }
         })?;
         let mut endpoint = Endpoint {
             socket: socket.into(),
+            rest: opened.rest,
             wait_s,
             link,
             group: opened.group,
@@ -393,8 +395,8 @@ impl Endpoint {
         }
         let arrived = self.inbox.arrived().to_vec();
         let mut join = |_: &Opened| Join { arrived: arrived.clone(), held: held.clone() };
-        let (link, _, known) = call(&self.socket, self.wait_s, 0, &mut join)?;
-        self.link = link;
+        let (link, opened, known) = call(&self.socket, Some(&self.rest), self.wait_s, 0, &mut join)?;
+        (self.link, self.rest) = (link, opened.rest);
         self.told = 0;
         self.joins += 1;
         self.unlogged.retain(|f| f.header.number > known[usize::from(f.header.group)]);

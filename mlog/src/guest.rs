@@ -6,8 +6,6 @@ use crate::peer::Greeted;
 use crate::proof::{MOST_STRANGERS, STRANGER_PATIENCE, STRANGER_UNDISTURBED};
 use crate::relay::Relay;
 use crate::{Error, system};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// A connection that has not said, or not proved, who it is.
@@ -95,10 +93,4 @@ impl Relay {
         }
         Ok(())
     }
-}
-
-/// Only the relay's own user, and root, may speak as its program.
-pub(crate) fn is_ours(stream: &UnixStream) -> bool {
-    let own = nix::unistd::geteuid().as_raw();
-    getsockopt(stream, PeerCredentials).is_ok_and(|c| c.uid() == own || c.uid() == 0)
 }

@@ -12,6 +12,7 @@ pub mod buffer;
 mod call;
 pub mod channel;
 mod collective;
+mod door;
 mod endpoint;
 mod ffi;
 pub mod frame;
@@ -29,6 +30,7 @@ mod store;
 
 pub use call::exchange;
 pub use collective::{Number, Operation};
+pub use door::connect;
 pub use endpoint::{Endpoint, Request};
 pub use inbox::Counters;
 pub use link::{Link, Stream};

@@ -2,11 +2,10 @@
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use mlog::book::Book;
-use mlog::frame::{Frame, Kind, LONGEST_BYTES};
+use mlog::frame::{Frame, Kind};
 use mlog::relay::{Config, Relay};
-use mlog::{Error, Link, Medium, Stream, exchange};
+use mlog::{Error, Medium, connect, exchange};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -113,8 +112,8 @@ struct Serve {
     /// Write what `status` prints to DIR/relays/N.status.json, this often [s].
     #[arg(long, value_name = "SECONDS")]
     status_every: Option<u64>,
-    /// Unix socket for the program [default: DIR/relays/N.sock].
-    #[arg(long, value_name = "PATH")]
+    /// Unix socket for the program; @NAME is one that leaves no file behind [default: DIR/relays/N.sock].
+    #[arg(long, value_name = "PATH|@NAME")]
     socket: Option<PathBuf>,
 }
 
@@ -218,9 +217,7 @@ fn config(serve: Serve) -> Config {
 
 fn ask(whose: &Whose, question: Frame) -> Result<Frame, Error> {
     let socket = Book::open(&whose.run)?.read(whose.group)?.socket;
-    let failed = |source| Error::System { what: socket.display().to_string(), source };
-    let stream = UnixStream::connect(&socket).map_err(failed)?;
-    let mut link = Link::new(Stream::Unix(stream), LONGEST_BYTES).map_err(failed)?;
+    let mut link = connect(&socket)?;
     let kind = question.header.kind;
     exchange(&mut link, question, kind)
 }

@@ -10,7 +10,7 @@ use crate::{Error, system};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The program is told at the latest after so many bytes that they are logged.
 const UNTOLD_BYTES: u64 = 256 << 10;
@@ -30,6 +30,8 @@ pub struct Opened {
     pub groups: usize,
     /// Counters of the checkpoint from which it resumes.
     pub counters: Option<Counters>,
+    /// The file that keeps it away.
+    pub rest: PathBuf,
 }
 
 /// How far a program is that (re)joins.
@@ -141,8 +143,9 @@ impl Relay {
             0 => Ok(None),
             _ => self.marks.go_back(checkpoint).map(Some),
         };
-        let (group, groups) = (self.group, self.groups);
-        let answer = counters.and_then(|counters| Frame::json(Kind::Opened, 0, &Opened { group, groups, counters }));
+        let (group, groups, rest) = (self.group, self.groups, self.rest.clone());
+        let opened = counters.map(|counters| Opened { group, groups, counters, rest });
+        let answer = opened.and_then(|opened| Frame::json(Kind::Opened, 0, &opened));
         link.push(answer.unwrap_or_else(|e| trouble(&e)));
         link.trust(LONGEST_BYTES);
         let mut program = Program::new(link);

@@ -2,8 +2,9 @@
 
 use crate::book::{Address, Book};
 use crate::channel::Arrived;
+use crate::door::{self, is_ours};
 use crate::frame::{Frame, Kind, LONGEST_BYTES};
-use crate::guest::{Guest, is_ours};
+use crate::guest::Guest;
 use crate::link::{Link, Stream};
 use crate::marks::Marks;
 use crate::peer::{Peer, dial};
@@ -17,7 +18,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -25,9 +25,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
-
-/// The longest path of a unix socket, bytes.
-const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Time between two looks for another relay that wants the log.
 const LOOK: Duration = Duration::from_millis(500);
@@ -57,7 +54,7 @@ pub struct Config {
     pub listen: String,
     /// Host name for other relays; the one listened on if absent.
     pub advertise: Option<String>,
-    /// Unix socket for the program; `relays/GROUP.sock` in the run's folder if absent.
+    /// Unix socket for the program, a path or `@NAME`; `relays/GROUP.sock` in the run's folder if absent.
     pub socket: Option<PathBuf>,
 }
 
@@ -76,7 +73,8 @@ pub struct Relay {
     pub(crate) ending: bool,
     pub(crate) token: Token,
     pub(crate) guests: Vec<Guest>,
-    /// The file that keeps programs away.
+    /// The file that keeps a program away that has joined, while a dump is under way. A file, because a program that
+    /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
     /// The file by which another relay asks for the log, and when it was looked for last.
     heir: (PathBuf, Instant),
@@ -129,6 +127,8 @@ impl Relay {
             store.join(to, *sent)?;
         }
         let socket = config.socket.clone().unwrap_or_else(|| book.path(&format!("{group}.sock")));
+        let rest = book.path(&format!("{group}.rest"));
+        absent(&rest)?;
         let tcp = TcpListener::bind(&config.listen).map_err(system(&config.listen))?;
         let local = tcp.local_addr().map_err(system(&config.listen))?;
         let host = config.advertise.clone().unwrap_or_else(|| local.ip().to_string());
@@ -147,10 +147,10 @@ impl Relay {
             ending: false,
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
-            rest: crate::call::rest(&socket),
+            rest,
             heir: (heir(&log_dir), Instant::now()),
             rests: false,
-            unix: listen_unix(&socket)?,
+            unix: door::open(&socket)?,
             tcp,
             dialed: mpsc::channel(),
             wake,
@@ -420,18 +420,4 @@ pub(crate) fn absent(path: &std::path::Path) -> Result<(), Error> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(system(path.display())(e)),
         _ => Ok(()),
     }
-}
-
-fn listen_unix(path: &std::path::Path) -> Result<UnixListener, Error> {
-    if path.as_os_str().len() > LONGEST_SOCKET_PATH {
-        let what = format!("{}: too long for a socket; name a shorter one with --socket", path.display());
-        return Err(Error::Usage(what));
-    }
-    // The log's lock says that no other relay of this group lives: what is there was left by a dead one.
-    absent(path)?;
-    absent(&crate::call::rest(path))?;
-    let listener = UnixListener::bind(path).map_err(system(path.display()))?;
-    let private = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
-    private.and_then(|()| listener.set_nonblocking(true)).map_err(system(path.display()))?;
-    Ok(listener)
 }

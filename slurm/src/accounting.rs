@@ -51,6 +51,23 @@ pub fn parse_operators(text: &str) -> Vec<String> {
     text.lines().filter_map(|l| l.split_once('|').filter(|(_, l)| level(l)).map(|(name, _)| name.to_owned())).collect()
 }
 
+/// The state of the newest step of a name which began at `since_s` or later, in the lines of
+/// `sacct -n -P --format=Start,State,JobName`.
+pub fn parse_named_step(text: &str, name: &str, since_s: f64) -> Result<Option<String>, Error> {
+    let mut newest: Option<(f64, &str)> = None;
+    for line in text.lines() {
+        // The free text comes last.
+        let [start, state, its_name] = line.splitn(3, '|').collect::<Vec<_>>()[..] else { continue };
+        match time("Start", start)? {
+            Some(at_s) if its_name == name && at_s >= newest.map_or(since_s.floor(), |(at_s, _)| at_s) => {
+                newest = Some((at_s, state));
+            }
+            _ => {}
+        }
+    }
+    Ok(newest.map(|(_, state)| state.to_string()))
+}
+
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.splitn(11, '|').collect();
     let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..] else {
@@ -140,5 +157,15 @@ mod tests {
     fn operators_are_those_with_a_level() {
         let text = "root|Administrator\nalice|None\nbob|Operator\nOperator|\n\n";
         assert_eq!(parse_operators(text), ["root", "bob"]);
+    }
+
+    #[test]
+    fn a_steps_state_is_that_of_the_newest_of_its_name() {
+        let text = "100|COMPLETED|job.sh\n100|CANCELLED by 7|a|b.0.g1\n160|RUNNING|a|b.0.g1\nUnknown|PENDING|a|b.0.g1\n\
+                    170|FAILED|b.0.g1\n";
+        let state = |name, since_s| parse_named_step(text, name, since_s).expect("parses");
+        assert_eq!(state("a|b.0.g1", 90.5).as_deref(), Some("RUNNING"));
+        assert_eq!(state("b.0.g1", 170.9).as_deref(), Some("FAILED"));
+        assert_eq!((state("a|b.0.g1", 161.0), state("c", 0.0)), (None, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_gpus, parse_job,
-    parse_jobs, parse_nodes, parse_operators, parse_steps,
+    parse_jobs, parse_named_step, parse_nodes, parse_operators, parse_steps,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -198,6 +198,13 @@ impl Slurm {
         let since = format!("--starttime=uts{:.0}", since_s.floor());
         let text = self.output("sacct", &["-n", "-P", "-j", step, &since, "--format=State"])?;
         Ok(text.lines().map(str::trim).find(|state| !state.is_empty()).map(str::to_string))
+    }
+
+    /// The same for the newest step of that name which began at `since_s` or later.
+    pub fn named_step_state(&self, job: u32, name: &str, since_s: f64) -> Result<Option<String>, Error> {
+        let (job, since) = (job.to_string(), format!("--starttime=uts{:.0}", since_s.floor()));
+        let text = self.output("sacct", &["-n", "-P", "-j", &job, &since, "--format=Start,State,JobName"])?;
+        parse_named_step(&text, name, since_s)
     }
 
     /// Sets the energy of a job that has ended in accounting, J: 25.11 and later let an operator do it

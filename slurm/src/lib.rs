@@ -15,7 +15,9 @@ mod nodelist;
 mod reservation;
 mod step;
 
-pub use accounting::{Accounted, NodeEvent, NodeHistory, parse_accounting, parse_events, parse_operators};
+pub use accounting::{
+    Accounted, NodeEvent, NodeHistory, parse_accounting, parse_events, parse_named_step, parse_operators,
+};
 pub use command::Slurm;
 pub use error::Error;
 pub use job::{Exit, Job, JobState, parse_gpus, parse_job, parse_jobs};

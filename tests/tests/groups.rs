@@ -1,6 +1,7 @@
 //! Groups on a real Slurm: a node dies, and only its group starts again, on the spare.
 
 use anyhow::{Context, Result, ensure};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -123,6 +124,26 @@ fn node_of(run: &Value, group: usize) -> Option<String> {
     nodes_of(run, group)?.into_iter().next()
 }
 
+/// The folder of a run.
+fn folder_of(site: &Site, run: &Value) -> PathBuf {
+    let [cluster, name] = ["cluster", "run"].map(|key| run[key].as_str().unwrap_or_default());
+    site.cluster.shared().join(format!("runs-{USER}")).join(cluster).join(name)
+}
+
+/// No node has a file or a socket of the run's last wrapper or its relays.
+fn nothing_is_left_of_relays(site: &Site, run: &Value) -> Result<()> {
+    let address: Value = serde_json::from_slice(&fs::read(folder_of(site, run).join("relays/0.json"))?)?;
+    let socket = address["socket"].as_str().context("a socket")?;
+    let name = socket.rsplit(['/', '@']).next().and_then(|name| name.split('.').next()).context("a name")?;
+    ensure!(name.starts_with("joulepoint-"), "{socket}");
+    let files = fs::read_dir("/tmp")?.flatten().map(|f| f.file_name().to_string_lossy().into_owned());
+    let left: Vec<String> = files.filter(|f| f.starts_with(name)).collect();
+    ensure!(left.is_empty(), "left in /tmp: {left:?}");
+    site.wait("the relays to end", MINUTES, |_| {
+        Ok((!fs::read_to_string("/proc/net/unix")?.contains(name)).then_some(()))
+    })
+}
+
 #[test]
 fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
     let mut site = site();
@@ -201,9 +222,8 @@ fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
     })?;
     let run = report_of_the_end(&site, job)?;
     site.wait("what the nodes had", MINUTES, |site| Ok((with_ceiling(site, "2400000").len() == 5).then_some(())))?;
-    let [cluster, name] = ["cluster", "run"].map(|key| run[key].as_str().unwrap_or_default().to_string());
-    let runs = site.cluster.shared().join(format!("runs-{USER}"));
-    let plan = fs::read_to_string(runs.join(cluster).join(name).join("plan.json"))?;
+    let plan = fs::read_to_string(folder_of(&site, &run).join("plan.json"))?;
+    nothing_is_left_of_relays(&site, &run)?;
     ensure!(plan.contains("lowest CPU frequency: Slurm gives no nodes back"), "{plan}");
     site.cluster.revive_node(&victim)?;
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
@@ -249,6 +269,35 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
     let begun = beginnings(&folder, GROUPS)?;
     ensure!(begun[0] == 1 && begun[1] == 2 + back && begun[2] == 2, "{back} times back, begun {begun:?}: {run:#}");
     Ok(())
+}
+
+/// Takes the log of a relay from it, and holds it against the next ones.
+fn seize_log(site: &Site, log: &Path) -> Result<Flock<fs::File>> {
+    fs::write(log.join("heir"), "")?;
+    site.wait("the log", MINUTES, |_| {
+        Ok(Flock::lock(fs::File::open(log.join("lock"))?, FlockArg::LockExclusiveNonblock).ok())
+    })
+}
+
+#[test]
+fn a_run_whose_relay_cannot_begin_goes_back_to_the_queue() -> Result<()> {
+    const SHAPE: [usize; 3] = [2, 2, 0];
+    let site = site();
+    let (job, quiet) = submitted(&site, "served-quiet", SHAPE, &COUPLED, &stencil(&site, 0))?;
+    report_of_the_end(&site, job)?;
+    let (job, folder) = submitted(&site, "unserved", SHAPE, &COUPLED, &stencil(&site, 10))?;
+    let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
+        (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
+    })?;
+    let held = seize_log(&site, &folder_of(&site, &run).join("relays/1.log"))?;
+    site.wait_state(job, &["PENDING"], MINUTES)?;
+    drop(held);
+    let run = report_of_the_end(&site, job)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    let told = run["failures"].to_string();
+    ensure!(told.contains("no relay can begin on n2: joulepoint-relay: "), "{told}");
+    ensure!(results(&folder, 2)? == results(&quiet, 2)?, "other bits: {:?}", results(&folder, 2)?);
+    nothing_is_left_of_relays(&site, &run)
 }
 
 #[test]
@@ -317,6 +366,64 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
             ensure!(said.matches(&expected).count() == begun, "group {group} has not {expected:?}:\n{said}");
         }
     }
+    Ok(())
+}
+
+/// Sets the cluster's MpiDefault.
+fn set_mpi_default(site: &Site, mpi: &str) -> Result<()> {
+    let mut scontrol = site.cluster.command("scontrol");
+    let conf = scontrol.get_envs().find_map(|(name, value)| value.filter(|_| name == "SLURM_CONF"));
+    let conf = PathBuf::from(conf.context("SLURM_CONF")?);
+    let is_other = |line: &&str| !line.starts_with("MpiDefault=");
+    let text: String = fs::read_to_string(&conf)?.lines().filter(is_other).map(|l| format!("{l}\n")).collect();
+    fs::write(&conf, format!("{text}MpiDefault={mpi}\n"))?;
+    ensure!(scontrol.arg("reconfigure").status()?.success(), "scontrol reconfigure");
+    Ok(())
+}
+
+#[test]
+fn mpi_that_only_the_cluster_says_falls_together_and_other_programs_do_not() -> Result<()> {
+    let site = site();
+    let script = format!(
+        "srun bash -c 'test $SLURM_PROCID = 0 && exit 1; sleep 3; echo plain $SLURM_PROCID'\n\
+         srun bash -c 'exec {} --steps 400 --every 100 --step-ms 15 >>said.$FT_ENERGY_GROUP 2>&1'",
+        program(&site, "stencil-mpi")
+    );
+    set_mpi_default(&site, "pmix")?;
+    let (job, folder) = submitted(&site, "by-default", [4, 2, 0], &COUPLED, &script)?;
+    let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
+        (run["total"]["checkpoints"].as_u64()? > 1).then(|| run.clone())
+    })?;
+    let pair = nodes_of(&run, 1).context("nodes")?;
+    kill_program(&site, &pair[1], "stencil-mpi")?;
+    report_of_the_end(&site, job)?;
+    set_mpi_default(&site, "none")?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    ensure!((1..4).all(|rank| said.contains(&format!("plain {rank}\n"))), "{said}");
+    ensure!(beginnings(&folder, 2)? == [1, 2], "{:?}", beginnings(&folder, 2)?);
+    Ok(())
+}
+
+#[test]
+fn a_step_that_its_user_cancels_is_not_started_again() -> Result<()> {
+    let site = site();
+    let more = ["--ft-energy-signal=USR1", "--ft-energy-done={group}.ckpt"];
+    let script = "srun bash -c 'echo >>began.$FT_ENERGY_GROUP; exec sleep $((FT_ENERGY_GROUP * 600))'\necho ended $?";
+    let (job, folder) = submitted(&site, "cancelled", [2, 2, 0], &more, script)?;
+    let step = site.wait("the step of group 1", MINUTES, |site| {
+        let steps =
+            site.cluster.command("squeue").args(["-h", "-s", "-o", "%i %j", "-j", &job.to_string()]).output()?;
+        let text = String::from_utf8_lossy(&steps.stdout).into_owned();
+        let begun = folder.join("began.1").exists();
+        Ok(text.lines().find_map(|l| l.strip_suffix(" bash.0.g1")).filter(|_| begun).map(str::to_string))
+    })?;
+    site.cluster.command_as(USER, "scancel").arg(&step).status()?;
+    let run = report_of_the_end(&site, job)?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    // By SIGTERM or by SIGKILL, as Slurm's version has it.
+    ensure!(said.contains("ended 143") || said.contains("ended 137"), "{said}");
+    ensure!(fs::read_to_string(folder.join("began.1"))? == "\n", "it was started again: {run:#}");
+    ensure!(run["total"]["failures"] == 0, "{run:#}");
     Ok(())
 }
 

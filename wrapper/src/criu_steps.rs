@@ -5,6 +5,7 @@
 
 use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
+use crate::cancelled;
 use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
 use crate::mail::{Post, Tries, Try, now_s};
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,17 +30,8 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 /// Head start of who watches nodes over the news that a task on another node is gone.
 const NODES_FIRST: Duration = Duration::from_secs(3);
 
-/// How accounting begins the state of a step that a person has ended; the person's number follows.
-const BY_SOMEBODY: &str = "CANCELLED by ";
-
-/// Longest wait for accounting to say that somebody has ended a step; the stand-in for `srun` waits for what follows.
-const USER_FIRST: Duration = Duration::from_secs(2);
-
 /// Longest wait for output that `srun` carries to a file.
 const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
-
-/// Time between two questions to accounting.
-const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// How long standard error has to stand still: what `srun` and the wardens say comes on top of what they carry.
 const STANDS_STILL: Duration = Duration::from_millis(100);
@@ -185,24 +177,11 @@ impl Drop for CriuSteps {
     }
 }
 
-/// Whether its user or an operator has ended a task's step, as accounting tells, which hears of it a moment later; not
-/// if it is slow. This life of the job goes on after `since_s`.
+/// Whether its user or an operator has ended a task's step. This life of the job goes on after `since_s`.
 fn is_cancelled(steps: &Steps, member: &Member, since_s: f64) -> bool {
     let Some(step) = member.step else { return false };
-    let until = Instant::now() + USER_FIRST;
     let (slurm, step) = (steps.slurm.clone(), format!("{}.{step}", steps.job));
-    let (tell, heard) = mpsc::channel();
-    thread::spawn(move || {
-        let cancelled = loop {
-            match slurm.step_state(&step, since_s) {
-                Ok(Some(state)) if state != "RUNNING" => break state.starts_with(BY_SOMEBODY),
-                Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
-                _ => break false,
-            }
-        };
-        tell.send(cancelled)
-    });
-    heard.recv_timeout(USER_FIRST) == Ok(true)
+    cancelled::is_cancelled(move || slurm.step_state(&step, since_s))
 }
 
 /// Keeps what each call has written until all its tasks stood still or had ended.

@@ -12,6 +12,7 @@ use crate::hook::Commands;
 use crate::job::{Controller, Job};
 use crate::lend::Lender;
 use crate::mail::{self, Post};
+use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
@@ -138,7 +139,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let places = groups::launch::places(settings, &me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
-    if places.is_none() && !before.is_empty() && had_enough {
+    if places.is_none() && !before.groups.is_empty() && had_enough {
         return Ok(groups::launch::lacking_nodes(&mut cluster, &mut folder));
     }
     if places.is_some() && plan.checkpoint_hz.take().is_some() {
@@ -149,8 +150,14 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         cluster.watch(&post);
     }
     if me.nodes.len() > 1 && places.is_none() {
-        let (controller, layout) = (controller.clone(), me.layout(settings.spare));
-        script.resized = Arc::new(move || layout.variables(&controller.last()));
+        let (controller, layout, slurm) = (controller.clone(), me.layout(settings.spare), slurm.clone());
+        script.resized = Arc::new(move || {
+            let mut variables = layout.variables(&controller.last());
+            if !variables.is_empty() {
+                variables.extend(mpi::variable(&slurm));
+            }
+            variables
+        });
     }
     let mut nodes = Nodes {
         job,

@@ -1,6 +1,7 @@
 //! What an unmodified script must see of its allocation when some nodes are spares, or gone.
 
 use crate::groups::split;
+use crate::mpi;
 use protocol::NodeHealth;
 use std::process::Command;
 
@@ -9,10 +10,11 @@ const ALL: &str = "JOULEPOINT_NODES";
 
 /// Gives a call of `srun` with these words the list of nodes that its tasks must see.
 pub fn for_srun(srun: &mut Command, words: &[String]) {
-    if let Some(list) = list_for(words, |name| std::env::var(name).ok()) {
+    let folder = std::env::current_dir().unwrap_or_default();
+    if let Some(list) = list_for(words, |name| mpi::lookup(name, words, &folder, |name| std::env::var(name).ok())) {
         srun.env("SLURM_JOB_NODELIST", list);
     }
-    srun.env_remove(ALL);
+    srun.env_remove(ALL).env_remove(mpi::DEFAULT);
 }
 
 /// The list that a script does not see, for a call with MPI alone: Slurm may put a step on a spare while another step is

@@ -11,11 +11,12 @@ use rand_chacha::ChaCha8Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use world::{Chances, check_orders, play_record};
 use wrapper::driver::Outcome;
+use wrapper::groups::place::before;
 
 const SEEDS: u64 = 3000;
 
 /// Plays one history to its end.
-fn play(seed: u64) -> [u64; 3] {
+fn play(seed: u64) -> [u64; 4] {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut some = |most: f64| if rng.random_bool(0.5) { rng.random_range(0.0..most) } else { 0.0 };
     let chances = Chances {
@@ -34,6 +35,7 @@ fn play(seed: u64) -> [u64; 3] {
         loan_refused: some(0.5),
         lent_node_dies: some(0.3),
         relay_dies: some(0.003),
+        relay_refused: some(0.001),
         asked_to_end: some(0.0001),
     };
     let world = world::World::shared(rng, chances);
@@ -44,11 +46,12 @@ fn play(seed: u64) -> [u64; 3] {
         let outcome = catch_unwind(AssertUnwindSafe(|| play_record(&world, record)));
         check_energy(&world.borrow().journal[from..]);
         check_orders(&world.borrow(), outcome.is_ok());
+        assert!(before(world.borrow().journal.iter()).unserved <= 3, "handed back without end");
         match outcome {
             Ok(Outcome::Ended(0)) => {
                 world.borrow().check_end();
                 let w = world.borrow();
-                return [w.restarts, w.loans, w.lacking];
+                return [w.restarts, w.loans, w.lacking, w.refused];
             }
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
             Err(cause) if cause.is::<Killed>() => {}
@@ -64,7 +67,7 @@ fn no_group_goes_back_that_did_not_fail() {
         play(seed);
         return;
     }
-    let mut counts = [0; 3];
+    let mut counts = [0; 4];
     std::panic::set_hook(Box::new(|_| {}));
     for seed in 0..SEEDS {
         let more = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
@@ -75,10 +78,12 @@ fn no_group_goes_back_that_did_not_fail() {
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     let _ = std::panic::take_hook();
-    let [restarts, loans, lacking] = counts;
+    let [restarts, loans, lacking, refused] = counts;
     println!(
-        "{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times, logs lacked {lacking}"
+        "{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times, logs lacked {lacking}, \
+         {refused} relays could not begin"
     );
+    assert!(refused > SEEDS / 10, "{refused} refused relays are too few to show anything");
     assert!(lacking > SEEDS / 10, "{lacking} lost logs are too few to show anything");
     assert!(loans > SEEDS / 10, "{loans} loans are too few to show anything");
     assert!(restarts > SEEDS, "{restarts} restarts are too few to show anything");

@@ -1,10 +1,12 @@
 //! The driver's hand in the script's `srun` calls: a socket at which the programs that stand in for `srun` report.
 
 use super::criu::{Dumped, DumpedCall};
+use super::folder::Folder;
 use super::ports::{News, Shares};
 use super::split::Call;
 use super::words::{Outputs, SOCKET, Said, Told};
-use crate::mail::Post;
+use crate::cancelled;
+use crate::mail::{Post, now_s};
 use crate::ports::Happening;
 use crate::script::Steps;
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The folder that comes first in the script's `PATH`, with a socket and an `srun`.
 pub struct Board {
-    folder: PathBuf,
+    folder: Folder,
     seats: Seats,
 }
 
@@ -58,6 +60,10 @@ pub(super) struct Seat {
 pub(super) struct Running {
     name: String,
     nodes: Vec<String>,
+    /// When it was to be started.
+    since_s: f64,
+    /// Accounting does not tell a person's wish from its own end.
+    may_cancel_itself: bool,
     /// Folder of the sandbox in which its only task runs.
     sandbox: Option<PathBuf>,
     /// What its output files had when it was started, bytes.
@@ -101,14 +107,14 @@ pub struct Sandboxes {
 }
 
 impl Board {
-    /// Puts a program in place of `srun`; `sizes` are the nodes of each group.
+    /// Puts a program in place of `srun`, for a run with that folder; `sizes` are the nodes of each group.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(post: Post, steps: Option<Steps>, sizes: Vec<usize>, within: Within) -> io::Result<Board> {
-        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("joulepoint-XXXXXX"))?;
-        symlink(std::env::current_exe()?, folder.join(crate::srun::NAME))?;
-        let listener = UnixListener::bind(folder.join("socket"))?;
+    pub fn open(post: Post, steps: Option<Steps>, run: &Path, sizes: Vec<usize>, within: Within) -> io::Result<Board> {
+        let folder = Folder::make(run)?;
+        symlink(std::env::current_exe()?, folder.path().join(crate::srun::NAME))?;
+        let listener = UnixListener::bind(folder.path().join("socket"))?;
         let seats = Seats { all: Arc::default(), post, steps, within };
         let of_listener = seats.clone();
         thread::spawn(move || {
@@ -124,27 +130,19 @@ impl Board {
     pub fn variables(&self) -> Vec<(String, String)> {
         let path = std::env::var("PATH").unwrap_or_else(|_| crate::calls::PATH.to_string());
         vec![
-            ("PATH".to_string(), format!("{}:{path}", self.folder.display())),
-            (SOCKET.to_string(), self.folder.join("socket").display().to_string()),
+            ("PATH".to_string(), format!("{}:{path}", self.folder.path().display())),
+            (SOCKET.to_string(), self.folder.path().join("socket").display().to_string()),
         ]
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &std::path::Path {
-        &self.folder
+    /// A name that nothing else on this node has.
+    pub fn name(&self) -> String {
+        self.folder.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
     /// The open calls.
     pub fn seats(&self) -> Seats {
         self.seats.clone()
-    }
-}
-
-impl Drop for Board {
-    fn drop(&mut self) {
-        if let Err(e) = fs::remove_dir_all(&self.folder) {
-            tracing::warn!(%e, folder = %self.folder.display(), "a folder could not be removed");
-        }
     }
 }
 
@@ -207,11 +205,12 @@ impl Seats {
             let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
             // A program that ends well because it was asked to end has not done its work.
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
+            let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
             if code != 0 {
                 clear(steps, &step.name);
             }
             seats.with(|all| all.get_mut(&call).and_then(|seat| seat.running.remove(&group)));
-            seats.post.tell(Happening::Group(News::Ended { call, group, code }));
+            seats.post.tell(Happening::Group(News::Ended { call, group, code, is_cancelled }));
         });
     }
 
@@ -272,8 +271,16 @@ impl Shares for Seats {
             };
             let share = seat.call.share(call, group, places, &way.words);
             let Way { sandbox, outputs, from_bytes, .. } = way;
-            let running =
-                Running { name: share.step, nodes: share.nodes, sandbox, from_bytes, ends: false, is_stopped: false };
+            let running = Running {
+                name: share.step,
+                nodes: share.nodes,
+                since_s: now_s(),
+                may_cancel_itself: seat.call.may_cancel_itself(),
+                sandbox,
+                from_bytes,
+                ends: false,
+                is_stopped: false,
+            };
             seat.running.insert(group, running);
             tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec(), outputs });
             None
@@ -360,6 +367,13 @@ pub(super) fn tell(mut to: &UnixStream, word: &Told) {
     if let Err(e) = line.map_err(io::Error::from).and_then(|line| to.write_all(&line)) {
         tracing::debug!(%e, "a call of srun does not listen");
     }
+}
+
+/// Whether a person has cancelled a step that has ended.
+fn is_cancelled(steps: Option<&Steps>, step: &Running) -> bool {
+    let Some(Steps { slurm, job }) = steps.cloned() else { return false };
+    let (name, since_s) = (step.name.clone(), step.since_s);
+    cancelled::is_cancelled(move || slurm.named_step_state(job, &name, since_s))
 }
 
 /// How many of these nodes the job still has: Slurm takes dead ones out of it. All of them if Slurm does not say.

@@ -5,7 +5,7 @@
 
 use super::group::{Group, Share, State, head_start_s};
 use super::loan::Lent;
-use super::place::Places;
+use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
 use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
@@ -42,13 +42,15 @@ pub struct Groups<'a> {
     pub(super) ending: BTreeSet<u64>,
     /// When this wrapper took the run up.
     pub(super) started_s: f64,
+    /// How often in a row the run was handed back since no relay could begin.
+    pub(super) unserved: u32,
     next_cut_s: f64,
 }
 
 /// Runs a job script to its end, or hands the run back to the queue.
 ///
-/// `before` are the nodes that the groups had when the wrapper before left them.
-pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports: GroupPorts<'a>) -> Outcome {
+/// `before` is what wrappers before have left.
+pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupPorts<'a>) -> Outcome {
     let now_s = ports.clock.now_s();
     let local_s = ports.clock.local_s(now_s);
     let numbered = places.groups.iter().enumerate();
@@ -66,9 +68,10 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &[Vec<String>], ports:
         calls: BTreeMap::new(),
         ending: BTreeSet::new(),
         started_s: now_s,
+        unserved: before.unserved,
         next_cut_s: now_s + LONGEST_CUT_S,
     };
-    run.take_up(before);
+    run.take_up(&before.groups);
     if let Err(why) = run.ports.child.start(&[]) {
         run.decided("end", &format!("the job script could not be started: {why}"));
         return run.leave("failed", why.code);
@@ -116,7 +119,7 @@ impl Groups<'_> {
 
     fn hear(&mut self, happening: Happening) -> Option<Outcome> {
         match happening {
-            Happening::Group(news) => self.hear_group(news),
+            Happening::Group(news) => return self.hear_group(news),
             Happening::Exited { code } => return Some(self.exited(code)),
             Happening::NodeLost { node, at_s } => self.lost(&node, at_s),
             Happening::Ordered(order) => {
@@ -134,10 +137,14 @@ impl Groups<'_> {
         None
     }
 
-    fn hear_group(&mut self, news: News) {
+    fn hear_group(&mut self, news: News) -> Option<Outcome> {
         match news {
             News::Called { call, groups } => self.called(call, &groups),
-            News::Ended { call, group, code } => self.ended(call, group, code),
+            News::Ended { call, group, code, is_cancelled } => {
+                self.ended(call, group, code);
+                let g = &mut self.all[group];
+                g.is_cancelled |= is_cancelled && matches!(g.state, State::Doubtful { .. });
+            }
             News::Ending { call } => drop(self.ending.insert(call)),
             News::Dropped { call } => self.dropped(call),
             News::Checkpointed { group, result } => self.checkpointed(group, result),
@@ -145,10 +152,12 @@ impl Groups<'_> {
             News::Joined { node } => self.joined(&node),
             News::Lacking { group, to } => self.lacking(group, to),
             News::LogLost { group } => self.all[group].log_begins = u64::MAX,
+            News::Unserved { group, node, why } => return self.unserved(group, &node, &why),
             News::Parked { group, result } => self.parked(group, result),
             News::Lent => self.went(),
             News::Returned(outcome) => self.returned(outcome),
         }
+        None
     }
 
     /// The script called `srun`.
@@ -382,7 +391,7 @@ impl Groups<'_> {
         }
     }
 
-    fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
+    pub(super) fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
         self.cut_all(Some(Phase::Idle));
         self.end(state, exit_code);
         Outcome::Ended(exit_code)

@@ -72,6 +72,8 @@ pub struct Group {
     pub state: State,
     /// Its shares in the calls that are open.
     pub shares: BTreeMap<u64, Share>,
+    /// A person has cancelled one that ended badly, unless a node turns out to be dead.
+    pub is_cancelled: bool,
     /// Crashes since its newest line.
     pub crashes: u32,
     /// What its program is to see.
@@ -111,6 +113,7 @@ impl Group {
             final_line_taken: false,
             state: State::Well,
             shares: BTreeMap::new(),
+            is_cancelled: false,
             crashes: 0,
             environment: Vec::new(),
             resumed: None,

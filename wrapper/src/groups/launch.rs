@@ -5,7 +5,7 @@ use super::criu::{Dumped, GroupCriu};
 use super::driver;
 use super::lines::Folders;
 use super::park::Park;
-use super::place::Places;
+use super::place::{Before, Places};
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
@@ -18,6 +18,7 @@ use crate::job::Job;
 use crate::launch::{address, hook_commands};
 use crate::lend::Lender;
 use crate::mail::{MailClock, Post, Tries, now_s};
+use crate::mpi;
 use crate::nodes::Nodes;
 use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
@@ -56,8 +57,8 @@ pub struct Launch<'a> {
     pub slurm: Arc<Slurm>,
     /// Whose the nodes are.
     pub places: Places,
-    /// Whose they were.
-    pub before: Vec<Vec<String>>,
+    /// Whose they were, and what else earlier wrappers left.
+    pub before: Before,
     /// The way to the broker of loans.
     pub lender: Lender,
     /// The CRIU by which groups are dumped or survivors parked, or why there is none.
@@ -134,9 +135,10 @@ impl Launch<'_> {
         let mut lines = Folders::open(folder.path(), count, settings.keep)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
         let within = self.within(folder);
-        let board = Board::open(self.post.clone(), self.steps.clone(), sizes, within.clone())?;
+        let board = Board::open(self.post.clone(), self.steps.clone(), folder.path(), sizes, within.clone())?;
         let mut shares = board.seats();
-        let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).collect();
+        let mpi = mpi::variable(&self.slurm);
+        let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).chain(mpi).collect();
         script.resized = Arc::new(move || variables.clone());
         self.watch_nodes();
         let engines = (0..count).map(|g| self.engine(g, &lines, &shares, &within));
@@ -190,7 +192,7 @@ impl Launch<'_> {
             log,
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
-            sockets: format!("{}.relay", board.folder().display()),
+            sockets: format!("@{}.relay", board.name()),
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),

@@ -203,6 +203,17 @@ impl Groups<'_> {
         self.all.iter().any(|g| g.away && g.nodes.iter().any(|n| n == node))
     }
 
+    /// Whether a node is about to be lent with others of its group, which cannot go on there before that is over.
+    pub(super) fn goes_with_others(&mut self, node: &str) -> bool {
+        let has = |nodes: &[String]| nodes.len() > 1 && nodes.iter().any(|n| n == node);
+        let goes = |l: &Lent| l.asked && l.groups.iter().any(|g| has(&self.all[*g].nodes));
+        let goes = self.lent.as_ref().is_some_and(goes);
+        if goes {
+            self.ports.lending.expect(self.ports.clock.now_s());
+        }
+        goes
+    }
+
     /// The nodes are back: the survivors go on from their images.
     pub(super) fn returned(&mut self, outcome: Outcome) {
         let Some(lent) = self.lent.take() else { return };
@@ -224,12 +235,14 @@ impl Groups<'_> {
                 return;
             }
         };
+        let died = self.ports.cluster.dead_nodes();
+        let is_back = |node: &String| back.contains(node) && died.iter().all(|(n, _)| n != node);
         for group in lent.groups {
             let g = &mut self.all[group];
             if std::mem::take(&mut g.away) {
                 g.ledger.skip(now_s);
             }
-            let dead: Vec<String> = g.nodes.iter().filter(|n| !back.contains(n)).cloned().collect();
+            let dead: Vec<String> = g.nodes.iter().filter(|n| !is_back(n)).cloned().collect();
             if dead.is_empty() {
                 self.launch(group);
             } else {

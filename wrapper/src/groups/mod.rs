@@ -6,6 +6,7 @@
 pub mod board;
 pub mod criu;
 pub mod driver;
+mod folder;
 pub mod group;
 mod known;
 pub mod launch;
@@ -18,6 +19,7 @@ pub mod ports;
 mod recover;
 pub mod relays;
 pub mod shim;
+mod silence;
 pub mod slow;
 pub mod split;
 pub mod sweep;

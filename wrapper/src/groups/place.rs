@@ -2,6 +2,9 @@
 
 use protocol::Event;
 
+/// The decision to hand a run back since no relay can begin.
+pub const UNSERVED: &str = "requeue without a relay";
+
 /// Nodes of the groups, and those kept for the day when one is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -35,22 +38,60 @@ pub fn in_order(mut nodes: Vec<String>) -> Vec<String> {
     nodes
 }
 
-/// The nodes that each group had last, as the journal of the run tells it; empty if it had none.
-pub fn before<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Vec<String>> {
-    let mut places: Vec<Vec<String>> = Vec::new();
+/// What wrappers before have left, as the journal of the run tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// The nodes that each group had last; empty if it had none.
+    pub groups: Vec<Vec<String>>,
+    /// How often in a row the run was handed back since no relay could begin.
+    pub unserved: u32,
+}
+
+/// Reads it.
+pub fn before<'a>(events: impl Iterator<Item = &'a Event>) -> Before {
+    let (mut before, mut is_unserved) = (Before::default(), false);
     for event in events {
-        if let Event::InGroup { group, nodes, .. } = event {
-            let group = *group as usize;
-            places.resize_with(places.len().max(group + 1), Vec::new);
-            places[group].clone_from(nodes);
+        match event {
+            Event::Started { .. } if !std::mem::take(&mut is_unserved) => before.unserved = 0,
+            Event::Decided { action, .. } if action == UNSERVED => {
+                before.unserved += u32::from(!std::mem::replace(&mut is_unserved, true));
+            }
+            Event::InGroup { group, nodes, .. } => {
+                let (group, places) = (*group as usize, &mut before.groups);
+                places.resize_with(places.len().max(group + 1), Vec::new);
+                places[group].clone_from(nodes);
+            }
+            _ => {}
         }
     }
-    places
+    before
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_handed_back_in_a_row_only_if_no_start_in_between_did_better() {
+        let started = Event::Started {
+            job: 1,
+            restart_count: 0,
+            user: String::new(),
+            account: String::new(),
+            partition: String::new(),
+            job_name: String::new(),
+            nodes: Vec::new(),
+            resumed_from: None,
+            dir: String::new(),
+        };
+        let decided = Event::Decided { action: UNSERVED.into(), reason: String::new(), interval_s: 0.0 };
+        for (told, expected) in
+            [("", 0), ("s", 0), ("sd", 1), ("sdd", 1), ("sdsd", 2), ("sds", 1), ("sdss", 0), ("sdssd", 1)]
+        {
+            let events: Vec<&Event> = told.chars().map(|c| if c == 's' { &started } else { &decided }).collect();
+            assert_eq!(before(events.into_iter()).unserved, expected, "{told}");
+        }
+    }
 
     #[test]
     fn the_batch_host_is_the_first_spare_and_no_group_is_empty() {

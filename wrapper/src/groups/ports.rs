@@ -24,6 +24,8 @@ pub enum News {
         group: usize,
         /// Exit code; 128 + signal if it was killed.
         code: i32,
+        /// Accounting says that a person has cancelled it.
+        is_cancelled: bool,
     },
     /// The script has asked a call to end: its shares end for good, however they do.
     Ending {
@@ -63,6 +65,15 @@ pub enum News {
     LogLost {
         /// Whose.
         group: usize,
+    },
+    /// No relay of a group can begin on a node.
+    Unserved {
+        /// Whose.
+        group: usize,
+        /// Where.
+        node: String,
+        /// What was said of it.
+        why: String,
     },
     /// A survivor is dumped, and stands still beyond it; or it goes on.
     Parked {

@@ -2,13 +2,16 @@
 
 use super::driver::Groups;
 use super::group::{Share, State};
-use super::place::in_order;
+use super::place::{UNSERVED, in_order};
 use super::sweep::Then;
-use crate::driver::{EXIT_NOT_RESTORED, VERDICT_LIMIT_S, failure};
+use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
 /// A program that ended badly is not believed to have crashed before a dead node would have been noticed, s.
 const DOUBT_S: f64 = 5.0;
+
+/// How often in a row a run is handed back to the queue since no relay can begin.
+const MOST_UNSERVED: u32 = 3;
 
 impl Groups<'_> {
     /// The newest line of a group; damaged ones are noted.
@@ -32,7 +35,7 @@ impl Groups<'_> {
 
     /// A node is dead.
     pub(super) fn lost(&mut self, node: &str, at_s: f64) {
-        if self.is_away(node) {
+        if self.is_away(node) || self.goes_with_others(node) {
             // No failure of ours; who is missing at the return is told then.
             return;
         }
@@ -71,6 +74,53 @@ impl Groups<'_> {
         g.ledger.drop_node(node);
         g.nodes.retain(|n| n != node);
         Some(group)
+    }
+
+    /// No relay can begin on a node: to its group the node is as good as dead. Without a spare the run is handed back to
+    /// the queue, and ends when that has not helped often enough.
+    pub(super) fn unserved(&mut self, group: usize, node: &str, why: &str) -> Option<Outcome> {
+        let now_s = self.ports.clock.now_s();
+        let reason = format!("no relay can begin on {node}: {why}");
+        self.cut(group, Phase::Restart);
+        self.note_in(group, failure(FailureKind::Step, Some(node), now_s, now_s, &reason));
+        let is_own = self.all[group].nodes.iter().any(|n| n == node);
+        if !is_own || self.spares.is_empty() {
+            if self.unserved >= MOST_UNSERVED {
+                return Some(self.end_unserved(&reason));
+            }
+            self.decided(UNSERVED, &format!("{reason}; time {} of {MOST_UNSERVED}", self.unserved + 1));
+        }
+        if is_own {
+            self.keep(&reason);
+            self.go_back(group);
+            self.set_aside(group, node);
+            self.fail(group);
+        } else {
+            self.begin_sweep(Vec::new(), Then::Short, &reason);
+        }
+        None
+    }
+
+    /// A node that lives is none of its group's any more, and no spare: it idles.
+    fn set_aside(&mut self, group: usize, node: &str) {
+        let (counters, now_s) = (self.ports.meter.read(), self.ports.clock.now_s());
+        let events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
+        self.note(events);
+        let g = &mut self.all[group];
+        g.ledger.hand_over(node, &mut self.spare_ledger);
+        g.nodes.retain(|n| n != node);
+    }
+
+    /// Ends the run, since no relay can begin anywhere.
+    fn end_unserved(&mut self, reason: &str) -> Outcome {
+        let cure = "see what srun and joulepoint-relay say above, and submit with --exclude for that node";
+        let text = format!("{reason}; the run was handed back {MOST_UNSERVED} times for that: {cure}");
+        protocol::say!("joulepoint: {text}");
+        self.decided("end", &text);
+        self.ports.lending.stop();
+        self.ports.relays.stop();
+        self.ports.child.stop();
+        self.leave("failed", 1)
     }
 
     /// Work of the group after its line is lost.
@@ -121,7 +171,7 @@ impl Groups<'_> {
         self.give_up(group, "the group failed");
         self.leave_loan(group);
         let g = &mut self.all[group];
-        g.state = State::Stopping;
+        (g.state, g.is_cancelled) = (State::Stopping, false);
         g.caught_up_s = f64::INFINITY;
         let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
         running.iter().for_each(|call| self.ports.shares.stop(*call, group));
@@ -212,6 +262,11 @@ impl Groups<'_> {
 
     /// A program ended with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, group: usize) {
+        if std::mem::take(&mut self.all[group].is_cancelled) {
+            self.decided_in(group, "end", "a person has cancelled its step");
+            self.finish(group, None);
+            return;
+        }
         let worst =
             self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
         let code = worst.unwrap_or(0);

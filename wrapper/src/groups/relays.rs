@@ -1,24 +1,29 @@
 //! Runs one `joulepoint-relay` for each group, on the group's first node and outside its step, as long as the run lasts.
 
 use super::ports::{News, Relays};
+use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
 use crate::ports::Happening;
 use crate::processes;
 use options::Log;
 use serde::Deserialize;
 use slurm::Slurm;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Pause before a relay that ended is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pauses before a relay that ended is started again: the first, and the longest when it ends at once each time.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
 
 /// Time between two looks at what the relays say.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a program waits for its relay, s: the driver decides long before what becomes of it.
+const PATIENCE_S: u32 = 3600;
 
 /// Starts relays by steps of their own.
 pub struct Steps {
@@ -95,7 +100,7 @@ struct Loss {
 
 impl Status {
     fn read(path: &Path) -> Option<Status> {
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 }
 
@@ -170,7 +175,7 @@ impl Relays for Steps {
             return;
         }
         // What an earlier relay said is heard, and what it counted is accounted for.
-        let _ = std::fs::remove_file(self.status(group));
+        let _ = fs::remove_file(self.status(group));
         let mut command = self.command(group, node);
         let relay = &mut self.all[group];
         relay.node = node.to_string();
@@ -178,9 +183,13 @@ impl Relays for Steps {
         end(&relay.srun);
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
         relay.srun = Arc::default();
-        let (srun, node) = (relay.srun.clone(), node.to_string());
+        let (srun, said) = (relay.srun.clone(), Said::default());
+        let watch = Silence { group, node: node.to_string(), status: self.status(group), said: said.clone() };
+        let (wanted, post) = (one.clone(), self.post.clone());
+        thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
-        thread::spawn(move || serve(&mut command, group, &node, &one, &srun, lost.as_ref()));
+        let node = node.to_string();
+        thread::spawn(move || serve(&mut command, group, &node, &one, &srun, &said, lost.as_ref()));
     }
 
     fn starts(&mut self, group: usize) {
@@ -188,7 +197,8 @@ impl Relays for Steps {
     }
 
     fn variables(&self, group: usize) -> Vec<(String, String)> {
-        vec![("FT_ENERGY_RELAY".to_string(), self.socket(group))]
+        let variable = |name: &str, value| (name.to_string(), value);
+        vec![variable("FT_ENERGY_RELAY", self.socket(group)), variable("FT_ENERGY_RELAY_WAIT", PATIENCE_S.to_string())]
     }
 
     fn logged_node_s(&mut self, group: usize) -> f64 {
@@ -216,8 +226,20 @@ fn end(srun: &AtomicI32) {
 }
 
 /// Keeps a relay running; `lost` is told if a log in memory ends with it.
-fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &AtomicI32, lost: Option<&Post>) {
+fn serve(
+    command: &mut Command,
+    group: usize,
+    node: &str,
+    one: &Try,
+    srun: &AtomicI32,
+    said: &Said,
+    lost: Option<&Post>,
+) {
+    command.stderr(Stdio::piped());
+    let [first, longest] = PAUSES;
+    let mut pause = first;
     while one.is_current() {
+        let begun = Instant::now();
         match command.spawn() {
             Ok(mut child) => {
                 srun.store(child.id() as i32, Ordering::SeqCst);
@@ -225,6 +247,7 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
                 if !one.is_current() {
                     end(srun);
                 }
+                child.stderr.take().into_iter().for_each(|from| said.hear(from));
                 let ended = child.wait();
                 srun.store(0, Ordering::SeqCst);
                 if one.is_current() {
@@ -232,9 +255,13 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
                     lost.inspect(|post| post.tell_of(one, Happening::Group(News::LogLost { group })));
                 }
             }
-            Err(e) => tracing::error!(group, node, %e, "the relay cannot be started"),
+            Err(e) => {
+                tracing::error!(group, node, %e, "the relay cannot be started");
+                said.keep(&format!("srun: {e}"));
+            }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = if begun.elapsed() > 2 * longest { first } else { longest.min(2 * pause) };
     }
 }
 
@@ -242,7 +269,6 @@ fn serve(command: &mut Command, group: usize, node: &str, one: &Try, srun: &Atom
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
 
     #[test]
     fn a_relay_that_moves_leaves_none_behind_however_late_its_srun_ends() {

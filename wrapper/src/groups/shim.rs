@@ -3,7 +3,7 @@
 use super::criu::of_groups;
 use super::words::{Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
-use crate::{processes, srun};
+use crate::{mpi, processes, srun};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -59,7 +59,9 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let args = plain.ok_or_else(|| io::Error::other("its words are no plain text"))?;
     let signals = block_signals()?;
     let mut driver = UnixStream::connect(socket)?;
-    let variables = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
+    let mut variables: BTreeMap<_, _> = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
+    let mpi = mpi::lookup(mpi::TYPE, &args, &std::env::current_dir()?, |name| std::env::var(name).ok());
+    variables.extend(mpi.map(|mpi| (mpi::TYPE.to_string(), mpi)));
     let (key, unfit) = (srun::key_of_groups(words), of_groups(&args).err());
     say(&mut driver, &Said::Called { args, variables, key, unfit })?;
     let (sender, news) = channel();

@@ -84,6 +84,8 @@ pub struct Call {
     writes_files: bool,
     /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
     falls_together: bool,
+    /// It says that itself.
+    says_what_falls: bool,
 }
 
 /// The share of one group in a call.
@@ -114,7 +116,7 @@ impl Call {
     /// A sentence: the call cannot be split.
     pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
-        let mut says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
+        call.says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
@@ -133,7 +135,7 @@ impl Call {
                     if name == "ntasks-per-node" {
                         call.per_node = Some(count()?);
                     }
-                    says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
+                    call.says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
                     call.reads_input |= name == "input";
                     call.writes_files |= matches!(name, "output" | "error");
                     call.options.extend_from_slice(words);
@@ -144,7 +146,7 @@ impl Call {
         if call.command.is_empty() {
             return Err("it names no program".to_string());
         }
-        call.falls_together = is_mpi(args, &variable) && !says_what_falls;
+        call.falls_together = is_mpi(args, &variable) && !call.says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
@@ -183,6 +185,11 @@ impl Call {
     /// Number of tasks in the share of `group`.
     pub fn tasks_of(&self, group: usize) -> usize {
         self.tasks()[group].iter().sum()
+    }
+
+    /// Whether `srun` itself may cancel the step, because a task ended badly: accounting shows that as a person's wish.
+    pub fn may_cancel_itself(&self) -> bool {
+        self.falls_together || self.says_what_falls
     }
 
     /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,

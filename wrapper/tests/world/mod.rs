@@ -37,6 +37,7 @@ pub struct Chances {
     pub loan_refused: f64,
     pub lent_node_dies: f64,
     pub relay_dies: f64,
+    pub relay_refused: f64,
     pub asked_to_end: f64,
 }
 
@@ -84,6 +85,8 @@ pub struct World {
     pub nodes: BTreeMap<String, Option<f64>>,
     /// Nodes that have left the job since their death.
     pub gone: BTreeSet<String>,
+    /// Nodes on which no relay can begin.
+    pub unserved: BTreeSet<String>,
     pub told: Vec<Order>,
     pub orders: u64,
     pub record_started_s: f64,
@@ -99,6 +102,8 @@ pub struct World {
     pub restarts: u64,
     /// How often a group was to go back because its log was lost.
     pub lacking: u64,
+    /// How often a relay could not begin.
+    pub refused: u64,
     /// The nodes that the broker was asked to lend: since when, until when.
     pub loan: Option<(Vec<String>, f64, f64)>,
     /// The job has given them up.
@@ -125,6 +130,7 @@ impl World {
             log,
             restarts: 0,
             lacking: 0,
+            refused: 0,
             loan: None,
             lent: false,
             loans: 0,
@@ -137,6 +143,7 @@ impl World {
             pending: Vec::new(),
             nodes: BTreeMap::new(),
             gone: BTreeSet::new(),
+            unserved: BTreeSet::new(),
             told: Vec::new(),
             orders: 0,
             record_started_s: 0.0,
@@ -151,6 +158,7 @@ impl World {
     pub fn new_record(&mut self, record: u32) -> usize {
         self.nodes = (0..self.count).map(|i| (format!("n{i}"), None)).collect();
         self.gone.clear();
+        self.unserved.clear();
         self.now_s += 60.0;
         self.record_started_s = self.now_s;
         self.cause = None;
@@ -165,7 +173,7 @@ impl World {
         if record > 50 {
             let c = &mut self.chances;
             (c.wrapper_killed, c.node_dies, c.step_crashes, c.preempted, c.ordered) = (0.0, 0.0, 0.0, 0.0, 0.0);
-            (c.relay_dies, c.asked_to_end) = (0.0, 0.0);
+            (c.relay_dies, c.relay_refused, c.asked_to_end) = (0.0, 0.0, 0.0);
         }
         self.journal.len()
     }
@@ -238,6 +246,17 @@ impl World {
         Some(Happening::Group(News::LogLost { group }))
     }
 
+    /// A relay ends, and cannot begin again where it was.
+    fn refuse_relay(&mut self) -> Option<Happening> {
+        let group = self.rng.random_range(0..self.programs.len());
+        let p = &mut self.programs[group];
+        let (node, _) = p.relay.as_ref().filter(|_| self.log.is_some())?;
+        p.failed = true;
+        self.unserved.insert(node.clone());
+        self.refused += 1;
+        Some(Happening::Group(News::Unserved { group, node: node.clone(), why: "no space".into() }))
+    }
+
     pub fn joules(&self, node: &str) -> f64 {
         let until = self.nodes.get(node).copied().flatten().unwrap_or(self.now_s);
         200.0 * (until - self.record_started_s).max(0.0)
@@ -252,7 +271,8 @@ impl World {
         let call = p.call.take()?;
         p.failed |= code != 0;
         p.done = code == 0;
-        Some(Happening::Group(News::Ended { call, group, code }))
+        let is_cancelled = code != 0 && self.rng.random_bool(0.1);
+        Some(Happening::Group(News::Ended { call, group, code, is_cancelled }))
     }
 
     /// The next thing that happens at or before `until`.
@@ -284,6 +304,7 @@ impl World {
         let c = &self.chances;
         let failures = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.relay_dies, 10)];
         let chances = failures.into_iter().chain([(c.ordered, 6), (c.node_returns, 7), (c.asked_to_end, 11)]);
+        let chances = chances.chain([(c.relay_refused, 12)]);
         for (p, what) in chances {
             if self.rng.random_bool(rate(p)) {
                 let at = self.now_s + self.rng.random_range(0.0..=span);
@@ -310,6 +331,7 @@ impl World {
             9 => Some(self.broker()),
             10 => self.kill_relay(),
             11 => Some(self.ask_to_end()),
+            12 => self.refuse_relay(),
             _ => None,
         }
     }

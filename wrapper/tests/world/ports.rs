@@ -93,6 +93,7 @@ impl Shares for Port {
             w.gone.contains(n) && !w.pending.iter().any(|h| matches!(h, Happening::NodeLost { node, .. } if node == n))
         };
         assert!(!places[group].iter().any(told_dead), "started on a dead node");
+        assert!(!places[group].iter().any(|n| w.unserved.contains(n)), "started where no relay can begin");
         assert!(!w.asked, "started although the script has asked it to end");
         let mut all: Vec<&String> = places.iter().flatten().collect();
         let count = all.len();
