@@ -101,7 +101,7 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
         (LoanState::Asked, _) if world.reservation.is_some() => become_(LoanState::Shrinking, "the return is reserved"),
         (LoanState::Asked, _) => Next::Do(Act::Reserve),
         (LoanState::Shrinking, Some(job)) => shrinking(loan, job, late),
-        (LoanState::Lent, Some(_)) => or(lent(now_s, loan, world), borrowers),
+        (LoanState::Lent, Some(job)) => or(lent(now_s, loan, job, world), borrowers),
         // Nobody is told to go before the nodes are kept for the lender.
         (LoanState::Returning, Some(job)) => or(returning(now_s, loan, job, world, patience_s), borrowers),
         (LoanState::Growing, Some(job)) => or(growing(loan, job, world, late), borrowers),
@@ -129,6 +129,12 @@ pub fn missing(loan: &Loan, world: &World) -> Vec<String> {
     alive(loan, world).into_iter().filter(|n| !has(n)).collect()
 }
 
+/// What the lender's job has beside the nodes that it lends.
+pub fn kept(loan: &Loan, world: &World) -> Vec<String> {
+    let nodes = world.lender.iter().flat_map(|j| &j.nodes);
+    nodes.filter(|n| !loan.nodes.contains(n)).cloned().collect()
+}
+
 fn become_(state: LoanState, why: &str) -> Next {
     Next::Become(state, why.to_string())
 }
@@ -138,14 +144,15 @@ fn holds(job: &Job, nodes: &[String]) -> bool {
 }
 
 fn shrinking(loan: &Loan, lender: &Job, late: bool) -> Next {
-    if !lender.nodes.iter().any(|n| loan.nodes.contains(n)) {
+    if !has_some(lender, loan) {
         return become_(LoanState::Lent, "the lender has given its nodes up");
     }
     if late { become_(LoanState::Closing, "Slurm did not shrink the lender's job") } else { Next::Do(Act::Shrink) }
 }
 
-fn lent(now_s: f64, loan: &Loan, world: &World) -> Next {
-    if now_s >= loan.return_s {
+fn lent(now_s: f64, loan: &Loan, lender: &Job, world: &World) -> Next {
+    let has_forgotten = has_some(lender, loan);
+    if now_s >= loan.return_s && !has_forgotten {
         return become_(LoanState::Returning, "the lender needs its nodes");
     }
     if alive(loan, world).is_empty() {
@@ -153,9 +160,17 @@ fn lent(now_s: f64, loan: &Loan, world: &World) -> Next {
     }
     match &world.reservation {
         None => Next::Do(Act::Reserve),
+        // A slurmctld that was killed before it wrote the shrink down. It counts the steps on the nodes as running, too,
+        // until they leave the job once more.
+        Some(_) if has_forgotten => become_(LoanState::Shrinking, "Slurm has forgotten that the nodes are lent"),
         Some(r) if (r.start_s - loan.return_s).abs() > SAME_S => Next::Do(Act::MoveWindow),
         Some(_) => Next::Wait,
     }
+}
+
+/// Whether the lender's job has any of the nodes that it lends.
+fn has_some(lender: &Job, loan: &Loan) -> bool {
+    lender.nodes.iter().any(|n| loan.nodes.contains(n))
 }
 
 fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f64) -> Next {
@@ -386,6 +401,17 @@ mod tests {
         assert!(becomes(&next(1071.0, &late, &stuck, PATIENCE_S), Failing), "a borrower that will not stop");
         (stuck.helper, stuck.reservation) = (None, None);
         assert_eq!(next(1.0, &loan(Failing), &stuck, PATIENCE_S), Next::Do(Act::Requeue));
+    }
+
+    #[test]
+    fn a_shrink_that_slurm_has_forgotten_is_done_again_before_anything_else() {
+        let mut w = world("n[1-4]");
+        for now_s in [1050.0, 1150.0] {
+            w.reservation = None;
+            assert_eq!(next(now_s, &loan(LoanState::Lent), &w, PATIENCE_S), Next::Do(Act::Reserve));
+            w.reservation = reservation(1100.0, "root");
+            assert!(becomes(&next(now_s, &loan(LoanState::Lent), &w, PATIENCE_S), LoanState::Shrinking));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::loan::Lent;
 use super::place::Places;
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
+use super::words::NODE_MEMORY;
 use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
@@ -20,6 +21,10 @@ const NO_RESTART: &str = "a group goes back alone, when it fails; joulepoint vac
 
 /// Exit code of a share that the script asked to end while it did not run.
 const ASKED_TO_END: i32 = 128 + 15;
+
+/// With this, `srun` begins a step on what Slurm takes for used: a slurmctld that was killed may count the step that was
+/// put aside as running, with all its CPUs and memory.
+const TAKES_NOTHING: [(&str, &str); 3] = [("SLURM_OVERLAP", "1"), ("SLURM_OVERCOMMIT", "1"), (NODE_MEMORY, "0")];
 
 /// The state of the run.
 pub struct Groups<'a> {
@@ -195,9 +200,7 @@ impl Groups<'_> {
             let mut environment = g.environment.clone();
             if let Some((_, folder)) = of_call {
                 environment.push(self.ports.lending.image(folder));
-                // A slurmctld that was killed meanwhile may take the step that was put aside for one that still runs.
-                environment
-                    .extend(["SLURM_OVERLAP", "SLURM_OVERCOMMIT"].map(|name| (name.to_string(), "1".to_string())));
+                environment.extend(TAKES_NOTHING.map(|(name, value)| (name.to_string(), value.to_string())));
             }
             // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took
             // a place since is not in it, and MPI would wait for its node without end.

@@ -1,7 +1,7 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
 use super::criu::of_groups;
-use super::words::{Outputs, Said, Told};
+use super::words::{NODE_MEMORY, OTHER_MEMORY, Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{processes, srun};
 use nix::sys::signal::{SigSet, Signal};
@@ -80,6 +80,11 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
             }
             Some(News::Told(Told::Start { group, args, environment, outputs })) => {
                 let mut command = real()?;
+                if environment.iter().any(|(name, _)| name == NODE_MEMORY) {
+                    for name in OTHER_MEMORY {
+                        command.env_remove(name);
+                    }
+                }
                 command.args(&args).envs(environment);
                 printed.extend(outputs.clone().filter(|o| !printed.contains_key(o)).map(|o| (o, [0; 2])));
                 match lead(&mut command, outputs.as_ref()).and_then(|()| start(&mut command, group, &sender)) {

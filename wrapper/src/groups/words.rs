@@ -7,6 +7,13 @@ use std::path::PathBuf;
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 
+/// How much memory of a node a step has; with 0 it shares what the job has there. Slurm refuses it beside
+/// [`OTHER_MEMORY`].
+pub const NODE_MEMORY: &str = "SLURM_MEM_PER_NODE";
+
+/// The other ways to say how much memory a step has.
+pub const OTHER_MEMORY: [&str; 2] = ["SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"];
+
 /// The files of a group's standard output and standard error in one call.
 pub type Outputs = [PathBuf; 2];
 
