@@ -188,8 +188,7 @@ impl Groups<'_> {
             g.caught_up_s = now_s + g.lost_s;
         }
         self.ports.relays.place(group, &places[group][0]);
-        let image = g.image.take();
-        g.of_image |= image.is_some();
+        let image = g.image.clone();
         let down = g.down();
         for &call in &down {
             if self.ending.contains(&call) {
@@ -199,6 +198,7 @@ impl Groups<'_> {
             let of_call = image.as_ref().filter(|(of, _)| *of == call);
             let mut environment = g.environment.clone();
             if let Some((_, folder)) = of_call {
+                g.of_image = true;
                 environment.push(self.ports.lending.image(folder));
                 environment.extend(TAKES_NOTHING.map(|(name, value)| (name.to_string(), value.to_string())));
             }

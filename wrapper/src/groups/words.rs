@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 
+/// Exit code of an `srun` whose step Slurm did not begin.
+pub const NOT_BEGUN: i32 = 213;
+
 /// How much memory of a node a step has; with 0 it shares what the job has there. Slurm refuses it beside
 /// [`OTHER_MEMORY`].
 pub const NODE_MEMORY: &str = "SLURM_MEM_PER_NODE";
