@@ -368,5 +368,6 @@ fn world(loan: &Loan, seen: &Seen) -> World {
         borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
         chosen: BTreeMap::new(),
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
+        unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
     }
 }
