@@ -8,7 +8,7 @@ use super::loan::Lent;
 use super::place::Places;
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
-use super::words::NODE_MEMORY;
+use super::words::{NODE_MEMORY, own_code};
 use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
@@ -222,14 +222,14 @@ impl Groups<'_> {
         let is_asked = self.ending.contains(&call);
         match g.state {
             State::Stopping | State::Short => {
-                g.shares.insert(call, if is_asked { Share::Ended(code) } else { Share::Down(Some(code)) });
+                g.shares.insert(call, if is_asked { Share::Ended(own_code(code)) } else { Share::Down(Some(code)) });
                 self.settle(call);
                 if !self.all[group].runs() {
                     self.restart(group);
                 }
             }
             State::Well | State::Doubtful { .. } if code == 0 || is_asked => {
-                g.shares.insert(call, Share::Ended(code));
+                g.shares.insert(call, Share::Ended(own_code(code)));
                 if !is_asked {
                     self.ports.shares.over(call, group, code);
                 }

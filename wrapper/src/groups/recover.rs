@@ -4,7 +4,7 @@ use super::driver::Groups;
 use super::group::{Share, State};
 use super::place::in_order;
 use super::sweep::Then;
-use super::words::NOT_BEGUN;
+use super::words::{NOT_BEGUN, own_code};
 use crate::driver::{EXIT_NOT_RESTORED, VERDICT_LIMIT_S, failure};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
@@ -13,11 +13,6 @@ const DOUBT_S: f64 = 5.0;
 
 /// How often Slurm is asked for a step that it does not begin, though the same had run before.
 const MOST_REFUSALS: u32 = 12;
-
-/// What `srun` exits with by itself.
-fn own_code(code: i32) -> i32 {
-    if code == NOT_BEGUN { 1 } else { code }
-}
 
 impl Groups<'_> {
     /// The newest line of a group; damaged ones are noted.

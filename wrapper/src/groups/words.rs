@@ -10,6 +10,11 @@ pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 /// Exit code of an `srun` whose step Slurm did not begin.
 pub const NOT_BEGUN: i32 = 213;
 
+/// What `srun` would have exited with by itself.
+pub fn own_code(code: i32) -> i32 {
+    if code == NOT_BEGUN { 1 } else { code }
+}
+
 /// How much memory of a node a step has; with 0 it shares what the job has there. Slurm refuses it beside
 /// [`OTHER_MEMORY`].
 pub const NODE_MEMORY: &str = "SLURM_MEM_PER_NODE";
