@@ -24,6 +24,7 @@ fn play(seed: u64) -> [u64; 4] {
         node_dies: some(0.003),
         node_returns: some(0.003),
         step_crashes: some(0.003),
+        step_refused: some(0.3),
         preempted: some(0.0003),
         checkpoint_fails: some(0.3),
         checkpoint_hangs: some(0.1),

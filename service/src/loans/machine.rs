@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How far the reservation may begin from the expected return before it is moved, s.
 const SAME_S: f64 = 2.0;
 
+/// How long slurmctld, when it hears of a node again, takes to end the jobs there that it has forgotten, s. It drains a
+/// node on which it begins such a job once more before that.
+const STRAYS_S: f64 = 3.0;
+
 /// What Slurm shows of a loan.
 #[derive(Clone, Debug, Default)]
 pub struct World {
@@ -26,6 +30,8 @@ pub struct World {
     pub chosen: BTreeMap<u32, Sight>,
     /// Nodes that are out of service.
     pub down: BTreeSet<String>,
+    /// Whether slurmctld has not heard of some of the lent nodes since it began.
+    pub unheard: bool,
 }
 
 /// What is done.
@@ -100,8 +106,8 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
         (LoanState::Asked, _) if late => become_(LoanState::Closing, "Slurm did not make the reservation"),
         (LoanState::Asked, _) if world.reservation.is_some() => become_(LoanState::Shrinking, "the return is reserved"),
         (LoanState::Asked, _) => Next::Do(Act::Reserve),
-        (LoanState::Shrinking, Some(job)) => shrinking(loan, job, late),
-        (LoanState::Lent, Some(_)) => or(lent(now_s, loan, world), borrowers),
+        (LoanState::Shrinking, Some(job)) => shrinking(now_s, loan, job, late),
+        (LoanState::Lent, Some(job)) => or(lent(now_s, loan, job, world), borrowers),
         // Nobody is told to go before the nodes are kept for the lender.
         (LoanState::Returning, Some(job)) => or(returning(now_s, loan, job, world, patience_s), borrowers),
         (LoanState::Growing, Some(job)) => or(growing(loan, job, world, late), borrowers),
@@ -129,6 +135,12 @@ pub fn missing(loan: &Loan, world: &World) -> Vec<String> {
     alive(loan, world).into_iter().filter(|n| !has(n)).collect()
 }
 
+/// What the lender's job has beside the nodes that it lends.
+pub fn kept(loan: &Loan, world: &World) -> Vec<String> {
+    let nodes = world.lender.iter().flat_map(|j| &j.nodes);
+    nodes.filter(|n| !loan.nodes.contains(n)).cloned().collect()
+}
+
 fn become_(state: LoanState, why: &str) -> Next {
     Next::Become(state, why.to_string())
 }
@@ -137,15 +149,22 @@ fn holds(job: &Job, nodes: &[String]) -> bool {
     nodes.iter().all(|n| job.nodes.contains(n))
 }
 
-fn shrinking(loan: &Loan, lender: &Job, late: bool) -> Next {
-    if !lender.nodes.iter().any(|n| loan.nodes.contains(n)) {
+fn shrinking(now_s: f64, loan: &Loan, lender: &Job, late: bool) -> Next {
+    if !has_some(lender, loan) {
         return become_(LoanState::Lent, "the lender has given its nodes up");
     }
-    if late { become_(LoanState::Closing, "Slurm did not shrink the lender's job") } else { Next::Do(Act::Shrink) }
+    if late {
+        return become_(LoanState::Closing, "Slurm did not shrink the lender's job");
+    }
+    let is_again = loan.lent_s.is_some();
+    if is_again && now_s < loan.state_s + STRAYS_S { Next::Wait } else { Next::Do(Act::Shrink) }
 }
 
-fn lent(now_s: f64, loan: &Loan, world: &World) -> Next {
-    if now_s >= loan.return_s {
+fn lent(now_s: f64, loan: &Loan, lender: &Job, world: &World) -> Next {
+    // A slurmctld that was killed before it wrote the shrink down. It counts the steps on the nodes as running, too,
+    // until they leave the job once more.
+    let has_forgotten = has_some(lender, loan);
+    if now_s >= loan.return_s && (!has_forgotten || world.unheard) {
         return become_(LoanState::Returning, "the lender needs its nodes");
     }
     if alive(loan, world).is_empty() {
@@ -153,9 +172,16 @@ fn lent(now_s: f64, loan: &Loan, world: &World) -> Next {
     }
     match &world.reservation {
         None => Next::Do(Act::Reserve),
+        Some(_) if has_forgotten && world.unheard => Next::Wait,
+        Some(_) if has_forgotten => become_(LoanState::Shrinking, "Slurm has forgotten that the nodes are lent"),
         Some(r) if (r.start_s - loan.return_s).abs() > SAME_S => Next::Do(Act::MoveWindow),
         Some(_) => Next::Wait,
     }
+}
+
+/// Whether the lender's job has any of the nodes that it lends.
+fn has_some(lender: &Job, loan: &Loan) -> bool {
+    lender.nodes.iter().any(|n| loan.nodes.contains(n))
 }
 
 fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f64) -> Next {
@@ -313,7 +339,8 @@ mod tests {
         assert_eq!(at(1001.0, Asked, &w), Next::Do(Act::Reserve));
         w.reservation = reservation(1100.0, "root");
         assert!(becomes(&at(1001.0, Asked, &w), Shrinking));
-        assert_eq!(at(1001.0, Shrinking, &w), Next::Do(Act::Shrink));
+        let first = Loan { lent_s: None, ..loan(Shrinking) };
+        assert_eq!(next(1001.0, &first, &w, PATIENCE_S), Next::Do(Act::Shrink));
         w.lender = lender("n[1-2]");
         assert!(becomes(&at(1001.0, Shrinking, &w), Lent));
         assert_eq!(at(1050.0, Lent, &w), Next::Wait);
@@ -386,6 +413,22 @@ mod tests {
         assert!(becomes(&next(1071.0, &late, &stuck, PATIENCE_S), Failing), "a borrower that will not stop");
         (stuck.helper, stuck.reservation) = (None, None);
         assert_eq!(next(1.0, &loan(Failing), &stuck, PATIENCE_S), Next::Do(Act::Requeue));
+    }
+
+    #[test]
+    fn a_shrink_that_slurm_has_forgotten_is_done_again_before_anything_else() {
+        let mut w = world("n[1-4]");
+        for now_s in [1050.0, 1150.0] {
+            w.reservation = None;
+            assert_eq!(next(now_s, &loan(LoanState::Lent), &w, PATIENCE_S), Next::Do(Act::Reserve));
+            w.reservation = reservation(1100.0, "root");
+            assert!(becomes(&next(now_s, &loan(LoanState::Lent), &w, PATIENCE_S), LoanState::Shrinking));
+        }
+        assert_eq!(next(1001.0, &loan(LoanState::Shrinking), &w, PATIENCE_S), Next::Wait, "strays are being ended");
+        assert_eq!(next(1004.0, &loan(LoanState::Shrinking), &w, PATIENCE_S), Next::Do(Act::Shrink));
+        w.unheard = true;
+        assert_eq!(next(1050.0, &loan(LoanState::Lent), &w, PATIENCE_S), Next::Wait);
+        assert!(becomes(&next(1150.0, &loan(LoanState::Lent), &w, PATIENCE_S), LoanState::Returning));
     }
 
     #[test]

@@ -184,7 +184,8 @@ impl Controller {
         self.change(&loan.id, |l| {
             (l.state, l.state_s, l.reason) = (state, now_s, reason);
             match state {
-                LoanState::Lent => l.lent_s = Some(now_s),
+                LoanState::Shrinking => l.kept = machine::kept(l, world),
+                LoanState::Lent => l.lent_s = l.lent_s.or(Some(now_s)),
                 LoanState::Returning => l.back = machine::missing(l, world),
                 LoanState::Closing | LoanState::Failing => {
                     let has = |n: &String| world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
@@ -249,6 +250,10 @@ impl Controller {
             }
         }
         drop(watch);
+        let stays_on = |s: &Stay| {
+            seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s) && j.nodes.contains(&s.node))
+        };
+        stays.iter_mut().filter(|s| s.end_s.is_none() && !stays_on(s)).for_each(|s| s.end_s = Some(now_s()));
         let missing = machine::missing(&loan, world);
         let shown = |stays: &[Stay]| stays.iter().map(|s| s.end_s).collect::<Vec<_>>();
         let is_new = shown(&stays) != shown(&loan.stays);
@@ -363,5 +368,6 @@ fn world(loan: &Loan, seen: &Seen) -> World {
         borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
         chosen: BTreeMap::new(),
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
+        unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
     }
 }

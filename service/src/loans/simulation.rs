@@ -180,12 +180,22 @@ impl Site {
             5 => self.world.reservation = None,
             6 => self.world.helper = None,
             7..10 => drop(self.world.down.pop_first()),
+            10 => self.forget_the_shrink(loan),
             _ => {}
         }
         self.died.extend(self.world.down.iter().cloned());
         let down = &self.world.down;
         self.world.helper.take_if(|h| h.nodes.iter().any(|n| down.contains(n)));
         self.world.borrowers.retain(|b| !b.nodes.iter().any(|n| down.contains(n)));
+    }
+
+    /// A slurmctld that is killed before it has written the shrink down forgets the borrowers, too.
+    fn forget_the_shrink(&mut self, loan: &Loan) {
+        let w = &mut self.world;
+        if let Some(lender) = w.lender.as_mut().filter(|_| loan.state == LoanState::Lent && loan.chosen.is_empty()) {
+            (w.reservation, w.borrowers) = (None, Vec::new());
+            lender.nodes.extend(loan.nodes.iter().filter(|n| !w.down.contains(*n)).cloned());
+        }
     }
 
     fn obey(&mut self, now_s: f64, loan: &Loan, act: &Act) {
@@ -275,7 +285,7 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
             Next::Become(state, reason) => {
                 (loan.state, loan.state_s, loan.reason) = (state, now_s, reason);
                 match state {
-                    LoanState::Lent => loan.lent_s = Some(now_s),
+                    LoanState::Lent => loan.lent_s = loan.lent_s.or(Some(now_s)),
                     LoanState::Closing | LoanState::Failing => loan.back_s = loan.lent_s.map(|_| now_s),
                     _ => {}
                 }

@@ -8,6 +8,7 @@ use super::loan::Lent;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
+use super::words::{NODE_MEMORY, own_code};
 use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
@@ -20,6 +21,10 @@ const NO_RESTART: &str = "a group goes back alone, when it fails; joulepoint vac
 
 /// Exit code of a share that the script asked to end while it did not run.
 const ASKED_TO_END: i32 = 128 + 15;
+
+/// With this, `srun` begins a step on what Slurm takes for used: a slurmctld that was killed may count the step that was
+/// put aside as running, with all its CPUs and memory.
+const TAKES_NOTHING: [(&str, &str); 3] = [("SLURM_OVERLAP", "1"), ("SLURM_OVERCOMMIT", "1"), (NODE_MEMORY, "0")];
 
 /// The state of the run.
 pub struct Groups<'a> {
@@ -192,8 +197,7 @@ impl Groups<'_> {
             g.caught_up_s = now_s + g.lost_s;
         }
         self.ports.relays.place(group, &places[group][0]);
-        let image = g.image.take();
-        g.of_image |= image.is_some();
+        let image = g.image.clone();
         let down = g.down();
         for &call in &down {
             if self.ending.contains(&call) {
@@ -203,10 +207,9 @@ impl Groups<'_> {
             let of_call = image.as_ref().filter(|(of, _)| *of == call);
             let mut environment = g.environment.clone();
             if let Some((_, folder)) = of_call {
+                g.of_image = true;
                 environment.push(self.ports.lending.image(folder));
-                // A slurmctld that was killed meanwhile may take the step that was put aside for one that still runs.
-                environment
-                    .extend(["SLURM_OVERLAP", "SLURM_OVERCOMMIT"].map(|name| (name.to_string(), "1".to_string())));
+                environment.extend(TAKES_NOTHING.map(|(name, value)| (name.to_string(), value.to_string())));
             }
             // Slurm's PMIx looks for a step's nodes in this list. The script's is as old as the script: a spare that took
             // a place since is not in it, and MPI would wait for its node without end.
@@ -228,14 +231,14 @@ impl Groups<'_> {
         let is_asked = self.ending.contains(&call);
         match g.state {
             State::Stopping | State::Short => {
-                g.shares.insert(call, if is_asked { Share::Ended(code) } else { Share::Down(Some(code)) });
+                g.shares.insert(call, if is_asked { Share::Ended(own_code(code)) } else { Share::Down(Some(code)) });
                 self.settle(call);
                 if !self.all[group].runs() {
                     self.restart(group);
                 }
             }
             State::Well | State::Doubtful { .. } if code == 0 || is_asked => {
-                g.shares.insert(call, Share::Ended(code));
+                g.shares.insert(call, Share::Ended(own_code(code)));
                 if !is_asked {
                     self.ports.shares.over(call, group, code);
                 }

@@ -76,6 +76,8 @@ pub struct Group {
     pub is_cancelled: bool,
     /// Crashes since its newest line.
     pub crashes: u32,
+    /// How often Slurm has not begun a step of it since its newest line.
+    pub refusals: u32,
     /// What its program is to see.
     pub environment: Vec<(String, String)>,
     /// Number of the line from which this wrapper took it up.
@@ -88,7 +90,7 @@ pub struct Group {
     pub caught_up_s: f64,
     /// The line to which it goes back, or the beginning, from its failure until it starts again.
     pub back: Option<Option<Manifest>>,
-    /// The image from which its share of a call goes on, while it is parked.
+    /// The image from which its share of a call goes on, until it has made a line.
     pub image: Option<(u64, PathBuf)>,
     /// It went on from an image, and has made no line since.
     pub of_image: bool,
@@ -115,6 +117,7 @@ impl Group {
             shares: BTreeMap::new(),
             is_cancelled: false,
             crashes: 0,
+            refusals: 0,
             environment: Vec::new(),
             resumed: None,
             log_begins: 0,

@@ -19,12 +19,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// The file in a run's folder that names the loan under way, for the wrapper that comes after.
 const LOAN: &str = "loan";
 
 /// Why a group cannot be parked though CRIU works.
 const SEVERAL: &str = "only groups of one task on one node can be parked";
+
+/// How often a relay is told to let its program come back: a slurmctld that has just started refuses steps.
+const WAKES: u32 = 12;
+
+/// Pause before it is told again.
+const WAKE_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a lender of groups is made of.
 pub struct Park {
@@ -116,11 +123,16 @@ impl Lending for Park {
     }
 
     fn wake(&mut self, group: usize, node: &str) {
-        self.tries[group].0.void();
+        let one = self.tries[group].0.begin();
         let mut command = self.waking(group, node);
         thread::spawn(move || {
-            if let Err(e) = said(&mut command) {
+            for _ in 0..WAKES {
+                let Err(e) = said(&mut command) else { return };
                 tracing::warn!(group, e, "the group's relay was not told to let its program come back");
+                thread::sleep(WAKE_PAUSE);
+                if !one.is_current() {
+                    return;
+                }
             }
         });
     }

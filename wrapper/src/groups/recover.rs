@@ -4,6 +4,7 @@ use super::driver::Groups;
 use super::group::{Share, State};
 use super::place::{UNSERVED, in_order};
 use super::sweep::Then;
+use super::words::{NOT_BEGUN, own_code};
 use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
@@ -12,6 +13,9 @@ const DOUBT_S: f64 = 5.0;
 
 /// How often in a row a run is handed back to the queue since no relay can begin.
 const MOST_UNSERVED: u32 = 3;
+
+/// How often Slurm is asked for a step that it does not begin, though the same had run before.
+const MOST_REFUSALS: u32 = 12;
 
 impl Groups<'_> {
     /// The newest line of a group; damaged ones are noted.
@@ -135,7 +139,7 @@ impl Groups<'_> {
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
         self.all[group].lost_s = (self.ports.clock.now_s() - kept_until_s).max(0.0);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
-        self.all[group].back = Some(line);
+        (self.all[group].back, self.all[group].image) = (Some(line), None);
     }
 
     /// Another group wants messages that were only in a log of this one that is lost. Whatever line this log begins from
@@ -269,7 +273,10 @@ impl Groups<'_> {
         }
         let worst =
             self.all[group].shares.values().filter_map(|s| if let Share::Down(c) = s { *c } else { None }).max();
-        let code = worst.unwrap_or(0);
+        if worst == Some(NOT_BEGUN) && self.begin_again(group) {
+            return;
+        }
+        let code = worst.map_or(0, own_code);
         // An image that cannot be restored is no failure of the program: it has its line.
         let of_image = std::mem::take(&mut self.all[group].of_image);
         let not_restored = code == ::criu::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
@@ -287,6 +294,20 @@ impl Groups<'_> {
         self.fail(group);
     }
 
+    /// Tries again, from the same image or line, what had run before and Slurm did not begin: a slurmctld that has just
+    /// started refuses steps on nodes that it has not heard of yet.
+    fn begin_again(&mut self, group: usize) -> bool {
+        let g = &mut self.all[group];
+        let had_begun = g.of_image || g.lost_s > 0.0 || self.setup.resumes;
+        if !had_begun || g.refusals >= MOST_REFUSALS {
+            return false;
+        }
+        g.refusals += 1;
+        self.decided_in(group, "restart group", "Slurm did not begin its step; it is tried again");
+        self.launch(group);
+        true
+    }
+
     /// Whether the line from which a group has started was set aside since; there is an end to that.
     fn has_lost_its_line(&mut self, group: usize) -> bool {
         let begun = self.all[group].log_begins;
@@ -300,9 +321,9 @@ impl Groups<'_> {
         let down = g.down();
         for call in &down {
             if let Some(Share::Down(own)) = g.shares.get(call).copied() {
-                g.shares.insert(*call, Share::Ended(code.or(own).unwrap_or(1)));
+                g.shares.insert(*call, Share::Ended(code.or(own.map(own_code)).unwrap_or(1)));
                 if let (None, Some(own), false) = (code, own, self.ending.contains(call)) {
-                    self.ports.shares.over(*call, group, own);
+                    self.ports.shares.over(*call, group, own_code(own));
                 }
             }
         }

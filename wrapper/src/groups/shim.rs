@@ -1,7 +1,7 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
 use super::criu::of_groups;
-use super::words::{Outputs, Said, Told};
+use super::words::{NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
 use nix::sys::signal::{SigSet, Signal};
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exit code when the driver is gone or cannot be reached.
 const NO_DRIVER: i32 = 1;
+
+/// Tells `srun` how to exit if Slurm does not begin its step.
+const EXIT_ERROR: &str = "SLURM_EXIT_ERROR";
 
 enum News {
     Told(Told),
@@ -82,6 +85,14 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
             }
             Some(News::Told(Told::Start { group, args, environment, outputs })) => {
                 let mut command = real()?;
+                if environment.iter().any(|(name, _)| name == NODE_MEMORY) {
+                    for name in OTHER_MEMORY {
+                        command.env_remove(name);
+                    }
+                }
+                if std::env::var_os(EXIT_ERROR).is_none() {
+                    command.env(EXIT_ERROR, NOT_BEGUN.to_string());
+                }
                 command.args(&args).envs(environment);
                 printed.extend(outputs.clone().filter(|o| !printed.contains_key(o)).map(|o| (o, [0; 2])));
                 match lead(&mut command, outputs.as_ref()).and_then(|()| start(&mut command, group, &sender)) {

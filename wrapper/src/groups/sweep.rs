@@ -243,7 +243,8 @@ impl Groups<'_> {
         };
         self.ports.lines.commit(group, &manifest)?;
         let g = &mut self.all[group];
-        (g.paced_s, g.crashes, g.of_image) = (ended_s, 0, false);
+        (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);
+        (g.of_image, g.image) = (false, None);
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
         let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w);
         let Manifest { number, begun_s, bytes, joules, .. } = manifest;

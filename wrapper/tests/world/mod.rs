@@ -26,6 +26,8 @@ pub struct Chances {
     pub node_dies: f64,
     pub node_returns: f64,
     pub step_crashes: f64,
+    /// Slurm does not begin a step that had run before.
+    pub step_refused: f64,
     pub preempted: f64,
     pub checkpoint_fails: f64,
     pub checkpoint_hangs: f64,
@@ -173,7 +175,7 @@ impl World {
         if record > 50 {
             let c = &mut self.chances;
             (c.wrapper_killed, c.node_dies, c.step_crashes, c.preempted, c.ordered) = (0.0, 0.0, 0.0, 0.0, 0.0);
-            (c.relay_dies, c.relay_refused, c.asked_to_end) = (0.0, 0.0, 0.0);
+            (c.relay_dies, c.relay_refused, c.step_refused, c.asked_to_end) = (0.0, 0.0, 0.0, 0.0);
         }
         self.journal.len()
     }

@@ -11,6 +11,7 @@ use wrapper::driver::{Outcome, Setup, Started};
 use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
 use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
+use wrapper::groups::words::NOT_BEGUN;
 use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store};
 
 struct Port(Shared);
@@ -106,6 +107,13 @@ impl Shares for Port {
         let now_s = w.now_s;
         let p = &mut w.programs[group];
         assert!(p.call.is_none(), "two instances of one program");
+        let is_again = p.started;
+        let refused = w.chances.step_refused;
+        if is_again && w.chance(refused) {
+            w.pending.insert(0, Happening::Group(News::Ended { call, group, code: NOT_BEGUN }));
+            return None;
+        }
+        let p = &mut w.programs[group];
         let from = p.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, progress, _)| *progress);
         let from = match p.image.take().filter(|_| environment.iter().any(|(name, _)| name == "IMAGE")) {
             Some(progress) => progress,
