@@ -2,7 +2,8 @@
 
 use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
-use crate::{EXIT_KILLED, init, sandbox};
+use crate::temporary::Temporary;
+use crate::{EXIT_KILLED, frozen, init, sandbox};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -77,6 +78,10 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let names = Names::of_user();
+    let temporary = match std::env::var_os("TMPDIR").is_none() && !task.own_network {
+        true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
+        false => None,
+    };
     // The kernel would call it "exe", after the way it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
@@ -85,9 +90,16 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         protocol::say!("joulepoint: {reason}");
         return EXIT_NO_SANDBOX;
     }
+    let clocks = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok()?.clocks);
+    if let Some(Err(e)) = clocks.map(|clocks| clocks.go_on()) {
+        tracing::warn!(%e, "clocks that count from the node's start jump for the program");
+    }
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
-        Ok(ForkResult::Child) => std::process::exit(init::run(task, line, &names, &signals)),
+        Ok(ForkResult::Child) => {
+            let tmp = temporary.as_ref().map(Temporary::path);
+            std::process::exit(init::run(task, line, &names, tmp, &signals))
+        }
         Ok(ForkResult::Parent { child }) => {
             // The line breaks with the sandbox.
             drop(line);

@@ -1,6 +1,7 @@
 //! Starts the program of a sandbox, or brings it back from a checkpoint.
 
 use super::{Ended, Init};
+use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
 use crate::relay::{self, Relay};
@@ -60,7 +61,9 @@ impl Init<'_> {
             .env_remove("FT_ENERGY_DONE_FD");
         if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
             // Where launchers put what all their processes map.
-            command.env("TMPDIR", frozen::SHARED_MEMORY);
+            command.env("TMPDIR", SHARED_MEMORY);
+        } else if let Some(tmp) = &self.tmp {
+            command.env("TMPDIR", tmp);
         }
         sandbox::confine(&mut command);
         let child = command.spawn().map_err(|e| {
