@@ -128,6 +128,9 @@ impl Init<'_> {
         if line.is_some() {
             relays.iter_mut().for_each(|relay| relay.by_lines(Vec::new()));
         }
+        if let Some(member) = task.member.as_ref().filter(|_| task.labels) {
+            relays.iter_mut().for_each(|relay| relay.label(member.label()));
+        }
         Ok(Init {
             task,
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,

@@ -19,7 +19,7 @@ const EXIT_NO_SANDBOX: i32 = 126;
 pub const ENDED: &str = "ended";
 
 /// What a warden is to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Task {
     /// CRIU's command.
     pub criu: PathBuf,
@@ -33,6 +33,10 @@ pub struct Task {
     pub limit_s: f64,
     /// Whether the program has a network of its own, without a way outside.
     pub own_network: bool,
+    /// A file that it reads, and where it begins in it, bytes.
+    pub stdin: Option<(PathBuf, u64)>,
+    /// Whether each line of its output begins with its rank.
+    pub labels: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -143,13 +147,11 @@ mod tests {
         fs::write(run.path().join(FOLDER).join(ADDRESS), format!("{gone}\n")).unwrap();
         let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None };
         let task = Task {
-            criu: PathBuf::new(),
             run: run.path().to_path_buf(),
             member: Some(member),
-            restore: None,
             limit_s: 1.0,
-            own_network: false,
             command: vec!["true".into()],
+            ..Task::default()
         };
         assert_eq!(super::run(&task), EXIT_KILLED);
     }

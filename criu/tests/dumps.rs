@@ -47,6 +47,7 @@ fn main() {
             limit_s: 60.0,
             own_network,
             command,
+            ..Task::default()
         }));
     }
     let criu = std::env::current_exe().unwrap().parent().unwrap().join("../criu");

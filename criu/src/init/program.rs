@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -52,7 +52,7 @@ impl Init<'_> {
         let mut command = Command::new(name);
         command
             .args(arguments)
-            .stdin(standard_input(self.line.is_some()).map_err(own)?)
+            .stdin(self.standard_input().map_err(|e| (e, 1))?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
             // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
@@ -72,6 +72,15 @@ impl Init<'_> {
         })?;
         self.program = child.id() as i32;
         Ok(())
+    }
+
+    /// What the program reads: the file that it was given, or what there is.
+    fn standard_input(&self) -> Result<File, String> {
+        let Some((path, at)) = &self.task.stdin else {
+            return standard_input(self.line.is_some()).map_err(|e| format!("standard input: {e}"));
+        };
+        let opened = File::open(path).and_then(|mut file| file.seek(SeekFrom::Start(*at)).map(|_| file));
+        opened.map_err(|e| format!("standard input: {}: {e}", path.display()))
     }
 
     /// Brings the program back from a checkpoint.
