@@ -76,7 +76,7 @@ fn in_hand(path: PathBuf, metadata: &fs::Metadata, writes: bool, overwrites: boo
     }
     let named = fs::symlink_metadata(&path).ok()?;
     let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
-    is_it.then(|| InHand { path, bytes: metadata.len(), writes, overwrites })
+    is_it.then_some(InHand { path, bytes: metadata.len(), writes, overwrites })
 }
 
 #[cfg(test)]

@@ -349,13 +349,15 @@ fn follow(
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
     // One that is in no sandbox writes as it would without us.
     let redirected = if sandboxed { streams.redirect(&mut real) } else { Ok(()) };
-    let passing = if sandboxed { streams.pass_on() } else { Vec::new() };
     let ended = redirected.and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
-        let (code, asked) = wait(child, &signals, held.as_mut().map(|h| &mut h.line))?;
+        // Not before signals are blocked: a thread that does not block them would take the news of the end.
+        let passing = if sandboxed { streams.pass_on() } else { Vec::new() };
+        let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
+        passing.into_iter().for_each(Passing::finish);
+        let (code, asked) = waited?;
         let waits = code != 0 && !asked && (in_doubt(code) || calls.is_closed());
         Ok((code, asked || waits && hold_back(calls, &signals)?))
     });
-    passing.into_iter().for_each(Passing::finish);
     let (code, asked) = match ended {
         Ok(ended) => ended,
         Err(e) => {
