@@ -180,6 +180,15 @@ struct WardenArgs {
     /// Give it a network of its own, with nothing but the loopback interface.
     #[arg(long)]
     own_network: bool,
+    /// File that the program reads.
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// Where in that file it begins, bytes.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    stdin_at: u64,
+    /// Begin each line of its output with its rank.
+    #[arg(long)]
+    labels: bool,
     /// The program is a task of this `srun` call: the driver of the job is told of it, and has it dumped.
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
@@ -283,7 +292,9 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = args;
             let WardenArgs { call, tasks, rank, node, step, .. } = args;
             let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step });
-            let task = criu::warden::Task { criu, run, member, restore, limit_s, own_network, command };
+            let WardenArgs { stdin, stdin_at, labels, .. } = args;
+            let stdin = stdin.map(|file| (file, stdin_at));
+            let task = criu::warden::Task { criu, run, member, restore, limit_s, own_network, stdin, labels, command };
             return Ok(criu::warden::run(&task));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),

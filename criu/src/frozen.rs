@@ -1,21 +1,18 @@
 //! What belongs to a checkpoint beside CRIU's images, saved while the program stands still and put back before it
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
+use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
-use crate::settle::{Stop, Stoppable};
-use crate::{peers, sandbox};
+use crate::sandbox::Clocks;
+use crate::settle::{self, Stop, Stoppable};
+use crate::{files, peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-/// Folder of POSIX shared memory.
-pub const SHARED_MEMORY: &str = "/dev/shm";
-
-/// Folders that every program on a node shares and that do not outlive the node.
-const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+use std::time::{Duration, UNIX_EPOCH};
 
 const RECORD: &str = "sandbox.json";
 
@@ -30,6 +27,9 @@ pub struct Frozen {
     pub pipes: Vec<Pipe>,
     /// Files that were open for writing.
     pub written: Vec<Written>,
+    /// The clocks that count from the node's start; absent in a dump of an earlier version.
+    #[serde(default)]
+    pub clocks: Option<Clocks>,
 }
 
 /// A pipe of the program's output.
@@ -73,13 +73,13 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
 pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, stop: &Stop) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
-    let open: Vec<Open> = tree.iter().flat_map(|pid| open_files(*pid)).collect();
+    let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
     // A temporary folder that holds the run would be packed into itself.
     let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
-    let lost = |f: &&Open| COMMON.iter().any(|c| f.path.starts_with(c)) && !tmp.is_some_and(|t| f.path.starts_with(t));
-    let common: BTreeSet<&Path> = open.iter().filter(lost).map(|f| f.path.as_path()).collect();
+    let whole = open.iter().filter(|f| f.must_be_kept() && !tmp.is_some_and(|t| f.path.starts_with(t)));
+    let whole: BTreeSet<&Path> = whole.map(|f| f.path.as_path()).collect();
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
@@ -92,13 +92,24 @@ pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, sto
     if let Some(tmp) = tmp {
         pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
-    pack("open.tar", &|tar| common.iter().try_for_each(|path| append(tar, path)))
-        .map_err(told(Path::new("temporary files")))?;
+    pack("open.tar", &|tar| whole.iter().try_for_each(|path| append(tar, path)))
+        .map_err(told(Path::new("open files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
-    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect() };
+    let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
+    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))
+}
+
+/// The record of a dump.
+///
+/// # Errors
+/// A sentence naming the file.
+pub fn read(from: &Path) -> Result<Frozen, String> {
+    let record = from.join(RECORD);
+    let read = settle::read(&record).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    read.map_err(|e| format!("{}: {e}", record.display()))
 }
 
 /// Reads the record of a dump and puts back what it saved.
@@ -106,9 +117,7 @@ pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, sto
 /// # Errors
 /// A sentence naming the file.
 pub fn put_back(from: &Path) -> Result<Frozen, String> {
-    let record = from.join(RECORD);
-    let text = fs::read(&record).map_err(|e| format!("{}: {e}", record.display()))?;
-    let frozen: Frozen = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", record.display()))?;
+    let frozen = read(from)?;
     for name in ["shm.tar", "tmp.tar", "open.tar"] {
         let path = from.join(name);
         if path.exists() {
@@ -137,31 +146,6 @@ fn go_back(file: &Written) -> Result<(), String> {
 pub fn is_own_folder(path: &Path) -> bool {
     let own = fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
     own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
-}
-
-/// An open file of a process.
-struct Open {
-    path: PathBuf,
-    bytes: u64,
-    writes: bool,
-}
-
-/// The regular files that a process holds open, but for those without a name.
-fn open_files(pid: i32) -> Vec<Open> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
-    let open = |link: PathBuf| {
-        let metadata = fs::metadata(&link).ok().filter(|m| m.is_file() && m.nlink() > 0)?;
-        let path = fs::read_link(&link).ok().filter(|p| p.is_absolute())?;
-        if path.starts_with(SHARED_MEMORY) || path.starts_with("/proc") || path.starts_with("/sys") {
-            return None;
-        }
-        let number = link.file_name()?.to_str()?;
-        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
-        let flags = info.lines().find_map(|l| l.strip_prefix("flags:"))?;
-        let writes = i32::from_str_radix(flags.trim(), 8).is_ok_and(|f| f & libc::O_ACCMODE != libc::O_RDONLY);
-        Some(Open { path, bytes: metadata.len(), writes })
-    };
-    entries.flatten().filter_map(|e| open(e.path())).collect()
 }
 
 /// A process and all below it.
@@ -240,12 +224,28 @@ fn unpack(path: &Path) -> io::Result<()> {
             }
             if entry.header().entry_type().is_fifo() {
                 make_fifo(&target, entry.header().mode()?)?;
-            } else {
+            } else if !rewrite(&mut entry, &target)? {
                 entry.unpack(&target)?;
             }
         }
     }
     Ok(())
+}
+
+/// Writes a file that is there over: other names of it, and tasks that do the same, see no other file. Tells whether it
+/// could.
+fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool> {
+    let is_file = |m: &fs::Metadata| m.is_file();
+    if !entry.header().entry_type().is_file() || !fs::symlink_metadata(target).is_ok_and(|m| is_file(&m)) {
+        return Ok(false);
+    }
+    let Ok(mut file) = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(target) else {
+        return Ok(false);
+    };
+    let bytes = io::copy(entry, &mut file)?;
+    file.set_len(bytes)?;
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?))?;
+    Ok(true)
 }
 
 /// Whether a file of another user is there as it was saved: nobody has to put it back, nor could.
@@ -269,19 +269,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_found_and_its_open_files_with_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("out");
-        fs::write(&out, "12345").unwrap();
-        let held = OpenOptions::new().append(true).open(&out).unwrap();
+    fn a_tree_is_found() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let us = std::process::id() as i32;
-        assert!(tree(us).contains(&(child.id() as i32)));
-        let found = open_files(us).into_iter().find(|f| f.path == out).unwrap();
-        assert_eq!((found.bytes, found.writes), (5, true));
+        assert!(tree(std::process::id() as i32).contains(&(child.id() as i32)));
         child.kill().unwrap();
         child.wait().unwrap();
-        drop(held);
     }
 
     #[test]
@@ -309,7 +301,11 @@ mod tests {
         pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar).unwrap();
+        let number = fs::metadata(folder.join("a")).unwrap().ino();
+        fs::write(folder.join("a"), "after it, and longer").unwrap();
         unpack(&tar).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "before");
+        assert_eq!(fs::metadata(folder.join("a")).unwrap().ino(), number, "other names of it lead to it");
         let own = folder.join("a");
         let header = |size| {
             let mut header = tar::Header::new_gnu();

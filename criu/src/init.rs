@@ -37,6 +37,7 @@ struct Init<'a> {
     listener: Option<UnixListener>,
     line: Option<Line>,
     relays: Vec<Relay>,
+    /// The program's temporary folder, if its user names one or it has one of ours.
     tmp: Option<PathBuf>,
     program: i32,
     may_restore: bool,
@@ -68,13 +69,13 @@ impl Ended {
     }
 }
 
-/// Runs the sandbox to its end; the exit code of the program.
-pub fn run(task: &Task, line: Option<Line>, names: &Names, signals: &SigSet) -> i32 {
+/// Runs the sandbox to its end; the exit code of the program. `tmp` is a temporary folder for one whose user names none.
+pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
         protocol::say!("joulepoint: {reason}");
         code
     };
-    let mut init = match Init::open(task, line, names, signals) {
+    let mut init = match Init::open(task, line, names, tmp, signals) {
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
@@ -109,7 +110,13 @@ fn blame(task: &Task, folder: &Path, reason: &str) {
 }
 
 impl Init<'_> {
-    fn open<'a>(task: &'a Task, line: Option<Line>, names: &Names, signals: &SigSet) -> Result<Init<'a>, String> {
+    fn open<'a>(
+        task: &'a Task,
+        line: Option<Line>,
+        names: &Names,
+        tmp: Option<&Path>,
+        signals: &SigSet,
+    ) -> Result<Init<'a>, String> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish(&task.run, names)?;
@@ -120,6 +127,9 @@ impl Init<'_> {
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
         if line.is_some() {
             relays.iter_mut().for_each(|relay| relay.by_lines(Vec::new()));
+        }
+        if let Some(member) = task.member.as_ref().filter(|_| task.labels) {
+            relays.iter_mut().for_each(|relay| relay.label(member.label()));
         }
         Ok(Init {
             task,
@@ -132,7 +142,7 @@ impl Init<'_> {
             is_unwanted: false,
             line,
             relays,
-            tmp: std::env::var_os("TMPDIR").map(PathBuf::from),
+            tmp: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
             program: 0,
             runs: false,
             early: Vec::new(),

@@ -3,13 +3,14 @@
 //! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
 //! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
 //! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step ([`dumping`]; what a killed CRIU leaves is judged by [`harm`]). What
-//! belongs to a checkpoint beside CRIU's images is saved by [`frozen`] while the program stands still, in memory
+//! belongs to a checkpoint beside CRIU's images ([`files`] that the program writes, ...) is saved by [`frozen`] while it stands still, in memory
 //! ([`stage`]) if there is enough, and brought to disk after ([`settle`]). [`probe`] tells whether all this works on a
 //! machine. This room knows no run, no policy
 //! and no Slurm.
 
 pub mod client;
 pub mod dumping;
+pub mod files;
 pub mod frozen;
 pub mod harm;
 pub mod init;
@@ -21,6 +22,7 @@ pub mod sandbox;
 pub mod settle;
 pub mod stage;
 pub mod strangers;
+pub mod temporary;
 pub mod tool;
 pub mod warden;
 

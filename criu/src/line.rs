@@ -69,6 +69,12 @@ impl Member {
     pub fn folder(&self) -> String {
         format!("{}.{}", self.call, self.rank)
     }
+
+    /// What `srun --label` writes before each line of the task.
+    pub fn label(&self) -> String {
+        let width = self.tasks.saturating_sub(1).to_string().len();
+        format!("{:0width$}: ", self.rank)
+    }
 }
 
 /// What the driver tells a task's warden.
@@ -331,6 +337,12 @@ mod tests {
 
     fn step() -> Hello {
         Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None }
+    }
+
+    #[test]
+    fn a_label_is_as_wide_as_the_highest_rank() {
+        let label = |rank, tasks| Member { call: "a.1".into(), rank, tasks, node: "n".into(), step: None }.label();
+        assert_eq!([label(0, 1), label(9, 10), label(9, 11)], ["0: ", "9: ", "09: "]);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct Relay {
     carried_bytes: u64,
     by_lines: bool,
     held: Vec<u8>,
+    /// What each line begins with.
+    label: String,
+    at_start: bool,
 }
 
 impl Relay {
@@ -50,6 +53,8 @@ impl Relay {
             carried_bytes: 0,
             by_lines: false,
             held: Vec::new(),
+            label: String::new(),
+            at_start: true,
         })
     }
 
@@ -94,10 +99,27 @@ impl Relay {
         self.held.extend(block);
         let whole = self.held.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let ready = if self.by_lines && self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() };
-        self.to.write_all(&self.held[..ready])?;
-        self.carried_bytes += ready as u64;
-        self.held.drain(..ready);
+        let text: Vec<u8> = self.held.drain(..ready).collect();
+        let text = if self.label.is_empty() { text } else { self.labelled(&text) };
+        self.to.write_all(&text)?;
+        self.carried_bytes += text.len() as u64;
         Ok(())
+    }
+
+    fn labelled(&mut self, text: &[u8]) -> Vec<u8> {
+        let mut labelled = Vec::with_capacity(2 * text.len());
+        for line in text.split_inclusive(|b| *b == b'\n') {
+            if std::mem::replace(&mut self.at_start, line.ends_with(b"\n")) {
+                labelled.extend(self.label.as_bytes());
+            }
+            labelled.extend(line);
+        }
+        labelled
+    }
+
+    /// Begins each line with a label.
+    pub fn label(&mut self, label: String) {
+        self.label = label;
     }
 
     /// From now on carries whole lines, as `slurmstepd` does, so that all that is carried on arrives; `held` is the
@@ -224,6 +246,25 @@ mod tests {
         assert_eq!(relay.carried_bytes(), 7);
         relay.finish().unwrap();
         assert_eq!((read(5).as_str(), relay.carried_bytes()), ("after", 12));
+    }
+
+    #[test]
+    fn each_line_has_its_label_once_and_it_counts_as_carried() {
+        let (mut target, to) = io::pipe().unwrap();
+        let mut relay = Relay::new(to.as_fd()).unwrap();
+        relay.by_lines(Vec::new());
+        relay.label("07: ".to_string());
+        drop(to);
+        let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
+        for written in ["a\n\nb", "c\nlast"] {
+            program.write_all(written.as_bytes()).unwrap();
+            relay.drain().unwrap();
+        }
+        relay.finish().unwrap();
+        let expected = "07: a\n07: \n07: bc\n07: last";
+        let mut text = vec![0; expected.len()];
+        target.read_exact(&mut text).unwrap();
+        assert_eq!((text.as_slice(), relay.carried_bytes()), (expected.as_bytes(), expected.len() as u64));
     }
 
     #[test]

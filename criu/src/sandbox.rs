@@ -3,7 +3,9 @@
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::SigSet;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Gid, Group, Uid, User};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,6 +18,9 @@ pub const FIRST_PID: i32 = 10_000;
 
 /// File by which the kernel tells and takes the process id given last.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// File by which the kernel tells and takes what clocks are ahead of the node's (time_namespaces(7)).
+const CLOCK_OFFSETS: &str = "/proc/self/timens_offsets";
 
 /// Where the kernel's settings are.
 const SETTINGS: &str = "/proc/sys";
@@ -35,6 +40,58 @@ pub fn leave(own_network: bool) -> Result<(), String> {
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
     write("/proc/self/gid_map", &format!("0 {gid} 1"))
+}
+
+/// Clocks that count from the node's start, as a program sees them, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`.
+    monotonic_ns: i64,
+    /// `CLOCK_BOOTTIME`.
+    boottime_ns: i64,
+}
+
+impl Clocks {
+    /// What they show.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn now() -> io::Result<Clocks> {
+        let read = |clock: ClockId| -> io::Result<i64> {
+            let time = clock_gettime(clock)?;
+            Ok(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+        };
+        Ok(Clocks { monotonic_ns: read(ClockId::CLOCK_MONOTONIC)?, boottime_ns: read(ClockId::CLOCK_BOOTTIME)? })
+    }
+
+    /// Lets them go on from here for the next child of this process and all below it, in the user namespace that it has
+    /// made: a program that sleeps until a time on its old node's clock would else sleep for days on another node.
+    ///
+    /// # Errors
+    /// What the kernel says; before Linux 5.6 it knows no such thing.
+    pub fn go_on(&self) -> io::Result<()> {
+        unshare(CloneFlags::from_bits_retain(libc::CLONE_NEWTIME))?;
+        let now = Clocks::now()?;
+        let before = fs::read_to_string(CLOCK_OFFSETS)?;
+        let line = |name: &str, wanted_ns: i64, now_ns: i64| {
+            let offset_ns = offset_ns(&before, name) + wanted_ns - now_ns;
+            format!("{name} {} {}\n", offset_ns.div_euclid(1_000_000_000), offset_ns.rem_euclid(1_000_000_000))
+        };
+        let monotonic = line("monotonic", self.monotonic_ns, now.monotonic_ns);
+        let boottime = line("boottime", self.boottime_ns, now.boottime_ns);
+        fs::write(CLOCK_OFFSETS, monotonic + &boottime)
+    }
+}
+
+/// What a clock of this process is ahead of the node's, by the text of `CLOCK_OFFSETS`, ns.
+fn offset_ns(text: &str, clock: &str) -> i64 {
+    let words = |line: &str| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some(clock)).then_some(())?;
+        let mut number = || words.next()?.parse::<i64>().ok();
+        Some(number()? * 1_000_000_000 + number()?)
+    };
+    text.lines().find_map(words).unwrap_or(0)
 }
 
 /// Why an ordinary user gets no namespaces here, and what the administrator of the node can do; `settings` is
@@ -177,6 +234,13 @@ fn write(path: &str, text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_offset_of_a_clock_is_read_as_the_kernel_writes_it() {
+        let text = "monotonic          -7         500000000\nboottime            3         0\n";
+        assert_eq!(offset_ns(text, "monotonic"), -6_500_000_000);
+        assert_eq!((offset_ns(text, "boottime"), offset_ns("", "boottime")), (3_000_000_000, 0));
+    }
 
     #[test]
     fn who_forbids_namespaces_is_named_with_the_cure() {

@@ -101,6 +101,17 @@ pub fn unpacked(folder: &Path, run: &Path) -> Result<PathBuf, String> {
     Ok(to)
 }
 
+/// What a file of a dump holds, compressed or not.
+///
+/// # Errors
+/// What the file system says.
+pub fn read(file: &Path) -> io::Result<Vec<u8>> {
+    match File::open(add_ending(file)) {
+        Ok(packed) => zstd::decode_all(packed),
+        Err(_) => fs::read(file),
+    }
+}
+
 /// Removes what [`unpacked`] made.
 pub fn forget_unpacked(run: &Path) {
     let _ = fs::remove_dir_all(run.join(UNPACKED));
@@ -174,6 +185,7 @@ mod tests {
             let found = unpacked(to, dir.path()).unwrap();
             assert_eq!(&found == to, !compress);
             assert_eq!(read(&found), before);
+            assert_eq!(super::read(&to.join("sandbox.json")).unwrap(), before.0);
             forget_unpacked(dir.path());
             assert!(compress || found.exists());
         }

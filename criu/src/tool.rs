@@ -23,11 +23,13 @@ const GHOST_BYTES: u64 = 1 << 30;
 const FREEZE_LIMIT_S: u32 = 60;
 
 /// What users write, or their site, and what they should do instead.
-const CURES: [(&str, &str); 8] = [
+const CURES: [(&str, &str); 10] = [
     ("Can't lookup mount", "a file was opened outside the sandbox; open it in the job"),
     ("nvidia", "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app"),
     ("infiniband", "RDMA devices cannot be dumped; use --ft-energy-engine=app"),
     ("send_fds failed", "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program"),
+    ("fsnotify", "a watch on files (inotify) cannot be dumped; 'tail -f ---disable-inotify' looks now and then"),
+    ("link remap", "a file that the program holds open was removed and has another name; close it, or keep its name"),
     ("SysVIPC", "System V shared memory cannot be dumped; POSIX shared memory can"),
     (
         "inet:",
@@ -99,7 +101,7 @@ pub fn restore(task: &Task, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command 
 fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     let mut command = Command::new(&task.criu);
     command
-        .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--link-remap", "--file-locks"])
+        .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--file-locks"])
         // Not --ext-unix-sk: it dumps what cannot be restored.
         .args(["--network-lock", "skip", "-v1", "--images-dir"])
         .arg(folder.join(IMAGES))

@@ -2,7 +2,8 @@
 
 use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
-use crate::{EXIT_KILLED, init, sandbox};
+use crate::temporary::Temporary;
+use crate::{EXIT_KILLED, frozen, init, sandbox};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -18,7 +19,7 @@ const EXIT_NO_SANDBOX: i32 = 126;
 pub const ENDED: &str = "ended";
 
 /// What a warden is to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Task {
     /// CRIU's command.
     pub criu: PathBuf,
@@ -32,6 +33,10 @@ pub struct Task {
     pub limit_s: f64,
     /// Whether the program has a network of its own, without a way outside.
     pub own_network: bool,
+    /// A file that it reads, and where it begins in it, bytes.
+    pub stdin: Option<(PathBuf, u64)>,
+    /// Whether each line of its output begins with its rank.
+    pub labels: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -77,6 +82,10 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let names = Names::of_user();
+    let temporary = match std::env::var_os("TMPDIR").is_none() && !task.own_network {
+        true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
+        false => None,
+    };
     // The kernel would call it "exe", after the way it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
@@ -85,9 +94,16 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         protocol::say!("joulepoint: {reason}");
         return EXIT_NO_SANDBOX;
     }
+    let clocks = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok()?.clocks);
+    if let Some(Err(e)) = clocks.map(|clocks| clocks.go_on()) {
+        tracing::warn!(%e, "clocks that count from the node's start jump for the program");
+    }
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
-        Ok(ForkResult::Child) => std::process::exit(init::run(task, line, &names, &signals)),
+        Ok(ForkResult::Child) => {
+            let tmp = temporary.as_ref().map(Temporary::path);
+            std::process::exit(init::run(task, line, &names, tmp, &signals))
+        }
         Ok(ForkResult::Parent { child }) => {
             // The line breaks with the sandbox.
             drop(line);
@@ -131,13 +147,11 @@ mod tests {
         fs::write(run.path().join(FOLDER).join(ADDRESS), format!("{gone}\n")).unwrap();
         let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None };
         let task = Task {
-            criu: PathBuf::new(),
             run: run.path().to_path_buf(),
             member: Some(member),
-            restore: None,
             limit_s: 1.0,
-            own_network: false,
             command: vec!["true".into()],
+            ..Task::default()
         };
         assert_eq!(super::run(&task), EXIT_KILLED);
     }

@@ -6,6 +6,8 @@ use criu::client::{self, Ask};
 use criu::line::{self, Hello, Line, Member, Order, Said};
 use criu::warden::{self, Task};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
@@ -47,7 +49,13 @@ fn main() {
             limit_s: 60.0,
             own_network,
             command,
+            ..Task::default()
         }));
+    }
+    if let [_, word, counts] = &args[..]
+        && word == "count"
+    {
+        std::process::exit(count_by_the_clock(counts.parse().unwrap()));
     }
     let criu = std::env::current_exe().unwrap().parent().unwrap().join("../criu");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/criu.sh");
@@ -58,6 +66,7 @@ fn main() {
     }
     let criu = criu.join("criu");
     goes_on_in_every_way(&criu);
+    goes_on_where_the_clock_began_later(&criu);
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
@@ -67,7 +76,7 @@ fn main() {
         goes_on_when_others_die(&criu);
         is_never_lost(&criu);
     });
-    println!("every way, too little memory, too little time, a driver, those who die: ok");
+    println!("every way, another clock, too little memory, too little time, a driver, those who die: ok");
 }
 
 /// A folder with a program in a sandbox.
@@ -76,11 +85,13 @@ struct Sandbox<'a> {
     criu: &'a Path,
     own_network: bool,
     counts: u32,
+    /// Whether the program sleeps until a time, and not for one.
+    by_clock: bool,
 }
 
 impl Sandbox<'_> {
     fn new(criu: &Path, own_network: bool) -> Sandbox<'_> {
-        let sandbox = Sandbox { dir: tempfile::tempdir().unwrap(), criu, own_network, counts: COUNTS };
+        let sandbox = Sandbox { dir: tempfile::tempdir().unwrap(), criu, own_network, counts: COUNTS, by_clock: false };
         for folder in ["run", "tmp"] {
             fs::create_dir(sandbox.path(folder)).unwrap();
         }
@@ -99,8 +110,10 @@ impl Sandbox<'_> {
     fn command(&self, from: &str) -> Command {
         let counts = self.counts;
         let script = format!("i=0; while [ $i -lt {counts} ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 7");
+        let us = std::env::current_exe().unwrap();
+        let script = if self.by_clock { format!("exec {} count {counts}", us.display()) } else { script };
         let out = OpenOptions::new().append(true).create(true).open(self.path("out")).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = Command::new(us);
         command
             .args(["warden".as_ref(), self.criu, &self.path("run"), &self.path(from)])
             .args([&self.own_network.to_string(), "sh", "-c", &script])
@@ -160,6 +173,32 @@ fn goes_on_in_every_way(criu: &Path) {
         sandbox.wait();
         sandbox.ends_as_if_undisturbed(child, "dump");
     }
+}
+
+/// Counts as the shell's program does, by a clock that counts from the node's start.
+fn count_by_the_clock(counts: u32) -> i32 {
+    let clock = ClockId::CLOCK_MONOTONIC;
+    let mut next = clock_gettime(clock).unwrap();
+    for count in 1..=counts {
+        println!("{count}");
+        next = next + TimeSpec::from_duration(Duration::from_millis(50));
+        while clock_nanosleep(clock, ClockNanosleepFlags::TIMER_ABSTIME, &next).is_err() {}
+    }
+    7
+}
+
+/// Here a node is a time namespace: the first one has been up for eleven days longer.
+fn goes_on_where_the_clock_began_later(criu: &Path) {
+    let sandbox = Sandbox { by_clock: true, ..Sandbox::new(criu, false) };
+    let first = sandbox.command("none");
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(["--user", "--map-root-user", "--time", "--monotonic=1000000", "--fork", "--kill-child"]);
+    elsewhere.arg(first.get_program()).args(first.get_args()).env("TMPDIR", sandbox.path("tmp"));
+    let out = OpenOptions::new().append(true).create(true).open(sandbox.path("out")).unwrap();
+    let child = elsewhere.stdin(Stdio::null()).stdout(out).spawn().unwrap();
+    sandbox.wait();
+    sandbox.dump("dump", 0.5, false, 60.0, true).unwrap();
+    sandbox.ends_as_if_undisturbed(child, "dump");
 }
 
 fn leaves_memory_that_is_too_small(criu: &Path) {

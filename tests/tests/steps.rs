@@ -308,3 +308,68 @@ fn trees_of_processes_and_python_go_on_after_their_nodes_died() -> Result<()> {
     }
     Ok(())
 }
+
+/// Steps whose streams are of every kind; what each leaves is said by the script itself.
+const STREAMS: &str = r#"
+LINES='for n in $(seq 40); do echo "$SLURM_PROCID line $n"; sleep 0.2; done'
+srun -n4 --label bash -c "$LINES" | tee labelled | sort >sorted
+srun -n2 --output=named --error=named.err bash -c "$LINES; echo over >&2"
+srun -n2 bash -c 'while read -r line; do echo "$SLURM_PROCID got $line"; sleep 1; done' <<END
+first
+second
+third
+END
+srun -n1 -N1 --exact bash -c "$LINES; exit 4" & four=$!
+srun -n1 -N1 --exact bash -c "${LINES//line/other}" &
+wait $four; echo "code $?"; wait
+"#;
+
+#[test]
+fn streams_of_every_kind_are_as_if_undisturbed_after_nodes_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let mut random = random("streams");
+    let job = Job::submit_script(&site, "streams", 2, STREAMS)?;
+    let sorted = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(job.folder.join(name)).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let expected = |of: &dyn Fn(u32, u32) -> String, ranks: u32| -> Vec<String> {
+        let all = (0..ranks).flat_map(|rank| (1..=40).map(move |n| (rank, n)));
+        let mut lines: Vec<String> = all.map(|(rank, n)| of(rank, n)).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let begun = |name: &str| fs::metadata(job.folder.join(name)).is_ok_and(|m| m.len() > 0);
+    for name in ["labelled", "named", "out"] {
+        site.wait(name, LIMIT, |_| Ok(begun(name).then_some(()))).with_context(|| job.said())?;
+        let made = site.report(job.id)?.and_then(|run| run["total"]["checkpoints"].as_u64()).unwrap_or(0);
+        let run = job.wait_for_lines(&site, made + 2)?;
+        thread::sleep(Duration::from_millis(random.random_range(0..1000)));
+        let record = run["records"].as_array().and_then(|r| r.last()).context("a record")?;
+        let victim = record["nodes"][1].as_str().context("two nodes")?.to_string();
+        site.cluster.kill_node(&victim)?;
+        println!("streams: {victim} died after {name} had begun");
+        let lives = run["records"].as_array().map_or(0, Vec::len);
+        let more = |run: &Value| (run["records"].as_array()?.len() > lives).then_some(());
+        site.wait_report(job.id, "a requeue", LIMIT, more).with_context(|| job.said())?;
+        site.cluster.revive_node(&victim)?;
+    }
+    let state = site.wait_state(job.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT)?;
+    ensure!(state == "COMPLETED", "{state}: {}", job.said());
+    let labelled = expected(&|rank, n| format!("{rank}: {rank} line {n}"), 4);
+    for name in ["labelled", "sorted"] {
+        ensure!(sorted(name) == labelled, "{name}: {:?}: {}", sorted(name), job.said());
+    }
+    ensure!(sorted("named") == expected(&|rank, n| format!("{rank} line {n}"), 2), "{:?}", sorted("named"));
+    ensure!(sorted("named.err") == ["over", "over"], "{:?}", sorted("named.err"));
+    let (mut own, out) = (expected(&|rank, n| format!("{rank} line {n}"), 1), sorted("out"));
+    own.extend(expected(&|rank, n| format!("{rank} other {n}"), 1));
+    let words = ["first", "second", "third"];
+    own.extend((0..2).flat_map(|rank| words.map(|word| format!("{rank} got {word}"))));
+    own.push("code 4".to_string());
+    own.sort_unstable();
+    ensure!(out == own, "{out:?}: {}", job.said());
+    Ok(())
+}

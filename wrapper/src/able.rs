@@ -18,7 +18,7 @@ pub struct Obstacle {
     pub pid: i32,
     /// Name of the program.
     pub program: String,
-    /// `gpu`, `rdma`, `socket`, `io_uring`, `anon_inode`, `device`, `tracer`, `sysv_shm`, `fuse` or `seccomp`.
+    /// `gpu`, `rdma`, `socket`, `io_uring`, `inotify`, `anon_inode`, `device`, `tracer`, `sysv_shm`, `fuse` or `seccomp`.
     pub kind: &'static str,
     /// What was found.
     pub found: String,
@@ -63,7 +63,7 @@ const HARMLESS: [&str; 8] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/console"];
 
 /// Files without a name that CRIU knows how to bring back.
-const KNOWN_INODES: [&str; 7] = ["eventfd", "eventpoll", "signalfd", "inotify", "fanotify", "timerfd", "pidfd"];
+const KNOWN_INODES: [&str; 5] = ["eventfd", "eventpoll", "signalfd", "timerfd", "pidfd"];
 
 const APP: &str = "checkpoints of its own (--ft-energy-engine=app, scr or hook)";
 
@@ -209,6 +209,11 @@ fn nameless(path: &str) -> Option<(&'static str, String, &'static str)> {
         "io_uring" => {
             Some(("io_uring", path.to_string(), "epoll or plain reads and writes (UV_USE_IO_URING=0 for libuv)"))
         }
+        "inotify" | "fanotify" => Some((
+            "inotify",
+            format!("{path}, a watch on files"),
+            "a look now and then ('tail -f ---disable-inotify'), since no ordinary user can bring a watch back",
+        )),
         _ if KNOWN_INODES.contains(&name) => None,
         _ => Some(("anon_inode", path.to_string(), APP)),
     }
@@ -259,7 +264,7 @@ mod tests {
             (&["/dev/kfd"], &["/dev/dri/renderD128"], "", &["gpu", "gpu"]),
             (&["/dev/infiniband/uverbs0"], &[], "", &["rdma"]),
             (&["anon_inode:[io_uring]"], &["anon_inode:[io_uring]"], "", &["io_uring"]),
-            (&["anon_inode:[perf_event]", "anon_inode:inotify"], &[], "", &["anon_inode"]),
+            (&["anon_inode:[perf_event]", "anon_inode:inotify"], &[], "", &["anon_inode", "inotify"]),
             (&["/dev/kvm"], &[], "", &["device"]),
             (&[], &["/SYSV00000000 (deleted)"], "", &["sysv_shm"]),
             (&["/mnt/s3/data"], &[], "", &["fuse"]),

@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Tells the stand-in where the folder is, and for which job: `4711:/folder`.
 pub const VARIABLE: &str = "JOULEPOINT_CALLS";
+
+/// File that tells the script's beginnings apart.
+const LIFE: &str = "life";
 
 /// Where programs are looked for if nothing says so.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -85,6 +89,8 @@ pub struct Output {
 #[derive(Clone, Debug)]
 pub struct Calls {
     folder: PathBuf,
+    /// The beginning of the script to which a stand-in belongs.
+    life: Option<String>,
 }
 
 /// What a recovery line means for a script that is started again.
@@ -102,7 +108,7 @@ impl Calls {
     /// # Errors
     /// What the file system says.
     pub fn open(run: &Path, argv: &[String]) -> io::Result<Calls> {
-        let calls = Calls { folder: run.join("calls") };
+        let calls = Calls { folder: run.join("calls"), life: None };
         for folder in [calls.folder.clone(), calls.claims(), calls.bin()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
@@ -126,13 +132,15 @@ impl Calls {
         Ok(calls)
     }
 
-    /// The folder that the environment names, if it is this job's.
+    /// The folder that the environment names, if it is this job's and the script has not begun anew since: what is left
+    /// of its last life, on a node that Slurm has not ended yet, must not speak for this one.
     pub fn of_environment() -> Option<Calls> {
         let value = std::env::var_os(VARIABLE)?.into_vec();
-        let colon = value.iter().position(|b| *b == b':')?;
-        let job = std::env::var_os("SLURM_JOB_ID").unwrap_or_default();
-        let folder = PathBuf::from(OsString::from_vec(value[colon + 1..].to_vec()));
-        (job.as_bytes() == &value[..colon] && folder.is_dir()).then_some(Calls { folder })
+        let mut words = value.splitn(3, |b| *b == b':').map(|word| OsString::from_vec(word.to_vec()));
+        let (job, life, folder) = (words.next()?, words.next()?.into_string().ok()?, PathBuf::from(words.next()?));
+        let calls = Calls { folder, life: Some(life) };
+        let is_ours = job == std::env::var_os("SLURM_JOB_ID").unwrap_or_default() && calls.folder.is_dir();
+        (is_ours && !calls.is_over()).then_some(calls)
     }
 
     /// What the script must see so that its calls are remembered.
@@ -141,7 +149,7 @@ impl Calls {
         let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_string());
         vec![
             ("PATH".to_string(), format!("{}:{path}", self.bin().display())),
-            (VARIABLE.to_string(), format!("{job}:{}", self.folder.display())),
+            (VARIABLE.to_string(), format!("{job}:{}:{}", self.now_living(), self.folder.display())),
         ]
     }
 
@@ -150,6 +158,8 @@ impl Calls {
     /// # Errors
     /// What the file system says.
     pub fn begin(&self) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fs::write(self.folder.join(LIFE), format!("{}.{}", now.as_nanos(), std::process::id()))?;
         for claim in fs::read_dir(self.claims())? {
             fs::remove_file(claim?.path())?;
         }
@@ -170,9 +180,17 @@ impl Calls {
         }
     }
 
-    /// Whether the script is being stopped.
+    /// Whether the script is being stopped, or has begun anew.
     pub fn is_closed(&self) -> bool {
-        self.closed().exists()
+        self.closed().exists() || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| *life != self.now_living())
+    }
+
+    fn now_living(&self) -> String {
+        fs::read_to_string(self.folder.join(LIFE)).unwrap_or_default()
     }
 
     /// Takes the next number for a call; tells it, and how many calls with this key came before.
@@ -410,6 +428,17 @@ mod tests {
         fs::write(calls.folder.join("a.1.json"), "{\"number\":1,").unwrap();
         assert_eq!(calls.read("a.1"), None);
         assert_eq!(calls.settle(None, 0.0).unwrap().kept_until_s, None);
+    }
+
+    #[test]
+    fn a_stand_in_of_an_earlier_beginning_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        calls.begin().unwrap();
+        let of_stand_in = Calls { life: Some(calls.now_living()), ..calls.clone() };
+        assert!(!of_stand_in.is_closed() && !calls.is_closed());
+        calls.begin().unwrap();
+        assert!(of_stand_in.is_closed() && !calls.is_closed());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::mail::{Post, Tries, Try, now_s};
 use crate::ports::{Engine, Happening};
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
+use crate::streams;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
@@ -19,6 +20,7 @@ use protocol::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -121,7 +123,8 @@ impl CriuSteps {
             told.tell_of(&of, Happening::Exited { code: KILLED });
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
-        let sandboxes = Sandboxes { criu, run, restore: None, limit_s };
+        let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
+        let sandboxes = Sandboxes { criu, run, restore: None, limit_s, common };
         let (attempts, tries) = (Tries::default(), Tries::default());
         Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, dumps })
     }
@@ -206,10 +209,13 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
             let same = call.targets.iter().filter(|t| t.path == target.path);
             let has_error = same.clone().any(|t| t.descriptor == 2);
             let end = target.from + same.map(|t| carried(t.descriptor)).sum::<u64>();
-            let saved = format!("{name}.out{}", target.descriptor);
-            let end = keep(target, end, has_error, &into.join(&saved))
-                .map_err(|e| format!("{}: {e}", target.path.display()))?;
-            outputs.push(Output { descriptor: target.descriptor, start: target.start, end, saved: Some(saved) });
+            // What is spooled stays where it is.
+            let is_spooled = target.path.starts_with(calls.folder());
+            let saved = (!is_spooled).then(|| format!("{name}.out{}", target.descriptor));
+            let copy = saved.as_ref().map(|saved| into.join(saved));
+            let end =
+                keep(target, end, has_error, copy.as_deref()).map_err(|e| format!("{}: {e}", target.path.display()))?;
+            outputs.push(Output { descriptor: target.descriptor, start: target.start, end, saved });
         }
         let text = serde_json::to_vec(&outputs).map_err(|e| e.to_string())?;
         fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
@@ -221,12 +227,17 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
     Ok(())
 }
 
-/// Copies a call's part of a file as soon as the file has it up to `end`; where the part ends.
-fn keep(target: &Target, end: u64, has_error: bool, copy: &Path) -> io::Result<u64> {
+/// Copies a call's part of a file as soon as the file has it up to `end`, or syncs it; where the part ends.
+fn keep(target: &Target, end: u64, has_error: bool, copy: Option<&Path>) -> io::Result<u64> {
     let mut file = File::open(&target.path)?;
     let length = length_from(&file, end, has_error)?;
-    file.seek(io::SeekFrom::Start(target.start))?;
-    io::copy(&mut file.take(length.saturating_sub(target.start)), &mut File::create(copy)?)?;
+    match copy {
+        Some(copy) => {
+            file.seek(io::SeekFrom::Start(target.start))?;
+            io::copy(&mut file.take(length.saturating_sub(target.start)), &mut File::create(copy)?)?;
+        }
+        None => file.sync_data()?,
+    }
     Ok(length.max(target.start))
 }
 

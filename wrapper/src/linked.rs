@@ -54,22 +54,38 @@ pub fn libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
     programs.iter().flat_map(|p| libraries(p)).collect()
 }
 
-/// The words of a command and of the scripts that it names, without their comments.
+/// Most scripts that are read.
+const SCRIPTS: usize = 64;
+
+/// The words of a command, of the scripts that it names, and of those that these name, without their comments.
 pub fn words(argv: &[String], folder: &Path) -> Vec<String> {
     let mut words: Vec<String> = argv.to_vec();
-    for word in argv {
-        let path = folder.join(word);
-        if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES)
-            && let Ok(script) = fs::read_to_string(&path)
+    let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut at = 0;
+    while at < words.len() && seen.len() < SCRIPTS {
+        let path = folder.join(&words[at]);
+        let is_named = at < argv.len() || words[at].contains(['/', '.']);
+        let is_script = |text: &String| at < argv.len() || text.starts_with("#!");
+        if is_named
+            && !seen.contains(&path)
+            && let Some(script) = text(&path).filter(is_script)
         {
             let code = script.lines().filter(|l| !l.trim_start().starts_with('#'));
             words.extend(
                 code.flat_map(str::split_whitespace)
                     .map(|w| w.trim_matches(['"', '\'', ';', '`', '$', '(', ')', '&']).to_string()),
             );
+            seen.insert(path);
         }
+        at += 1;
     }
     words
+}
+
+/// What a small text file holds.
+fn text(path: &Path) -> Option<String> {
+    let small = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
+    small.then(|| fs::read_to_string(path).ok()).flatten()
 }
 
 fn program(word: &str, folder: &Path) -> Option<PathBuf> {
@@ -92,6 +108,15 @@ mod tests {
         assert!(!before.iter().any(|l| l.starts_with("libgcc_s")), "a comment is no program: {before:?}");
         std::os::unix::fs::symlink(&us, dir.path().join("prog")).unwrap();
         assert!(of().iter().any(|l| l.starts_with("libgcc_s")), "{:?}", of());
+    }
+
+    #[test]
+    fn a_script_that_the_script_calls_is_read_too() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("job.sh"), "#!/bin/bash\n./inner.sh && . ./inner.sh\n").unwrap();
+        fs::write(dir.path().join("inner.sh"), "#!/bin/bash\n./inner.sh; srun -n1 prog\n").unwrap();
+        let words = words(&["./job.sh".into()], dir.path());
+        assert!(words.contains(&"srun".to_string()), "{words:?}");
     }
 
     #[test]

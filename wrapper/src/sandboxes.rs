@@ -6,22 +6,19 @@
 use crate::calls::Output;
 use crate::groups::split;
 use crate::linked;
+use crate::redirects::{Input, LABELS, Redirects, is_label};
+use crate::streams::Inode;
 use ::criu::line::{self, Hello, Line};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
 pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
-/// Variables by which `srun` adds labels.
-const LABELS: [&str; 2] = ["SLURM_LABELIO", "SRUN_LABELIO"];
-
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
-
-/// Short options of `srun` without a value, which may be joined.
-const SHORT_FLAGS: &str = "bEHIkKlOqQsuvVXZ";
 
 /// What the stand-in must know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +31,9 @@ pub struct Sandboxes {
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.
     pub limit_s: f64,
+    /// The job's own output files, which its steps share.
+    #[serde(default)]
+    pub common: Vec<Inode>,
 }
 
 /// Name of a call's record within a recovery line.
@@ -41,19 +41,13 @@ pub fn record(call: &str) -> String {
     format!("{call}.json")
 }
 
-/// Whether an option is `--label`, or `-l`, alone or joined to others.
-fn is_label(name: &str) -> bool {
-    name == "label" || name.contains('l') && name.chars().all(|c| SHORT_FLAGS.contains(c))
-}
-
-/// Where the program stands among the words of a call whose tasks sandboxes can hold.
+/// Whether sandboxes can hold the tasks of a call whose streams its group carries.
 ///
 /// # Errors
 /// A sentence: they cannot.
 pub fn fit(words: &[String]) -> Result<usize, String> {
-    let (names, at) = split::options(words)?;
+    let (names, _) = split::options(words)?;
     let unfit = |(name, value): &split::Named| match name.as_str() {
-        "multi-prog" | "pty" | "bcast" => Some(format!("it uses --{name}")),
         name if is_label(name) => Some(LABELLED.to_string()),
         "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
         "output" | "error" => {
@@ -71,6 +65,19 @@ pub fn fit(words: &[String]) -> Result<usize, String> {
     if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
         return Err(LABELLED.to_string());
     }
+    program(words)
+}
+
+/// Where the program stands among the words of a call whose tasks sandboxes can hold, whatever its streams are.
+///
+/// # Errors
+/// A sentence: they cannot.
+fn program(words: &[String]) -> Result<usize, String> {
+    let (names, at) = split::options(words)?;
+    let unfit = |name: &&split::Named| ["multi-prog", "pty", "bcast"].contains(&name.0.as_str());
+    if let Some((name, _)) = names.iter().find(unfit) {
+        return Err(format!("it uses --{name}"));
+    }
     let folder = std::env::current_dir().map_err(|e| e.to_string())?;
     let program = &words[at..];
     if program.iter().any(|w| w == ":") {
@@ -81,6 +88,20 @@ pub fn fit(words: &[String]) -> Result<usize, String> {
     }
     Ok(at)
 }
+
+/// A call whose tasks sandboxes can hold.
+///
+/// # Errors
+/// A sentence: they cannot.
+pub fn place(words: &[OsString]) -> Result<Redirects, String> {
+    let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
+    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+    let call = Redirects::read(&plain.ok_or("its words are no plain text")?, &folder, |name| std::env::var(name).ok())?;
+    program(&call.words).map(|_| call)
+}
+
+/// A file that all tasks of a call read, and where they begin in it.
+pub type Read = (PathBuf, u64);
 
 impl Sandboxes {
     /// What the environment says, if anything.
@@ -108,17 +129,20 @@ impl Sandboxes {
         Some((serde_json::from_slice(&fs::read(folder.join(record(call))).ok()?).ok()?, folder))
     }
 
-    /// The words of a call whose tasks run in sandboxes; what it wrote `before` stays.
+    /// The words of a call whose tasks run in sandboxes and read `input`; what it wrote `before` stays.
     ///
     /// # Errors
     /// A sentence: they cannot.
-    pub fn words(&self, words: &[String], call: &str, before: bool) -> Result<Vec<String>, String> {
-        let at = fit(words)?;
+    pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
+        let words = &of.words;
+        let at = program(words)?;
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
         let mut all = words[..end].to_vec();
-        all.push("--input=none".to_string());
-        if before {
+        if of.input != Input::Apart {
+            all.push("--input=none".to_string());
+        }
+        if before || of.files.iter().any(Option::is_some) {
             all.push("--open-mode=append".to_string());
         }
         let path = |p: &Path| p.to_string_lossy().into_owned();
@@ -127,6 +151,10 @@ impl Sandboxes {
         if let Some((_, line)) = self.outputs(call) {
             all.extend(["--restore".to_string(), path(line)]);
         }
+        if let Some((file, at)) = input {
+            all.extend(["--stdin".to_string(), path(&file), "--stdin-at".to_string(), at.to_string()]);
+        }
+        all.extend(of.labels.then(|| "--labels".to_string()));
         all.extend(["--limit-s".to_string(), self.limit_s.to_string(), "--".to_string()]);
         all.extend_from_slice(&words[at..]);
         Ok(all)
@@ -138,20 +166,22 @@ mod tests {
     use super::*;
 
     fn sandboxes(restore: Option<PathBuf>) -> Sandboxes {
-        Sandboxes { criu: "/criu".into(), run: "/run/1".into(), restore, limit_s: 9.0 }
+        Sandboxes { criu: "/criu".into(), run: "/run/1".into(), restore, limit_s: 9.0, common: vec![(1, 2)] }
     }
 
     fn words(line: &str, restore: Option<PathBuf>, before: bool) -> Result<String, String> {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-        let all = sandboxes(restore).words(&words, "a.1", before)?;
+        let call = Redirects::read(&words, Path::new("/here"), |_| None)?;
+        let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
+        let all = sandboxes(restore).words(&call, "a.1", before, input)?;
         let us = std::env::current_exe().unwrap();
         Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
     }
 
     #[test]
     fn a_warden_stands_before_the_program_and_goes_on_from_a_line_that_has_its_call() {
-        let plain = "--input=none US warden --criu /criu --run /run/1 --call a.1 --limit-s 9 -- prog -n 7";
-        assert_eq!(words("-n 6 -- prog -n 7", None, false).unwrap(), format!("-n 6 {plain}"));
+        let plain = "-i none US warden --criu /criu --run /run/1 --call a.1 --limit-s 9 -- prog -n 7";
+        assert_eq!(words("-n 6 -i none -- prog -n 7", None, false).unwrap(), format!("-n 6 {plain}"));
         let line = tempfile::tempdir().unwrap();
         let restore = || Some(line.path().to_path_buf());
         assert!(!words("prog", restore(), true).unwrap().contains("--restore"), "the line has not this call");
@@ -162,19 +192,33 @@ mod tests {
     }
 
     #[test]
+    fn the_wardens_read_and_label_in_the_place_of_srun() {
+        let all = words("-n2 -ul -o out prog", None, false).unwrap();
+        assert!(all.starts_with("-n2 -u -o out --input=none --open-mode=append US"), "{all}");
+        assert!(all.contains("--stdin /in --stdin-at 3 --labels --limit-s 9 -- prog"), "{all}");
+    }
+
+    #[test]
     fn a_call_that_no_sandbox_can_hold_is_told_why() {
         for (line, why) in [
             ("--pty bash", "--pty"),
             ("--multi-prog a.conf", "--multi-prog"),
-            ("-i data prog", "--input"),
-            ("--label prog", "labels"),
-            ("-n2 -ul prog", "labels"),
-            ("-o out prog", "srun ... > out"),
+            ("-i 0 prog", "--input=0"),
             ("-n1 a : -n2 b", "several programs"),
         ] {
             assert!(words(line, None, false).unwrap_err().contains(why), "{line}");
         }
-        assert!(words("-o out.%t -i none -u --overlap prog -l", None, false).is_ok());
+        let of_group = |line: &str| fit(&line.split(' ').map(str::to_string).collect::<Vec<_>>());
+        for (line, why) in [
+            ("-i data prog", "--input"),
+            ("--label prog", "labels"),
+            ("-n2 -ul prog", "labels"),
+            ("-o out prog", "srun ... > out"),
+            ("--pty prog", "--pty"),
+        ] {
+            assert!(of_group(line).unwrap_err().contains(why), "{line}");
+        }
+        assert!(of_group("-o out.%t -i none -u --overlap prog -l").is_ok());
     }
 
     #[test]

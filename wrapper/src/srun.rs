@@ -4,11 +4,13 @@
 //! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
 //! call is no reason not to run it.
 
-use crate::calls::{Call, Calls, End, Output, Target, VARIABLE};
+use crate::calls::{Call, Calls, End, VARIABLE};
 use crate::groups::{shim, words};
 use crate::mail::now_s;
+use crate::redirects::{Input, LABELS, Redirects};
 use crate::resized;
-use crate::sandboxes::{self, Sandboxes};
+use crate::sandboxes::{self, Read, Sandboxes};
+use crate::streams::{self, Passing, Streams, distinct, is_pipe, regular};
 use crate::supervise::{block_signals, exit_code, unblocked};
 use ::criu::line::{Line, Said};
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
@@ -17,10 +19,10 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read as _, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -30,9 +32,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Name by which the stand-in is called.
 pub const NAME: &str = "srun";
 
-/// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
-/// before it is called again, is run again.
-const SAVED_LIMIT_BYTES: u64 = 16 << 20;
+/// Why a call is not put into sandboxes whose input nobody could give it again.
+const READS_PIPE: &str = "it reads a pipe that is still written to; write to a file first, and 'srun ... <FILE'";
 
 /// How much of an input file tells calls apart, bytes.
 const INPUT_LIMIT_BYTES: u64 = 1 << 20;
@@ -60,10 +61,12 @@ pub fn run() -> i32 {
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words)?))) else {
+    let place = sandboxes.as_ref().map(|_| sandboxes::place(&words));
+    let may_pipe = matches!(place, Some(Ok(_)));
+    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words, may_pipe)?))) else {
         real.args(&words);
-        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &words, "a step that reads or writes a pipe".into()))
-        {
+        let why = place.and_then(Result::err).unwrap_or_else(|| READS_PIPE.to_string());
+        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &words, why)) {
             // The driver knows of the step for as long as the real one runs.
             let _ = line.outlive();
         }
@@ -73,17 +76,21 @@ pub fn run() -> i32 {
         Ok((number, before)) => {
             let name = format!("{key}.{}", before + 1);
             let known = calls.read(&name);
-            match known.as_ref().and_then(|call| replayed(&calls, number, call)) {
+            let (streams, place) = streams(place, sandboxes.as_ref(), &calls, &name);
+            match known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
                 Some(code) => code,
                 None => {
-                    let held = sandboxes.and_then(|s| hold(&s, &name, &words, known.is_some(), &mut real));
+                    let held = sandboxes.zip(place).and_then(|(sandboxes, place)| {
+                        let asked = Asked { calls: &calls, name: &name, words: &words, before: known.is_some() };
+                        hold(&sandboxes, &asked, place, &streams, &mut real)
+                    });
                     if held.is_none() {
                         real.args(&words);
                     }
-                    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(positions);
+                    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
                     let mut call = fresh(number, key, &words, known);
-                    call.targets = targets(&starts);
-                    follow(&calls, &name, call, real, held)
+                    call.targets = streams.targets(&starts);
+                    follow(&calls, &name, call, &streams, real, held)
                 }
             }
         }
@@ -120,23 +127,47 @@ struct Held {
     starts: Option<Vec<(i32, u64)>>,
 }
 
+/// A call that the script makes now.
+struct Asked<'a> {
+    calls: &'a Calls,
+    name: &'a str,
+    words: &'a [OsString],
+    /// Whether it was made in an earlier life.
+    before: bool,
+}
+
+/// The streams of a call: its own, unless its tasks are to be in sandboxes.
+fn streams(
+    place: Option<Result<Redirects, String>>,
+    sandboxes: Option<&Sandboxes>,
+    calls: &Calls,
+    name: &str,
+) -> (Streams, Option<Result<Redirects, String>>) {
+    let (Some(Ok(call)), Some(sandboxes)) = (&place, sandboxes) else { return (Streams::default(), place) };
+    match Streams::open(call, calls, name, &sandboxes.common) {
+        Ok(streams) => (streams, place),
+        Err(e) => (Streams::default(), Some(Err(format!("its output cannot be kept: {e}")))),
+    }
+}
+
 /// Tells the driver of a step and puts its tasks into sandboxes, if they can be.
-fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, real: &mut Command) -> Option<Held> {
-    let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
-    let inside = plain.ok_or("its words are no plain text".to_string()).and_then(|plain| {
-        let has_input =
-            !takes_no_input(words) && fs::read_link("/proc/self/fd/0").is_ok_and(|p| p != Path::new("/dev/null"));
-        if has_input {
-            Err("it reads standard input; write 'srun ... </dev/null'".to_string())
-        } else {
-            sandboxes.words(&plain, name, before)
-        }
+fn hold(
+    sandboxes: &Sandboxes,
+    asked: &Asked,
+    place: Result<Redirects, String>,
+    streams: &Streams,
+    real: &mut Command,
+) -> Option<Held> {
+    let Asked { calls, name, words, before } = asked;
+    let inside = place.and_then(|call| {
+        let input = input(&call.input, &calls.output(&format!("{name}.in")))?;
+        sandboxes.words(&call, name, *before, input)
     });
     let inside = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
-            real.args(words);
+            real.args(*words);
             return Some(Held { line, sandboxed: false, starts: None });
         }
     };
@@ -144,36 +175,55 @@ fn hold(sandboxes: &Sandboxes, name: &str, words: &[OsString], before: bool, rea
         .begin(name, &text(words), None)
         .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
         .ok()?;
-    let starts = sandboxes.outputs(name).map(|(outputs, folder)| {
-        let back = |output: &Output| Ok((output.descriptor, put_back(output, missing(folder, output)?, true)?));
-        outputs.iter().map(back).collect::<io::Result<Vec<_>>>()
-    });
+    let starts = sandboxes.outputs(name).map(|(outputs, folder)| streams.put_back(&outputs, folder));
     let starts = starts.transpose().unwrap_or_else(|e| {
         protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
         None
     });
+    if starts.is_none()
+        && let Err(e) = streams.begin()
+    {
+        protocol::say!("joulepoint: what this step wrote before stays: {e}");
+    }
+    for name in LABELS {
+        real.env_remove(name);
+    }
     real.args(inside);
     Some(Held { line, sandboxed: true, starts })
+}
+
+/// What the tasks of a call read: a file; a here-document is `kept` beside the call's record, since it has no name.
+fn input(of: &Input, kept: &Path) -> Result<Option<Read>, String> {
+    let told = |e: io::Error| format!("its input: {e}");
+    let keep = |content: &[u8]| fs::write(kept, content).map(|()| Some((kept.to_path_buf(), 0))).map_err(told);
+    match of {
+        Input::Apart => return Ok(None),
+        Input::File(path) => return Ok(Some((path.clone(), 0))),
+        Input::Standard => {}
+    }
+    if let Some((metadata, path)) = streams::regular(0) {
+        let mut stdin = File::from(nix::unistd::dup(io::stdin()).map_err(|e| told(e.into()))?);
+        let at = stdin.stream_position().map_err(told)?;
+        if metadata.nlink() > 0 {
+            // The real one reads ahead to its end, too.
+            stdin.seek(io::SeekFrom::End(0)).map_err(told)?;
+            return Ok(Some((path, at)));
+        }
+        let mut content = Vec::new();
+        stdin.read_to_end(&mut content).map_err(told)?;
+        return keep(&content);
+    }
+    if streams::is_pipe(0) {
+        return keep(&left_in_pipe().map_err(told)?.ok_or(READS_PIPE)?);
+    }
+    let nothing = fs::read_link("/proc/self/fd/0").is_ok_and(|p| p == Path::new("/dev/null"));
+    if nothing { Ok(None) } else { Err("it reads a terminal; write 'srun ... </dev/null'".to_string()) }
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
 fn outside(sandboxes: &Sandboxes, name: &str, words: &[OsString], reason: String) -> Option<Line> {
     protocol::say!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
     sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
-}
-
-/// Where a call writes: its output begins at `starts`, and what it writes from now on at the present positions.
-fn targets(starts: &[(i32, u64)]) -> Vec<Target> {
-    let now = positions();
-    let file = |descriptor: i32| regular(descriptor).map(|(m, path)| ((m.dev(), m.ino()), path));
-    let of = |descriptor: i32| {
-        let (inode, path) = file(descriptor)?;
-        let same = |d: &i32| file(*d).is_some_and(|(other, _)| other == inode);
-        let at = |all: &[(i32, u64)]| all.iter().find(|(d, _)| same(d)).map(|(_, at)| *at);
-        let from = at(&now)?;
-        Some(Target { descriptor, path, start: at(starts).unwrap_or(from), from })
-    };
-    [1, 2].into_iter().filter_map(of).collect()
 }
 
 /// The real `srun` with the environment that it would have without us, if the `PATH` has one.
@@ -203,10 +253,10 @@ fn exec(mut real: Command) -> i32 {
     126
 }
 
-/// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those
-/// at the end of a pipe, since what went through it is gone.
-fn key(words: &[OsString]) -> Option<String> {
-    if [1, 2].into_iter().any(is_pipe) {
+/// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
+/// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
+fn key(words: &[OsString], may_pipe: bool) -> Option<String> {
+    if !may_pipe && [1, 2].into_iter().any(is_pipe) {
         return None;
     }
     let mut hash = place(words)?;
@@ -280,106 +330,15 @@ fn left_in_pipe() -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-fn is_pipe(descriptor: i32) -> bool {
-    let kind = fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type());
-    kind.is_ok_and(|k| k.is_fifo() || k.is_socket())
-}
-
-fn regular(descriptor: i32) -> Option<(fs::Metadata, PathBuf)> {
-    let link = format!("/proc/self/fd/{descriptor}");
-    let metadata = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
-    Some((metadata, fs::read_link(link).ok()?))
-}
-
-/// The exit code of a call that has ended before, if all that it wrote is there or can be put back.
-fn replayed(calls: &Calls, number: usize, call: &Call) -> Option<i32> {
-    let end = call.ended.as_ref()?;
-    // None is written before all can be.
-    let lost: io::Result<Vec<_>> = end.outputs.iter().map(|output| missing(calls.folder(), output)).collect();
-    let put_back = lost.and_then(|lost| {
-        end.outputs.iter().zip(lost).try_for_each(|(output, lost)| put_back(output, lost, false).map(drop))
-    });
-    if let Err(e) = put_back {
-        protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
-        return None;
-    }
-    protocol::say!(
-        "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
-        call.command,
-        end.code
-    );
-    Some(end.code)
-}
-
-/// What has to be written again of what a call wrote: nothing if it is still there; the script has emptied the file if
-/// it opened it by `>`.
-fn missing(folder: &Path, output: &Output) -> io::Result<Option<Vec<u8>>> {
-    let Some(saved) = &output.saved else {
-        let length = fs::metadata(format!("/proc/self/fd/{}", output.descriptor))?.len();
-        let text = format!("its output of {} bytes is gone, and too large to keep", output.end - output.start);
-        return if length >= output.end { Ok(None) } else { Err(io::Error::other(text)) };
-    };
-    let saved = fs::read(folder.join(saved))?;
-    if saved.len() as u64 != output.end - output.start {
-        return Err(io::Error::other("the copy of its output is damaged"));
-    }
-    let there = content(output.descriptor, output.start, saved.len()).is_ok_and(|there| there == saved);
-    Ok((!there).then_some(saved))
-}
-
-/// Writes it. What a call that is not over (`goes_on`) wrote after that is forgotten. Tells where its output begins.
-fn put_back(output: &Output, missing: Option<Vec<u8>>, goes_on: bool) -> io::Result<u64> {
-    let mut file = descriptor_file(output.descriptor)?;
-    let Some(saved) = missing else {
-        if goes_on {
-            file.set_len(output.end)?;
-            file.seek(io::SeekFrom::End(0))?;
-        }
-        return Ok(output.start);
-    };
-    let start = position(output.descriptor, file.metadata()?.len())?;
-    file.write_all(&saved)?;
-    Ok(start)
-}
-
-fn content(descriptor: i32, start: u64, length: usize) -> io::Result<Vec<u8>> {
-    let mut content = vec![0; length];
-    File::open(format!("/proc/self/fd/{descriptor}"))?.read_exact_at(&mut content, start)?;
-    Ok(content)
-}
-
-/// A file over the same open description as standard output or error.
-fn descriptor_file(descriptor: i32) -> io::Result<File> {
-    let copy = match descriptor {
-        1 => nix::unistd::dup(io::stdout()),
-        _ => nix::unistd::dup(io::stderr()),
-    };
-    Ok(File::from(copy?))
-}
-
-/// Where the next byte of an output goes; nothing for what is no file, and once only for two names of one file.
-fn positions() -> Vec<(i32, u64)> {
-    let mut seen: Vec<(u64, u64)> = Vec::new();
-    let mut positions = Vec::new();
-    for descriptor in [1, 2] {
-        let Some((metadata, _)) = regular(descriptor) else { continue };
-        let file = (metadata.dev(), metadata.ino());
-        if !seen.contains(&file) {
-            seen.push(file);
-            positions.extend(position(descriptor, metadata.len()).ok().map(|at| (descriptor, at)));
-        }
-    }
-    positions
-}
-
-fn position(descriptor: i32, length: u64) -> io::Result<u64> {
-    let mut file = descriptor_file(descriptor)?;
-    let flags = fcntl(&file, FcntlArg::F_GETFL)?;
-    if flags & libc::O_APPEND != 0 { Ok(length) } else { file.stream_position() }
-}
-
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
-fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held: Option<Held>) -> i32 {
+fn follow(
+    calls: &Calls,
+    name: &str,
+    mut call: Call,
+    streams: &Streams,
+    mut real: Command,
+    mut held: Option<Held>,
+) -> i32 {
     if let Err(e) = calls.note(name, &call) {
         protocol::say!("joulepoint: this step cannot be remembered: {e}");
         return exec(real);
@@ -388,8 +347,14 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
-    let ended = spawn(&mut real).and_then(|(child, signals)| {
-        let (code, asked) = wait(child, &signals, held.as_mut().map(|h| &mut h.line))?;
+    // One that is in no sandbox writes as it would without us.
+    let redirected = if sandboxed { streams.redirect(&mut real) } else { Ok(()) };
+    let ended = redirected.and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
+        // Not before signals are blocked: a thread that does not block them would take the news of the end.
+        let passing = if sandboxed { streams.pass_on() } else { Vec::new() };
+        let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
+        passing.into_iter().for_each(Passing::finish);
+        let (code, asked) = waited?;
         let waits = code != 0 && !asked && (in_doubt(code) || calls.is_closed());
         Ok((code, asked || waits && hold_back(calls, &signals)?))
     });
@@ -401,7 +366,7 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held
         }
     };
     if !asked && !calls.is_closed() {
-        let saved = starts.into_iter().filter_map(|start| save(calls, name, start).transpose());
+        let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
         let outputs = saved.collect::<io::Result<_>>();
         let written = outputs.and_then(|outputs| {
             call.ended = Some(End { at_s: now_s(), code, outputs });
@@ -412,19 +377,6 @@ fn follow(calls: &Calls, name: &str, mut call: Call, mut real: Command, mut held
         }
     }
     code
-}
-
-/// Where the output of a call begins, once for two names of one file.
-fn distinct(targets: &[Target]) -> Vec<(i32, u64)> {
-    let mut seen: Vec<&Path> = Vec::new();
-    let mut starts = Vec::new();
-    for target in targets {
-        if !seen.contains(&target.path.as_path()) {
-            seen.push(&target.path);
-            starts.push((target.descriptor, target.start));
-        }
-    }
-    starts
 }
 
 fn has_other_nodes() -> bool {
@@ -482,22 +434,4 @@ fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> 
             crate::processes::signal(child.id() as i32, number as i32);
         }
     }
-}
-
-/// Makes an output durable and keeps a copy of it, if there is any.
-fn save(calls: &Calls, name: &str, (descriptor, start): (i32, u64)) -> io::Result<Option<Output>> {
-    let file = descriptor_file(descriptor)?;
-    let end = position(descriptor, file.metadata()?.len())?.max(start);
-    let length = end - start;
-    if length == 0 {
-        return Ok(None);
-    }
-    file.sync_all()?;
-    let saved = (length <= SAVED_LIMIT_BYTES).then(|| format!("{name}.{descriptor}"));
-    if let Some(saved) = &saved {
-        let mut copy = File::create(calls.output(saved))?;
-        copy.write_all(&content(descriptor, start, length as usize)?)?;
-        copy.sync_all()?;
-    }
-    Ok(Some(Output { descriptor, start, end, saved }))
 }

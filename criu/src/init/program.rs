@@ -1,6 +1,7 @@
 //! Starts the program of a sandbox, or brings it back from a checkpoint.
 
 use super::{Ended, Init};
+use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
 use crate::relay::{self, Relay};
@@ -9,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -51,7 +52,7 @@ impl Init<'_> {
         let mut command = Command::new(name);
         command
             .args(arguments)
-            .stdin(standard_input(self.line.is_some()).map_err(own)?)
+            .stdin(self.standard_input().map_err(|e| (e, 1))?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
             // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
@@ -60,7 +61,9 @@ impl Init<'_> {
             .env_remove("FT_ENERGY_DONE_FD");
         if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
             // Where launchers put what all their processes map.
-            command.env("TMPDIR", frozen::SHARED_MEMORY);
+            command.env("TMPDIR", SHARED_MEMORY);
+        } else if let Some(tmp) = &self.tmp {
+            command.env("TMPDIR", tmp);
         }
         sandbox::confine(&mut command);
         let child = command.spawn().map_err(|e| {
@@ -69,6 +72,15 @@ impl Init<'_> {
         })?;
         self.program = child.id() as i32;
         Ok(())
+    }
+
+    /// What the program reads: the file that it was given, or what there is.
+    fn standard_input(&self) -> Result<File, String> {
+        let Some((path, at)) = &self.task.stdin else {
+            return standard_input(self.line.is_some()).map_err(|e| format!("standard input: {e}"));
+        };
+        let opened = File::open(path).and_then(|mut file| file.seek(SeekFrom::Start(*at)).map(|_| file));
+        opened.map_err(|e| format!("standard input: {}: {e}", path.display()))
     }
 
     /// Brings the program back from a checkpoint.

@@ -102,11 +102,11 @@ pub struct Share {
 /// A long name of an option, and its value if it has one.
 pub type Named = (String, Option<String>);
 
-/// One option as it was written.
-struct Written {
-    name: String,
-    value: Option<String>,
-    words: usize,
+/// One option as it was written: its long name, and how many words it takes.
+pub(crate) struct Written {
+    pub(crate) name: String,
+    pub(crate) value: Option<String>,
+    pub(crate) words: usize,
 }
 
 impl Call {
@@ -250,7 +250,7 @@ pub fn is_mpi(args: &[String], variable: impl Fn(&str) -> Option<String>) -> boo
 }
 
 /// The next option of srun, or none where the program's name begins.
-fn option(args: &[String]) -> Result<Option<Written>, String> {
+pub(crate) fn option(args: &[String]) -> Result<Option<Written>, String> {
     let Some(word) = args.first() else { return Ok(None) };
     let next = || args.get(1).cloned().ok_or(format!("{word} has no value"));
     if word == "--" {

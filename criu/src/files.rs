@@ -1,0 +1,153 @@
+//! Finds the files that a program which stands still has in hand, and tells which of them a checkpoint must hold whole.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Folders that every program on a node shares and that do not outlive the node.
+pub const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+
+/// Folder of POSIX shared memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Largest file that is kept whole although it is only added to: it may be renamed or removed when it is done, bytes.
+const ADDED_TO_BYTES: u64 = 16 << 20;
+
+/// A regular file with a name that a process holds open, or has mapped for writing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InHand {
+    /// Where.
+    pub path: PathBuf,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// Whether the process may write to it.
+    pub writes: bool,
+    /// Whether what it holds now may be written over, and not only added to.
+    pub overwrites: bool,
+}
+
+impl InHand {
+    /// Whether its size does not bring it back.
+    pub fn must_be_kept(&self) -> bool {
+        let is_lost = COMMON.iter().any(|c| self.path.starts_with(c));
+        is_lost || self.overwrites || self.writes && self.bytes <= ADDED_TO_BYTES
+    }
+}
+
+/// The files that a process has in hand.
+pub fn of(pid: i32) -> BTreeSet<InHand> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let links = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let open = links.filter_map(|link| open(&process, &link.path()));
+    open.chain(mapped(&fs::read_to_string(process.join("maps")).unwrap_or_default())).collect()
+}
+
+fn open(process: &Path, link: &Path) -> Option<InHand> {
+    let metadata = fs::metadata(link).ok()?;
+    let path = fs::read_link(link).ok()?;
+    let info = fs::read_to_string(process.join("fdinfo").join(link.file_name()?)).ok()?;
+    let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let flags = i32::from_str_radix(field("flags:")?, 8).ok()?;
+    let at: u64 = field("pos:")?.parse().ok()?;
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let adds = flags & libc::O_APPEND != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY && at == metadata.len();
+    in_hand(path, &metadata, writes, writes && !adds)
+}
+
+/// What others see of a mapping (`s`) that may be written to; its descriptor may be closed.
+fn mapped(maps: &str) -> Vec<InHand> {
+    let one = |line: &str| {
+        let mut words = line.splitn(6, ' ');
+        let rights = words.nth(1)?.as_bytes();
+        let path = PathBuf::from(words.nth(3)?.trim());
+        let metadata =
+            fs::metadata(&path).ok().filter(|_| rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'))?;
+        in_hand(path, &metadata, true, true)
+    };
+    maps.lines().filter_map(one).collect()
+}
+
+/// None for what has lost its name: CRIU keeps that itself.
+fn in_hand(path: PathBuf, metadata: &fs::Metadata, writes: bool, overwrites: bool) -> Option<InHand> {
+    let elsewhere = [SHARED_MEMORY, "/proc", "/sys"];
+    if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
+        return None;
+    }
+    let named = fs::symlink_metadata(&path).ok()?;
+    let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
+    is_it.then_some(InHand { path, bytes: metadata.len(), writes, overwrites })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::io::{Seek, SeekFrom, Write};
+
+    #[test]
+    fn what_is_only_added_to_is_told_from_what_is_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let make = |name: &str, options: &mut OpenOptions| {
+            let mut file = options.create(true).open(path(name)).unwrap();
+            file.write_all(b"12345").unwrap();
+            file
+        };
+        let mut back = make("back", OpenOptions::new().write(true));
+        back.seek(SeekFrom::Start(0)).unwrap();
+        let gone = make("gone", OpenOptions::new().write(true));
+        fs::remove_file(path("gone")).unwrap();
+        let held = [
+            make("appended", OpenOptions::new().append(true).read(true)),
+            make("written", OpenOptions::new().write(true)),
+            make("both", OpenOptions::new().write(true).read(true)),
+            fs::File::open(path("appended")).unwrap(),
+            back,
+            gone,
+        ];
+        let all = of(std::process::id() as i32);
+        let found: Vec<(String, u64, bool, bool)> = all
+            .into_iter()
+            .filter(|f| f.path.starts_with(dir.path()))
+            .map(|f| (f.path.file_name().unwrap().to_string_lossy().into_owned(), f.bytes, f.writes, f.overwrites))
+            .collect();
+        let told = |name: &str, writes, overwrites| (name.to_string(), 5, writes, overwrites);
+        assert_eq!(
+            found,
+            [
+                told("appended", false, false),
+                told("appended", true, false),
+                told("back", true, true),
+                told("both", true, true),
+                told("written", true, false),
+            ]
+        );
+        drop(held);
+    }
+
+    #[test]
+    fn a_mapping_that_others_see_counts_as_written_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display().to_string();
+        for (rights, count) in [("rw-s", 1), ("r--s", 0), ("rw-p", 0)] {
+            let maps = format!("7f00-7f10 {rights} 00000000 fe:01 12                 {path}\n");
+            assert_eq!(mapped(&maps).iter().filter(|f| f.overwrites).count(), count, "{rights}");
+        }
+        assert!(mapped("7f00-7f10 rw-s 00000000 00:01 12                 /dev/zero (deleted)\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_lost_with_its_node_or_written_over_or_small_is_kept_whole() {
+        let file = |path: &str, bytes, writes, overwrites| InHand { path: path.into(), bytes, writes, overwrites };
+        for (file, kept) in [
+            (file("/tmp/a", 1 << 40, false, false), true),
+            (file("/home/a", 5, false, false), false),
+            (file("/home/a", 5, true, false), true),
+            (file("/home/a", 1 << 40, true, false), false),
+            (file("/home/a", 1 << 40, true, true), true),
+        ] {
+            assert_eq!(file.must_be_kept(), kept, "{file:?}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Where the output of an `srun` call goes, what of it is kept, and how it is put back when the call is told of again.
+//!
+//! Output goes to what the script has opened, or to a file that the call names. What nobody could take back alone, a pipe
+//! or the job's own output, is *spooled*: written to a file beside the call's record first, and passed on from there.
+
+use crate::calls::{Call, Calls, Output, Target};
+use crate::redirects::Redirects;
+use nix::fcntl::{FcntlArg, fcntl};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
+/// before it is called again, is run again.
+const SAVED_LIMIT_BYTES: u64 = 16 << 20;
+
+/// Time between two looks at what is to be passed on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is passed on at once, bytes.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Device and inode of a file.
+pub type Inode = (u64, u64);
+
+/// Standard output and error of a call.
+#[derive(Debug, Default)]
+pub struct Streams([Sink; 2]);
+
+/// Where one of them goes.
+#[derive(Debug, Default)]
+enum Sink {
+    /// To its descriptor.
+    #[default]
+    Own,
+    /// To a file that the call names, which `srun` opens itself.
+    Named { file: File, appends: bool },
+    /// To a file that is passed on to its descriptor.
+    Spooled(File),
+}
+
+impl Streams {
+    /// Those of a call in sandboxes, whose record has this name; `common` are the job's own output files.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(of: &Redirects, calls: &Calls, name: &str, common: &[Inode]) -> io::Result<Streams> {
+        let open = |path: &Path| OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
+        let mut streams = Streams::default();
+        for (i, descriptor) in [1, 2].into_iter().enumerate() {
+            let link = format!("/proc/self/fd/{descriptor}");
+            let Ok(metadata) = fs::metadata(&link) else { continue };
+            let inode = (metadata.dev(), metadata.ino());
+            if let Some(path) = &of.files[i] {
+                let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+                streams.0[i] = Sink::Named { file, appends: of.appends };
+            } else if is_pipe(descriptor) || common.contains(&inode) {
+                let same = i == 1 && fs::metadata("/proc/self/fd/1").is_ok_and(|m| (m.dev(), m.ino()) == inode);
+                streams.0[i] = Sink::Spooled(match &streams.0[0] {
+                    Sink::Spooled(file) if same => file.try_clone()?,
+                    _ => open(&calls.output(&format!("{name}.spool{descriptor}")))?,
+                });
+            }
+        }
+        Ok(streams)
+    }
+
+    fn sink(&self, descriptor: i32) -> &Sink {
+        &self.0[if descriptor == 2 { 1 } else { 0 }]
+    }
+
+    /// The descriptor of the file that keeps a stream's output.
+    fn kept_in(&self, descriptor: i32) -> RawFd {
+        match self.sink(descriptor) {
+            Sink::Own => descriptor,
+            Sink::Named { file, .. } | Sink::Spooled(file) => file.as_raw_fd(),
+        }
+    }
+
+    fn regular(&self, descriptor: i32) -> Option<(fs::Metadata, PathBuf)> {
+        regular(self.kept_in(descriptor))
+    }
+
+    /// A file over the same open description.
+    fn file(&self, descriptor: i32) -> io::Result<File> {
+        match self.sink(descriptor) {
+            Sink::Own => own(descriptor),
+            Sink::Named { file, .. } | Sink::Spooled(file) => file.try_clone(),
+        }
+    }
+
+    /// The call begins anew: what it wrote before to files that are its own is forgotten.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn begin(&self) -> io::Result<()> {
+        self.0.iter().try_for_each(|sink| match sink {
+            Sink::Own | Sink::Named { appends: true, .. } => Ok(()),
+            Sink::Named { file, .. } | Sink::Spooled(file) => file.set_len(0),
+        })
+    }
+
+    /// Where the next byte of each output goes; nothing for what is no file, and once only for two names of one file.
+    pub fn positions(&self) -> Vec<(i32, u64)> {
+        let mut seen: Vec<Inode> = Vec::new();
+        let mut positions = Vec::new();
+        for descriptor in [1, 2] {
+            let Some((metadata, _)) = self.regular(descriptor) else { continue };
+            let file = (metadata.dev(), metadata.ino());
+            if !seen.contains(&file) {
+                seen.push(file);
+                positions.extend(self.position(descriptor, metadata.len()).ok().map(|at| (descriptor, at)));
+            }
+        }
+        positions
+    }
+
+    fn position(&self, descriptor: i32, length: u64) -> io::Result<u64> {
+        let mut file = self.file(descriptor)?;
+        let flags = fcntl(&file, FcntlArg::F_GETFL)?;
+        if flags & libc::O_APPEND != 0 { Ok(length) } else { file.stream_position() }
+    }
+
+    /// Where a call writes: its output begins at `starts`, and what it writes from now on at the present positions.
+    pub fn targets(&self, starts: &[(i32, u64)]) -> Vec<Target> {
+        let now = self.positions();
+        let file = |descriptor: i32| self.regular(descriptor).map(|(m, path)| ((m.dev(), m.ino()), path));
+        let of = |descriptor: i32| {
+            let (inode, path) = file(descriptor)?;
+            let same = |d: &i32| file(*d).is_some_and(|(other, _)| other == inode);
+            let at = |all: &[(i32, u64)]| all.iter().find(|(d, _)| same(d)).map(|(_, at)| *at);
+            let from = at(&now)?;
+            Some(Target { descriptor, path, start: at(starts).unwrap_or(from), from })
+        };
+        [1, 2].into_iter().filter_map(of).collect()
+    }
+
+    /// The exit code of a call that has ended before, if all that it wrote is there or can be put back.
+    pub fn replayed(&self, calls: &Calls, number: usize, call: &Call) -> Option<i32> {
+        let end = call.ended.as_ref()?;
+        // None is written before all can be.
+        let lost: io::Result<Vec<_>> = end.outputs.iter().map(|output| self.missing(calls.folder(), output)).collect();
+        let put_back = lost.and_then(|lost| {
+            end.outputs.iter().zip(lost).try_for_each(|(output, lost)| self.write_back(output, lost, false).map(drop))
+        });
+        if let Err(e) = put_back {
+            protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+            return None;
+        }
+        self.pass_on().into_iter().for_each(Passing::finish);
+        protocol::say!(
+            "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
+            call.command,
+            end.code
+        );
+        Some(end.code)
+    }
+
+    /// Puts back what a call had written at a recovery line, with the copies in `folder`; where each output begins.
+    ///
+    /// # Errors
+    /// What cannot be put back.
+    pub fn put_back(&self, outputs: &[Output], folder: &Path) -> io::Result<Vec<(i32, u64)>> {
+        let back =
+            |output: &Output| Ok((output.descriptor, self.write_back(output, self.missing(folder, output)?, true)?));
+        outputs.iter().map(back).collect()
+    }
+
+    /// What has to be written again of what a call wrote: nothing if it is still there; the script has emptied the file
+    /// if it opened it by `>`.
+    fn missing(&self, folder: &Path, output: &Output) -> io::Result<Option<Vec<u8>>> {
+        let kept_in = self.kept_in(output.descriptor);
+        let Some(saved) = &output.saved else {
+            let length = fs::metadata(format!("/proc/self/fd/{kept_in}"))?.len();
+            let text = format!("its output of {} bytes is gone, and too large to keep", output.end - output.start);
+            return if length >= output.end { Ok(None) } else { Err(io::Error::other(text)) };
+        };
+        let saved = fs::read(folder.join(saved))?;
+        if saved.len() as u64 != output.end - output.start {
+            return Err(io::Error::other("the copy of its output is damaged"));
+        }
+        let there = content(kept_in, output.start, saved.len()).is_ok_and(|there| there == saved);
+        Ok((!there).then_some(saved))
+    }
+
+    /// Writes it. What a call that is not over (`goes_on`) wrote after that is forgotten. Tells where its output begins.
+    fn write_back(&self, output: &Output, missing: Option<Vec<u8>>, goes_on: bool) -> io::Result<u64> {
+        let mut file = self.file(output.descriptor)?;
+        let Some(saved) = missing else {
+            if goes_on {
+                file.set_len(output.end)?;
+                file.seek(io::SeekFrom::End(0))?;
+            }
+            return Ok(output.start);
+        };
+        if let Sink::Named { appends: false, .. } = self.sink(output.descriptor) {
+            file.set_len(0)?;
+        }
+        let start = self.position(output.descriptor, file.metadata()?.len())?;
+        file.write_all(&saved)?;
+        Ok(start)
+    }
+
+    /// Makes an output durable and keeps a copy of it, if there is any and it is not spooled.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn save(&self, calls: &Calls, name: &str, (descriptor, start): (i32, u64)) -> io::Result<Option<Output>> {
+        let file = self.file(descriptor)?;
+        let end = self.position(descriptor, file.metadata()?.len())?.max(start);
+        let length = end - start;
+        if length == 0 {
+            return Ok(None);
+        }
+        file.sync_all()?;
+        let is_copied = length <= SAVED_LIMIT_BYTES && !matches!(self.sink(descriptor), Sink::Spooled(_));
+        let saved = is_copied.then(|| format!("{name}.{descriptor}"));
+        if let Some(saved) = &saved {
+            let mut copy = File::create(calls.output(saved))?;
+            copy.write_all(&content(self.kept_in(descriptor), start, length as usize)?)?;
+            copy.sync_all()?;
+        }
+        Ok(Some(Output { descriptor, start, end, saved }))
+    }
+
+    /// Lets the real one write where it is to.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn redirect(&self, real: &mut Command) -> io::Result<()> {
+        if let Sink::Spooled(file) = &self.0[0] {
+            real.stdout(Stdio::from(file.try_clone()?));
+        }
+        if let Sink::Spooled(file) = &self.0[1] {
+            real.stderr(Stdio::from(file.try_clone()?));
+        }
+        Ok(())
+    }
+
+    /// Begins to pass on all that is spooled, from its beginning.
+    pub fn pass_on(&self) -> Vec<Passing> {
+        let inode = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
+        let mut seen = Vec::new();
+        let spooled = |(sink, descriptor): (&Sink, i32)| match sink {
+            Sink::Spooled(file) if !seen.contains(&inode(file)) => {
+                seen.push(inode(file));
+                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?)
+            }
+            _ => None,
+        };
+        self.0.iter().zip([1, 2]).filter_map(spooled).collect()
+    }
+}
+
+/// What is spooled on its way to where it goes.
+#[derive(Debug)]
+pub struct Passing {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Passing {
+    fn begin(from: File, mut to: File) -> Option<Passing> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let pass = move || {
+            let (mut at, mut block) = (0, vec![0; BLOCK_BYTES]);
+            loop {
+                // What is written before it is over is seen after.
+                let is_last = over.load(Ordering::SeqCst);
+                match from.read_at(&mut block, at) {
+                    Ok(0) if is_last => return,
+                    Ok(0) => thread::sleep(LOOK),
+                    // Who does not read any more gets nothing; the step goes on, and its output is kept.
+                    Ok(length) if to.write_all(&block[..length]).is_err() => return,
+                    Ok(length) => at += length as u64,
+                    Err(_) => return,
+                }
+            }
+        };
+        let thread = thread::Builder::new().spawn(pass).ok()?;
+        Some(Passing { is_over, thread })
+    }
+
+    /// Nothing more is written: waits until all has been passed on.
+    pub fn finish(self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let _ = self.thread.join();
+    }
+}
+
+/// Whether a descriptor leads to another process.
+pub fn is_pipe(descriptor: i32) -> bool {
+    let kind = fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type());
+    kind.is_ok_and(|k| k.is_fifo() || k.is_socket())
+}
+
+/// The regular file behind a descriptor.
+pub fn regular(descriptor: RawFd) -> Option<(fs::Metadata, PathBuf)> {
+    let link = format!("/proc/self/fd/{descriptor}");
+    let metadata = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
+    Some((metadata, fs::read_link(link).ok()?))
+}
+
+/// Where the output of a call begins, once for two names of one file.
+pub fn distinct(targets: &[Target]) -> Vec<(i32, u64)> {
+    let mut seen: Vec<&Path> = Vec::new();
+    let mut starts = Vec::new();
+    for target in targets {
+        if !seen.contains(&target.path.as_path()) {
+            seen.push(&target.path);
+            starts.push((target.descriptor, target.start));
+        }
+    }
+    starts
+}
+
+fn content(descriptor: RawFd, start: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; length];
+    File::open(format!("/proc/self/fd/{descriptor}"))?.read_exact_at(&mut content, start)?;
+    Ok(content)
+}
+
+/// A file over the same open description as standard output or error.
+fn own(descriptor: i32) -> io::Result<File> {
+    let copy = match descriptor {
+        1 => nix::unistd::dup(io::stdout()),
+        _ => nix::unistd::dup(io::stderr()),
+    };
+    Ok(File::from(copy?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn what_is_spooled_is_passed_on_whole_also_what_comes_late() {
+        let spool = tempfile::NamedTempFile::new().unwrap();
+        let (mut read, write) = io::pipe().unwrap();
+        let mut writer = spool.reopen().unwrap();
+        writer.write_all(b"early ").unwrap();
+        let passing = Passing::begin(spool.reopen().unwrap(), File::from(std::os::fd::OwnedFd::from(write))).unwrap();
+        let mut early = [0; 6];
+        read.read_exact(&mut early).unwrap();
+        writer.write_all(b"late").unwrap();
+        passing.finish();
+        let mut late = String::new();
+        read.read_to_string(&mut late).unwrap();
+        assert_eq!((&early, late.as_str()), (b"early ", "late"));
+    }
+
+    #[test]
+    fn a_call_that_begins_anew_forgets_its_own_files_and_one_that_goes_on_what_came_after_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            fs::write(dir.path().join(name), "before, after").unwrap();
+            OpenOptions::new().read(true).append(true).open(dir.path().join(name)).unwrap()
+        };
+        let length = |name: &str| fs::metadata(dir.path().join(name)).unwrap().len();
+        let line = |descriptor| Output { descriptor, start: 0, end: 6, saved: None };
+        let streams = Streams([Sink::Spooled(file("spool")), Sink::Named { file: file("named"), appends: true }]);
+        assert_eq!(streams.put_back(&[line(1), line(2)], dir.path()).unwrap(), [(1, 0), (2, 0)]);
+        assert_eq!((length("spool"), length("named")), (6, 6));
+        streams.begin().unwrap();
+        assert_eq!((length("spool"), length("named")), (0, 6));
+        let anew = Streams([Sink::Own, Sink::Named { file: file("named"), appends: false }]);
+        fs::write(dir.path().join("copy"), "copied").unwrap();
+        let copied = Output { saved: Some("copy".into()), ..line(2) };
+        assert_eq!(anew.put_back(&[copied], dir.path()).unwrap(), [(2, 0)]);
+        assert_eq!(fs::read_to_string(dir.path().join("named")).unwrap(), "copied");
+        assert!(streams.put_back(&[line(1)], dir.path()).unwrap_err().to_string().contains("is gone"));
+    }
+}
