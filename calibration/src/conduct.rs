@@ -154,11 +154,15 @@ pub fn rank(site: &Site, folder: &Path, orders: &Path) -> Result<()> {
     state.append(&mpi::measure(&program, order, &rules, &node, &counter)?)
 }
 
-/// What this node says of itself.
+/// What this node says of itself; nothing of the shared storage where it does not see the folder.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn own_facts(site: &Site, folder: &Path) -> Result<Facts> {
     let node = variable("SLURMD_NODENAME")?;
-    facts::look(&node, &targets(site, folder), &site.calibration.mpicc)
+    let mut targets = targets(site, folder);
+    if !folder.is_dir() {
+        targets.remove(&Storage::Shared);
+    }
+    facts::look(&node, &targets, &site.calibration.mpicc)
 }

@@ -51,6 +51,11 @@ impl Worker {
         asked::listen()?;
         // What a killed worker of this node could not put back.
         cpufreq::restore_here()?;
+        // Without a counter nothing can be measured: the first order tells why.
+        if let (Err(e), Some(first)) = (self.counter.read(), orders.first()) {
+            self.state.append(&self.failed(first, &e))?;
+            return Err(e.context(self.node.clone()));
+        }
         for (i, order) in orders.iter().enumerate() {
             let together = order.operation.is_some() && order.nodes > 1;
             let place = format!("{}-{i}", self.step);

@@ -95,6 +95,11 @@ pub(crate) fn mean_idle_w(calibration: &Calibration) -> f64 {
     idle_w.values().sum::<f64>() / idle_w.len().max(1) as f64
 }
 
+/// What the switches draw above idle while nodes coordinate, or write to the storage that all share, W.
+pub(crate) fn busy_switches_w(calibration: &Calibration) -> f64 {
+    calibration.power.switches_idle_w.len() as f64 * calibration.power.switch_delta_w
+}
+
 /// What an operation costs as it was measured.
 ///
 /// # Errors
@@ -114,7 +119,7 @@ pub fn measured_cost(
     // What moves bytes hardly depends on p: beyond what was measured a curve would draw out the noise.
     let most = points.iter().map(|p| p.processes).fold(1.0, f64::max);
     let held = At { processes: at.processes.min(most), ..at };
-    let cost = estimate(&points, held, VolumeModel::Linear, fits)?;
+    let cost = estimate(&points, held, VolumeModel::Law, fits)?;
     Ok(Cost { extrapolated: cost.extrapolated || held != at, ..cost })
 }
 
