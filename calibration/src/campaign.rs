@@ -296,11 +296,14 @@ fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, Pa
         switches_idle_w: site.calibration.switches_idle_w.clone(),
         switch_delta_w: site.calibration.switch_delta_w,
     };
-    let mut facts = u.facts.first().context("a type without nodes")?.clone();
     let storage = u.assignment.storage();
-    facts.fingerprint.storage.retain(|target, _| storage.contains(target));
+    let mut facts = u.facts.clone();
+    facts.iter_mut().for_each(|f| f.fingerprint.storage.retain(|target, _| storage.contains(target)));
+    let (first, others) = facts.split_first().context("a type without nodes")?;
     let refused = u.assignment.no_mpi.as_ref().map(refused).unwrap_or_default();
-    let calibration = assemble(&title, &facts, &outcomes, refused);
+    let mut calibration = assemble(&title, first, &outcomes, refused);
+    let differing = others.iter().filter(|f| f.fingerprint != first.fingerprint);
+    calibration.differing = differing.map(|f| (f.node.clone(), f.fingerprint.clone())).collect();
     planner::sound::check(&calibration).map_err(|why| anyhow!("{}: {why}", u.node_type))?;
     let file = u.state.folder.join("calibration.json");
     wrapper::checkpoints::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?)

@@ -76,8 +76,9 @@ pub fn conduct(site: &Site, conf: &Path, folder: &Path, only_idle: bool) -> Resu
 
 fn step(site: &Site, state: &State, worker: &[String], width: u32, name: &str, orders: &[Order]) -> Result<()> {
     let file = write_orders(state, name, orders)?;
+    // A node that cannot measure ends the step: the others would wait for it.
     let status = slurm_command(site, "srun")
-        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "-c"])
+        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "-K", "-c"])
         .arg(variable("SLURM_CPUS_ON_NODE")?)
         .args(worker)
         .arg("--orders")

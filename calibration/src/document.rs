@@ -60,6 +60,7 @@ pub fn assemble(title: &Title, facts: &Facts, outcomes: &[Outcome], refused: Vec
         at_s: title.at_s,
         fast: title.fast,
         fingerprint: facts.fingerprint.clone(),
+        differing: BTreeMap::new(),
         energy_source: source(outcomes),
         power: BasePower {
             idle_w,

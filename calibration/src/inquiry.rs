@@ -8,7 +8,7 @@ use config::Site;
 use hardware::facts::Facts;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use planner::calibrated::stale;
+use planner::calibrated::{fingerprint_of, stale};
 use protocol::Calibration;
 use slurm::{Node, Slurm};
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ pub fn ask_again(
 /// Why a calibration no longer holds on a node; empty if it does. Another user than the one who calibrated may see no such
 /// shared folder.
 pub fn changes(then: &Calibration, now: &Facts) -> Vec<String> {
-    let mut fingerprint = then.fingerprint.clone();
+    let mut fingerprint = fingerprint_of(then, &now.node).clone();
     fingerprint.storage.retain(|target, _| now.fingerprint.storage.contains_key(target));
     stale(&fingerprint, &now.fingerprint)
 }

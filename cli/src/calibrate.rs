@@ -24,7 +24,7 @@ use config::Site;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use options::Engine;
 use protocol::{Calibration, Storage, StoredCalibration};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -332,7 +332,13 @@ fn keep(client: &Client, calibration: &Calibration) -> anyhow::Result<StoredCali
 
 fn stored(client: &Client, node_type: Option<&str>, history: bool) -> anyhow::Result<Vec<StoredCalibration>> {
     let all: Vec<StoredCalibration> = client.get(&format!("/v1/calibrations?history={history}"))?;
-    Ok(all.into_iter().filter(|s| node_type.is_none_or(|t| t == s.calibration.node_type)).collect())
+    let Some(wanted) = node_type else { return Ok(all) };
+    let (found, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|s| s.calibration.node_type == wanted);
+    let names: BTreeSet<&str> = others.iter().map(|s| s.calibration.node_type.as_str()).collect();
+    match found.is_empty() && !names.is_empty() {
+        true => bail!("type '{wanted}' is not calibrated, only {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        false => Ok(found),
+    }
 }
 
 /// An exported calibration.

@@ -4,7 +4,7 @@ mod submission;
 mod table;
 
 use crate::out;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use config::Site;
 use planner::Known;
 use protocol::{Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
@@ -86,7 +86,9 @@ pub fn request(options: &[String]) -> Result<Request, String> {
 /// Prints the plan.
 pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     let job = if args.submission.is_empty() {
-        let named = u32::try_from(slurm::expand_nodelist(&args.nodelist)?.len())?.max(1);
+        let named =
+            u32::try_from(slurm::expand_nodelist(&args.nodelist).map_err(|e| anyhow!("--nodelist: {e}"))?.len())?
+                .max(1);
         let nodes = Some(args.nodes.unwrap_or(named));
         let nodelist = args.nodelist.clone();
         Submission { nodes, nodelist, job_name: args.job_name.clone(), ..Submission::default() }

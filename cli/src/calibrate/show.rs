@@ -6,6 +6,7 @@ use crate::report::moment;
 use anyhow::{Context, bail};
 use calibration::{campaign, inquiry, plot};
 use config::Site;
+use planner::calibrated::stale;
 use protocol::{Calibration, Quantity, StoredCalibration};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -81,6 +82,9 @@ pub(super) fn describe(c: &Calibration) -> String {
     let f = &c.fingerprint;
     line("on", format!("{}, {} CPUs, kernel {}, {}", f.cpu, f.cores, f.kernel, f.mpi.as_deref().unwrap_or("no MPI")));
     f.storage.iter().for_each(|(target, kind)| line("storage", format!("{:<8}{kind}", target.as_str())));
+    for (node, own) in &c.differing {
+        line("but", format!("{node}: {}", stale(f, own).join("; ")));
+    }
     line("energy by", c.energy_source.clone());
     let idle: Vec<String> = c.power.idle_w.iter().map(|(node, w)| format!("{node} {w:.1}")).collect();
     line("idle W", idle.join(", "));

@@ -6,6 +6,7 @@ use protocol::{
     Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, Source, Storage,
 };
 use service::store::Store;
+use std::collections::BTreeMap;
 
 /// Writes 100 MB/s to the shared file system.
 fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
@@ -33,6 +34,7 @@ fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
         at_s,
         fast: false,
         fingerprint: Fingerprint::default(),
+        differing: BTreeMap::new(),
         energy_source: "model".into(),
         power: BasePower { idle_w: [(node.to_string(), 100.0)].into(), ..BasePower::default() },
         noise: Noise::default(),
