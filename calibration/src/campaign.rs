@@ -270,18 +270,17 @@ fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progre
 
 fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
     let (left, outcomes) = (u.state.unfinished(&u.assignment.orders)?, u.state.outcomes()?);
-    let failed = |o: &&Outcome| o.error.is_some() && o.order.operation.is_none();
-    let unmetered: Vec<String> = outcomes.iter().filter(failed).map(Outcome::failure).collect();
-    if !left.is_empty() || !unmetered.is_empty() {
-        let folder = u.state.folder.display();
-        let why = unmetered.first().map_or(String::new(), |first| format!(" ({first})"));
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|o| o.error.is_some()).collect();
+    let unmetered = failed.iter().filter(|o| o.order.operation.is_none()).count();
+    if !left.is_empty() || unmetered > 0 {
+        let (folder, all) = (u.state.folder.display(), u.assignment.orders.len());
+        let first = failed.iter().find(|o| o.order.operation.is_none()).or(failed.first());
+        let why = first.map_or(String::new(), |o| format!(" ({})", o.failure()));
         bail!(
-            "{}: {} of {} points and the idle power of {} nodes are not measured{why}; the job's output is in {folder}; go \
-             on with --resume",
+            "{}: {} of {all} points and the idle power of {unmetered} nodes are not measured{why}; the job's output is in \
+             {folder}; go on with --resume",
             u.node_type,
-            left.len(),
-            u.assignment.orders.len(),
-            unmetered.len()
+            left.len()
         );
     }
     let refused = |why: &String| {
