@@ -67,7 +67,9 @@ fn range(range: &Range, units: &[(f64, &str)]) -> String {
     let half = (range.high - range.low) / 2.0;
     let value = range.value / size;
     let digits = if value >= 1000.0 { 1 } else { 3 };
-    let sure = if half > 0.0 { format!(" ± {:.digits$}", half / size) } else { String::new() };
+    let told = format!("{:.digits$}", half / size);
+    // An interval that shows as zero would claim to be certain.
+    let sure = if told.contains(|c| ('1'..='9').contains(&c)) { format!(" ± {told}") } else { String::new() };
     format!("{value:.digits$}{sure} {unit}")
 }
 
