@@ -62,10 +62,13 @@ mod tests {
         Calibration::clone(&crate::published::calibration(100.0).stored.calibration)
     }
 
+    /// What is said of a calibration, and what a hand has done to it.
+    type Case = (&'static str, fn(&mut Calibration));
+
     #[test]
     fn what_makes_no_sense_is_refused_by_its_name() {
         check(&published()).unwrap();
-        let cases: [(&str, fn(&mut Calibration)); 9] = [
+        let cases: [Case; 9] = [
             ("version 9 is not known", |c| c.version = 9),
             ("cannot name a folder", |c| c.node_type = "../x".into()),
             ("the idle power of no node", |c| c.power.idle_w.clear()),

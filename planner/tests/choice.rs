@@ -249,7 +249,7 @@ fn nodes_that_no_calibration_has_are_named() {
     c.calibration.node_type = "other".into();
     c.calibration.power.idle_w = [("n9".to_string(), 90.0), ("n8".to_string(), 90.0)].into();
     let said = |calibrations: &[&Known], names: &[&str]| {
-        let calibrations = calibrations.iter().map(|k| Known::clone(k)).collect();
+        let calibrations = calibrations.iter().copied().cloned().collect();
         let node_names = names.iter().map(|n| n.to_string()).collect();
         let history = History { calibrations, ..History::default() };
         make_plan(&PlanRequest { node_names, ..question(&[], 2) }, &history, &Site::default())
