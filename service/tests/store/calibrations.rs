@@ -112,6 +112,9 @@ fn the_newest_of_each_type_is_told_and_the_history_is_kept() {
         assert_eq!(ids.len(), 2);
         assert!(ids[0] > ids[1], "newest first");
         assert!(store.calibrations(Some("c"), true).expect("read").is_empty());
+        store.keep_calibration(&calibration("a", "n1", 0.5)).expect("kept");
+        let used = store.calibrations(Some("a"), false).expect("read");
+        assert_eq!((used.len(), used[0].calibration.at_s), (1, 0.5), "who imports an old one wants it back");
     });
 }
 
