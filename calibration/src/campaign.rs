@@ -3,16 +3,17 @@
 use crate::conduct::slurm_command;
 use crate::document::{Title, assemble};
 use crate::duration::{Pace, bounds_s};
+use crate::inquiry::{ask, is_usable};
 use crate::orders::{Scope, orders};
-use crate::state::{Assignment, State};
+use crate::state::{Assignment, Outcome, State};
+use crate::together::{Together, together};
 use crate::wish::Wish;
 use crate::{mpi, node_types, stop};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use config::Site;
 use hardware::facts::Facts;
-use protocol::{Calibration, Operation, Skipped};
-use slurm::Slurm;
-use std::collections::BTreeMap;
+use protocol::{Calibration, Operation, Skipped, Storage};
+use slurm::{Node, Slurm};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -45,21 +46,23 @@ struct Underway {
     facts: Vec<Facts>,
     state: State,
     assignment: Assignment,
+    /// Its nodes as jobs can have them, those that measure first.
+    lots: Vec<Together>,
     jobs: Vec<u32>,
 }
 
-/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named. A signal to
-/// end ends the jobs too.
+/// Measures the cluster; tells `progress` how far it is. Each calibration is also in a file, which is named; of a type that
+/// could not be measured it is said why. A signal to end ends the jobs too.
 ///
 /// # Errors
-/// When nodes cannot be asked, a job not be submitted, one ends before its work is done, jobs of an earlier command still
-/// measure and are not to be resumed, or what is resumed was begun with other options.
+/// When nodes cannot be asked, a job not be submitted, jobs of an earlier command still measure and are not to be resumed, or
+/// what is resumed was begun with other options.
 pub fn run(
     site: &Site,
     conf: &Path,
     wish: &Wish,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Vec<(Calibration, PathBuf)>> {
+) -> Result<Vec<Result<(Calibration, PathBuf)>>> {
     let slurm = Slurm::new(site.slurm_bin.clone());
     let cluster = slurm.cluster_name()?;
     let root = root(site)?.join(&cluster);
@@ -73,94 +76,90 @@ pub fn run(
     }
     earlier.iter().try_for_each(|u| wish.agrees_with(&u.assignment))?;
     follow(&slurm, &earlier, progress)?;
-    let nodes: Vec<slurm::Node> =
-        slurm.nodes()?.into_iter().filter(|n| is_usable(n, wish.partition.as_deref())).collect();
+    let partition = wish.partition.as_deref();
+    let nodes: Vec<Node> = slurm.nodes()?.into_iter().filter(|n| is_usable(n, partition)).collect();
     if nodes.is_empty() {
-        bail!("no node is up{}", wish.partition.as_ref().map_or(String::new(), |p| format!(" in partition '{p}'")));
+        bail!("no node is up{}", partition.map_or(String::new(), |p| format!(" in partition '{p}'")));
     }
-    let facts = ask(site, conf, &root, wish.partition.as_deref(), &nodes)?;
+    let mut facts = Vec::new();
+    for lot in together(&nodes.iter().collect::<Vec<_>>(), partition) {
+        facts.extend(ask(site, conf, &root, &lot, &nodes, false)?);
+    }
+    if let Some(f) = facts.iter().find(|f| !f.fingerprint.storage.contains_key(&Storage::Shared)) {
+        bail!(
+            "{} does not see {}: set calibration.dir to a folder that all nodes share, which this user may write",
+            f.node,
+            root.display()
+        );
+    }
     let features = nodes.iter().map(|n| (n.name.clone(), n.features.clone())).collect();
     let mut underway = Vec::new();
     for (node_type, facts) in node_types::sort(&facts, &features, &site.calibration.classes)? {
-        underway.push(prepare(site, wish, &root, node_type, facts)?);
+        let of_type: Vec<&Node> = nodes.iter().filter(|n| facts.iter().any(|f| f.node == n.name)).collect();
+        underway.push(prepare(site, wish, &root, node_type, facts, together(&of_type, partition))?);
     }
-    underway.iter_mut().try_for_each(|u| begin(site, conf, wish, u))?;
+    underway.iter_mut().try_for_each(|u| begin(site, conf, u))?;
     follow(&slurm, &underway, progress)?;
-    underway.iter().map(|u| conclude(site, &cluster, u)).collect()
+    Ok(underway.iter().map(|u| conclude(site, &cluster, u)).collect())
 }
 
 /// The work folder of this user.
-fn root(site: &Site) -> Result<PathBuf> {
+///
+/// # Errors
+/// When the user has no name.
+pub fn root(site: &Site) -> Result<PathBuf> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())?.context("this user has no name")?;
     let dir = site.calibration.dir.replace("{home}", &user.dir.display().to_string()).replace("{user}", &user.name);
     Ok(PathBuf::from(dir))
 }
 
-fn is_usable(node: &slurm::Node, partition: Option<&str>) -> bool {
-    let away = ["DRAIN", "NOT_RESPONDING", "POWERED_DOWN", "MAINTENANCE", "REBOOT_ISSUED"];
-    !matches!(node.state.as_str(), "DOWN" | "UNKNOWN" | "FUTURE" | "ERROR")
-        && !away.iter().any(|flag| node.has_flag(flag))
-        && partition.is_none_or(|p| node.partitions.iter().any(|own| own == p))
-}
-
-/// Asks nodes what they are.
-///
-/// # Errors
-/// When they cannot be reached by `srun`.
-fn ask(site: &Site, conf: &Path, folder: &Path, partition: Option<&str>, nodes: &[slurm::Node]) -> Result<Vec<Facts>> {
-    let n = nodes.len().to_string();
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    let mut command = slurm_command(site, "srun");
-    command.args(["--exclusive", "--mem=0", "-Q", "-J", "joulepoint-facts", "-N", &n, "-n", &n, "--ntasks-per-node=1"]);
-    command.arg(format!("--nodelist={}", slurm::compress_nodelist(&names)));
-    command.args(partition.map(|p| format!("--partition={p}")));
-    command.arg(env::current_exe()?).arg("--conf").arg(conf).args(["calibrate", "facts", "--dir"]).arg(folder);
-    let output = command.output().context("srun")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut facts: Vec<Facts> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
-    for f in &mut facts {
-        // What jobs can have, which only Slurm knows.
-        f.fingerprint.cores = nodes.iter().find(|n| n.name == f.node).map_or(1, |n| n.cpus);
-    }
-    if !output.status.success() || facts.len() < nodes.len() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        bail!("{} of {} nodes said what they are: {said}", facts.len(), nodes.len());
-    }
-    Ok(facts)
-}
-
 /// What is to be measured of one type: what an earlier calibration was to measure, if that is gone on with.
-fn prepare(site: &Site, wish: &Wish, root: &Path, node_type: String, facts: Vec<Facts>) -> Result<Underway> {
+fn prepare(
+    site: &Site,
+    wish: &Wish,
+    root: &Path,
+    node_type: String,
+    facts: Vec<Facts>,
+    lots: Vec<Together>,
+) -> Result<Underway> {
     let folder = root.join(&node_type);
     let state = State::open(&folder, wish.resume)?;
     std::fs::create_dir_all(folder.join("shared"))?;
-    let names: Vec<String> = facts.iter().map(|f| f.node.clone()).collect();
-    let earlier = state.assignment().ok().filter(|a| wish.resume && a.nodes.iter().all(|n| names.contains(n)));
-    let assignment = match earlier {
+    let measure = &lots.first().context("a type without nodes")?.names;
+    let assignment = match state.assignment().ok().filter(|_| wish.resume) {
         Some(earlier) => {
             wish.agrees_with(&earlier)?;
+            if let Some(gone) = earlier.nodes.iter().find(|n| !measure.contains(n)) {
+                bail!(
+                    "{node_type}: {gone} is not up, and was to measure; bring it back, or begin anew without --resume"
+                );
+            }
             state.forget_failed()?;
             earlier
         }
         None => {
-            let new = assignment(site, wish, &folder, &facts, &names)?;
+            let new = assignment(site, wish, &folder, &facts, measure)?;
             state.assign(&new)?;
             new
         }
     };
-    Ok(Underway { node_type, facts, state, assignment, jobs: Vec::new() })
+    Ok(Underway { node_type, facts, state, assignment, lots, jobs: Vec::new() })
 }
 
 /// Submits what is not finished.
-fn begin(site: &Site, conf: &Path, wish: &Wish, u: &mut Underway) -> Result<()> {
+fn begin(site: &Site, conf: &Path, u: &mut Underway) -> Result<()> {
     if u.state.unfinished(&u.assignment.orders)?.is_empty() {
         return Ok(());
     }
-    let (folder, nodes) = (&u.state.folder, &u.assignment.nodes);
-    u.jobs.push(submit(site, conf, wish, folder, nodes, false)?);
-    let rest: Vec<&String> = u.facts.iter().map(|f| &f.node).filter(|n| !nodes.contains(n)).collect();
-    if !rest.is_empty() {
-        u.jobs.push(submit(site, conf, wish, folder, &rest, true)?);
+    let (folder, measure) = (&u.state.folder, &u.assignment.nodes);
+    for (i, lot) in u.lots.iter().enumerate() {
+        if i == 0 {
+            u.jobs.push(submit(site, conf, &lot.partitions, folder, measure, false)?);
+        }
+        let rest: Vec<&String> = lot.names.iter().filter(|n| !measure.contains(n)).collect();
+        if !rest.is_empty() {
+            u.jobs.push(submit(site, conf, &lot.partitions, folder, &rest, true)?);
+        }
     }
     u.state.note_jobs(&u.jobs)
 }
@@ -181,7 +180,7 @@ fn left_running(slurm: &Slurm, root: &Path) -> Result<Vec<Underway>> {
         asked?;
         if !jobs.is_empty() {
             let (node_type, assignment) = (entry.file_name().to_string_lossy().into_owned(), state.assignment()?);
-            found.push(Underway { node_type, facts: Vec::new(), state, assignment, jobs });
+            found.push(Underway { node_type, facts: Vec::new(), state, assignment, lots: Vec::new(), jobs });
         }
     }
     Ok(found)
@@ -192,6 +191,7 @@ fn is_running(job: Option<slurm::Job>) -> bool {
     job.is_some_and(|j| j.name == JOB_NAME && !j.state.is_over())
 }
 
+/// The points, for nodes of which so many as are wanted measure together: `names` are those that one job can have.
 fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &[String]) -> Result<Assignment> {
     let many = wish.nodes_per_type.map_or(names.len(), |n| (n.max(1) as usize).min(names.len()));
     let first = facts.first().context("a type without nodes")?;
@@ -203,7 +203,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
     let scope = Scope {
         cores: facts.iter().map(|f| f.fingerprint.cores).min().unwrap_or(1).max(1),
         nodes: many as u32,
-        nodes_of_type: names.len() as u32,
+        nodes_of_type: facts.len() as u32,
         storage: wish.storage(),
         frequencies_hz: first.frequencies_hz.clone(),
         largest_checkpoint_mib: f64::from(checkpoint_mib),
@@ -224,7 +224,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
 fn submit<S: AsRef<str>>(
     site: &Site,
     conf: &Path,
-    wish: &Wish,
+    partitions: &str,
     folder: &Path,
     nodes: &[S],
     only_idle: bool,
@@ -236,7 +236,7 @@ fn submit<S: AsRef<str>>(
     command.args(["--parsable", "--exclusive", "--mem=0", "--no-requeue", "-J", JOB_NAME, "-o"]);
     command.arg(folder.join("job-%j.log")).arg("-D").arg(folder);
     command.args(["-N", &nodes.len().to_string(), "-w", &slurm::compress_nodelist(nodes)]);
-    command.args(wish.partition.as_ref().map(|p| format!("--partition={p}")));
+    command.arg(format!("--partition={partitions}"));
     command.args(["--wrap", &format!("exec {this} --conf {conf} calibrate conduct --dir {dir}{idle}")]);
     let output = command.output().context("sbatch")?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -269,14 +269,18 @@ fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progre
 }
 
 fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, PathBuf)> {
-    let left = u.state.unfinished(&u.assignment.orders)?;
-    if !left.is_empty() {
-        let folder = u.state.folder.display();
+    let (left, outcomes) = (u.state.unfinished(&u.assignment.orders)?, u.state.outcomes()?);
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|o| o.error.is_some()).collect();
+    let unmetered = failed.iter().filter(|o| o.order.operation.is_none()).count();
+    if !left.is_empty() || unmetered > 0 {
+        let (folder, all) = (u.state.folder.display(), u.assignment.orders.len());
+        let first = failed.iter().find(|o| o.order.operation.is_none()).or(failed.first());
+        let why = first.map_or(String::new(), |o| format!(" ({})", o.failure()));
         bail!(
-            "{}: {} of {} points are not measured; the job's output is in {folder}; go on with --resume",
+            "{}: {} of {all} points and the idle power of {unmetered} nodes are not measured{why}; the job's output is in \
+             {folder}; go on with --resume",
             u.node_type,
-            left.len(),
-            u.assignment.orders.len()
+            left.len()
         );
     }
     let refused = |why: &String| {
@@ -291,42 +295,25 @@ fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, Pa
         switches_idle_w: site.calibration.switches_idle_w.clone(),
         switch_delta_w: site.calibration.switch_delta_w,
     };
-    let mut facts = u.facts.first().context("a type without nodes")?.clone();
     let storage = u.assignment.storage();
-    facts.fingerprint.storage.retain(|target, _| storage.contains(target));
+    let mut facts = u.facts.clone();
+    facts.iter_mut().for_each(|f| f.fingerprint.storage.retain(|target, _| storage.contains(target)));
+    let (first, others) = facts.split_first().context("a type without nodes")?;
     let refused = u.assignment.no_mpi.as_ref().map(refused).unwrap_or_default();
-    let calibration = assemble(&title, &facts, &u.state.outcomes()?, refused);
+    let mut calibration = assemble(&title, first, &outcomes, refused);
+    let differing = others.iter().filter(|f| f.fingerprint != first.fingerprint);
+    calibration.differing = differing.map(|f| (f.node.clone(), f.fingerprint.clone())).collect();
+    planner::sound::check(&calibration).map_err(|why| anyhow!("{}: {why}", u.node_type))?;
     let file = u.state.folder.join("calibration.json");
     wrapper::checkpoints::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?)
         .with_context(|| file.display().to_string())?;
     Ok((calibration, file))
 }
 
-/// What nodes say of themselves now, for calibrations that may be stale: one node of each, by name of the type.
-///
-/// # Errors
-/// When Slurm does not answer.
-pub fn ask_again(site: &Site, conf: &Path, all: &[&Calibration]) -> Result<BTreeMap<String, Facts>> {
-    let slurm = Slurm::new(site.slurm_bin.clone());
-    let up: Vec<slurm::Node> = slurm.nodes()?.into_iter().filter(|n| is_usable(n, None)).collect();
-    let root = root(site)?;
-    let mut found = BTreeMap::new();
-    for c in all {
-        let Some(node) = up.iter().find(|n| c.power.idle_w.contains_key(&n.name)) else { continue };
-        let folder = root.join(&c.cluster).join(&c.node_type);
-        if let [facts] = &ask(site, conf, &folder, None, std::slice::from_ref(node))?[..] {
-            found.insert(c.node_type.clone(), facts.clone());
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::orders::Order;
-    use crate::state::Outcome;
-    use protocol::Storage;
 
     #[test]
     fn a_calibration_that_is_resumed_is_kept_as_it_was_begun() {
@@ -340,7 +327,10 @@ mod tests {
         let facts = vec![Facts { node: "n1".into(), fingerprint, frequencies_hz: vec![] }];
         let plain = Wish { resume: true, ..Wish::default() };
         let first = Wish { fast: true, storage: Some(vec![Storage::Shared]), resume: false, ..plain.clone() };
-        let begin = |wish: &Wish| prepare(&site, wish, dir.path(), "t".into(), facts.clone());
+        let begin = |wish: &Wish| {
+            let lot = Together { names: vec!["n1".into()], partitions: "all".into() };
+            prepare(&site, wish, dir.path(), "t".into(), facts.clone(), vec![lot])
+        };
         let begun = begin(&first).unwrap();
         let answer = |u: &Underway, order: &Order, error: Option<&str>| {
             let (times_s, powers_w, source) = (vec![1.0], vec![200.0], "model".to_string());

@@ -76,8 +76,9 @@ pub fn conduct(site: &Site, conf: &Path, folder: &Path, only_idle: bool) -> Resu
 
 fn step(site: &Site, state: &State, worker: &[String], width: u32, name: &str, orders: &[Order]) -> Result<()> {
     let file = write_orders(state, name, orders)?;
+    // A node that cannot measure ends the step: the others would wait for it.
     let status = slurm_command(site, "srun")
-        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "-c"])
+        .args(["-N", &width.to_string(), "-n", &width.to_string(), "--ntasks-per-node=1", "-K", "-c"])
         .arg(variable("SLURM_CPUS_ON_NODE")?)
         .args(worker)
         .arg("--orders")
@@ -154,11 +155,15 @@ pub fn rank(site: &Site, folder: &Path, orders: &Path) -> Result<()> {
     state.append(&mpi::measure(&program, order, &rules, &node, &counter)?)
 }
 
-/// What this node says of itself.
+/// What this node says of itself; nothing of the shared storage where it does not see the folder.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn own_facts(site: &Site, folder: &Path) -> Result<Facts> {
     let node = variable("SLURMD_NODENAME")?;
-    facts::look(&node, &targets(site, folder), &site.calibration.mpicc)
+    let mut targets = targets(site, folder);
+    if !folder.is_dir() {
+        targets.remove(&Storage::Shared);
+    }
+    facts::look(&node, &targets, &site.calibration.mpicc)
 }

@@ -3,7 +3,7 @@
 use crate::orders::Order;
 use crate::state::Outcome;
 use hardware::facts::Facts;
-use policy::calibration::{Method, best_of, straight};
+use policy::calibration::{Method, best_of, law};
 use policy::estimate::pooled;
 use policy::repeated::{Summary, median, summarize};
 use protocol::{
@@ -41,7 +41,7 @@ pub fn assemble(title: &Title, facts: &Facts, outcomes: &[Outcome], refused: Vec
             Some(point) => measured.entry((operation, order.storage)).or_default().push(point),
             None => {
                 let error = of_order.iter().find_map(|o| o.error.clone());
-                let why = error.unwrap_or_else(|| "no power could be read in so short a time".into());
+                let why = error.unwrap_or_else(|| "no duration or no power could be read in so short a time".into());
                 let skip = Skipped { operation, storage: order.storage, why };
                 if !skipped.contains(&skip) {
                     skipped.push(skip);
@@ -60,6 +60,7 @@ pub fn assemble(title: &Title, facts: &Facts, outcomes: &[Outcome], refused: Vec
         at_s: title.at_s,
         fast: title.fast,
         fingerprint: facts.fingerprint.clone(),
+        differing: BTreeMap::new(),
         energy_source: source(outcomes),
         power: BasePower {
             idle_w,
@@ -112,7 +113,10 @@ fn point(
     };
     let deltas: Vec<f64> = outcomes.iter().flat_map(above).collect();
     let (time, delta): (Summary, Summary) = (summarize(&times)?, summarize(&deltas)?);
-    spreads.0.push(time.deviation / time.mean.max(f64::MIN_POSITIVE));
+    if time.mean <= 0.0 {
+        return None;
+    }
+    spreads.0.push(time.deviation / time.mean);
     spreads.1.push(delta.deviation);
     Some(Point {
         nodes: order.nodes,
@@ -176,7 +180,7 @@ fn fit(all: &[Point], line: &[&Point], at: usize, over: Axis, of: Quantity) -> O
     let curves = best_of(&x, &y, Method::LeastSquares, false).ok()?;
     let fit = match over {
         // The volume's law is known: an access, and a rate. It is fitted as estimates are.
-        Axis::Bytes => straight(&x, &y, &line.iter().map(|p| usual_width_s(all, p)).collect::<Vec<_>>()).ok()?,
+        Axis::Bytes => law(&x, &y, &line.iter().map(|p| usual_width_s(all, p)).collect::<Vec<_>>()).ok()?,
         _ => curves.best,
     };
     let squares: f64 = x.iter().zip(&y).map(|(u, v)| (v - fit.at(*u)).powi(2)).sum();

@@ -75,6 +75,13 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
+impl Outcome {
+    /// Why it could not be measured, and where; empty if it could.
+    pub fn failure(&self) -> String {
+        self.error.as_ref().map_or(String::new(), |why| format!("{}: {why}", self.node))
+    }
+}
+
 /// A work folder.
 #[derive(Clone, Debug)]
 pub struct State {

@@ -51,6 +51,11 @@ impl Worker {
         asked::listen()?;
         // What a killed worker of this node could not put back.
         cpufreq::restore_here()?;
+        // Without a counter nothing can be measured: the first order tells why.
+        if let (Err(e), Some(first)) = (self.counter.read(), orders.first()) {
+            self.state.append(&self.failed(first, &e))?;
+            return Err(e.context(self.node.clone()));
+        }
         for (i, order) in orders.iter().enumerate() {
             let together = order.operation.is_some() && order.nodes > 1;
             let place = format!("{}-{i}", self.step);
@@ -153,5 +158,40 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_node_without_its_service_measures_nothing_and_says_so_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut site = config::Site::default();
+        site.node.listen = "127.0.0.1:1".into();
+        let order = |nodes| Order {
+            operation: (nodes > 0).then_some(Operation::Compute),
+            storage: None,
+            nodes,
+            processes: 1,
+            bytes: 0.0,
+            intensity: 1.0,
+            frequency_hz: None,
+        };
+        let worker = Worker {
+            node: "127.0.0.1".into(),
+            counter: Counter::new(&site, "127.0.0.1", 1),
+            state: State::open(dir.path(), false).unwrap(),
+            rules: Rules::FAST,
+            storage: BTreeMap::new(),
+            step: "1.0".into(),
+            signal: Arc::new(|| Ok(())),
+        };
+        // The second would wait for another node.
+        assert!(worker.work(&[order(0), order(2)]).is_err());
+        let [told] = &worker.state.outcomes().unwrap()[..] else { panic!("one outcome") };
+        assert!(told.failure().starts_with("127.0.0.1: the node service must run"), "{told:?}");
     }
 }

@@ -15,7 +15,7 @@ mod predict;
 mod show;
 
 use crate::{Failure, out};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use calibration::campaign::{self, Progress};
 use calibration::wish::Wish;
 use calibration::{conduct, differences};
@@ -23,8 +23,8 @@ use clap::{Args, Subcommand};
 use config::Site;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use options::Engine;
-use protocol::{CALIBRATION_VERSION, Calibration, Storage, StoredCalibration};
-use std::collections::BTreeMap;
+use protocol::{Calibration, Storage, StoredCalibration};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -260,22 +260,38 @@ fn measure(args: &RunArgs, site: &Site, conf: &Path, client: &Client) -> anyhow:
         storage: args.storage.clone(),
         resume: args.resume,
     };
-    let done = campaign::run(site, conf, &wish, &mut *progress()?)?;
-    for (calibration, file) in &done {
-        let stored = keep(client, calibration);
+    let (mut measured, mut failed) = (Vec::new(), Vec::new());
+    for done in campaign::run(site, conf, &wish, &mut *progress()?)? {
+        let (calibration, file) = match done {
+            Ok(done) => done,
+            Err(e) => {
+                failed.push(e);
+                continue;
+            }
+        };
+        let stored = keep(client, &calibration);
         if !args.json {
-            out::print(show::describe(calibration))?;
+            out::print(show::describe(&calibration))?;
         }
-        let cure = || format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
-        let stored = stored.with_context(cure)?;
-        if !args.json {
-            out::print(format!("stored as number {}, and in {}\n", stored.id, file.display()))?;
+        match stored {
+            Ok(stored) if !args.json => {
+                out::print(format!("stored as number {}, and in {}\n", stored.id, file.display()))?;
+            }
+            Ok(_) => {}
+            Err(e) => {
+                let cure = format!("not stored; an operator can: `joulepoint calibrate import {}`", file.display());
+                failed.push(e.context(cure));
+            }
         }
+        measured.push(calibration);
     }
     if args.json {
-        out::json(&done.iter().map(|(c, _)| c).collect::<Vec<_>>())?;
+        out::json(&measured)?;
     }
-    Ok(())
+    // Types that could be measured are stored, whatever became of the others.
+    let last = failed.pop();
+    failed.iter().for_each(|e| protocol::say!("{e:#}"));
+    last.map_or(Ok(()), Err)
 }
 
 /// Is told how far a calibration is.
@@ -316,15 +332,21 @@ fn keep(client: &Client, calibration: &Calibration) -> anyhow::Result<StoredCali
 
 fn stored(client: &Client, node_type: Option<&str>, history: bool) -> anyhow::Result<Vec<StoredCalibration>> {
     let all: Vec<StoredCalibration> = client.get(&format!("/v1/calibrations?history={history}"))?;
-    Ok(all.into_iter().filter(|s| node_type.is_none_or(|t| t == s.calibration.node_type)).collect())
+    let Some(wanted) = node_type else { return Ok(all) };
+    let (found, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|s| s.calibration.node_type == wanted);
+    let names: BTreeSet<&str> = others.iter().map(|s| s.calibration.node_type.as_str()).collect();
+    match found.is_empty() && !names.is_empty() {
+        true => bail!("type '{wanted}' is not calibrated, only {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        false => Ok(found),
+    }
 }
 
-fn read(file: &Path) -> anyhow::Result<Calibration> {
-    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let calibration: Calibration = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
-    if calibration.version != CALIBRATION_VERSION {
-        bail!("{}: version {} is not known here, only {CALIBRATION_VERSION}", file.display(), calibration.version);
-    }
+/// An exported calibration.
+pub fn read(file: &Path) -> anyhow::Result<Calibration> {
+    let name = file.display();
+    let text = fs::read_to_string(file).with_context(|| name.to_string())?;
+    let calibration = serde_json::from_str(&text).with_context(|| format!("{name}: not an exported calibration"))?;
+    planner::sound::check(&calibration).map_err(|why| anyhow!("{name}: {why}"))?;
     Ok(calibration)
 }
 

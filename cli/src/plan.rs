@@ -4,10 +4,10 @@ mod submission;
 mod table;
 
 use crate::out;
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use config::Site;
 use planner::Known;
-use protocol::{CALIBRATION_VERSION, Calibration, Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
+use protocol::{Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
 use std::path::PathBuf;
 use std::time::Duration;
 use submission::Submission;
@@ -27,18 +27,18 @@ pub struct PlanArgs {
     /// The whole request as JSON, as the plugin writes it.
     #[arg(long, value_name = "JSON", conflicts_with = "options")]
     request: Option<String>,
-    /// Nodes of the job.
-    #[arg(short = 'N', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    nodes: u32,
+    /// Nodes of the job: as many as are named, or 1.
+    #[arg(short = 'N', long, value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
     /// CPUs on each node.
     #[arg(short, long, default_value_t = 1)]
     cpus_per_node: u32,
     /// Tasks of the job, one on each CPU if absent.
     #[arg(short = 'n', long, value_name = "TASKS")]
     ntasks: Option<u32>,
-    /// Names of the nodes, by which their calibration is found; with commas.
-    #[arg(short = 'w', long, value_name = "NODES", value_delimiter = ',')]
-    nodelist: Vec<String>,
+    /// The nodes, by which their calibration is found: n1,n[3-5].
+    #[arg(short = 'w', long, value_name = "NODES", default_value = "")]
+    nodelist: String,
     /// Node type whose calibration is used.
     #[arg(long, value_name = "NAME")]
     node_type: Option<String>,
@@ -86,7 +86,12 @@ pub fn request(options: &[String]) -> Result<Request, String> {
 /// Prints the plan.
 pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     let job = if args.submission.is_empty() {
-        Submission { nodes: Some(args.nodes), job_name: args.job_name.clone(), ..Submission::default() }
+        let named =
+            u32::try_from(slurm::expand_nodelist(&args.nodelist).map_err(|e| anyhow!("--nodelist: {e}"))?.len())?
+                .max(1);
+        let nodes = Some(args.nodes.unwrap_or(named));
+        let nodelist = args.nodelist.clone();
+        Submission { nodes, nodelist, job_name: args.job_name.clone(), ..Submission::default() }
     } else {
         Submission::read(&args.submission)
     };
@@ -115,6 +120,10 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         true => (args.ntasks, args.cpus_per_node),
         false => job.spread_over(nodes),
     };
+    let node_names = job.named(nodes).map_err(anyhow::Error::msg)?;
+    let known = known(args, site)?;
+    // One that is named is meant, whatever the nodes are.
+    let of_known = || known.as_ref().map(|k| k.stored.calibration.node_type.clone());
     let question = PlanRequest {
         request,
         nodes,
@@ -122,12 +131,12 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         tasks,
         user: std::env::var("USER").unwrap_or_default(),
         job_name: job.job_name,
-        node_names: args.nodelist.clone(),
-        node_type: args.node_type.clone(),
+        node_names,
+        node_type: args.node_type.clone().or_else(of_known),
         work_s: args.work,
         groups: args.groups,
     };
-    let plan = match known(args, site)? {
+    let plan = match known {
         Some(known) => alone(&question, vec![known], site)?,
         None => ask(&question, site)?,
     };
@@ -163,16 +172,7 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
         return Ok(Some(planner::published::calibration(site.energy.idle_w)));
     }
     let Some(path) = &args.calibration else { return Ok(None) };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let calibration: Calibration =
-        serde_json::from_str(&text).with_context(|| format!("{}: not an exported calibration", path.display()))?;
-    if calibration.version != CALIBRATION_VERSION {
-        bail!(
-            "{}: version {} is not known here, only {CALIBRATION_VERSION}; export it again",
-            path.display(),
-            calibration.version
-        );
-    }
+    let calibration = crate::calibrate::read(path)?;
     let stored = StoredCalibration { id: 0, calibration, corrections: Vec::new(), stale: Vec::new() };
     Ok(Some(Known::new(stored)))
 }

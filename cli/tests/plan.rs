@@ -72,6 +72,9 @@ fn the_table_names_alternatives_shares_break_even_and_what_stands_against_them()
     }
     assert!(text.contains("not taken: estimated only: the engine scr cannot enact it"), "{text}");
     assert!(text.contains("log_memory was not calibrated"), "{text}");
+    let is_row = |l: &&str| l.starts_with("* ") || l.starts_with("  uncoordinated") || l.starts_with("  shadow");
+    let rows: Vec<&str> = text.lines().filter(is_row).collect();
+    assert!(rows.len() == 6 && rows.iter().all(|l| l.chars().count() <= 80), "a terminal has 80 columns:\n{text}");
 }
 
 #[test]
@@ -142,6 +145,8 @@ fn what_cannot_be_planned_is_refused_and_says_why() {
     let too_many = [&["-N3"], &GROUPS[..]].concat();
     for (words, why) in [
         (vec!["-N0"], "--nodes"),
+        (vec!["-w", "n[1-"], "node list 'n[1-'"),
+        (vec!["-w", "n[1-4]", "-N2"], "'n[1-4]' names 4 nodes, and the job has 2"),
         (vec!["-N4", "-oft-energy-spare=9"], "4 nodes are too few to keep 9 spares"),
         (too_many, "3 nodes are too few to make 4 groups"),
         (vec!["-oft-energy=off"], "is not to be protected"),

@@ -95,6 +95,11 @@ pub(crate) fn mean_idle_w(calibration: &Calibration) -> f64 {
     idle_w.values().sum::<f64>() / idle_w.len().max(1) as f64
 }
 
+/// What the switches draw above idle while nodes coordinate, or write to the storage that all share, W.
+pub(crate) fn busy_switches_w(calibration: &Calibration) -> f64 {
+    calibration.power.switches_idle_w.len() as f64 * calibration.power.switch_delta_w
+}
+
 /// What an operation costs as it was measured.
 ///
 /// # Errors
@@ -114,7 +119,7 @@ pub fn measured_cost(
     // What moves bytes hardly depends on p: beyond what was measured a curve would draw out the noise.
     let most = points.iter().map(|p| p.processes).fold(1.0, f64::max);
     let held = At { processes: at.processes.min(most), ..at };
-    let cost = estimate(&points, held, VolumeModel::Linear, fits)?;
+    let cost = estimate(&points, held, VolumeModel::Law, fits)?;
     Ok(Cost { extrapolated: cost.extrapolated || held != at, ..cost })
 }
 
@@ -165,13 +170,18 @@ pub fn stale_on(calibration: &Calibration, nodes: &BTreeMap<String, Fingerprint>
     let mut changes = Vec::new();
     for node in calibration.power.idle_w.keys() {
         let Some(now) = nodes.get(node) else { continue };
-        let mut then = calibration.fingerprint.clone();
+        let mut then = fingerprint_of(calibration, node).clone();
         then.storage.retain(|target, _| now.storage.contains_key(target));
         let mpi = now.mpi.clone().or_else(|| then.mpi.clone());
         let of_node = stale(&then, &Fingerprint { cores: then.cores, mpi, ..now.clone() });
         changes.extend(of_node.into_iter().map(|change| format!("{node}: {change}")));
     }
     changes
+}
+
+/// What a node was when it was measured.
+pub fn fingerprint_of<'a>(calibration: &'a Calibration, node: &str) -> &'a Fingerprint {
+    calibration.differing.get(node).unwrap_or(&calibration.fingerprint)
 }
 
 /// Why a calibration no longer holds on a node; empty if it does.
@@ -222,6 +232,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nodes_of_one_type_may_differ_and_each_is_held_to_what_it_was() {
+        let mut c = stored(1.0).calibration;
+        c.power.idle_w = [("n1".to_string(), 100.0), ("n2".to_string(), 100.0)].into();
+        let other = Fingerprint { kernel: "6.2".into(), ..Fingerprint::default() };
+        let now = |first: &Fingerprint| [("n1".to_string(), first.clone()), ("n2".to_string(), other.clone())].into();
+        assert_eq!(stale_on(&c, &now(&Fingerprint::default())), ["n2: kernel changed: '' is now '6.2'"]);
+        c.differing.insert("n2".into(), other.clone());
+        assert!(stale_on(&c, &now(&Fingerprint::default())).is_empty());
+        assert_eq!(stale_on(&c, &now(&other)), ["n1: kernel changed: '' is now '6.2'"]);
+    }
+
     fn stored(factor: f64) -> StoredCalibration {
         let point = |bytes: f64| Point {
             nodes: 1,
@@ -247,6 +269,7 @@ mod tests {
                 at_s: 1.0,
                 fast: false,
                 fingerprint: Fingerprint::default(),
+                differing: BTreeMap::new(),
                 energy_source: "model".into(),
                 power: BasePower::default(),
                 noise: Noise::default(),

@@ -14,6 +14,9 @@ const USUAL_WORK_S: f64 = 86_400.0;
 /// Saving and loading a borrower's state is taken to last as many checkpoints of one's own.
 const LOAN_CHECKPOINTS: f64 = 2.0;
 
+/// A volume that is told, and those of earlier runs, are the same up to this factor.
+const SAME_VOLUME: f64 = 1.25;
+
 /// Longest over shortest runtime of a shadowed run: the widest that Mills looks at.
 const SHADOW_LAXITY: f64 = 2.0;
 
@@ -21,6 +24,8 @@ const SHADOW_LAXITY: f64 = 2.0;
 pub(crate) struct Figures {
     pub mtbf_s: Figure,
     pub mtbf_reason: String,
+    /// Why the checkpoints of earlier runs do not count, if so.
+    pub volume_reason: Option<String>,
     /// From asking until it is complete, coordination included.
     pub checkpoint_s: Figure,
     pub restart_s: Figure,
@@ -30,6 +35,9 @@ pub(crate) struct Figures {
     pub work_s: Figure,
     /// Idle power of the switches, for each node.
     pub switch_w: f64,
+    /// What they draw above that in a coordination, and in a checkpoint: for each node, and in no figure of a node.
+    pub coordinating_switch_w: f64,
+    pub writing_switch_w: f64,
     /// Volume of a checkpoint on each node.
     pub bytes: Option<f64>,
 }
@@ -79,18 +87,30 @@ impl Figures {
             above_idle(pause.map(|p| p.delta_w.value)),
             figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
         );
+        let volume_reason = other_volume(settings.memory_bytes, history.checkpoint_bytes);
+        let of_this_volume = |seen: Option<f64>| seen.filter(|_| volume_reason.is_none());
         let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value);
+        let of_each = |of: fn(&Calibrated) -> f64| calibrated.map_or(0.0, of) / f64::from(nodes);
         let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
             mtbf_reason,
-            checkpoint_s: or_history(history.checkpoint_s, or_calibration(pause.map(|p| p.time_s.value), by_volume)),
-            restart_s: or_history(history.restart_s, or_calibration(read_s, figure(e.restart_s, "site"))),
+            checkpoint_s: or_history(
+                of_this_volume(history.checkpoint_s),
+                or_calibration(pause.map(|p| p.time_s.value), by_volume),
+            ),
+            restart_s: or_history(
+                of_this_volume(history.restart_s),
+                or_calibration(read_s, figure(e.restart_s, "site")),
+            ),
             busy_w: or_history(history.busy_w, busy_w),
-            checkpoint_w: or_history(history.checkpoint_w, checkpoint_w),
+            checkpoint_w: or_history(of_this_volume(history.checkpoint_w), checkpoint_w),
+            volume_reason,
             idle_w,
             work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
-            switch_w: calibrated.map_or(0.0, |c| c.switches_w) / f64::from(nodes),
+            switch_w: of_each(|c| c.switches_w),
+            coordinating_switch_w: of_each(|c| c.coordinating_switches_w),
+            writing_switch_w: of_each(|c| c.writing_switches_w),
             bytes: bytes(wanted, history),
         }
     }
@@ -108,7 +128,7 @@ impl Figures {
             overlap: 0.0,
             static_w: self.idle_w.value + self.switch_w,
             compute_w: self.above(&self.busy_w),
-            checkpoint_w: self.above(&self.checkpoint_w),
+            checkpoint_w: self.above(&self.checkpoint_w) + self.writing_switch_w,
             down_w: 0.0,
         }
     }
@@ -125,15 +145,17 @@ impl Figures {
         let checkpoint_w = (pause_s * pause_w - t * w) / (pause_s - t);
         let checkpoint = Cost {
             time_s: like(write.map(|c| c.time_s), pause_s - t),
-            delta_w: like(write.map(|c| c.delta_w), checkpoint_w),
+            delta_w: like(write.map(|c| c.delta_w), checkpoint_w).through(|w| w + self.writing_switch_w),
             extrapolated: write.is_some_and(|c| c.extrapolated),
         };
         let compute = known.and_then(|c| c.compute_w).filter(|_| self.busy_w.from == "calibration");
         let exactly = |value| like(None, value);
+        let with_switches = |c: Cost| Cost { delta_w: c.delta_w.through(|w| w + self.coordinating_switch_w), ..c };
         choice::Costs {
             checkpoint,
-            coordination,
-            group_coordination: known.map_or(NOTHING, |c| at_most(c.group_coordination, t, f64::INFINITY)),
+            coordination: with_switches(coordination),
+            group_coordination: known
+                .map_or(NOTHING, |c| with_switches(at_most(c.group_coordination, t, f64::INFINITY))),
             restart: Cost { time_s: exactly(self.restart_s.value), delta_w: exactly(pause_w), extrapolated: false },
             disk_log: known.and_then(|c| c.disk_log.clone().ok()),
             memory_log: known.and_then(|c| c.memory_log.clone().ok()),
@@ -156,6 +178,21 @@ impl Figures {
             interval_s: wanted.settings.interval.map(|i| i.as_secs_f64()),
         }
     }
+}
+
+/// Why the checkpoints of earlier runs say nothing of those that are told, whose volume is another.
+fn other_volume(told: Option<u64>, seen: Option<f64>) -> Option<String> {
+    let (told, seen) = (told? as f64, seen.filter(|b| *b > 0.0)?);
+    let differs = (told / seen).max(seen / told) > SAME_VOLUME;
+    let mib = |bytes: f64| bytes / 1_048_576.0;
+    differs.then(|| {
+        format!(
+            "the volume that is told, {:.1} MiB, is not that of earlier runs, {:.1} MiB: their checkpoints and restarts do \
+             not count",
+            mib(told),
+            mib(seen)
+        )
+    })
 }
 
 /// A value with the relative interval of an estimate; without one it is taken as exact.

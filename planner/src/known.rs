@@ -1,7 +1,7 @@
 //! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
 
 use crate::Wanted;
-use crate::calibrated::{cost, frequencies, gathers, logging_cost, place, target};
+use crate::calibrated::{busy_switches_w, cost, frequencies, gathers, logging_cost, place, target};
 use policy::calibration::Fits;
 use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
@@ -44,6 +44,10 @@ pub(crate) struct Calibrated {
     pub idle_w: f64,
     /// Idle power of the switches.
     pub switches_w: f64,
+    /// What the switches draw above that in a coordination,
+    pub coordinating_switches_w: f64,
+    /// and in a checkpoint.
+    pub writing_switches_w: f64,
     pub costs: Costs,
 }
 
@@ -75,19 +79,30 @@ pub(crate) struct Missing {
 pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Known, Missing> {
     const CURE: &str = "measure with `joulepoint calibrate run`";
     let name = |k: &Known| k.stored.calibration.node_type.clone();
-    let has_nodes = |k: &&Known| wanted.node_names.iter().all(|n| k.stored.calibration.power.idle_w.contains_key(n));
+    let is_in = |k: &Known, node: &String| k.stored.calibration.power.idle_w.contains_key(node);
     let mut types: Vec<String> = known.iter().map(name).collect();
     types.sort();
     types.dedup();
-    let fits = |k: &&Known| match wanted.node_type {
-        Some(wanted) => name(k) == wanted,
-        None => types.len() == 1 || (!wanted.node_names.is_empty() && has_nodes(k)),
+    let fits = |k: &&Known| match (wanted.node_type, wanted.node_names) {
+        (Some(wanted), _) => name(k) == wanted,
+        (None, []) => types.len() == 1,
+        // Of one type only, a node that is new may be among those that were measured.
+        (None, names) if types.len() == 1 => names.iter().any(|n| is_in(k, n)),
+        (None, names) => names.iter().all(|n| is_in(k, n)),
     };
-    let none = || match (types.is_empty(), wanted.node_type) {
-        (true, _) => format!("nothing is calibrated: the figures are the site's estimates; {CURE}"),
-        (false, Some(wanted)) => format!("node type '{wanted}' is not calibrated, only {}; {CURE}", types.join(", ")),
-        (false, None) => format!(
-            "several node types are calibrated ({}), and the nodes are not known: the figures are the site's estimates",
+    let none = || match (types.is_empty(), wanted.node_type, wanted.node_names) {
+        (true, ..) => format!("nothing is calibrated: the figures are the site's estimates; {CURE}"),
+        (false, Some(wanted), _) => {
+            format!("node type '{wanted}' is not calibrated, only {}; {CURE}", types.join(", "))
+        }
+        (false, None, []) => format!(
+            "several node types are calibrated ({}), and the nodes are not known: the figures are the site's estimates; \
+             tell `joulepoint plan` them by --nodelist, or --node-type",
+            types.join(", ")
+        ),
+        (false, None, names) => format!(
+            "no calibration has the nodes {} (calibrated: {}): the figures are the site's estimates; {CURE}",
+            names.join(","),
             types.join(", ")
         ),
     };
@@ -109,6 +124,7 @@ impl Calibrated {
     pub fn of(known: &Known, wanted: &Wanted<'_>, bytes: Option<f64>) -> Calibrated {
         let calibration = &known.stored.calibration;
         let power = &calibration.power;
+        let busy_w = busy_switches_w(calibration);
         let named: Vec<f64> = wanted.node_names.iter().filter_map(|n| power.idle_w.get(n).copied()).collect();
         let idle: Vec<f64> = if named.is_empty() { power.idle_w.values().copied().collect() } else { named };
         Calibrated {
@@ -117,6 +133,8 @@ impl Calibrated {
             node_type: calibration.node_type.clone(),
             idle_w: if idle.is_empty() { 0.0 } else { idle.iter().sum::<f64>() / idle.len() as f64 },
             switches_w: power.switches_idle_w.iter().sum(),
+            coordinating_switches_w: busy_w,
+            writing_switches_w: if target(calibration) == Some(Storage::Shared) { busy_w } else { 0.0 },
             costs: Costs::fit(known, wanted, bytes),
         }
     }

@@ -1,6 +1,6 @@
 //! Predicts one checkpoint for any volume, and any CPU frequency where several were measured (Aupy15 §1.3, Balladini).
 
-use crate::calibrated::{cost, cost_at_frequency, mean_idle_w, place, target};
+use crate::calibrated::{busy_switches_w, cost, cost_at_frequency, mean_idle_w, place, target};
 use options::Engine;
 use policy::Invalid;
 use policy::calibration::Fits;
@@ -50,10 +50,11 @@ pub fn predict(stored: &StoredCalibration, wanted: &Checkpoint) -> Result<Predic
         Some(hz) => cost_at_frequency(stored, storage, at, hz)?,
         None => cost(stored, Operation::CheckpointWrite, Some(storage), at, None, &Fits::default())?,
     };
+    let busy_w = if storage == Storage::Shared { busy_switches_w(calibration) } else { 0.0 };
     let base = Base {
         nodes: at.nodes,
         idle_w: nodes * mean_idle_w(calibration),
-        switches_w: calibration.power.switches_idle_w.iter().sum(),
+        switches_w: busy_w + calibration.power.switches_idle_w.iter().sum::<f64>(),
     };
     Ok(Predicted { storage, time_s: cost.time_s, energy_j: cost.energy_j(&base), extrapolated: cost.extrapolated })
 }
@@ -100,6 +101,18 @@ mod tests {
         let each =
             predict(&stored(&[None]), &Checkpoint { engine: Some(Engine::Criu), nodes: 1, ..CHECKPOINT }).unwrap();
         assert!((each.energy_j.value - 4.1 * 120.0).abs() < 1e-6 && !each.extrapolated, "{each:?}");
+    }
+
+    #[test]
+    fn the_switches_are_busy_while_all_write_to_the_shared_storage() {
+        let mut known = stored(&[None]);
+        known.calibration.power.switches_idle_w = vec![50.0, 30.0];
+        known.calibration.power.switch_delta_w = 5.0;
+        let found = predict(&known, &CHECKPOINT).unwrap();
+        assert!((found.energy_j.value - 4.1 * (420.0 + 80.0 + 2.0 * 5.0)).abs() < 1e-6, "{found:?}");
+        known.calibration.measured[0].storage = Some(Storage::Local);
+        let local = predict(&known, &CHECKPOINT).unwrap();
+        assert!((local.energy_j.value - 4.1 * (420.0 + 80.0)).abs() < 1e-6, "{local:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use protocol::{
     BasePower, CALIBRATION_VERSION, Calibration, Fingerprint, Measured, Noise, Operation, Point, Skipped, Storage,
     StoredCalibration,
 };
+use std::collections::BTreeMap;
 
 /// Name of the node type.
 pub const NODE_TYPE: &str = "aupy15";
@@ -56,6 +57,7 @@ pub fn calibration(idle_w: f64) -> Known {
             at_s: 0.0,
             fast: false,
             fingerprint: Fingerprint::default(),
+            differing: BTreeMap::new(),
             energy_source: "none".to_string(),
             power: BasePower { idle_w: [(NODE_TYPE.to_string(), idle_w)].into(), ..BasePower::default() },
             noise: Noise::default(),

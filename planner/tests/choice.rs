@@ -203,6 +203,69 @@ fn earlier_runs_win_over_the_calibration_and_the_user_s_word_over_their_work() {
 }
 
 #[test]
+fn earlier_runs_of_another_volume_than_is_told_do_not_count() {
+    let history = History {
+        checkpoint_s: Some(4.0),
+        restart_s: Some(2.0),
+        checkpoint_w: Some(150.0),
+        checkpoint_bytes: Some(8.0 * 1024f64.powi(3)),
+        ..on_published()
+    };
+    let at = |size: &str| make_plan(&question(&[("ft-energy-memory", size)], 8), &history, &Site::default()).unwrap();
+    let same = at("9G");
+    assert_eq!((same.checkpoint_s.value, same.checkpoint_s.from.as_str()), (4.0, "history"));
+    let other = at("800G");
+    assert_eq!(other.checkpoint_s.from, "calibration");
+    assert!(other.checkpoint_s.value > 40.0, "{:?}", other.checkpoint_s);
+    assert!(other.restart_s.from == "site" && other.checkpoint_w.from == "calibration", "{other:?}");
+    assert!(other.reasons.iter().any(|r| r.contains("is not that of earlier runs, 8192.0 MiB")), "{:?}", other.reasons);
+}
+
+#[test]
+fn a_busy_switch_costs_energy_and_is_in_no_figure_of_a_node() {
+    let plan = |delta_w: f64| {
+        let mut known = published::calibration(100.0);
+        let c = &mut std::sync::Arc::make_mut(&mut known.stored).calibration;
+        (c.power.switches_idle_w, c.power.switch_delta_w) = (vec![50.0; 2], delta_w);
+        let write = c.measured.iter_mut().find(|m| m.operation == Operation::CheckpointWrite).unwrap();
+        write.storage = Some(Storage::Shared);
+        let history = History { calibrations: vec![known], ..History::default() };
+        let options = [HEAVY[0], HEAVY[1], ("ft-energy-interval", "60")];
+        make_plan(&question(&options, 8), &history, &calm()).unwrap()
+    };
+    let (idle, busy) = (plan(0.0), plan(7.0));
+    assert_eq!(idle.checkpoint_w, busy.checkpoint_w);
+    let (before, after) = (figures(&idle, "coordinated"), figures(&busy, "coordinated"));
+    let more_j: f64 =
+        ["checkpoint", "coordination"].map(|p| after.energy_parts_j[p] - before.energy_parts_j[p]).iter().sum();
+    let busy_s: f64 = ["checkpoint", "coordination"].map(|p| after.time_parts_s[p]).iter().sum();
+    assert!((more_j / (2.0 * 7.0 * busy_s) - 1.0).abs() < 1e-6, "{more_j} J in {busy_s} s");
+}
+
+#[test]
+fn nodes_that_no_calibration_has_are_named() {
+    let mut other = published::calibration(100.0);
+    let c = std::sync::Arc::make_mut(&mut other.stored);
+    c.calibration.node_type = "other".into();
+    c.calibration.power.idle_w = [("n9".to_string(), 90.0), ("n8".to_string(), 90.0)].into();
+    let said = |calibrations: &[&Known], names: &[&str]| {
+        let calibrations = calibrations.iter().copied().cloned().collect();
+        let node_names = names.iter().map(|n| n.to_string()).collect();
+        let history = History { calibrations, ..History::default() };
+        make_plan(&PlanRequest { node_names, ..question(&[], 2) }, &history, &Site::default())
+            .unwrap()
+            .reasons
+            .join("\n")
+    };
+    let one = published::calibration(100.0);
+    let mixed = said(&[&one, &other], &["n9", published::NODE_TYPE]);
+    assert!(mixed.contains("no calibration has the nodes n9,aupy15 (calibrated: aupy15, other)"), "{mixed}");
+    assert!(said(&[&one, &other], &[]).contains("--nodelist, or --node-type"));
+    assert!(said(&[&other], &["g1"]).contains("no calibration has the nodes g1"), "another type of node");
+    assert!(said(&[&other], &["n9", "new"]).contains("calibration 0 of node type 'other'"), "a new one among them");
+}
+
+#[test]
 fn the_newest_calibration_of_the_nodes_is_taken() {
     let mut old = published::calibration(50.0);
     std::sync::Arc::make_mut(&mut old.stored).id = 1;

@@ -8,7 +8,7 @@ mod curve;
 mod fits;
 
 pub(crate) use curve::falling_to_rising;
-pub use curve::{BestOf, Curve, Fit, Method, best_of, scatter, straight};
+pub use curve::{BestOf, Curve, Fit, Method, best_of, law, scatter, straight};
 pub use fits::Fits;
 
 use crate::invalid::{Invalid, non_negative, positive, require};
@@ -33,8 +33,10 @@ fn points_by(max: f64, round: impl Fn(f64) -> f64) -> Result<[f64; 5], Invalid> 
 /// How the time depends on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeModel {
-    /// t = access + V / rate, known beforehand.
+    /// t = access + V / rate, known beforehand, by plain least squares as in the paper.
     Linear,
+    /// The same with neither below zero, by weighted least squares: [`law`].
+    Law,
     /// The best of the four curves.
     BestOf,
 }
@@ -69,7 +71,7 @@ pub enum TwoWay {
 /// Estimates t(p0, V0) in seconds from a table `t[i][j]` at `p[i]` processes (or nodes) and `v[j]` bytes: Aupy15
 /// §1.3's two ways. Path A fits every row in V and the results in p; path B every column in p and the results in V.
 /// Points that were measured are used as they are. `widths` are the half widths of the intervals at `v`, by which
-/// [`straight`] weighs; without them all volumes weigh the same, as in the paper. Refuses tables below two by two, and p0 <= 0 or V0 < 0.
+/// [`law`] weighs. Refuses tables below two by two, and p0 <= 0 or V0 < 0.
 pub fn two_way(
     p: &[f64],
     v: &[f64],
@@ -93,7 +95,8 @@ pub fn two_way(
     }
     let in_volume = |y: &[f64]| -> Result<Fit, Invalid> {
         match model {
-            VolumeModel::Linear => straight(v, y, widths),
+            VolumeModel::Linear => straight(v, y, &[]),
+            VolumeModel::Law => law(v, y, widths),
             VolumeModel::BestOf => Ok(fits.best_of(v, y)?.best),
         }
     };

@@ -5,13 +5,15 @@
 //!
 //! The extra power of an operation that moves no bytes depends on p alone (MODELS B), so it is averaged over the rest.
 //! One that moves bytes follows a known law, an access and a rate. Large volumes scatter more than small ones, so the law
-//! is fitted by weighted least squares ([`straight`]): the weight of a volume comes of the intervals of all its points
+//! is fitted by weighted least squares ([`law`]): the weight of a volume comes of the intervals of all its points
 //! together, since the interval of one, of a few repetitions, may be narrow by luck.
 //!
 //! What moves bytes also waits first and works then: its extra energy follows the volume as its duration does, an access
 //! and a rate, and its mean power is their quotient.
+//!
+//! Beyond the largest N or p that was measured no curve is followed that only noise may have bent: see [`beyond_the_last`].
 
-use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, logging_s, operation_j, scatter, straight, two_way};
+use crate::calibration::{Curve, Fit, Fits, TwoWay, VolumeModel, law, logging_s, operation_j, scatter, two_way};
 use crate::invalid::{Invalid, non_negative, positive, require};
 use crate::repeated::student;
 
@@ -145,7 +147,7 @@ pub fn of_frequency(samples: &[Sample], frequency_hz: Option<f64>) -> Vec<Sample
 
 /// Estimates an operation. The points must be of one frequency ([`of_frequency`]).
 ///
-/// `volume` is [`VolumeModel::Linear`] for what moves bytes, [`VolumeModel::BestOf`] for synchronisation. `fits` keeps
+/// `volume` is [`VolumeModel::Law`] for what moves bytes, [`VolumeModel::BestOf`] for synchronisation. `fits` keeps
 /// what other estimates from the same points can use.
 ///
 /// # Errors
@@ -159,7 +161,7 @@ pub fn estimate(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) ->
     let time = over_nodes(samples, at, volume, fits)?;
     let time_half = time.half * (1.0 + outside);
     let delta = match volume {
-        VolumeModel::Linear if time.value > 0.0 => power_of_volume(samples, at, time.value, fits)?,
+        VolumeModel::Law if time.value > 0.0 => power_of_volume(samples, at, time.value, fits)?,
         _ => delta(samples, at, fits)?,
     };
     Ok(Cost {
@@ -178,7 +180,7 @@ fn power_of_volume(samples: &[Sample], at: At, time_s: f64, fits: &Fits) -> Resu
         ..*s
     };
     let energies: Vec<Sample> = samples.iter().map(energy).collect();
-    let energy = over_nodes(&energies, at, VolumeModel::Linear, fits)?;
+    let energy = over_nodes(&energies, at, VolumeModel::Law, fits)?;
     Ok(Value { value: energy.value / time_s, half: energy.half / time_s })
 }
 
@@ -188,7 +190,7 @@ fn power_of_volume(samples: &[Sample], at: At, time_s: f64, fits: &Fits) -> Resu
 /// As [`estimate`], and with fewer than two volumes.
 pub fn logging(samples: &[Sample], messages: f64, at: At, fits: &Fits) -> Result<Cost, Invalid> {
     non_negative("messages", messages)?;
-    let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Linear, fits);
+    let one = |bytes: f64| estimate(samples, At { bytes, ..at }, VolumeModel::Law, fits);
     let volumes = distinct(samples, |s| s.bytes);
     require(volumes.len() >= 2, "length of V_values", volumes.len() as f64, "two values or more")?;
     let (least, most) = (volumes[0], volumes[volumes.len() - 1]);
@@ -238,7 +240,8 @@ fn over_nodes(samples: &[Sample], at: At, volume: VolumeModel, fits: &Fits) -> R
     if nodes.len() == 1 {
         return plane(samples, &processes, &bytes, (at.processes, at.bytes), volume, fits, |s| (s.processes, s.bytes));
     }
-    if bytes.len() == 1 {
+    let is_within = nodes.last().is_some_and(|most| at.nodes <= *most);
+    if bytes.len() == 1 && is_within {
         return plane(samples, &nodes, &processes, (at.nodes, at.processes), volume, fits, |s| (s.nodes, s.processes));
     }
     let at_n = |n: f64| {
@@ -283,7 +286,7 @@ fn plane(
                 TwoWay::Measured(value) => Value { value, half: noise * value },
                 TwoWay::Estimated { a, b, b_is_better } => {
                     let path = if b_is_better { &b } else { &a };
-                    let along_volume = b_is_better && model == VolumeModel::Linear;
+                    let along_volume = b_is_better && model == VolumeModel::Law;
                     let scatter = if along_volume { scatter(columns, &widths, at.1) } else { 1.0 };
                     let half = (noise * path.value).hypot(scatter * missed(&path.fit, path.inputs.len()));
                     // The two paths are two opinions: they differ where the model does not fit.
@@ -316,13 +319,42 @@ fn curve(x_values: &[f64], y: &[Value], x: f64, model: VolumeModel, fits: &Fits)
     }
     let values: Vec<f64> = y.iter().map(|v| v.value).collect();
     let widths: Vec<f64> = y.iter().map(|v| v.half).collect();
-    let (fit, scatter) = match model {
-        VolumeModel::Linear => (straight(x_values, &values, &widths)?, scatter(x_values, &widths, x)),
-        VolumeModel::BestOf => (safest(&fits.best_of(x_values, &values)?.fits, values.len()), 1.0),
+    let (value, fit, scatter) = match model {
+        VolumeModel::BestOf => {
+            let (value, fit) = beyond_the_last(x_values, fits.best_of(x_values, &values)?.fits, x);
+            (value, fit, 1.0)
+        }
+        VolumeModel::Law | VolumeModel::Linear => {
+            let fit = law(x_values, &values, &widths)?;
+            (fit.at(x), fit, scatter(x_values, &widths, x))
+        }
     };
-    let widest = y.iter().map(|v| if v.value > 0.0 { v.half / v.value } else { 0.0 }).fold(0.0, f64::max);
-    let value = fit.at(x);
-    Ok(Value { value, half: (widest * value.abs()).hypot(scatter * missed(&fit, values.len())) })
+    Ok(Value { value, half: own_width(y, value).hypot(scatter * missed(&fit, values.len())) })
+}
+
+/// How wide the interval of a value is by those of the points: as wide as the widest is in proportion, but not wider than
+/// any of them, unless the value is larger than all. A point near zero says nothing of the others.
+fn own_width(y: &[Value], value: f64) -> f64 {
+    let most = |of: &dyn Fn(&Value) -> f64| y.iter().map(of).fold(0.0, f64::max);
+    let widest = most(&|v| if v.value > 0.0 { v.half / v.value } else { 0.0 });
+    let (half, largest) = (most(&|v| v.half), most(&|v| v.value));
+    match largest > 0.0 {
+        true => (widest * value.abs()).min(half * (value.abs() / largest).max(1.0)),
+        false => half,
+    }
+}
+
+/// The value at `x`, and its curve. Beyond the last point a^p + b is not followed, which noise makes run away, and a curve
+/// that falls stays where it was: more nodes or processes do not cost less.
+fn beyond_the_last(x_values: &[f64], mut all: Vec<Fit>, x: f64) -> (f64, Fit) {
+    let last = x_values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if x <= last {
+        let fit = safest(&all, x_values.len());
+        return (fit.at(x), fit);
+    }
+    all.retain(|f| f.curve != Curve::Exponential);
+    let fit = safest(&all, x_values.len());
+    (fit.at(x).max(fit.at(last)), fit)
 }
 
 /// The best fit; of two points, which every curve meets, the line.

@@ -1,6 +1,6 @@
 //! Estimates from generated points with noise come near the truth, and say how near.
 
-use policy::calibration::{Fits, Method, VolumeModel, best_of, scatter, straight};
+use policy::calibration::{Fits, Method, VolumeModel, best_of, law, scatter, straight};
 use policy::estimate::{At, Base, Sample, checkpoint_j, coordination_j, estimate, logging, logging_j, of_frequency};
 use rand::{Rng, SeedableRng};
 
@@ -57,7 +57,7 @@ fn a_checkpoint_between_the_points_is_estimated_within_the_noise() {
     for seed in 0..20 {
         let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
         let cost =
-            estimate(&samples, At { nodes: 1.0, processes: 6.0, bytes: 6e8 }, VolumeModel::Linear, &Fits::default())
+            estimate(&samples, At { nodes: 1.0, processes: 6.0, bytes: 6e8 }, VolumeModel::Law, &Fits::default())
                 .unwrap();
         near(cost.time_s.value, truth(1.0, 6.0, 6e8), 0.049);
         near(cost.delta_w.value, 50.0, 0.049);
@@ -71,7 +71,7 @@ fn the_truth_lies_in_the_interval_nearly_always() {
     let hit = |seed: u64| {
         let samples = points(&grid(&[1.0], &P, &V), seed, truth, |p| 20.0 + 5.0 * p);
         let at = At { nodes: 1.0, processes: 10.0, bytes: 3e8 };
-        let cost = estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap();
+        let cost = estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap();
         let t = truth(1.0, 10.0, 3e8);
         cost.time_s.low <= t && t <= cost.time_s.high
     };
@@ -84,11 +84,7 @@ fn a_shared_file_system_slows_down_with_the_nodes() {
     let truth = |n: f64, _: f64, v: f64| 0.1 + n * v / 2e9;
     let samples = points(&grid(&N, &[1.0, 8.0, 16.0], &V), 3, truth, |_| 30.0);
     let at = At { nodes: 5.0, processes: 12.0, bytes: 6e8 };
-    near(
-        estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s.value,
-        truth(5.0, 0.0, 6e8),
-        0.05,
-    );
+    near(estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap().time_s.value, truth(5.0, 0.0, 6e8), 0.05);
 }
 
 #[test]
@@ -108,8 +104,8 @@ fn outside_of_the_points_the_interval_widens_and_it_is_said() {
     let truth = |_: f64, _: f64, v: f64| 0.05 + v / 4e8;
     let samples = points(&grid(&[1.0], &[1.0], &V), 7, truth, |_| 30.0);
     let width = |bytes: f64| {
-        let cost = estimate(&samples, At { nodes: 1.0, processes: 1.0, bytes }, VolumeModel::Linear, &Fits::default())
-            .unwrap();
+        let cost =
+            estimate(&samples, At { nodes: 1.0, processes: 1.0, bytes }, VolumeModel::Law, &Fits::default()).unwrap();
         ((cost.time_s.high - cost.time_s.low) / cost.time_s.value, cost.extrapolated)
     };
     let (inside, outside) = (width(6e8), width(4e9));
@@ -146,7 +142,7 @@ fn energies_are_those_of_the_paper() {
             delta_w: d,
             delta_ci_w: 0.0,
         };
-        estimate(&[s], At { nodes: 4.0, processes: 2.0, bytes: 1e9 }, VolumeModel::Linear, &Fits::default()).unwrap()
+        estimate(&[s], At { nodes: 4.0, processes: 2.0, bytes: 1e9 }, VolumeModel::Law, &Fits::default()).unwrap()
     };
     let base = Base { nodes: 4.0, idle_w: 400.0, switches_w: 100.0 };
     assert_eq!(checkpoint_j(&exact(2.0, 50.0), &base).value, 2.0 * (4.0 * 50.0 + 500.0));
@@ -163,7 +159,7 @@ fn the_power_of_what_waits_first_and_works_then_rises_with_the_volume() {
     samples.iter_mut().for_each(|s| s.delta_w *= power(s.bytes));
     for bytes in [2e6, 8e6, 2.4e7] {
         let at = At { nodes: 1.0, processes: 1.0, bytes };
-        near(estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().delta_w.value, power(bytes), 0.1);
+        near(estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap().delta_w.value, power(bytes), 0.1);
     }
 }
 
@@ -196,7 +192,7 @@ fn small_volumes_are_not_spoilt_by_the_scatter_of_large_ones() {
         let unweighted: Vec<Sample> = samples.iter().map(alike).collect();
         for (i, bytes) in [2e6, 9e8].into_iter().enumerate() {
             let missed = |samples: &[Sample]| {
-                let cost = estimate(samples, at(bytes), VolumeModel::Linear, &Fits::default()).unwrap();
+                let cost = estimate(samples, at(bytes), VolumeModel::Law, &Fits::default()).unwrap();
                 (cost.time_s.value / truth(bytes) - 1.0).abs() / 40.0
             };
             weighted[i] += missed(&samples);
@@ -217,7 +213,7 @@ fn the_interval_of_a_volume_is_as_wide_as_volumes_of_its_size_scatter() {
         for seed in 0..200 {
             let samples = scattering(seed, truth, processes, &V);
             let at = At { nodes: 1.0, processes: processes[processes.len() / 2], bytes };
-            let time_s = estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s;
+            let time_s = estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap().time_s;
             hits += usize::from(time_s.low <= truth(bytes) && truth(bytes) <= time_s.high);
             half += (time_s.high - time_s.value) / truth(bytes) / 200.0;
         }
@@ -246,7 +242,7 @@ fn one_point_that_is_narrow_by_luck_does_not_decide_the_line() {
     let lucky = samples.iter_mut().find(|s| s.processes == 4.0 && s.bytes == 7.5e8).unwrap();
     (lucky.time_s, lucky.time_ci_s) = (1.1 * lucky.time_s, 1e-6);
     let at = At { nodes: 1.0, processes: 4.0, bytes: 9e8 };
-    near(estimate(&samples, at, VolumeModel::Linear, &Fits::default()).unwrap().time_s.value, 4.6, 0.06);
+    near(estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap().time_s.value, 4.6, 0.06);
 }
 
 #[test]
@@ -263,4 +259,63 @@ fn points_of_other_frequencies_are_kept_apart() {
     samples.retain(|s| s.frequency_hz.is_some() || s.bytes == 1e9);
     let mixed: Vec<Option<f64>> = of_frequency(&samples, None).iter().map(|s| s.frequency_hz).collect();
     assert_eq!(mixed, [None, Some(2.4e9)], "where the node's own was not measured, the highest stands for it");
+}
+
+#[test]
+fn neither_the_access_nor_the_rate_of_a_law_is_below_zero() {
+    let v = [1e6, 1.6e7, 3.2e7];
+    let falls = law(&v, &[0.3, 0.2, 0.1], &[]).unwrap();
+    assert_eq!((falls.alpha, falls.at(1e12)), (0.0, falls.at(0.0)), "a large volume is not free");
+    near(falls.at(1e12), 0.2, 1e-9);
+    let steep = law(&v, &[0.001, 0.2, 0.5], &[]).unwrap();
+    assert!(steep.beta == 0.0 && steep.at(1e4) > 0.0, "a small one takes its time: {steep:?}");
+    for widths in [&[][..], &[0.01, 0.02, 0.05]] {
+        let rises = [0.1, 0.2, 0.3];
+        assert_eq!(law(&v, &rises, widths).unwrap(), straight(&v, &rises, widths).unwrap());
+    }
+    assert!(law(&[1e6], &[1.0], &[]).is_err() && law(&[1e6, 1e6], &[1.0, 2.0], &[]).is_err());
+}
+
+#[test]
+fn a_disk_whose_noise_falls_with_the_volume_is_still_estimated_far_beyond_what_was_measured() {
+    for seed in 0..50 {
+        let mut samples = points(&grid(&[1.0], &[1.0, 2.0], &[1e6, 1.6e7, 3.2e7]), seed, |_, _, _| 0.1, |_| 10.0);
+        samples.iter_mut().for_each(|s| s.time_s *= 1.1 - s.bytes / 1.6e8);
+        for bytes in [1e3, 2e6, 1e9, 1e12] {
+            let at = At { nodes: 1.0, processes: 1.0, bytes };
+            let cost = estimate(&samples, at, VolumeModel::Law, &Fits::default()).unwrap();
+            assert!((0.05..0.2).contains(&cost.time_s.value), "{bytes} bytes: {cost:?}");
+            assert!((5.0..20.0).contains(&cost.delta_w.value), "{bytes} bytes: {cost:?}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_of_many_more_nodes_than_were_measured_neither_runs_away_nor_becomes_free() {
+    let truth = |n: f64, _: f64, _: f64| 1e-3 * (1.0 + n.ln());
+    for seed in 0..200 {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+        let mut samples = points(&grid(&N, &[1.0, 4.0], &[0.0]), seed, truth, |_| 60.0);
+        samples.iter_mut().for_each(|s| s.time_s *= 1.0 + 0.3 * rng.random_range(-1.0..1.0));
+        let at = |nodes: f64| At { nodes, processes: 4.0, bytes: 0.0 };
+        let cost = |nodes| estimate(&samples, at(nodes), VolumeModel::BestOf, &Fits::default()).unwrap();
+        let (eight, many) = (cost(8.0).time_s.value, cost(1000.0));
+        assert!(many.extrapolated && many.time_s.value >= 0.5 * eight, "seed {seed}: {eight} {many:?}");
+        // The method may take noise for a power of N, but not for one that doubles with each node.
+        assert!(many.time_s.value < 1000.0 * eight, "seed {seed}: {eight} {many:?}");
+    }
+}
+
+#[test]
+fn a_power_near_idle_does_not_make_the_others_uncertain() {
+    let mut samples = points(&grid(&[1.0], &[1.0, 4.0, 8.0], &[0.0]), 1, |_, _, _| 1.0, |p| 10.0 * p);
+    for (s, delta_w) in samples.iter_mut().zip([0.01, 40.0, 80.0]) {
+        (s.delta_w, s.delta_ci_w) = (delta_w, 3.0);
+    }
+    let at = At { nodes: 1.0, processes: 6.0, bytes: 0.0 };
+    let delta_w = estimate(&samples, at, VolumeModel::BestOf, &Fits::default()).unwrap().delta_w;
+    assert!((40.0..80.0).contains(&delta_w.value) && delta_w.high - delta_w.value < 40.0, "{delta_w:?}");
+    samples.iter_mut().for_each(|s| s.delta_w = -5.0);
+    let below = estimate(&samples, at, VolumeModel::BestOf, &Fits::default()).unwrap().delta_w;
+    assert!(below.value == 0.0 && below.low == 0.0 && below.high >= 3.0, "no node draws less than idle: {below:?}");
 }

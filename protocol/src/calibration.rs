@@ -98,6 +98,9 @@ pub struct Calibration {
     pub fast: bool,
     /// What it was measured on.
     pub fingerprint: Fingerprint,
+    /// Nodes of the type that were something else, such as ones with another disk.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub differing: BTreeMap<String, Fingerprint>,
     /// Source of the energy figures: `rapl`, `model`, ...
     pub energy_source: String,
     /// Power that is drawn whatever the nodes do.

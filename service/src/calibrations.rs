@@ -10,9 +10,9 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use options::Engine;
-use planner::{Known, calibrated};
+use planner::{Known, calibrated, sound};
 use policy::refine;
-use protocol::{CALIBRATION_VERSION, Calibration, Correction, Operation, Plan, Quantity, Storage, StoredCalibration};
+use protocol::{Calibration, Correction, Operation, Plan, Quantity, Storage, StoredCalibration};
 use std::sync::Arc;
 use wire::Peer;
 
@@ -32,7 +32,8 @@ pub(crate) struct Wanted {
     history: bool,
 }
 
-/// `GET /v1/calibrations`: the newest of every node type, or all of them, newest first.
+/// `GET /v1/calibrations`: the newest of every node type, or all of them, newest first. The one that was stored last is the
+/// newest, whenever it was measured: who imports an old one wants it back.
 pub(crate) async fn tell(
     State(c): State<Arc<Controller>>,
     wanted: Result<Query<Wanted>, QueryRejection>,
@@ -55,9 +56,8 @@ pub(crate) async fn keep(
     if !c.access.is_operator(peer.uid) {
         return Err(forbidden(peer, "store calibrations"));
     }
-    if new.version != CALIBRATION_VERSION {
-        let text = format!("calibration version {} is not known here, only {CALIBRATION_VERSION}", new.version);
-        return Err(Refusal(StatusCode::BAD_REQUEST, text));
+    if let Err(why) = sound::check(&new) {
+        return Err(Refusal(StatusCode::BAD_REQUEST, format!("the calibration makes no sense: {why}")));
     }
     let id = blocking({
         let new = new.clone();
@@ -135,8 +135,8 @@ fn measured(c: &Connection, node_type: Option<&str>, history: bool) -> Result<Ve
     let mut statement = c.prepare_cached(
         "SELECT id FROM calibrations c WHERE target = ?1 AND (?2 IS NULL OR node_type = ?2) AND (?3
          OR NOT EXISTS (SELECT 1 FROM calibrations n WHERE n.target = c.target AND n.node_type = c.node_type
-                        AND (n.at_s > c.at_s OR (n.at_s = c.at_s AND n.id > c.id))))
-         ORDER BY at_s DESC, id DESC",
+                        AND n.id > c.id))
+         ORDER BY id DESC",
     )?;
     let ids = statement.query_map(params![MEASURED, node_type, history], |r| r.get(0))?;
     let one = |id: u64| {

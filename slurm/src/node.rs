@@ -71,7 +71,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// A node as slurmctld knows it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// Name.
     pub name: String,

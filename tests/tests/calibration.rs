@@ -7,7 +7,7 @@ use protocol::{Calibration, Operation, Plan, Quantity, Storage, StoredCalibratio
 use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
@@ -28,8 +28,8 @@ fn said(output: &Output) -> Result<String> {
     Ok(out.into_owned())
 }
 
-fn site(nodes: u32) -> Result<Site> {
-    let dir = PathBuf::from(format!("/tmp/joulepoint-calibration-{}", std::process::id()));
+fn site(name: &str, nodes: u32) -> Result<Site> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-{name}-{}", std::process::id()));
     let toml = format!("[calibration]\ndir = {:?}\n", dir.join("slurm/shared/calibration"));
     Site::start(&dir, &Wanted { nodes, toml, ..Wanted::default() }, &mut |_| {})
 }
@@ -66,22 +66,23 @@ fn ended_by(site: &Site, mut running: Child, signal: Signal, after: usize) -> Re
     Ok((said, done?))
 }
 
+/// Whether jobs of a name wait or run.
+fn queued(site: &Site, name: &str) -> Result<bool> {
+    Ok(!said(&site.cluster.command("squeue").args(["-h", "-o", "%i", "-n", name]).output()?)?.trim().is_empty())
+}
+
 /// A calibration that is killed measures on, and is taken up; one that is interrupted stops. What was finished by then.
 fn interrupted(site: &Site) -> Result<Vec<String>> {
-    let jobs = || -> Result<String> {
-        let output = site.cluster.command("squeue").args(["-h", "-o", "%i", "-n", "joulepoint-calibrate"]).output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
+    let jobs = || queued(site, "joulepoint-calibrate");
     let (said, before) = ended_by(site, begun(site, &[])?, Signal::SIGKILL, 5)?;
     ensure!(said.contains(" min left"), "how long it takes is told: {said}");
-    let killed = jobs()?;
-    ensure!(!killed.is_empty(), "its jobs measure on");
+    ensure!(jobs()?, "its jobs measure on");
     let refused = site.joulepoint("root", &["calibrate", "run", "--fast"])?;
     let text = String::from_utf8_lossy(&refused.stderr);
     ensure!(!refused.status.success() && text.contains("still measures"), "{text}");
     let (said, done) = ended_by(site, begun(site, &["--resume"])?, Signal::SIGINT, before.len() + 10)?;
     ensure!(said.contains("told to stop") && said.contains("--resume"), "{said}");
-    site.wait("the end of its jobs", LIMIT, |_| Ok(jobs()?.is_empty().then_some(())))?;
+    site.wait("the end of its jobs", LIMIT, |_| Ok((!jobs()?).then_some(())))?;
     Ok(done)
 }
 
@@ -218,7 +219,7 @@ fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> 
     }
     // One of them tells its idle power only.
     let (nodes, measuring) = (4, 3);
-    let site = site(nodes)?;
+    let site = site("calibration", nodes)?;
     let begun = Instant::now();
     let before = interrupted(&site)?;
     let text = calibrate(&site, &["run", "--fast", "--resume", "--json"])?;
@@ -265,5 +266,67 @@ fn a_cluster_is_calibrated_across_an_interruption_and_its_document_travels() -> 
         std::fs::copy(&svg, Path::new(&keep).join("calibration.svg"))?;
         std::fs::copy(&file, Path::new(&keep).join("calibration.json"))?;
     }
+    Ok(())
+}
+
+fn scontrol(site: &Site, words: &[&str]) -> Result<()> {
+    succeeds(site.cluster.command("scontrol").args(words))
+}
+
+fn succeeds(command: &mut Command) -> Result<()> {
+    said(&command.output()?).map(drop)
+}
+
+/// Who waits for a node to be free waits for ever on a cluster that is used.
+fn a_calibration_is_shown_while_its_node_is_busy(site: &Site) -> Result<()> {
+    let job = site.submit("root", &site.folder("root", "busy")?, &["-w", "n1", "--exclusive"], "sleep 300")?;
+    site.wait_state(job, &["RUNNING"], LIMIT)?;
+    let shown = calibrate(site, &["show"])?;
+    ensure!(shown.contains("holds       as far as the node services tell (no node of it is idle)"), "{shown}");
+    let running = begun(site, &["--storage", "local"])?;
+    site.wait("the nodes to be asked", LIMIT, |site| Ok(queued(site, "joulepoint-facts")?.then_some(())))?;
+    let (said, _) = ended_by(site, running, Signal::SIGTERM, 0)?;
+    ensure!(said.contains("told to stop: nothing is measured yet"), "{said}");
+    site.wait("nobody to be asked", LIMIT, |site| Ok((!queued(site, "joulepoint-facts")?).then_some(())))?;
+    succeeds(site.cluster.command("scancel").arg(job.to_string()))
+}
+
+#[test]
+fn two_partitions_are_measured_apart_and_a_node_without_its_service_is_named() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return Ok(());
+    }
+    let mut site = site("partitions", 2)?;
+    scontrol(&site, &["update", "PartitionName=all", "Nodes=n1"])?;
+    scontrol(&site, &["create", "PartitionName=gpu", "Nodes=n2", "State=UP"])?;
+    scontrol(&site, &["update", "NodeName=n2", "AvailableFeatures=gpu", "ActiveFeatures=gpu"])?;
+    site.cluster.kill_node_command("n2")?;
+    let begun = Instant::now();
+    let output = site.joulepoint("root", &["calibrate", "run", "--fast", "--storage", "local"])?;
+    println!("calibrated one of two types in {:.0} s", begun.elapsed().as_secs_f64());
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(!output.status.success() && err.contains("n2: the node service must run to calibrate"), "{out}{err}");
+    ensure!(out.contains("stored as number 1"), "the other type is not lost: {out}{err}");
+
+    let names =
+        |args: &[&str]| -> Result<Vec<StoredCalibration>> { Ok(serde_json::from_str(&calibrate(&site, args)?)?) };
+    let mut stored = names(&["show", "--json", "--no-check"])?;
+    ensure!(stored.len() == 1 && stored[0].calibration.power.idle_w.contains_key("n1"), "{stored:?}");
+    let planned = |node: &str| said(&site.joulepoint("root", &["plan", "-w", node])?);
+    ensure!(planned("n1")?.contains("calibration 1 of node type"), "{}", planned("n1")?);
+    ensure!(planned("n2")?.contains("no calibration has the nodes n2"), "{}", planned("n2")?);
+    a_calibration_is_shown_while_its_node_is_busy(&site)?;
+
+    let file = site.conf.with_file_name("older.json").display().to_string();
+    let older = Calibration { at_s: 1.0, ..stored.remove(0).calibration };
+    std::fs::write(&file, serde_json::to_string(&older)?)?;
+    calibrate(&site, &["import", &file])?;
+    let used = names(&["show", "--json", "--no-check"])?;
+    ensure!(used.len() == 1 && used[0].calibration == older, "who imports an old one wants it back: {used:?}");
+    std::fs::write(&file, serde_json::to_string(&older)?.replace("\"time_s\":", "\"time_s\":-"))?;
+    let refused = site.joulepoint("root", &["calibrate", "import", &file])?;
+    let text = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && text.contains("is outside its range"), "{text}");
     Ok(())
 }

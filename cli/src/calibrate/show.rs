@@ -2,8 +2,9 @@
 
 use super::{ShowArgs, of_type};
 use crate::out;
+use crate::report::moment;
 use anyhow::{Context, bail};
-use calibration::{campaign, plot};
+use calibration::{campaign, inquiry, plot};
 use config::Site;
 use planner::calibrated::stale;
 use protocol::{Calibration, Quantity, StoredCalibration};
@@ -32,13 +33,17 @@ pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf
     if args.history {
         let line = |s: &StoredCalibration| {
             let c = &s.calibration;
-            format!("{:<6}{:<40}{:<12.0}{}\n", s.id, c.node_type, c.at_s, if c.fast { "fast" } else { "full" })
+            let (at, how) = (moment::shown(c.at_s), if c.fast { "fast" } else { "full" });
+            format!("{:<6}{at:<21}{how:<6}{}\n", s.id, c.node_type)
         };
         return Ok(out::print(all.iter().map(line).collect::<String>())?);
     }
     let now = match args.no_check || args.file.is_some() {
         true => BTreeMap::new(),
-        false => campaign::ask_again(site, conf, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?,
+        false => {
+            let root = campaign::root(site)?;
+            inquiry::ask_again(site, conf, &root, &all.iter().map(|s| &s.calibration).collect::<Vec<_>>())?
+        }
     };
     let mut text = String::new();
     for s in all {
@@ -54,13 +59,13 @@ pub(super) fn show(args: &ShowArgs, all: &[StoredCalibration], site: &Site, conf
             );
         }
         let asked = now.get(&s.calibration.node_type);
-        let told = asked.map(|facts| stale(&s.calibration.fingerprint, &facts.fingerprint));
-        let changes = told.unwrap_or_else(|| s.stale.clone());
-        let holds = match (changes.is_empty(), asked) {
-            (false, _) => "no, it is stale",
-            (true, Some(_)) => "yes",
-            (true, None) => "not asked",
+        let (changes, holds) = match asked {
+            Some(Ok(facts)) => (inquiry::changes(&s.calibration, facts), "yes".to_string()),
+            // The node services tell by themselves, all but what only a job sees.
+            Some(Err(why)) => (s.stale.clone(), format!("as far as the node services tell ({why})")),
+            None => (s.stale.clone(), "not asked".to_string()),
         };
+        let holds = if changes.is_empty() { holds } else { "no, it is stale".to_string() };
         text += &format!("holds       {holds}\n");
         changes.iter().for_each(|c| text += &format!("            {c}\n"));
         text += "\n";
@@ -73,10 +78,13 @@ pub(super) fn describe(c: &Calibration) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
     line("node type", format!("{} of {}", c.node_type, c.cluster));
-    line("measured", format!("{:.0} s after 1970, {}", c.at_s, if c.fast { "in a hurry" } else { "in full" }));
+    line("measured", format!("{}, {}", moment::shown(c.at_s), if c.fast { "in a hurry" } else { "in full" }));
     let f = &c.fingerprint;
     line("on", format!("{}, {} CPUs, kernel {}, {}", f.cpu, f.cores, f.kernel, f.mpi.as_deref().unwrap_or("no MPI")));
     f.storage.iter().for_each(|(target, kind)| line("storage", format!("{:<8}{kind}", target.as_str())));
+    for (node, own) in &c.differing {
+        line("but", format!("{node}: {}", stale(f, own).join("; ")));
+    }
     line("energy by", c.energy_source.clone());
     let idle: Vec<String> = c.power.idle_w.iter().map(|(node, w)| format!("{node} {w:.1}")).collect();
     line("idle W", idle.join(", "));
@@ -87,7 +95,7 @@ pub(super) fn describe(c: &Calibration) -> String {
         let _ = writeln!(
             text,
             "{:>6}{:>5}{:>11}{:>6}{:>6}{:>14}{:>9}{:>9}{:>8}{:>6}",
-            "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "times"
+            "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "kept"
         );
         for p in &m.points {
             let ghz = p.frequency_hz.map_or("-".into(), |f| format!("{:.2}", f / 1e9));
@@ -104,7 +112,7 @@ pub(super) fn describe(c: &Calibration) -> String {
                 100.0 * p.time_ci_s / p.time_s.max(f64::MIN_POSITIVE),
                 p.delta_w,
                 ci,
-                p.count
+                format!("{}/{}", p.count, p.count + p.outliers)
             );
         }
         for fit in &m.fits {

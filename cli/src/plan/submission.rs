@@ -6,8 +6,14 @@ use std::fs;
 use std::path::Path;
 
 /// The options that tell a size: short and long name.
-const KNOWN: [(&str, &str); 5] =
-    [("-N", "--nodes"), ("-n", "--ntasks"), ("", "--ntasks-per-node"), ("-c", "--cpus-per-task"), ("-J", "--job-name")];
+const KNOWN: [(&str, &str); 6] = [
+    ("-N", "--nodes"),
+    ("-n", "--ntasks"),
+    ("", "--ntasks-per-node"),
+    ("-c", "--cpus-per-task"),
+    ("-J", "--job-name"),
+    ("-w", "--nodelist"),
+];
 
 /// A job's size, as far as it was told, and what it asks of Joulepoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +26,8 @@ pub struct Submission {
     pub tasks_per_node: Option<u32>,
     /// CPUs of each task; one unless told.
     pub cpus_per_task: Option<u32>,
+    /// Nodes that must be among them, as Slurm writes it.
+    pub nodelist: String,
     /// Job name, else the script's.
     pub job_name: String,
     /// Our options as `--ft-energy-keep=3`; of two for one thing the later counts.
@@ -50,9 +58,23 @@ impl Submission {
             tasks: number("--ntasks"),
             tasks_per_node: number("--ntasks-per-node"),
             cpus_per_task: number("--cpus-per-task"),
+            // A path is a file of names, which Slurm reads.
+            nodelist: told.get("--nodelist").filter(|list| !list.contains('/')).cloned().unwrap_or_default(),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),
             options: [ours(&directives), ours(arguments)].concat(),
         }
+    }
+
+    /// The names of its nodes, where all are told.
+    ///
+    /// # Errors
+    /// A sentence: the list cannot be read, or names more nodes than the job has.
+    pub fn named(&self, nodes: u32) -> Result<Vec<String>, String> {
+        let names = slurm::expand_nodelist(&self.nodelist).map_err(|e| e.to_string())?;
+        if names.len() > nodes as usize {
+            return Err(format!("'{}' names {} nodes, and the job has {nodes}", self.nodelist, names.len()));
+        }
+        Ok(if names.len() == nodes as usize { names } else { Vec::new() })
     }
 
     /// Tasks on so many nodes, and the CPUs that they need on each.
@@ -143,6 +165,18 @@ mod tests {
             let read = read(line);
             assert_eq!((read.nodes, read.spread_over(on)), (nodes, (tasks, cpus)), "{line}");
             assert_eq!(read.job_name, "wrap");
+        }
+    }
+
+    #[test]
+    fn nodes_are_named_where_all_are_told() {
+        let names = |line: &str, nodes| read(line).named(nodes);
+        let three = ["n1", "n3", "n4"].map(str::to_string).to_vec();
+        assert_eq!(names("sbatch -w n1,n[3-4] --wrap=true", 3), Ok(three));
+        assert_eq!(names("sbatch --nodelist=n1 --wrap=true", 2), Ok(vec![]), "Slurm finds the other");
+        assert_eq!(names("sbatch -w ./nodes.txt --wrap=true", 1), Ok(vec![]));
+        for wrong in ["sbatch -w n[1-4] --wrap=true", "sbatch -w n[1- --wrap=true"] {
+            assert!(names(wrong, 2).is_err(), "{wrong}");
         }
     }
 

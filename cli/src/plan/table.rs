@@ -19,14 +19,15 @@ pub fn table(choice: &ProtocolChoice) -> String {
         }
     );
     text.push_str(&format!(
-        "  {:<26} {:>10} {:>8} {:>22} {:>26} {:>9} {:>9}\n",
-        "", "interval", "ckpts", "time (95 %)", "energy (95 %)", "n* energy", "n* time"
+        "  {:<25} {:>7} {:>7} {:>16} {:>18}\n",
+        "", "interval", "ckpts", "time (95 %)", "energy (95 %)"
     ));
     for row in &choice.rows {
         text.push_str(&line(row));
         if let Some(figures) = &row.figures {
             text.push_str(&format!("      energy: {}\n", shares(&figures.energy_parts_j)));
             text.push_str(&format!("      time:   {}\n", shares(&figures.time_parts_s)));
+            text.push_str(&even(figures));
         }
         if let Some(why) = &row.refused {
             text.push_str(&format!("      not taken: {why}\n"));
@@ -35,21 +36,25 @@ pub fn table(choice: &ProtocolChoice) -> String {
     text
 }
 
+/// At most as wide as a terminal is at least.
 fn line(row: &ProtocolRow) -> String {
     let mark = if row.refused.is_none() { "*" } else { " " };
-    let Some(figures) = &row.figures else { return format!("{mark} {:<26} not estimated\n", row.protocol) };
-    let ProtocolFigures { interval_s, checkpoints, time_s, energy_j, break_even_energy, break_even_time, .. } = figures;
-    let number = |n: &Option<f64>| n.map_or("-".to_string(), |n| format!("{n:.1}"));
+    let Some(figures) = &row.figures else { return format!("{mark} {:<25} not estimated\n", row.protocol) };
     format!(
-        "{mark} {:<26} {:>10} {:>8.1} {:>22} {:>26} {:>9} {:>9}\n",
+        "{mark} {:<25} {:>7} {:>7.1} {:>16} {:>18}\n",
         row.protocol,
-        interval_s.map_or("-".to_string(), |s| format!("{s:.0} s")),
-        checkpoints,
-        range(time_s, &[(1.0, "s"), (3600.0, "h")]),
-        range(energy_j, &[(1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ")]),
-        number(break_even_energy),
-        number(break_even_time),
+        figures.interval_s.map_or("-".to_string(), |s| format!("{s:.0} s")),
+        figures.checkpoints,
+        range(&figures.time_s, &[(1.0, "s"), (3600.0, "h")]),
+        range(&figures.energy_j, &[(1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ")]),
     )
+}
+
+/// n* and its time twin.
+fn even(figures: &ProtocolFigures) -> String {
+    let found = [(figures.break_even_energy, "n* energy"), (figures.break_even_time, "n* time")];
+    let told: Vec<String> = found.iter().filter_map(|(n, name)| Some(format!("{name} {:.1}", (*n)?))).collect();
+    if told.is_empty() { String::new() } else { format!("      even at checkpoints: {}\n", told.join(", ")) }
 }
 
 /// A figure and half its interval, in the largest unit that leaves it above ten.
@@ -60,8 +65,12 @@ fn range(range: &Range, units: &[(f64, &str)]) -> String {
         return format!("{:.0e} {unit}", range.value / size);
     }
     let half = (range.high - range.low) / 2.0;
-    let sure = if half > 0.0 { format!(" ± {:.3}", half / size) } else { String::new() };
-    format!("{:.3}{sure} {unit}", range.value / size)
+    let value = range.value / size;
+    let digits = if value >= 1000.0 { 1 } else { 3 };
+    let told = format!("{:.digits$}", half / size);
+    // An interval that shows as zero would claim to be certain.
+    let sure = if told.contains(|c| ('1'..='9').contains(&c)) { format!(" ± {told}") } else { String::new() };
+    format!("{value:.digits$}{sure} {unit}")
 }
 
 /// The parts beyond work, as shares of the whole.

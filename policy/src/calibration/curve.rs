@@ -114,6 +114,22 @@ pub fn straight(x: &[f64], y: &[f64], widths: &[f64]) -> Result<Fit, Invalid> {
     judged(Curve::Linear, alpha, beta, x, y, &weights).ok_or(invalid)
 }
 
+/// The law of what moves bytes, an access and a rate: [`straight`], where neither may be below zero. By noise a line may
+/// fall, or begin below zero; it would give nothing at all for what is much larger, or smaller, than was measured.
+pub fn law(x: &[f64], y: &[f64], widths: &[f64]) -> Result<Fit, Invalid> {
+    let free = straight(x, y, widths)?;
+    let weights = weights(widths, x.len());
+    let held = if free.alpha < 0.0 {
+        judged(Curve::Linear, 0.0, mean(y, &weights), x, y, &weights)
+    } else if free.beta < 0.0 {
+        let sum = |of: &dyn Fn(usize) -> f64| (0..x.len()).map(|i| weights[i] * x[i] * of(i)).sum::<f64>();
+        judged(Curve::Linear, sum(&|i| y[i]) / sum(&|i| x[i]), 0.0, x, y, &weights)
+    } else {
+        None
+    };
+    Ok(held.unwrap_or(free))
+}
+
 /// How many times as far as the narrowest point the values at `v` scatter about the line of [`straight`], which gives the
 /// narrowest the weight 1. Between points, `x` of which rise, it changes evenly; beyond them it stays.
 pub fn scatter(x: &[f64], widths: &[f64], v: f64) -> f64 {

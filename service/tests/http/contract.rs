@@ -137,6 +137,7 @@ fn calibration() -> Calibration {
         node_type: "t".into(),
         at_s: 5.0,
         fast: true,
+        differing: [("n2".to_string(), Fingerprint::default())].into(),
         fingerprint: Fingerprint { storage: [(Storage::Local, "ext4".into())].into(), ..Fingerprint::default() },
         energy_source: "model".into(),
         power: BasePower { idle_w: [("n1".into(), 100.0)].into(), ..BasePower::default() },

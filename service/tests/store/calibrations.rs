@@ -6,6 +6,7 @@ use protocol::{
     Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, Source, Storage,
 };
 use service::store::Store;
+use std::collections::BTreeMap;
 
 /// Writes 100 MB/s to the shared file system.
 fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
@@ -33,6 +34,7 @@ fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
         at_s,
         fast: false,
         fingerprint: Fingerprint::default(),
+        differing: BTreeMap::new(),
         energy_source: "model".into(),
         power: BasePower { idle_w: [(node.to_string(), 100.0)].into(), ..BasePower::default() },
         noise: Noise::default(),
@@ -110,6 +112,9 @@ fn the_newest_of_each_type_is_told_and_the_history_is_kept() {
         assert_eq!(ids.len(), 2);
         assert!(ids[0] > ids[1], "newest first");
         assert!(store.calibrations(Some("c"), true).expect("read").is_empty());
+        store.keep_calibration(&calibration("a", "n1", 0.5)).expect("kept");
+        let used = store.calibrations(Some("a"), false).expect("read");
+        assert_eq!((used.len(), used[0].calibration.at_s), (1, 0.5), "who imports an old one wants it back");
     });
 }
 
