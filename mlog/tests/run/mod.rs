@@ -108,7 +108,7 @@ impl Run {
 
     pub fn spawn(&self, command: &mut Command, group: usize) -> Process {
         let errors = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{group}.program")));
-        command.env("FT_ENERGY_RELAY", self.socket(group)).env("FT_ENERGY_RELAY_WAIT", "30");
+        command.env("FT_ENERGY_RELAY", self.socket(group)).env("FT_ENERGY_RELAY_WAIT", "60");
         command.stdout(Stdio::null()).stderr(errors.expect("a file"));
         Process(command.spawn().expect("a program"))
     }
