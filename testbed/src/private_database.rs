@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the server to answer.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Its only user, who may do everything with databases whose names begin with `jp`.
 const USER: &str = "joulepoint";
