@@ -169,7 +169,7 @@ fn a_log_in_memory_that_is_handed_over_is_served_by_another_relay() {
 fn a_log_in_memory_that_is_lost_is_reported_and_never_silent() {
     let run = Run::new(2, "memory");
     let mut relays = run.relays();
-    let more = ["--step-ms", "1", "--steps", "1000000", "--every", "0"];
+    let more = ["--step-ms", "10", "--steps", "4000", "--every", "0"];
     let mut programs: Vec<Process> = (0..2).map(|g| run.stencil(g, &more)).collect();
     wait_for("messages", || run.status(0).filter(|s| s.counts.delivered > 100));
     relays[0].kill();
@@ -188,10 +188,10 @@ fn a_log_in_memory_that_is_lost_is_reported_and_never_silent() {
 
     // The line goes back: the sender begins again first, and its new log has all that is wanted.
     programs[0].kill();
-    let short = ["--steps", "400", "--every", "0"];
-    let sender = run.stencil(0, &short);
+    let quick = &more[2..];
+    let sender = run.stencil(0, quick);
     wait_for("the sender's return", || run.status(0).filter(|s| s.lost.is_empty()));
-    let mut programs = [sender, run.stencil(1, &short)];
+    let mut programs = [sender, run.stencil(1, quick)];
     programs.iter_mut().for_each(|p| assert_eq!(p.code(), Some(0)));
     assert!(run.status(0).expect("a status").lost.is_empty());
 }

@@ -284,15 +284,18 @@ impl Site {
         })
     }
 
-    /// Waits for something to become true, looking often, and not for ever.
+    /// Waits for something to become true, looking often, and not for ever; a look that fails is one in vain.
     pub fn wait<T>(&self, what: &str, limit: Duration, mut f: impl FnMut(&Site) -> Result<Option<T>>) -> Result<T> {
         let end = Instant::now() + limit;
         loop {
-            if let Some(found) = f(self)? {
-                return Ok(found);
-            }
+            let last = match f(self) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => None,
+                Err(e) => Some(e),
+            };
             if Instant::now() > end {
-                bail!("waited {} s in vain for: {what}", limit.as_secs());
+                let why = last.map(|e| format!(" (last error: {e:#})")).unwrap_or_default();
+                bail!("waited {} s in vain for: {what}{why}", limit.as_secs());
             }
             std::thread::park_timeout(Duration::from_millis(100));
         }
