@@ -187,7 +187,7 @@ pub fn send(client: &Client, run: &str, records: &[Record]) -> Result<u64, Error
 
 /// Sends a run's records until the controller says that it has all; each batch as often as it takes.
 pub fn send_all(client: &Client, run: &str, all: &[Record], together: usize) {
-    let deadline = Instant::now() + Duration::from_secs(300);
+    let deadline = Instant::now() + Duration::from_secs(900);
     let mut upto = 0;
     while upto < all.len() {
         let some = &all[upto..all.len().min(upto + together)];
