@@ -193,6 +193,12 @@ impl Site {
         self.wait_until_well();
     }
 
+    /// Puts what Slurm's commands say in place whole: one of them may just be reading it.
+    pub fn put(&self, name: &str, text: &str) {
+        let new = self.dir.path().join("new");
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, self.dir.path().join(name))).expect("written");
+    }
+
     pub fn wait_until_well(&self) {
         until("the controller", || (self.raw("GET /healthz HTTP/1.1", "", b"").0 == 200).then_some(()));
     }
