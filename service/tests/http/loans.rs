@@ -14,7 +14,7 @@ fn teach_slurm(site: &Site) {
          for word in \"$@\"; do case $word in\n\
          ReservationName=*) name=${{word#*=}} ;; StartTime=uts*) start=${{word#*=uts}} ;;\n\
          StartTime=now) start=$(date +%s) ;; Users=*) users=${{word#*=}} ;; TimeLimit=*) limit=${{word#*=}} ;; esac; done\n\
-         reserve() {{ echo \"ReservationName=$name StartTime=$start EndTime=9999999999 Nodes=n2 Users=$users\" > {d}/resv; }}\n\
+         reserve() {{ echo \"ReservationName=$name StartTime=$start EndTime=9999999999 Nodes=n2 Users=$users\" > {d}/resv.new; mv {d}/resv.new {d}/resv; }}\n\
          case \"$*\" in\n\
          'show job -o') cat {d}/jobs ;;\n\
          'show job -o '*) grep \"^JobId=$4 \" {d}/jobs || {{ echo 'Invalid job id specified' >&2; exit 1; }} ;;\n\
