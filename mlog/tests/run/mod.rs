@@ -138,7 +138,7 @@ fn library() -> PathBuf {
 /// Builds the C program in the way its Makefile does, and gives its path.
 pub fn build(target: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps/stencil");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stencil-{}", std::process::id()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     fs::copy(library(), folder.join("libmlog.a")).expect("a copy");
     let mut make = Command::new("make");
