@@ -333,7 +333,7 @@ mod tests {
             let inode = || fs::metadata(&file).map(|m| m.ino()).map_err(|e| e.to_string());
             let before = inode()?;
             nix::sys::signal::kill(nix::unistd::Pid::this(), asked::SIGNAL).map_err(|e| e.to_string())?;
-            let end = Instant::now() + Duration::from_secs(20);
+            let end = Instant::now() + Duration::from_secs(60);
             while inode()? == before {
                 if Instant::now() > end {
                     return Err("nothing is written while the sender waits".to_string());

@@ -269,7 +269,7 @@ mod tests {
     fn nodes_meet_or_give_up() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::open(dir.path(), false).unwrap();
-        let long = std::time::Duration::from_secs(20);
+        let long = std::time::Duration::from_secs(60);
         let (one, two) = std::thread::scope(|s| {
             let one = s.spawn(|| state.meet("a", "n1", 2, long).unwrap());
             (state.meet("a", "n2", 2, long).unwrap(), one.join().unwrap())

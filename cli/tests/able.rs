@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::fs::File;
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -60,9 +61,11 @@ fn nothing_stands_in_the_way_of_a_plain_program() {
 #[test]
 fn a_connection_to_outside_is_foreign_and_one_to_inside_is_not() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; sleep 60", listener.local_addr().unwrap().port());
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; echo >&3; sleep 60", listener.local_addr().unwrap().port());
     let shell = Sleeper::start(Command::new("bash").args(["-c", &script]).stdin(Stdio::null()));
-    let (theirs, _) = listener.accept().unwrap();
+    let (mut theirs, _) = listener.accept().unwrap();
+    // From then on it has the one descriptor only.
+    theirs.read_exact(&mut [0]).unwrap();
     assert_eq!(able(&[&shell.pid()]), not("socket"));
     let other_end = Sleeper::with(OwnedFd::from(theirs));
     assert_eq!(able(&[&shell.pid(), &other_end.pid()]), (Some(0), vec![]));
@@ -132,7 +135,7 @@ fn a_job_is_known_by_its_processes() {
     let start =
         |name: &str| Sleeper::start(Command::new(name).arg("60").env("SLURM_JOB_ID", &job).stdin(Stdio::null()));
     let sleeper = start("sleep");
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + Duration::from_secs(60);
     loop {
         let (code, said, _) = joulepoint(&["--json", &job]);
         if code == Some(0) && said["pids"] == serde_json::json!([sleeper.0.id()]) {

@@ -73,7 +73,7 @@ impl Site {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("tokio");
         std::thread::spawn(move || runtime.block_on(service::controller::serve(site)));
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(&address).is_err() {
             assert!(Instant::now() < deadline, "the controller does not answer");
             std::thread::park_timeout(Duration::from_millis(10));

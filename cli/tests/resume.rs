@@ -174,8 +174,9 @@ fn nothing_counts_as_ended_while_the_script_is_stopped() {
 #[test]
 fn a_script_does_not_go_on_over_a_step_that_failed_with_its_node() {
     let place = Place::new();
-    let stop =
-        format!("(sleep 0.5; touch {}; sleep 0.5; kill -TERM 0) &", place.dir.path().join("calls/closed").display());
+    let called = "while ! grep -qs false log; do sleep 0.01; done";
+    let closed = place.dir.path().join("calls/closed");
+    let stop = format!("({called}; touch {}; sleep 0.5; kill -TERM 0) &", closed.display());
     place.calls.begin().unwrap();
     let script = format!("{stop} srun false; srun echo on");
     let mut command = place.command(&script);

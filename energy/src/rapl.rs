@@ -331,8 +331,9 @@ mod tests {
     #[test]
     fn a_counter_for_root_only_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         server(dir.path());
+        // Whatever the umask is.
+        assert!(std::process::Command::new("chmod").args(["-R", "a+rX"]).arg(dir.path()).status().unwrap().success());
         let file = dir.path().join("intel-rapl:0/energy_uj");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
         let root = dir.path().to_path_buf();

@@ -134,6 +134,7 @@ fn a_command_that_fails_is_replaced_too() {
             slurm_command: command,
             ipmi_period_s: 0.02,
             slurm_period_s: 0.02,
+            command_timeout_s: 60.0,
             model: Model { idle_w: 50.0, busy_w: 50.0 },
             ..Config::default()
         });

@@ -50,15 +50,20 @@ fn under_load(site: &Site, meanwhile: impl FnOnce(&AtomicBool)) {
     }
 }
 
-/// Kills the controller at random instants, until all is sent.
+/// Kills of a controller: on a slow machine it does little between two of them.
+const MOST_KILLS: u32 = 40;
+
+/// Kills the controller at random instants, until all is sent or it was killed often enough.
 fn kill_in_a_loop(site: &Site, controller: Daemon, sending: &AtomicBool) {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let (mut controller, mut kills) = (controller, 0);
     while sending.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(rng.random_range(1..250)));
-        controller.kill();
-        kills += 1;
-        controller = site.controller();
+        if kills < MOST_KILLS {
+            controller.kill();
+            kills += 1;
+            controller = site.controller();
+        }
     }
     println!("killed {kills} times");
     assert!(kills >= 5, "killed only {kills} times");
@@ -118,7 +123,7 @@ fn ten_thousand_events_outlive_a_full_disk() {
     let site = Site::new(Some(disk.0.join("store.sqlite")));
     let _controller = site.controller();
     under_load(&site, |sending| {
-        until("the disk to be full", 60, || site.log("controller").contains("disk is full").then_some(()));
+        until("the disk to be full", || site.log("controller").contains("disk is full").then_some(()));
         assert!(sending.load(Ordering::SeqCst));
         let status = site.client().get::<Vec<protocol::RunAccount>>("/v1/report").expect("it still answers");
         assert!(!status.is_empty());
@@ -196,7 +201,7 @@ fn sees_a_step(site: &Site, ahead_s: &Path) {
 
 /// Waits until the store has all of a run.
 fn arrived(site: &Site, run: &str, all: &[Record]) {
-    until("the spool to be delivered", 60, || {
+    until("the spool to be delivered", || {
         let upto = send(&site.client(), run, &[]).ok()?;
         (upto == all.len() as u64).then_some(())
     });
@@ -232,7 +237,7 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     let _again = (site.controller(), site.node());
     arrived(&site, "w.1", &all);
     let waits = || std::fs::read_dir(site.dir.path().join("spool/n1")).expect("spool").count();
-    until("the spool to be empty", 30, || (waits() == 0).then_some(()));
+    until("the spool to be empty", || (waits() == 0).then_some(()));
 }
 
 #[test]
@@ -246,7 +251,7 @@ fn the_spool_delivers_in_the_name_of_who_filled_it_and_nobody_else_may_name_othe
     let sent = site.as_user(ALICE, || send(&site.node_client(), "a.1", &all));
     assert_eq!(sent.expect("kept"), 3);
     let _controller = site.controller();
-    until("the delivery", 30, || (site.stored("a.1") == all).then_some(()));
+    until("the delivery", || (site.stored("a.1") == all).then_some(()));
     let seen = |uid| site.as_user(uid, || send(&site.client(), "a.1", &[]));
     assert_eq!(seen(ALICE).expect("hers"), 3);
     assert!(matches!(seen(MALLORY), Err(Error::Refused { status: 403, .. })));
@@ -258,8 +263,8 @@ fn the_spool_delivers_in_the_name_of_who_filled_it_and_nobody_else_may_name_othe
     // What the controller will never take does not stay in the way of others.
     site.as_user(MALLORY, || send(&site.node_client(), "a.1", &records(9))).expect("kept, for now");
     site.as_user(MALLORY, || send(&site.node_client(), "m.1", &all)).expect("kept");
-    until("the delivery", 30, || (site.stored("m.1") == all).then_some(()));
-    until("the spool to be empty", 30, || {
+    until("the delivery", || (site.stored("m.1") == all).then_some(()));
+    until("the spool to be empty", || {
         (std::fs::read_dir(site.dir.path().join("spool/n1")).expect("spool").count() == 0).then_some(())
     });
     assert_eq!(site.stored("a.1"), all);

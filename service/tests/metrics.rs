@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ impl Drop for Daemon {
 
 impl Daemon {
     fn start(dir: &Path, role: &str) -> Daemon {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string();
+        let address = testbed::own_address().to_string();
         let conf = dir.join(format!("{role}.toml"));
         let (controller, node) =
             if role == "controller" { (address.as_str(), "127.0.0.1:0") } else { ("127.0.0.1:1", address.as_str()) };
@@ -41,7 +41,7 @@ impl Daemon {
 
     /// Head and body of `/metrics`.
     fn metrics(&self) -> (String, String) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Ok(mut stream) = TcpStream::connect(&self.address) {
                 write!(stream, "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("asked");

@@ -660,7 +660,7 @@ fn a_mariadb_that_went_away_is_found_again() {
     assert!(send(2, vec![ended("completed")]).is_err());
     let _server = PrivateMariadb::again(dir.path()).expect("MariaDB");
     // The killed server's socket file is still there, so that the new one need not listen yet.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
     let upto = loop {
         match send(1, vec![started(7, 0, &["n1"]), ended("completed")]) {
             Ok(upto) => break upto,

@@ -49,6 +49,8 @@ fn server_arguments(dir: &Path) -> Vec<String> {
     let db = dir.join("db");
     let mut arguments = vec!["mariadbd".to_string(), "--no-defaults".into(), "--user=root".into()];
     arguments.push(format!("--datadir={}/data", db.display()));
+    // A server that starts removes the temporary tables that it finds, whose ever they are.
+    arguments.push(format!("--tmpdir={}", db.display()));
     arguments.push(format!("--socket={}", socket(dir).display()));
     arguments.push(format!("--pid-file={}/mariadb.pid", db.display()));
     // Whoever reaches the socket, in a folder of root's alone, is let in.

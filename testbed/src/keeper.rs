@@ -185,7 +185,7 @@ fn pid_namespace(pid: i32) -> Option<PathBuf> {
 /// The one child of `pid`, as soon as it has one.
 fn only_child(pid: Pid) -> Result<Pid> {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         let Ok(children) = std::fs::read_to_string(&path) else {
             break;

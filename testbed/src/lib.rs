@@ -22,5 +22,6 @@ mod users;
 pub use cluster::Cluster;
 pub use keeper::Namespace;
 pub use options::{Options, Plugin};
+pub use ports::own_address;
 pub use private_database::PrivateMariadb;
 pub use users::{ALICE, BOB};

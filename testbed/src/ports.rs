@@ -1,9 +1,10 @@
-//! Picks a block of TCP ports for one cluster, so that several can live at the same time.
+//! Picks a block of TCP ports for one cluster, so that several can live at the same time, and addresses for services.
 
 use anyhow::{Result, bail};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr as TcpAddress, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Below the range from which Linux takes ports for outgoing connections.
 const FIRST: u16 = 21_000;
@@ -51,6 +52,23 @@ impl Ports {
     /// Node n1's port; n2 has the next one, and so on.
     pub(crate) fn first_node(&self) -> u16 {
         self.first + 2
+    }
+}
+
+/// Port of every [`own_address`]: below those of the clusters and of outgoing connections.
+const OWN: u16 = 20_907;
+
+/// An address of this machine at which a service of this process can listen, now and after it was killed: a free port
+/// of 127.0.0.1 may meanwhile be given to anybody.
+pub fn own_address() -> TcpAddress {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    loop {
+        let of_process = NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = TcpAddress::from((Ipv4Addr::new(127, of_process.max(1), high, low), OWN));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the server to answer.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Its only user, who may do everything with databases whose names begin with `jp`.
 const USER: &str = "joulepoint";
@@ -65,10 +65,11 @@ impl PrivateMariadb {
     }
 }
 
+/// Its words; a server that starts removes the temporary tables that it finds, so that each has a place of its own.
 fn server(dir: &Path) -> String {
     let dir = dir.display();
     format!(
-        "mariadbd --no-defaults --user=root --datadir={dir}/data --socket={dir}/socket --pid-file={dir}/pid \
+        "mariadbd --no-defaults --user=root --datadir={dir}/data --tmpdir={dir} --socket={dir}/socket --pid-file={dir}/pid \
          --skip-networking --skip-log-bin --skip-name-resolve --performance-schema=OFF --innodb-buffer-pool-size=64M \
          --innodb-log-file-size=16M --key-buffer-size=1M --aria-pagecache-buffer-size=8M"
     )

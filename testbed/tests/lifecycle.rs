@@ -70,7 +70,8 @@ fn jobs_outlive_slurmd_slurmctld_and_slurmdbd() -> Result<()> {
     cluster.start_dbd()?;
     cluster.start_controller()?;
     cluster.revive_node("n1")?;
-    cluster.wait_job(job, &["RUNNING"], Duration::from_secs(1))?;
+    cluster.wait_job(job, &["RUNNING"], SOON)?;
+    ensure!(cluster.job(job)?["Restarts"] == "0", "the job was started again");
     std::fs::write(cluster.shared().join("go"), "")?;
     cluster.wait_job(job, &["COMPLETED"], SOON)?;
     cluster.wait_until("the job in the accounts", SOON, || {

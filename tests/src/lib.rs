@@ -9,7 +9,6 @@ pub mod transparent;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -110,7 +109,7 @@ impl Site {
         }
         let conf = dir.join("joulepoint.toml");
         let slurm = dir.join("slurm");
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = testbed::own_address();
         let path = |p: &Path| p.display().to_string();
         let mut args = vec![format!("wrapper={}", path(&bin.join("joulepoint"))), format!("conf={}", path(&conf))];
         args.extend(wanted.plugin_args.iter().cloned());
@@ -131,7 +130,7 @@ impl Site {
         let shared = slurm.join("shared");
         let munge = slurm.join("munge/munge.socket.2");
         let text = format!(
-            "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://127.0.0.1:{port}\"\nlisten = \"127.0.0.1:{port}\"\n\
+            "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
              store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n{}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
             dir.join("store.sqlite"),
@@ -183,7 +182,7 @@ impl Site {
         });
         self.controller = Some(receiver.recv()??);
         let nodes = self.cluster.nodes.iter().filter(|n| self.cluster.node_pids(n).is_ok()).count();
-        self.wait("heartbeats of all nodes", Duration::from_secs(60), |site| {
+        self.wait("heartbeats of all nodes", Duration::from_secs(120), |site| {
             let metrics = site.metrics().unwrap_or_default();
             let beating = metrics.lines().find_map(|l| l.strip_prefix("joulepoint_nodes "));
             Ok(beating.is_some_and(|n| n.trim().parse::<f64>().is_ok_and(|n| n as usize >= nodes)).then_some(()))
@@ -285,15 +284,18 @@ impl Site {
         })
     }
 
-    /// Waits for something to become true, looking often, and not for ever.
+    /// Waits for something to become true, looking often, and not for ever; a look that fails is one in vain.
     pub fn wait<T>(&self, what: &str, limit: Duration, mut f: impl FnMut(&Site) -> Result<Option<T>>) -> Result<T> {
         let end = Instant::now() + limit;
         loop {
-            if let Some(found) = f(self)? {
-                return Ok(found);
-            }
+            let last = match f(self) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => None,
+                Err(e) => Some(e),
+            };
             if Instant::now() > end {
-                bail!("waited {} s in vain for: {what}", limit.as_secs());
+                let why = last.map(|e| format!(" (last error: {e:#})")).unwrap_or_default();
+                bail!("waited {} s in vain for: {what}{why}", limit.as_secs());
             }
             std::thread::park_timeout(Duration::from_millis(100));
         }
@@ -310,7 +312,7 @@ impl Drop for Site {
 fn get(address: &str, path: &str) -> Result<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;

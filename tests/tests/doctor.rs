@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use wire::private::PrivateMunged;
 struct Installation {
     folder: tempfile::TempDir,
     munged: Option<PrivateMunged>,
-    port: u16,
+    /// Where the controller and the node service listen.
+    addresses: [SocketAddr; 2],
     controller: Option<Child>,
     node: Option<Child>,
 }
@@ -38,8 +39,8 @@ impl Installation {
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("munge")).unwrap();
         let munged = PrivateMunged::start(&folder.path().join("munge")).unwrap();
-        let port = free_port();
-        let mut made = Installation { folder, munged: Some(munged), port, controller: None, node: None };
+        let addresses = [(); 2].map(|()| testbed::own_address());
+        let mut made = Installation { folder, munged: Some(munged), addresses, controller: None, node: None };
         for (name, from) in [("joulepoint", "joulepoint"), ("joulepoint.so", "libjoulepoint.so")] {
             fs::copy(suite::built().unwrap().join(from), made.path(name)).unwrap();
         }
@@ -52,8 +53,7 @@ impl Installation {
         made.write("joulepoint.toml", &made.site(""));
         made.controller = Some(made.service(&["--role=controller"]));
         made.node = Some(made.service(&["--role=node", "--node=n1"]));
-        made.listening(port);
-        made.listening(port + 1);
+        addresses.into_iter().for_each(listening);
         made
     }
 
@@ -83,15 +83,15 @@ impl Installation {
     fn site(&self, more: &str) -> String {
         let path = |name: &str| self.path(name).display().to_string();
         format!(
-            "munge_socket = {:?}\nslurm_bin = {:?}\n[controller]\nurl = \"http://127.0.0.1:{}\"\n\
-             listen = \"127.0.0.1:{}\"\nstore = {:?}\n[node]\nlisten = \"127.0.0.1:{}\"\n\
+            "munge_socket = {:?}\nslurm_bin = {:?}\n[controller]\nurl = \"http://{}\"\n\
+             listen = \"{}\"\nstore = {:?}\n[node]\nlisten = \"{}\"\n\
              [runs]\ndir = {:?}\n[energy]\nsources = [\"model\"]\n{more}\n",
             path("munge/socket"),
             path("bin"),
-            self.port,
-            self.port,
+            self.addresses[0],
+            self.addresses[0],
             path("store.sqlite"),
-            self.port + 1,
+            self.addresses[1],
             path("runs"),
         )
     }
@@ -100,14 +100,6 @@ impl Installation {
         let mut command = Command::new(suite::built().unwrap().join("joulepointd"));
         command.args(role).arg("--conf").arg(self.path("joulepoint.toml"));
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    }
-
-    fn listening(&self, port: u16) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "nobody listens on {port}");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
     }
 
     /// What the doctor says on one side: status and findings.
@@ -126,12 +118,11 @@ impl Installation {
     }
 }
 
-fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
+fn listening(address: SocketAddr) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < end, "nobody listens at {address}");
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 
@@ -304,11 +295,9 @@ fn ailing(i: &mut Installation) {
 /// Somebody in the controller's place, who always answers the same.
 fn answering(i: &mut Installation, head: &'static str, body: &'static str) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    i.write(
-        "joulepoint.toml",
-        &i.site("").replace(&format!("http://127.0.0.1:{}", i.port), &format!("http://127.0.0.1:{port}")),
-    );
+    let address = listener.local_addr().unwrap();
+    let there = i.site("").replace(&format!("http://{}", i.addresses[0]), &format!("http://{address}"));
+    i.write("joulepoint.toml", &there);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();

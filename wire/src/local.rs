@@ -47,7 +47,13 @@ impl Transport for Line {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         self.stream.set_read_timeout(timeout.not_zero().map(|t| *t))?;
-        let read = self.stream.read(self.buffers.input_append_buf()).map_err(|e| timed(e, timeout))?;
+        let read = loop {
+            match self.stream.read(self.buffers.input_append_buf()) {
+                // A process that was stopped and goes on hears so, if its socket has a limit (signal(7)).
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.map_err(|e| timed(e, timeout))?,
+            }
+        };
         self.buffers.input_appended(read);
         Ok(read > 0)
     }

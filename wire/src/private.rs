@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Longest wait for munged's first answer, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A munged that ends with this value.
 pub struct PrivateMunged {
     child: Child,
@@ -36,12 +39,12 @@ impl PrivateMunged {
     }
 
     fn wait(&self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         while let Err(e) = self.munge().encode(b"ready?") {
             if Instant::now() > deadline {
                 return Err(Error::other(e));
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }

@@ -21,12 +21,13 @@ fn the_program_is_told_to_end_when_the_next_checkpoint_has_to_be_its_last() {
     let (post, _clock) = queue();
     let calls = Calls::open(dir.path(), &[]).unwrap();
     let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 2).unwrap();
-    let halting = Halting { end_s: now_s() + 6.0, calls: Some(calls.clone()) };
+    let end_s = now_s() + 6.0;
+    let halting = Halting { end_s, calls: Some(calls.clone()) };
     let mut engine = Scr::new(post, checkpoints, dir.path().to_path_buf(), Some(halting));
     let environment = engine.prepare(None, 3600.0).unwrap();
     let given = environment.iter().find(|(name, _)| name == "SCR_CHECKPOINT_SECONDS").unwrap().1.parse::<u32>();
     assert!(given.is_ok_and(|s| (1..=3).contains(&s)), "at most half of what is left: {environment:?}");
-    assert!(!engine.halted() && !calls.is_closed());
+    assert!(!(engine.halted() || calls.is_closed()) || now_s() >= end_s - 3.0, "halted too early");
     let limit_s = now_s() + 60.0;
     let asked = format!("--remove {0}\n--checkpoints 1 {0}\n", dir.path().display());
     while fs::read_to_string(&log).unwrap_or_default() != asked {

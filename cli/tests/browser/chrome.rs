@@ -53,9 +53,9 @@ impl Chrome {
         command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let driver = command.spawn().expect("chromedriver");
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
-        let agent: ureq::Agent = config.timeout_global(Some(Duration::from_secs(60))).build().into();
+        let agent: ureq::Agent = config.timeout_global(Some(Duration::from_secs(120))).build().into();
         let url = format!("http://127.0.0.1:{port}");
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while agent.get(format!("{url}/status")).call().is_err() {
             assert!(Instant::now() < deadline, "chromedriver does not answer");
             std::thread::park_timeout(Duration::from_millis(20));

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// For anything that should happen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A relay or a program that does not outlive the test.
 pub struct Process(Child);
@@ -108,7 +108,7 @@ impl Run {
 
     pub fn spawn(&self, command: &mut Command, group: usize) -> Process {
         let errors = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{group}.program")));
-        command.env("FT_ENERGY_RELAY", self.socket(group)).env("FT_ENERGY_RELAY_WAIT", "30");
+        command.env("FT_ENERGY_RELAY", self.socket(group)).env("FT_ENERGY_RELAY_WAIT", "60");
         command.stdout(Stdio::null()).stderr(errors.expect("a file"));
         Process(command.spawn().expect("a program"))
     }
@@ -138,7 +138,7 @@ fn library() -> PathBuf {
 /// Builds the C program in the way its Makefile does, and gives its path.
 pub fn build(target: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps/stencil");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stencil-{}", std::process::id()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     fs::copy(library(), folder.join("libmlog.a")).expect("a copy");
     let mut make = Command::new("make");

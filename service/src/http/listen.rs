@@ -294,7 +294,7 @@ mod tests {
 
     fn connect(address: SocketAddr) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     }
 
@@ -312,7 +312,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn slow_clients_are_sent_away_and_stall_nobody() {
-        let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
+        // Who is quick must not be late for standing still a moment with the machine.
+        let limits = Limits { head: Duration::from_secs(5), ..Limits::default() };
         let (address, _stop) = service(limits).await;
         let asked = tokio::task::spawn_blocking(move || {
             let slow: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();

@@ -2,12 +2,15 @@
 
 use protocol::{Batch, Delivered, Event, Record, RunKey};
 use service::store::{Store, Value};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use wire::private::PrivateMunged;
 use wire::{Client, Error};
+
+/// For anything that should happen, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A site without Slurm: its runs are outside of it.
 pub struct Site {
@@ -45,19 +48,15 @@ pub fn is_root() -> bool {
     root
 }
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").to_string()
-}
-
 /// Looks until there is an answer.
 #[track_caller]
-pub fn until<T>(what: &str, limit_s: u64, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(limit_s);
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = look() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "waited {limit_s} s for {what}");
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -69,7 +68,7 @@ impl Site {
         let path = |name: &str| dir.path().join(name);
         std::fs::create_dir(path("munge")).expect("folder");
         let munged = PrivateMunged::start(&path("munge")).expect("munged");
-        let (controller, node) = (free_address(), free_address());
+        let (controller, node) = (testbed::own_address().to_string(), testbed::own_address().to_string());
         let store = store.unwrap_or_else(|| path("store.sqlite"));
         let text = format!(
             "munge_socket = {:?}\nslurm_bin = \"/nonexistent\"\n[controller]\nurl = \"http://{controller}\"\n\
@@ -89,7 +88,7 @@ impl Site {
         command.args(args).arg("--conf").arg(self.dir.path().join("conf")).env_remove("JOULEPOINT_STORE");
         command.envs(self.environment.iter().cloned()).stdin(Stdio::null()).stderr(log);
         let daemon = Daemon(command.spawn().expect("the daemon starts"));
-        until("a daemon", 20, || TcpStream::connect(address).ok());
+        until("a daemon", || TcpStream::connect(address).ok());
         daemon
     }
 
@@ -109,12 +108,12 @@ impl Site {
 
     pub fn client(&self) -> Client {
         let url = format!("http://{}", self.controller);
-        Client::new(&url, Some(self.munged.socket()), Duration::from_secs(10))
+        Client::new(&url, Some(self.munged.socket()), PATIENCE)
     }
 
     pub fn node_client(&self) -> Client {
         let url = format!("http://{}", self.node);
-        Client::of_node(&url, "n1", Some(self.munged.socket()), Duration::from_secs(10))
+        Client::of_node(&url, "n1", Some(self.munged.socket()), PATIENCE)
     }
 
     /// What a user with this uid gets.
@@ -188,7 +187,7 @@ pub fn send(client: &Client, run: &str, records: &[Record]) -> Result<u64, Error
 
 /// Sends a run's records until the controller says that it has all; each batch as often as it takes.
 pub fn send_all(client: &Client, run: &str, all: &[Record], together: usize) {
-    let deadline = Instant::now() + Duration::from_secs(300);
+    let deadline = Instant::now() + Duration::from_secs(900);
     let mut upto = 0;
     while upto < all.len() {
         let some = &all[upto..all.len().min(upto + together)];

@@ -1,6 +1,6 @@
 //! Holds `docs/openapi.json` to the routers, and their requests and answers to it.
 
-use crate::site::{ALICE, Site, beat, daemon, ended, is_root, started, until};
+use crate::site::{ALICE, PATIENCE, Site, beat, daemon, ended, is_root, started, until};
 use protocol::{
     Axis, BasePower, Batch, Calibration, Event, FailureKind, Fingerprint, FrequencyRequest, JobReading, Measured,
     Noise, Operation, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record,
@@ -8,7 +8,6 @@ use protocol::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 use wire::Client;
 
 fn description() -> Value {
@@ -325,7 +324,7 @@ fn a_node_answers_as_described_and_every_route_is_answered() {
     let mut site = Site::start(1);
     let conf = site.dir.path().join("joulepoint.toml");
     let mut node = daemon(&conf, &["--role=node", "--node", "n1"]);
-    let client = Client::on_socket(&site.dir.path().join("run/n1.socket"), Duration::from_secs(5));
+    let client = Client::on_socket(&site.dir.path().join("run/n1.socket"), PATIENCE);
     let health = until("the node service", || client.get::<Value>("/healthz").ok());
     fits(&answer("get", "/healthz"), &health);
     let reading = client.get::<Value>("/v1/jobs/7/energy?restart=0").expect("a reading");

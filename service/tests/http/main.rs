@@ -10,10 +10,10 @@ mod site;
 
 use protocol::{Beat, BeatReply, Health, NodeFailure, NodeReading, Plan, PlanRequest, Request, RunAccount, RunHealth};
 use protocol::{Setting, Source};
-use site::{ALICE, MALLORY, Site, beat, daemon, ended, is_root, refused, started, until};
+use site::{ALICE, MALLORY, PATIENCE, Site, beat, daemon, ended, is_root, refused, started, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::private::PrivateMunged;
 use wire::{Client, Error};
 
@@ -59,7 +59,7 @@ fn an_answer_that_is_not_the_services_is_not_believed() {
             let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
         }
     });
-    let client = Client::new(&url, Some(munged.socket()), Duration::from_secs(5));
+    let client = Client::new(&url, Some(munged.socket()), PATIENCE);
     let answer = client.post::<Beat, BeatReply>("/v1/beats", &beat("n1"));
     assert!(matches!(&answer, Err(Error::Invalid { text, .. }) if text.contains("no proof")), "{answer:?}");
 }
@@ -80,7 +80,7 @@ fn a_socket_of_somebody_else_is_not_believed() {
         std::os::unix::net::UnixListener::bind(bound).expect("bound")
     });
     let _listener = listening.join().expect("no panic");
-    let answer = Client::on_socket(&path, Duration::from_secs(5)).get::<NodeReading>("/v1/jobs/7/energy");
+    let answer = Client::on_socket(&path, PATIENCE).get::<NodeReading>("/v1/jobs/7/energy");
     let text = answer.expect_err("refused").to_string();
     assert!(text.contains(&format!("is served by user {MALLORY}, not by root")), "{text}");
 }
@@ -202,7 +202,7 @@ fn a_node_service_beats_meters_and_ends_when_told() {
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     let health: RunHealth = site.as_user(ALICE, |c| c.get("/v1/runs/c/7.1/health")).expect("health");
     let url = health.nodes.iter().find(|h| h.node == "n1").map(|h| h.url.clone()).expect("n1");
-    let limit = Duration::from_secs(5);
+    let limit = PATIENCE;
     let socket = site.dir.path().join("run/n1.socket");
     for client in [Client::of_node(&url, "n1", Some(site.munged.socket()), limit), Client::on_socket(&socket, limit)] {
         let reading = site.as_user(ALICE, |_| client.get::<NodeReading>("/v1/jobs/7/energy"));

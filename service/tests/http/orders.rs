@@ -80,7 +80,7 @@ fn a_job_that_cannot_be_requeued_is_not_vacated() {
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     give(&site, ALICE, "a1", "7", Verb::Vacate).expect("it can");
     let line = job_line(7, ALICE, "JobState=RUNNING Reason=None Requeue=0");
-    std::fs::write(site.dir.path().join("jobs"), line).expect("jobs");
+    site.put("jobs", &line);
     assert!(refused(give(&site, ALICE, "a2", "7", Verb::Vacate), 409).contains("cannot be requeued"));
     site.deliver(ALICE, "local.1", 1, vec![started(0)]).expect("stored");
     assert!(refused(give(&site, ALICE, "a3", "0", Verb::Checkpoint), 409).contains("outside Slurm"));

@@ -3,7 +3,7 @@
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, JobReading, Record, RunAccount, RunKey};
 use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use wire::{Client, Error};
 
 pub const ALICE: u32 = 54_321;
 pub const MALLORY: u32 = 54_322;
+/// For anything that should happen, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Slurm's own user, of this Slurm.
 pub const SLURM_USER: u32 = 54_323;
 
@@ -41,18 +43,14 @@ pub fn is_root() -> bool {
 /// Looks until there is an answer.
 #[track_caller]
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = look() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "waited 20 s for {what}");
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
         std::thread::park_timeout(Duration::from_millis(10));
     }
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").to_string()
 }
 
 pub fn daemon(conf: &Path, args: &[&str]) -> Child {
@@ -98,7 +96,7 @@ impl Site {
         let dir = tempfile::tempdir().expect("folder");
         std::fs::create_dir(dir.path().join("munge")).expect("folder");
         let munged = PrivateMunged::start(&dir.path().join("munge")).expect("munged");
-        let address = free_address();
+        let address = testbed::own_address();
         let bin = slurm_script(dir.path());
         let node = |n: &str| format!("NodeName={n} CPUTot=2 NodeAddr=127.0.0.1 Port={slurmd_port} State=MIXED\n");
         std::fs::write(dir.path().join("jobs"), job_line(7, ALICE, "JobState=RUNNING Reason=None Requeue=1"))
@@ -122,7 +120,7 @@ impl Site {
     }
 
     pub fn client(&self) -> Client {
-        Client::new(&self.url, Some(self.munged.socket()), Duration::from_secs(20))
+        Client::new(&self.url, Some(self.munged.socket()), PATIENCE)
     }
 
     /// What a user with this uid gets.
@@ -174,7 +172,7 @@ impl Site {
     /// Bytes as they stand, and what comes back until the service closes.
     pub fn bytes(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).expect("connected");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         // A service that has heard enough answers and closes while more is sent.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
@@ -193,6 +191,12 @@ impl Site {
         self.child.wait().expect("waited");
         self.child = daemon(&self.dir.path().join("joulepoint.toml"), &["--role=controller"]);
         self.wait_until_well();
+    }
+
+    /// Puts what Slurm's commands say in place whole: one of them may just be reading it.
+    pub fn put(&self, name: &str, text: &str) {
+        let new = self.dir.path().join("new");
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, self.dir.path().join(name))).expect("written");
     }
 
     pub fn wait_until_well(&self) {

@@ -46,23 +46,29 @@ fn survives(program: Program, steps: u32) {
     let code = reference.undisturbed(&argv);
     let home = place.home(name);
     let mut random = random(name);
-    for kill in 0..kills {
-        let mut child = home.start(&argv, kill > 0);
+    let mut child = home.start(&argv, false);
+    let mut killed = 0;
+    while killed < kills {
         home.wait_for_line(&mut child);
         thread::sleep(Duration::from_millis(random.random_range(0..2000)));
-        assert_eq!(child.try_wait().expect("a child"), None, "{name} ended before kill {kill}: {}", home.said());
+        if child.try_wait().expect("a child").is_some() {
+            // A dump on a busy disk may take most of the time of the program.
+            assert!(killed > 0, "{name} ended before it was killed: {}", home.said());
+            break;
+        }
         child.kill().expect("a child");
         child.wait().expect("a child");
+        killed += 1;
         println!("{name}: killed, {} s", begun.elapsed().as_secs());
+        child = home.start(&argv, true);
     }
-    let mut child = home.start(&argv, true);
     assert_eq!(home.end(&mut child), code, "{}", home.said());
     for file in ["out"].iter().chain(program.files) {
         assert!(home.read(file) == reference.read(file), "{name}: {file} differs in {}", home.folder.display());
     }
     assert!(home.set_aside().is_empty(), "{name} began anew or further back: {:?}", home.set_aside());
     let seconds = begun.elapsed().as_secs();
-    println!("{name}: {kills} kills, {seconds} s, the output is that of an undisturbed run");
+    println!("{name}: {killed} kills, {seconds} s, the output is that of an undisturbed run");
     // Images are large.
     [home, reference].iter().for_each(|h| fs::remove_dir_all(&h.folder).expect("a folder"));
 }

@@ -47,7 +47,7 @@ fn ended(code: i32) -> Said {
 }
 
 fn wait_for(wardens: &Wardens, count: usize) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     while wardens.tasks().len() != count {
         assert!(Instant::now() < limit, "{:?}", wardens.tasks());
         thread::sleep(Duration::from_millis(5));
@@ -59,7 +59,7 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
         assert!(standing.iter().all(|s| s.carried_bytes == [7, 0]));
         Ok(())
     };
-    wardens.dump(&Dump { into, limit_s: 20.0, dumps: &config::Criu::default(), wanted: &|| true, still: &still })
+    wardens.dump(&Dump { into, limit_s: 60.0, dumps: &config::Criu::default(), wanted: &|| true, still: &still })
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
     for (rank, task) in tasks.into_iter().enumerate() {
         let folder = into.path().join(format!("a.1.{rank}"));
         let expected = [
-            Order::Freeze(Ask { folder, limit_s: 20.0, memory_share: 0.5, compress: false }),
+            Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false }),
             Order::Save,
             Order::Thaw { keep: true },
             Order::End,
@@ -108,7 +108,7 @@ fn a_task_killed_in_any_phase_leaves_no_line_and_lets_the_others_go_on() {
         let other = task(run.path(), member("a.1", 1, 2), answers);
         wait_for(&wardens, 2);
         assert_eq!(dump(&wardens, into.path()).unwrap_err(), "task 0 on n0: it ended meanwhile");
-        assert_eq!(lost.recv_timeout(Duration::from_secs(20)), Ok(0));
+        assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(0));
         assert_eq!(killed.join().unwrap().len(), phase + 1);
         // Without hanging up, which would take from a slow task what it has not read.
         wardens.0.state().tasks.values_mut().for_each(|task| task.teller.tell(&Order::End).unwrap());
@@ -166,7 +166,7 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
     };
     let wanted = || is_wanted.load(Ordering::SeqCst);
     let dumps = &config::Criu::default();
-    let asked = Dump { into: into.path(), limit_s: 20.0, dumps, wanted: &wanted, still: &still };
+    let asked = Dump { into: into.path(), limit_s: 60.0, dumps, wanted: &wanted, still: &still };
     assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
     wardens.forget();
     assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));
@@ -208,11 +208,11 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, lost) = listen(run.path());
     drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
-    assert_eq!(lost.recv_timeout(Duration::from_secs(20)), Ok(4));
+    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(4));
     let outside = Some("it reads a pipe".to_string());
     let step = Hello::Step { call: "b.1".into(), words: "cat".into(), outside };
     let _line = line::call(run.path(), &step).unwrap();
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     while !dump(&wardens, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
         assert!(Instant::now() < limit);
     }
@@ -227,7 +227,7 @@ fn a_step_that_the_script_ends_loses_no_task() {
     let one = line::call(run.path(), &Hello::Task(member("a.1", 0, 1))).unwrap();
     wait_for(&wardens, 1);
     step.tell(&Said::Ending).unwrap();
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     while !wardens.0.state().steps.values().any(|s| s.is_ending) {
         assert!(Instant::now() < limit);
     }
@@ -256,7 +256,7 @@ fn a_crowd_of_strangers_holds_no_more_than_its_places_and_a_task_gets_in() {
     let crowd: Vec<_> = (0..300)
         .map(|_| {
             let stranger = std::net::TcpStream::connect(address.trim()).unwrap();
-            stranger.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             stranger
         })
         .collect();
