@@ -192,7 +192,7 @@ fn count_by_the_clock(counts: u32) -> i32 {
 
 /// Here a node is a time namespace: the first one has been up for eleven days longer.
 fn goes_on_where_the_clock_began_later(criu: &Path) {
-    let sandbox = Sandbox { by_clock: true, ..Sandbox::new(criu, false) };
+    let sandbox = Sandbox { by_clock: true, counts: 100, ..Sandbox::new(criu, false) };
     let first = sandbox.command("none");
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--user", "--map-root-user", "--time", "--monotonic=1000000", "--fork", "--kill-child"]);
