@@ -257,10 +257,10 @@ pub fn decisions(c: &Connection) -> Result<ByRun<Vec<DecisionAccount>>> {
 /// What the store says.
 pub fn loans(c: &Connection) -> Result<ByRun<Vec<LoanAccount>>> {
     let columns = "t.node, t.borrower, t.start_s, t.end_s, t.joules";
-    rows(c, columns, "loans", ", t.start_s, t.node", |r| {
+    rows(c, columns, "loans", ", t.start_s, t.node, t.borrower", |r| {
         Ok(LoanAccount {
             node: r.get(1)?,
-            borrower: r.get(2)?,
+            borrower: r.get::<Option<u32>>(2)?.filter(|job| *job > 0),
             start_s: r.get(3)?,
             end_s: r.get(4)?,
             joules: r.get(5)?,

@@ -34,7 +34,7 @@ pub struct Joined {
     pub run: RunAccount,
     /// What sacct knows; absent if it knows nothing.
     pub slurm: Option<SlurmSide>,
-    /// What its loans came to; absent if it lent nothing.
+    /// What its loans came to, and its model; absent if it lent nothing and its groups never waited.
     pub lending: Option<Lending>,
 }
 
@@ -62,10 +62,8 @@ pub fn add_loans(lines: &mut [Joined], loans: &[Loan], now_s: f64) {
         let run = &line.run;
         let its = |l: &&Loan| l.key.cluster == run.cluster && l.key.run == run.run && l.lent_s.is_some();
         let loans: Vec<Loan> = loans.iter().filter(its).cloned().collect();
-        if !loans.is_empty() {
-            let (lent, model) = (planner::lent(&loans, now_s), planner::modelled(run, &loans, now_s));
-            line.lending = Some(Lending { lent, model, loans });
-        }
+        let (lent, model) = (planner::lent(&loans, now_s), planner::modelled(run, &loans, now_s));
+        line.lending = (!loans.is_empty() || model.is_some()).then_some(Lending { lent, model, loans });
     }
 }
 

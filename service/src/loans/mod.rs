@@ -60,11 +60,6 @@ struct Seen {
     reservations: Vec<Reservation>,
 }
 
-/// Node-seconds for which a loan's nodes were away.
-pub(crate) fn node_seconds(loan: &Loan, now_s: f64) -> f64 {
-    loan.lent_s.map_or(0.0, |lent_s| (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0) * loan.nodes.len() as f64)
-}
-
 impl Loans {
     /// The open loan of an id.
     fn get(&self, id: &str) -> Option<Loan> {
@@ -214,6 +209,7 @@ impl Controller {
         lock(&self.store).save_lending(&loan)?;
         if loan.state.is_over() {
             self.loans.note_gone(&loan);
+            self.ended.add_loan(&loan);
             open.remove(id);
         } else {
             open.insert(id.to_string(), loan);
@@ -249,6 +245,9 @@ impl Controller {
             }
         }
         drop(watch);
+        // Whoever was requeued, or is forgotten by Slurm, is gone as well.
+        let is_on = |s: &Stay| seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s));
+        stays.iter_mut().filter(|s| s.end_s.is_none() && !is_on(s)).for_each(|s| s.end_s = Some(now_s()));
         let missing = machine::missing(&loan, world);
         let shown = |stays: &[Stay]| stays.iter().map(|s| s.end_s).collect::<Vec<_>>();
         let is_new = shown(&stays) != shown(&loan.stays);

@@ -2,8 +2,8 @@
 
 use super::ports::{Lending, Market};
 use crate::frequency::Frequency;
+use crate::identity::Identity;
 use config::Site;
-use protocol::LoanMode;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 
@@ -15,13 +15,15 @@ pub struct Slow {
     pub frequency: Option<Frequency>,
 }
 
-/// Why nothing can be lent on this cluster, if so; a broker that knows more may refuse yet.
-pub fn hindrance(site: &Site, slurm: &Slurm) -> Option<String> {
-    if site.lend.mode == LoanMode::Off {
-        return Some("this site lends no nodes (lend.mode = \"off\")".to_string());
-    }
-    let config = slurm.config().inspect_err(|e| tracing::warn!(%e, "Slurm does not say whether it resizes jobs"));
-    slurm::resizing(&config.ok()?).err().map(str::to_string)
+/// Why nothing of this job can be lent here, if so; a broker that knows more may refuse yet.
+pub fn hindrance(site: &Site, slurm: &Slurm, me: &Identity) -> Option<String> {
+    let by_site = || site.lend.refusal(&me.partition, &me.account, &me.user);
+    let by_slurm = || {
+        let config = slurm.config().inspect_err(|e| tracing::warn!(%e, "Slurm does not say whether it resizes jobs"));
+        slurm::resizing(&config.ok()?).err().map(str::to_string)
+    };
+    let by_job = || slurm.job(me.job?).ok().flatten()?.cannot_lend();
+    by_site().or_else(by_slurm).or_else(by_job)
 }
 
 impl Slow {

@@ -296,7 +296,7 @@ fn loans(run: &RunAccount) -> Table {
 fn lent(lending: &Lending) -> Markup {
     let sum = &lending.lent;
     html! {
-        p {
+        @if sum.loans > 0 { p {
             (format!("{:.0}", sum.node_seconds)) " node-seconds were lent, of which others used "
             (format!("{:.0}", sum.used_node_seconds)) " (" (sum.used_j.map_or("not measured".to_string(), energy))
             ", theirs). Idle, the nodes would have drawn " (energy(sum.would_idle_j)) "."
@@ -304,7 +304,7 @@ fn lent(lending: &Lending) -> Markup {
                 " Beyond the break-even the nodes waited " (format!("{:.0}", m.beyond_node_s))
                 " node-seconds, and were away for " (percent(Some(share))) " of that."
             }
-        }
+        } }
         @if let Some(model) = &lending.model { (wastes(model).markup()) }
     }
 }
