@@ -16,7 +16,7 @@ use wrapper::lend::{Lender, Offer, Outcome};
 pub struct LoansArgs {
     #[command(subcommand)]
     inner: Option<Inner>,
-    /// Job ids of lenders or borrowers, separated by commas.
+    /// Job ids of lenders or borrowers, separated by commas; 12_3 is a task of an array.
     #[arg(short = 'j', long = "jobs", value_name = "JOBID")]
     jobs: Option<String>,
     /// User names of lenders or borrowers; operators see all loans, others those of their own runs.
@@ -107,7 +107,7 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
     let (mut start_s, end_s) =
         (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
-    let jobs = args.jobs.as_deref().map(crate::report::jobs).transpose().map_err(Failure::Usage)?;
+    let jobs = args.jobs.as_deref().map(|text| crate::report::known_jobs(text, conf)).transpose()?;
     if start_s.is_none() && jobs.is_none() {
         start_s = moment::today(&now).map(|t| t.timestamp().as_second() as f64);
     }
@@ -168,7 +168,7 @@ fn joules(joules: Option<f64>) -> String {
 }
 
 fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32, Failure> {
-    if !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
+    if loan.is_empty() || !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(Failure::Usage(format!("'{loan}' is no loan: `joulepoint loans` shows their ids")));
     }
     let word = LoanProgress { version: protocol::VERSION, return_s: 0.0 };

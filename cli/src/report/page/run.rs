@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use super::chart::{self, Bar, spoken};
-use super::timeline::{borrower, timeline};
+use super::timeline::{borrower, by_number, timeline};
 use super::{Cell, Set, Table, energy, tile};
 use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
@@ -78,6 +78,8 @@ fn energies(run: &RunAccount) -> Markup {
         *by_node.entry(&span.node).or_default().entry(span.phase).or_default() += span.joules.unwrap_or(0.0);
     }
     let all = Bar { label: "all nodes".into(), parts: run.phases.iter().map(|p| (p.phase, p.joules)).collect() };
+    let mut by_node: Vec<_> = by_node.into_iter().collect();
+    by_node.sort_by_key(|(node, _)| by_number(node));
     let nodes = by_node.iter().map(|(node, parts)| Bar {
         label: node.to_string(),
         parts: Phase::ALL.map(|p| (p, parts.get(&p).copied().unwrap_or(0.0))).to_vec(),
