@@ -162,7 +162,7 @@ mod tests {
         };
         let running = job("JobState=RUNNING");
         assert_eq!(why(&open, &running, "n3", 1100.0), "");
-        let cases: [(Lend, Job, &str, f64, &str); 15] = [
+        let cases: [(Lend, Job, &str, f64, &str); 16] = [
             (named("off"), running.clone(), "n3", 1100.0, "lend.mode"),
             (named("only"), running.clone(), "n3", 1100.0, "partition all"),
             (named("never"), running.clone(), "n3", 1100.0, "user alice"),
@@ -170,6 +170,7 @@ mod tests {
             (named("run"), running.clone(), "n3", 1100.0, "loans_per_run_and_day"),
             (open.clone(), job("JobState=SUSPENDED"), "n3", 1100.0, "does not run"),
             (open.clone(), Job { requeue: false, ..running.clone() }, "n3", 1100.0, "may not be requeued"),
+            (open.clone(), Job { exclusive: false, ..running.clone() }, "n3", 1100.0, "--exclusive"),
             (open.clone(), job("JobState=RUNNING Reservation=school"), "n3", 1100.0, "runs in reservation school"),
             (open.clone(), running.clone(), "", 1100.0, "no node"),
             (open.clone(), running.clone(), "n9", 1100.0, "n9 is not of job 7"),

@@ -49,3 +49,40 @@ impl Lending for Slow {
         self.idle(BTreeSet::new());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A `scontrol` that resizes jobs, and shows job 7.
+    fn slurm(folder: &std::path::Path, job: &str) -> Slurm {
+        let script = format!(
+            "#!/bin/sh\ncase $2 in config) echo 'SchedulerParameters = permit_job_expansion' ;; \
+             *) echo 'JobId=7 JobName=j UserId=alice(1000) GroupId=g(1) JobState=RUNNING {job}' ;; esac\n"
+        );
+        fs::write(folder.join("scontrol"), script).unwrap();
+        fs::set_permissions(folder.join("scontrol"), fs::Permissions::from_mode(0o755)).unwrap();
+        Slurm::new(Some(folder.to_path_buf()))
+    }
+
+    #[test]
+    fn what_can_never_be_lent_is_known_before_anything_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = Identity { job: Some(7), partition: "gpu".into(), user: "alice".into(), ..Identity::default() };
+        let lends = "OverSubscribe=NO Requeue=1";
+        for (lists, job, expected) in [
+            ("", lends, ""),
+            ("mode = \"off\"", lends, "lend.mode"),
+            ("not_partitions = [\"gpu\"]", lends, "partition gpu"),
+            ("users = [\"bob\"]", lends, "user alice"),
+            ("", "OverSubscribe=NO Requeue=0", "may not be requeued"),
+            ("", "OverSubscribe=OK Requeue=1", "--exclusive"),
+        ] {
+            let site = config::parse(&format!("[lend]\n{lists}\n"), "test").unwrap();
+            let why = hindrance(&site, &slurm(folder.path(), job), &me).unwrap_or_default();
+            assert!(why.contains(expected) && why.is_empty() == expected.is_empty(), "{lists} {job}: {why}");
+        }
+    }
+}
