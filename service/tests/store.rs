@@ -596,6 +596,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
     for _ in 0..2 {
         let mut store = Store::open(&path).expect("migrated");
         assert_eq!(joules(&told(&store, "7.1"), Phase::Compute), 5.0);
+        assert_eq!(told(&store, "7.1").total.elapsed_s, 1.0, "it runs, and is known for so long");
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
     assert_eq!(version(), 6);

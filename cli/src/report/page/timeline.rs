@@ -82,8 +82,8 @@ pub fn timeline(line: &Joined, now_s: f64) -> Markup {
     let scale = Scale::of(run, now_s);
     let placed = placed(run);
     let mut rows: Vec<(&str, Vec<PhaseSpan>)> = rows(run).into_iter().collect();
-    let first = |node: &str| placed.iter().filter(|p| p.node == node).map(|p| p.group).next().unwrap_or(u32::MAX);
-    rows.sort_by_key(|(node, _)| (first(node), by_number(node)));
+    let first = |node: &str| placed.iter().enumerate().find(|(_, p)| p.node == node);
+    rows.sort_by_key(|(node, _)| (first(node).map_or((u32::MAX, 0), |(n, p)| (p.group, n)), by_number(node)));
     let drawn = rows.len().min(MOST_NODES);
     let bottom = TOP + drawn as f64 * ROW;
     let words = format!(
