@@ -245,9 +245,10 @@ impl Controller {
             }
         }
         drop(watch);
-        // Whoever was requeued, or is forgotten by Slurm, is gone as well.
-        let is_on = |s: &Stay| seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s));
-        stays.iter_mut().filter(|s| s.end_s.is_none() && !is_on(s)).for_each(|s| s.end_s = Some(now_s()));
+        let stays_on = |s: &Stay| {
+            seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s) && j.nodes.contains(&s.node))
+        };
+        stays.iter_mut().filter(|s| s.end_s.is_none() && !stays_on(s)).for_each(|s| s.end_s = Some(now_s()));
         let missing = machine::missing(&loan, world);
         let shown = |stays: &[Stay]| stays.iter().map(|s| s.end_s).collect::<Vec<_>>();
         let is_new = shown(&stays) != shown(&loan.stays);

@@ -146,7 +146,6 @@ impl Call {
         if call.command.is_empty() {
             return Err("it names no program".to_string());
         }
-        call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
         call.falls_together = is_mpi(args, &variable) && !says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         let alone = call.nodes.is_none() && call.tasks.is_none();
@@ -154,6 +153,7 @@ impl Call {
         if alone && call.per_node.is_none() {
             call.tasks = number("SLURM_NTASKS");
         }
+        call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
         Ok(call)
     }
 
