@@ -2,7 +2,9 @@
 
 use crate::report::moment;
 use crate::{Failure, out};
+use planner::{Lent, Party};
 use protocol::{Loan, LoanProgress, LoanState};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -14,7 +16,7 @@ use wrapper::lend::{Lender, Offer, Outcome};
 pub struct LoansArgs {
     #[command(subcommand)]
     inner: Option<Inner>,
-    /// Job ids of lenders or borrowers, separated by commas.
+    /// Job ids of lenders or borrowers, separated by commas; 12_3 is a task of an array.
     #[arg(short = 'j', long = "jobs", value_name = "JOBID")]
     jobs: Option<String>,
     /// User names of lenders or borrowers; operators see all loans, others those of their own runs.
@@ -29,9 +31,31 @@ pub struct LoansArgs {
     /// Loans that were asked for by then.
     #[arg(short = 'E', long = "endtime", value_name = "TIME")]
     end: Option<String>,
+    /// Sums of these loans: what each lent and what each borrowed, and the total.
+    #[arg(long, value_enum)]
+    by: Option<By>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What sums are made by.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum By {
+    /// User name.
+    User,
+    /// Slurm account.
+    Account,
+    /// Slurm job id.
+    Job,
+}
+
+/// A loan with what it came to.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    loan: &'a Loan,
+    lending: Lent,
 }
 
 #[derive(clap::Subcommand)]
@@ -83,7 +107,7 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
     let (mut start_s, end_s) =
         (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
-    let jobs = args.jobs.as_deref().map(crate::report::jobs).transpose().map_err(Failure::Usage)?;
+    let jobs = args.jobs.as_deref().map(|text| crate::report::known_jobs(text, conf)).transpose()?;
     if start_s.is_none() && jobs.is_none() {
         start_s = moment::today(&now).map(|t| t.timestamp().as_second() as f64);
     }
@@ -97,16 +121,54 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     ]);
     let loans: Vec<Loan> = crate::client(conf)?.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
     let now_s = now.timestamp().as_millisecond() as f64 / 1e3;
-    if args.json {
-        out::json(&loans)?;
-    } else {
-        out::print(sheet(&loans, now_s))?;
+    match args.by.map(|by| sums(&loans, now_s, by)) {
+        Some(sums) if args.json => out::json(&sums)?,
+        Some(sums) => out::print(table(&sums))?,
+        None if args.json => {
+            let line = |loan| Line { loan, lending: planner::lent([loan], now_s) };
+            out::json(&loans.iter().map(line).collect::<Vec<_>>())?;
+        }
+        None => out::print(sheet(&loans, now_s))?,
     }
     Ok(0)
 }
 
+fn sums(loans: &[Loan], now_s: f64, by: By) -> Vec<Party> {
+    planner::parties(loans, now_s, |user, account, job| match by {
+        By::User => user.to_string(),
+        By::Account => account.to_string(),
+        By::Job => job.to_string(),
+    })
+}
+
+fn table(sums: &[Party]) -> String {
+    let mut text = format!(
+        "{:<16} {:>6} {:>12} {:>12} {:>14} {:>14} {:>14} {:>14}\n",
+        "Of", "Loans", "LentNodeS", "UsedNodeS", "UsedJ", "WouldIdleJ", "BorrowedNodeS", "BorrowedJ"
+    );
+    for Party { of, lent, borrowed_node_seconds, borrowed_j } in sums {
+        text += &format!(
+            "{:<16} {:>6} {:>12.0} {:>12.0} {:>14} {:>14.0} {:>14.0} {:>14}\n",
+            if of.is_empty() { "(none)" } else { of },
+            lent.loans,
+            lent.node_seconds,
+            lent.used_node_seconds,
+            joules(lent.used_j),
+            lent.would_idle_j,
+            borrowed_node_seconds,
+            joules(*borrowed_j),
+        );
+    }
+    text
+}
+
+/// Energy, or a dash where nothing was read.
+fn joules(joules: Option<f64>) -> String {
+    joules.map_or_else(|| "-".into(), |j| format!("{j:.0}"))
+}
+
 fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32, Failure> {
-    if !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
+    if loan.is_empty() || !loan.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(Failure::Usage(format!("'{loan}' is no loan: `joulepoint loans` shows their ids")));
     }
     let word = LoanProgress { version: protocol::VERSION, return_s: 0.0 };
@@ -146,7 +208,7 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
 
 fn sheet(loans: &[Loan], now_s: f64) -> String {
     let mut text = format!(
-        "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9} {:>9} {:>10} {:>10} {}\n",
+        "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:<20} {:>9} {:>9} {:>10} {:>10} {}\n",
         "Loan",
         "Lender",
         "User",
@@ -154,6 +216,7 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         "State",
         "Nodes",
         "Lent",
+        "Back",
         "LentNodeS",
         "UsedNodeS",
         "UsedJ",
@@ -167,7 +230,7 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         let borrowers: BTreeSet<String> =
             loan.stays.iter().map(|s| format!("{}({}{})", s.job, s.user, how(s.job))).collect();
         text += &format!(
-            "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
+            "{:<16} {:>8} {:<10} {:<7} {:<10} {:<10} {:<19} {:<20} {:>9.0} {:>9.0} {:>10} {:>10.0} {}\n",
             loan.id.chars().take(16).collect::<String>(),
             loan.job,
             loan.user,
@@ -175,9 +238,10 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
             loan.state.as_str(),
             slurm::compress_nodelist(&loan.nodes),
             loan.lent_s.map_or_else(|| "-".into(), moment::shown),
+            back(loan),
             worth.node_seconds,
             worth.used_node_seconds,
-            worth.used_j.map_or_else(|| "-".into(), |j| format!("{j:.0}")),
+            joules(worth.used_j),
             worth.would_idle_j,
             if borrowers.is_empty() { "-".into() } else { borrowers.into_iter().collect::<Vec<_>>().join(",") },
         );
@@ -186,6 +250,15 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
         }
     }
     text
+}
+
+/// When the nodes were back; with `~` before it when they are expected.
+fn back(loan: &Loan) -> String {
+    match (loan.back_s, loan.state.is_over()) {
+        (Some(back_s), _) => moment::shown(back_s),
+        (None, false) => format!("~{}", moment::shown(loan.return_s)),
+        (None, true) => "-".into(),
+    }
 }
 
 #[cfg(test)]

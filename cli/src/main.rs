@@ -318,7 +318,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Able(args) => return able::run(&args),
-        Command::Status(args) => status::run(&args, &client(&cli.conf)?)?,
+        Command::Status(args) => status::run(&args, &cli.conf)?,
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
         Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),

@@ -1,28 +1,29 @@
 //! `joulepoint status`: how runs are doing now.
 
-use crate::out;
-use crate::report::energy;
+use crate::report::{energy, known_jobs};
+use crate::{Failure, out};
 use protocol::RunAccount;
+use std::path::Path;
 
 /// Arguments of `joulepoint status`.
 #[derive(clap::Args)]
 pub struct StatusArgs {
-    /// Slurm job id; all running runs if absent.
-    job: Option<u32>,
+    /// Slurm job id, or ARRAY_TASK; all running runs if absent.
+    job: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// Prints one line a run.
-pub fn run(args: &StatusArgs, client: &wire::Client) -> anyhow::Result<()> {
-    let path = match args.job {
-        Some(job) => format!("/v1/report?job={job}"),
+pub fn run(args: &StatusArgs, conf: &Path) -> Result<(), Failure> {
+    let path = match &args.job {
+        Some(job) => format!("/v1/report?job={}", known_jobs(job, conf)?),
         None => "/v1/report?state=running".to_string(),
     };
-    let runs: Vec<RunAccount> = client.get(&path)?;
+    let runs: Vec<RunAccount> = crate::client(conf)?.get(&path).map_err(anyhow::Error::from)?;
     if args.json {
-        return out::json(&runs);
+        return Ok(out::json(&runs)?);
     }
     let mut text = format!(
         "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint\n",

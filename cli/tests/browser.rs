@@ -152,6 +152,8 @@ fn the_page_of_a_run_shows_its_time_line_and_runs_nothing_of_its_user() {
     for (mark, marks) in [("path.saved", 3), ("path.failed", 1), ("line.fail", 1), ("rect.lent", 1), ("rect.away", 1)] {
         assert_eq!(count(&format!("#timeline {mark}")), marks, "{mark}");
     }
+    let on_bars = chrome.run("return [...document.querySelectorAll('#timeline text.on')].map(t => t.textContent)");
+    assert_eq!(on_bars, json!(["group 0", "group 1", "group 1 again"]));
     let wide = chrome.run("return [...document.querySelectorAll('#timeline rect')].every(r => r.getBBox().width > 0)");
     assert_eq!(wide, true);
     let heading = chrome.run("return document.querySelector('h1').textContent");

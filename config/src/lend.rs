@@ -33,6 +33,25 @@ pub struct Lend {
     pub patience_s: f64,
 }
 
+impl Lend {
+    /// Why this site lends no nodes of such a job; nothing if it does.
+    pub fn refusal(&self, partition: &str, account: &str, user: &str) -> Option<String> {
+        if self.mode == LoanMode::Off {
+            return Some("this site lends no nodes (lend.mode = \"off\")".into());
+        }
+        let named = |list: &[String], name: &str| list.iter().any(|n| n == name);
+        let lists = [
+            ("partition", partition, &self.partitions, &self.not_partitions),
+            ("account", account, &self.accounts, &self.not_accounts),
+            ("user", user, &self.users, &self.not_users),
+        ];
+        lists.into_iter().find_map(|(what, name, only, never)| {
+            let barred = named(never, name) || !only.is_empty() && !named(only, name);
+            barred.then(|| format!("this site lends no nodes of {what} {name} (lend.{what}s, lend.not_{what}s)"))
+        })
+    }
+}
+
 impl Default for Lend {
     fn default() -> Self {
         Lend {

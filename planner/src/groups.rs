@@ -50,7 +50,8 @@ pub(crate) fn remarks(settings: &Settings, nodes: usize, tasks: Option<u32>) -> 
     if let Some(tasks) = tasks.filter(|t| (*t as usize) < count) {
         remarks.push(format!("{tasks} tasks are too few for all: the last groups have nothing to do"));
     }
-    if settings.lend && (most > 1 || tasks.is_some_and(|t| t as usize > count)) {
+    // Spares are submitted with as many tasks as any other node, and the script does not see theirs.
+    if settings.lend && (most > 1 || tasks.is_some_and(|t| t as usize > nodes)) {
         remarks.push("nothing will be lent: only a group of one task on one node can be put aside".to_string());
     }
     Ok(remarks)
@@ -98,6 +99,8 @@ mod tests {
         }
         assert!(said("2", "2", 6, Some(2)).contains("nothing will be lent"));
         assert!(said("2", "1", 3, Some(4)).contains("nothing will be lent"));
-        assert_eq!(said("2", "1", 3, Some(2)), "each of 2 groups has 1 of 3 nodes, 1 are spares");
+        for tasks in [2, 3] {
+            assert_eq!(said("2", "1", 3, Some(tasks)), "each of 2 groups has 1 of 3 nodes, 1 are spares");
+        }
     }
 }

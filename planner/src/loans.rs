@@ -13,7 +13,7 @@ pub struct Lent {
     pub loans: u32,
     /// Node-seconds for which the lender's nodes were lent.
     pub node_seconds: f64,
-    /// Node-seconds in which others used them.
+    /// Node-seconds in which others used them; a node that several use at once counts once.
     pub used_node_seconds: f64,
     /// Energy of those others there, J: not the lender's. Absent if nothing could be read.
     pub used_j: Option<f64>,
@@ -40,11 +40,10 @@ pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
     for loan in loans {
         let Some(lent_s) = loan.lent_s else { continue };
         let away_s = (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0);
-        let stayed_s = |s: &Stay| (s.end_s.unwrap_or(now_s) - s.start_s).max(0.0);
         sum.add(&Lent {
             loans: 1,
             node_seconds: away_s * loan.nodes.len() as f64,
-            used_node_seconds: loan.stays.iter().map(stayed_s).sum(),
+            used_node_seconds: loan.stays.iter().map(|s| stayed_s(loan, s, now_s)).sum(),
             used_j: loan.stays.iter().filter_map(|s| s.joules).reduce(|a, b| a + b),
             would_idle_j: away_s * loan.nodes.len() as f64 * loan.idle_w,
         });
@@ -52,7 +51,63 @@ pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
     sum
 }
 
-/// A run with loans beside the model of Bouteiller13, fed with what the run showed.
+/// A stay's part of its node's time, s: jobs that are on a node together share it.
+fn stayed_s(loan: &Loan, stay: &Stay, now_s: f64) -> f64 {
+    let time = |s: &Stay| (s.start_s, s.end_s.unwrap_or(now_s).max(s.start_s));
+    let (from_s, to_s) = time(stay);
+    let there: Vec<(f64, f64)> = loan.stays.iter().filter(|s| s.node == stay.node).map(time).collect();
+    let cuts = there.iter().flat_map(|(from, to)| [*from, *to]);
+    let mut cuts: Vec<f64> = cuts.filter(|at| (from_s..=to_s).contains(at)).collect();
+    cuts.sort_by(f64::total_cmp);
+    let part = |cut: &[f64]| {
+        let others = there.iter().filter(|(from, to)| *from <= cut[0] && *to >= cut[1]).count();
+        (cut[1] - cut[0]) / others as f64
+    };
+    cuts.windows(2).filter(|cut| cut[1] > cut[0]).map(part).sum()
+}
+
+/// What one party of loans lent, and what it borrowed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Party {
+    /// A user, an account or a job; `total` for all.
+    pub of: String,
+    /// What it lent.
+    #[serde(flatten)]
+    pub lent: Lent,
+    /// Node-seconds for which it used what others lent.
+    pub borrowed_node_seconds: f64,
+    /// Energy that it used there, J. Absent if nothing could be read.
+    pub borrowed_j: Option<f64>,
+}
+
+impl Party {
+    fn borrow(&mut self, node_seconds: f64, joules: Option<f64>) {
+        self.borrowed_node_seconds += node_seconds;
+        if let Some(joules) = joules {
+            *self.borrowed_j.get_or_insert(0.0) += joules;
+        }
+    }
+}
+
+/// Sums by who lent and who borrowed, and the total of all, in which what was used is what was borrowed; `name` tells a
+/// party by its user, account and job. Loans that are out count until `now_s`.
+pub fn parties(loans: &[Loan], now_s: f64, name: impl Fn(&str, &str, u32) -> String) -> Vec<Party> {
+    let mut all: BTreeMap<String, Party> = BTreeMap::new();
+    let mut total = Party { of: "total".into(), ..Party::default() };
+    for loan in loans.iter().filter(|l| l.lent_s.is_some()) {
+        let worth = lent([loan], now_s);
+        all.entry(name(&loan.user, &loan.account, loan.job)).or_default().lent.add(&worth);
+        total.lent.add(&worth);
+        for stay in &loan.stays {
+            let stayed_s = stayed_s(loan, stay, now_s);
+            let borrower = all.entry(name(&stay.user, &stay.account, stay.job)).or_default();
+            [borrower, &mut total].into_iter().for_each(|party| party.borrow(stayed_s, stay.joules));
+        }
+    }
+    all.into_iter().map(|(of, party)| Party { of, ..party }).chain([total]).collect()
+}
+
+/// A run of groups that talk beside the model of Bouteiller13, fed with what the run showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Modelled {
     /// Groups (G).
@@ -81,7 +136,7 @@ pub struct Modelled {
     pub beta: Figure,
     /// Waste of the application, had it kept its nodes idle: S_App.
     pub app: Pair,
-    /// Waste of the platform, which used what was lent: S_Plat.
+    /// Waste of the platform, which used what was lent, if anything was: S_Plat.
     pub plat: Pair,
     /// What the lent nodes waited beyond the break-even, node-seconds.
     pub beyond_node_s: f64,
@@ -98,10 +153,12 @@ pub struct Pair {
     pub measured: f64,
 }
 
-/// Sets a run that lent beside the model; none if it did not, or has computed nothing.
+/// Sets a run beside the model; none if its groups never waited for one of them, or it has computed nothing.
 pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled> {
     let sum = lent(loans, now_s);
-    let plan = run.plan.as_ref().filter(|_| sum.loans > 0)?;
+    let logs = run.phases.iter().any(|p| p.phase == Phase::Logging && p.node_seconds > 0.0);
+    let idled = logs && run.failures.iter().any(|f| f.counts);
+    let plan = run.plan.as_ref().filter(|_| sum.loans > 0 || idled)?;
     let (groups, members) = dealt(run)?;
     let spent = |phase| run.phases.iter().filter(|p| p.phase == phase).map(|p| p.node_seconds).sum::<f64>();
     let all_s = run.phases.iter().map(|p| p.node_seconds).sum::<f64>() + sum.node_seconds;
@@ -333,7 +390,41 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lent_nothing_is_set_beside_no_model() {
-        assert_eq!(modelled(&run(), &[Loan { lent_s: None, ..loan() }], 1000.0), None);
+    fn jobs_that_share_a_node_share_its_time_and_what_all_borrowed_is_what_was_used() {
+        let stay = |job, user: &str, start_s, end_s| Stay {
+            job,
+            user: user.into(),
+            start_s,
+            end_s: Some(end_s),
+            ..loan().stays[0].clone()
+        };
+        // Alone for 10 s, two for 20 s, three for 10 s; then nobody, and one of them again.
+        let stays = vec![
+            stay(8, "bob", 215.0, 255.0),
+            stay(9, "carol", 225.0, 255.0),
+            stay(10, "carol", 245.0, 255.0),
+            stay(11, "carol", 265.0, 265.0),
+        ];
+        let shared = Loan { stays, ..loan() };
+        let sum = lent([&shared], 1000.0);
+        assert!((sum.used_node_seconds - 40.0).abs() < 1e-9, "{sum:?}");
+        let all = parties(&[shared, loan()], 1000.0, |user, _, _| user.to_string());
+        let shown: Vec<(&str, u32, i64)> =
+            all.iter().map(|p| (p.of.as_str(), p.lent.loans, p.borrowed_node_seconds.round() as i64)).collect();
+        assert_eq!(shown, [("alice", 2, 0), ("bob", 0, 53), ("carol", 0, 17), ("total", 2, 70)]);
+        let total = &all[3];
+        assert!((total.lent.used_node_seconds - total.borrowed_node_seconds).abs() < 1e-9);
+        assert_eq!(total.lent.used_j, total.borrowed_j);
+    }
+
+    #[test]
+    fn a_run_that_kept_its_nodes_is_set_beside_the_model_as_well() {
+        let never_left = Loan { lent_s: None, ..loan() };
+        let m = modelled(&run(), &[never_left], 1000.0).unwrap();
+        assert_eq!((m.app.measured, m.plat.measured), (1.0 - 891.0 / 1065.0, 1.0 - 891.0 / 1420.0));
+        assert_eq!((m.load_s.from.as_str(), m.lent_share), ("assumed", None));
+        let mut quiet = run();
+        quiet.failures.clear();
+        assert_eq!(modelled(&quiet, &[], 1000.0), None);
     }
 }

@@ -110,7 +110,8 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
         let (of_run, sums) = (records.of(place), sums.of(place));
         run.phases = phases(&sums);
         run.failures = failures.of(place);
-        run.total = totals(&run, &of_run, measured_j(&of_run, &counters.of(place), &sums));
+        let until_s = sums.iter().map(|s| s.until_s).fold(run.start_s, f64::max);
+        run.total = totals(&run, &of_run, measured_j(&of_run, &counters.of(place), &sums), until_s);
         run.total.checkpoints = counts.of(place);
         expect(&mut run, plan.as_deref());
         match &mut lists {
@@ -182,14 +183,16 @@ fn phases(sums: &[PhaseSum]) -> Vec<PhaseAccount> {
     Phase::ALL.into_iter().map(of).collect()
 }
 
-fn totals(run: &RunAccount, records: &[RecordAccount], measured_j: f64) -> Totals {
+/// A run that goes on is known until `until_s`.
+fn totals(run: &RunAccount, records: &[RecordAccount], measured_j: f64, until_s: f64) -> Totals {
     let of = |phase: Phase| run.phases.iter().find(|p| p.phase == phase);
     let joules = |phase| of(phase).map_or(0.0, |p| p.joules);
     let seconds = |phase| of(phase).map_or(0.0, |p| p.node_seconds);
     let all_s: f64 = run.phases.iter().map(|p| p.node_seconds).sum();
     let resilience_j = Phase::ALL.into_iter().filter(|p| *p != Phase::Compute).map(joules).sum();
     let over = |whole: f64, part: f64| (part > 0.0).then(|| (whole - part) / part);
-    let last_s = run.end_s.or_else(|| records.last().map(|r| r.end_s.unwrap_or(r.start_s))).unwrap_or(run.start_s);
+    let last_s =
+        run.end_s.or_else(|| records.last().map(|r| r.end_s.unwrap_or(r.start_s.max(until_s)))).unwrap_or(run.start_s);
     Totals {
         joules: measured_j,
         resilience_j,

@@ -328,14 +328,22 @@ pub fn failure(
     Ok(())
 }
 
-/// Notes a loan, or what has become of it: it is known by its run, node and beginning.
+/// Notes a loan, or what has become of it: it is known by its run, node, beginning and borrower, who is 0 for nobody.
 pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<()> {
     c.prepare_cached(
         "INSERT INTO loans (cluster, run, node, borrower, start_s, end_s, joules)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (cluster, run, node, start_s) DO UPDATE SET
-         borrower = excluded.borrower, end_s = excluded.end_s, joules = excluded.joules",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (cluster, run, node, start_s, borrower) DO UPDATE SET
+         end_s = excluded.end_s, joules = excluded.joules",
     )?
-    .execute(params![key.cluster, key.run, loan.node, loan.borrower, loan.start_s, loan.end_s, loan.joules])?;
+    .execute(params![
+        key.cluster,
+        key.run,
+        loan.node,
+        loan.borrower.unwrap_or(0),
+        loan.start_s,
+        loan.end_s,
+        loan.joules
+    ])?;
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub struct Controller {
     pub(crate) known: Mutex<Vec<planner::Known>>,
     /// What nodes are made of, as their services told last.
     pub(crate) fingerprints: Mutex<BTreeMap<String, protocol::Fingerprint>>,
-    ended: Ended,
+    pub(crate) ended: Ended,
     energy_tres: EnergyTres,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::lock;
 use axum::response::{IntoResponse, Response};
-use protocol::{FailureKind, Phase, RunAccount, RunKey};
+use planner::Lent;
+use protocol::{FailureKind, Loan, Phase, RunAccount, RunKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -108,6 +109,7 @@ struct Sums {
     checkpoints: f64,
     checkpoint_bytes: f64,
     checkpoint_s: f64,
+    lent: Lent,
 }
 
 /// The states in which runs end; others are counted as `other`.
@@ -141,6 +143,12 @@ impl Ended {
             sums.checkpoint_bytes += checkpoint.bytes as f64;
             sums.checkpoint_s += checkpoint.seconds.max(0.0);
         }
+    }
+
+    /// Adds a loan that is over.
+    pub fn add_loan(&self, loan: &Loan) {
+        // No part of it is still out.
+        lock(&self.0).lent.add(&planner::lent([loan], loan.state_s));
     }
 
     /// The sums as metrics.
@@ -179,6 +187,26 @@ impl Ended {
             plain("joulepoint_checkpoints", "", "Complete checkpoints of ended runs.", sums.checkpoints),
             plain("joulepoint_checkpoint_bytes", "bytes", "Volume of these checkpoints.", sums.checkpoint_bytes),
             plain("joulepoint_checkpoint_seconds", "seconds", "Time that they took.", sums.checkpoint_s),
+            plain("joulepoint_loans", "", "Loans that are over and whose nodes had left.", sums.lent.loans.into()),
+            plain("joulepoint_lent_node_seconds", "seconds", "Node-time of these loans.", sums.lent.node_seconds),
+            plain(
+                "joulepoint_borrowed_node_seconds",
+                "seconds",
+                "Node-time of it in which others used the nodes.",
+                sums.lent.used_node_seconds,
+            ),
+            plain(
+                "joulepoint_borrowed_energy_joules",
+                "joules",
+                "Energy that these used there.",
+                sums.lent.used_j.unwrap_or(0.0),
+            ),
+            plain(
+                "joulepoint_lent_would_idle_joules",
+                "joules",
+                "What the nodes would have drawn idle, by the site's power of an idle node.",
+                sums.lent.would_idle_j,
+            ),
         ]
     }
 }
@@ -221,6 +249,30 @@ mod tests {
         let text: String = ended.families().into_iter().map(|f| f.text).collect();
         assert!(text.contains("joulepoint_runs_ended_total{state=\"completed\"} 1\n"), "{text}");
         assert!(text.contains("joulepoint_run_energy_joules_total{phase=\"lost_work\"} 10\n"), "{text}");
+    }
+
+    #[test]
+    fn a_loan_that_is_over_counts_with_what_was_used_of_it() {
+        let loan = serde_json::json!({
+            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
+            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "closed", "state_s": 60.0,
+            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 0.0, "return_s": 50.0,
+            "promised_s": 50.0, "lent_s": 10.0, "back_s": 50.0, "back": ["n2", "n3"], "time_limit_s": 1800,
+            "idle_w": 100.0, "stays": [{ "node": "n2", "job": 8, "user": "bob", "account": "chemistry",
+                                         "start_s": 15.0, "end_s": 45.0, "joules": 900.0 }]
+        });
+        let ended = Ended::default();
+        ended.add_loan(&serde_json::from_value(loan).unwrap());
+        let text: String = ended.families().into_iter().map(|f| f.text).collect();
+        for line in [
+            "joulepoint_loans_total 1\n",
+            "joulepoint_lent_node_seconds_total 80\n",
+            "joulepoint_borrowed_node_seconds_total 30\n",
+            "joulepoint_borrowed_energy_joules_total 900\n",
+            "joulepoint_lent_would_idle_joules_total 8000\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
     }
 
     #[test]

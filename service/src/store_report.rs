@@ -120,6 +120,8 @@ pub struct PhaseSum {
     pub joules: f64,
     /// Node-seconds.
     pub node_seconds: f64,
+    /// Until when it is known.
+    pub until_s: f64,
     /// Where the energy figures come from.
     pub source: String,
 }
@@ -131,9 +133,10 @@ pub struct PhaseSum {
 /// # Errors
 /// What the store says.
 pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
-    let columns = "t.restart_count, t.phase, t.source, coalesce(t.joules, 0.0), t.end_s - t.start_s";
+    let columns = "t.restart_count, t.phase, t.source, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.end_s";
     fold(c, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
-        let (restart_count, joules, node_seconds): (u32, f64, f64) = (r.get(1)?, r.get(4)?, r.get(5)?);
+        let (restart_count, joules): (u32, f64) = (r.get(1)?, r.get(4)?);
+        let (node_seconds, until_s): (f64, f64) = (r.get(5)?, r.get(6)?);
         let mut same = None;
         for (at, sum) in sums.iter().enumerate() {
             if sum.restart_count == restart_count && r.holds(2, &sum.phase)? && r.holds(3, &sum.source)? {
@@ -141,9 +144,13 @@ pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
             }
         }
         match same.and_then(|at| sums.get_mut(at)) {
-            Some(sum) => (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds),
+            Some(sum) => {
+                (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds);
+                sum.until_s = sum.until_s.max(until_s);
+            }
             None => {
-                sums.push(PhaseSum { restart_count, phase: r.get(2)?, joules, node_seconds, source: r.get(3)? });
+                let (phase, source) = (r.get(2)?, r.get(3)?);
+                sums.push(PhaseSum { restart_count, phase, joules, node_seconds, until_s, source });
             }
         }
         Ok(())
@@ -257,10 +264,10 @@ pub fn decisions(c: &Connection) -> Result<ByRun<Vec<DecisionAccount>>> {
 /// What the store says.
 pub fn loans(c: &Connection) -> Result<ByRun<Vec<LoanAccount>>> {
     let columns = "t.node, t.borrower, t.start_s, t.end_s, t.joules";
-    rows(c, columns, "loans", ", t.start_s, t.node", |r| {
+    rows(c, columns, "loans", ", t.start_s, t.node, t.borrower", |r| {
         Ok(LoanAccount {
             node: r.get(1)?,
-            borrower: r.get(2)?,
+            borrower: r.get::<Option<u32>>(2)?.filter(|job| *job > 0),
             start_s: r.get(3)?,
             end_s: r.get(4)?,
             joules: r.get(5)?,

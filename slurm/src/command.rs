@@ -235,13 +235,16 @@ impl Slurm {
         Ok(parse_operators(&self.output("sacctmgr", &["-n", "-P", "show", "user", "format=User,AdminLevel"])?))
     }
 
-    /// The job id of a task of an array, `ARRAY_TASK` as people write it.
+    /// The job id of a task of an array, `ARRAY_TASK` as people write it; accounting knows one that has long ended.
     pub fn array_task(&self, array: u32, task: u32) -> Result<Option<u32>, Error> {
         let name = format!("{array}_{task}");
         match self.output("scontrol", &["show", "job", "-o", &name]) {
             // A record begins with its id; whatever a user wrote comes later.
             Ok(text) => Ok(text.strip_prefix("JobId=").and_then(|t| t.split(' ').next()).and_then(|t| t.parse().ok())),
-            Err(e) if e.is_unknown_job() => Ok(None),
+            Err(e) if e.is_unknown_job() => {
+                let text = self.output("sacct", &["-n", "-P", "-X", "-j", &name, "--format=JobIDRaw"])?;
+                Ok(text.lines().next().and_then(|id| id.trim().parse().ok()))
+            }
             Err(e) => Err(e),
         }
     }

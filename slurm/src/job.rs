@@ -320,6 +320,21 @@ impl Job {
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
     }
+
+    /// Why the nodes of this job cannot be lent, whoever wants them; nothing if they can.
+    pub fn cannot_lend(&self) -> Option<String> {
+        let id = self.id;
+        if !self.requeue {
+            return Some(format!("job {id} may not be requeued, and would have to be if its nodes did not return"));
+        }
+        if !self.reservation.is_empty() {
+            return Some(format!(
+                "job {id} runs in reservation {}, whose nodes are not ours to lend",
+                self.reservation
+            ));
+        }
+        (!self.exclusive).then(|| format!("job {id} shares its nodes: only jobs with --exclusive lend"))
+    }
 }
 
 /// The job with this id in the output of `scontrol show job -o ID`.

@@ -172,7 +172,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     nodes.frequency =
         plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
-    let hindrance = (settings.lend && places.is_some()).then(|| groups::slow::hindrance(site, &slurm)).flatten();
+    let hindrance = (settings.lend && places.is_some()).then(|| groups::slow::hindrance(site, &slurm, &me)).flatten();
     let lowest = || site.node.cpufreq.then(|| Frequency::new(job, 0.0, nodes.services()));
     let slow = hindrance.map(|why| Slow { why, frequency: lowest() });
     plan.reasons.extend(slow.as_ref().map(Slow::remark));

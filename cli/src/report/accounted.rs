@@ -34,7 +34,7 @@ pub struct Joined {
     pub run: RunAccount,
     /// What sacct knows; absent if it knows nothing.
     pub slurm: Option<SlurmSide>,
-    /// What its loans came to; absent if it lent nothing.
+    /// What its loans came to, and its model; absent if it lent nothing and its groups never waited.
     pub lending: Option<Lending>,
 }
 
@@ -62,10 +62,8 @@ pub fn add_loans(lines: &mut [Joined], loans: &[Loan], now_s: f64) {
         let run = &line.run;
         let its = |l: &&Loan| l.key.cluster == run.cluster && l.key.run == run.run && l.lent_s.is_some();
         let loans: Vec<Loan> = loans.iter().filter(its).cloned().collect();
-        if !loans.is_empty() {
-            let (lent, model) = (planner::lent(&loans, now_s), planner::modelled(run, &loans, now_s));
-            line.lending = Some(Lending { lent, model, loans });
-        }
+        let (lent, model) = (planner::lent(&loans, now_s), planner::modelled(run, &loans, now_s));
+        line.lending = (!loans.is_empty() || model.is_some()).then_some(Lending { lent, model, loans });
     }
 }
 
@@ -94,14 +92,39 @@ fn side(run: &RunAccount, lives: &[Accounted], now_s: f64) -> Option<SlurmSide> 
     };
     let lives: Vec<&Accounted> = lives.iter().filter(within).collect();
     let last = lives.last()?;
-    let elapsed = |l: &&Accounted| l.start_s.map_or(0.0, |s| (l.end_s.unwrap_or(now_s) - s).max(0.0));
     let consumed: Vec<f64> = lives.iter().filter_map(|l| l.consumed_j).collect();
     Some(SlurmSide {
         state: last.state_text.clone(),
         exit_code: format!("{}:{}", last.exit.code, last.exit.signal),
         submit_s: lives[0].submit_s,
-        elapsed_s: lives.iter().map(elapsed).sum(),
+        elapsed_s: elapsed_s(&lives, now_s),
         nodes: last.nodes.len(),
         consumed_j: (!consumed.is_empty()).then(|| consumed.iter().sum()),
     })
+}
+
+/// Seconds in which the job had nodes: what a resized job was before and after may overlap.
+fn elapsed_s(lives: &[&Accounted], now_s: f64) -> f64 {
+    let mut times: Vec<(f64, f64)> =
+        lives.iter().filter_map(|l| Some((l.start_s?, l.end_s.unwrap_or(now_s)))).collect();
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut sum_s, mut until_s) = (0.0, f64::NEG_INFINITY);
+    for (start_s, end_s) in times {
+        sum_s += (end_s - start_s.max(until_s)).max(0.0);
+        until_s = until_s.max(end_s);
+    }
+    sum_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_resized_job_counts_once() {
+        let text = "7|RESIZING|0:0|0|100|150|alice|physics|n[1-4]||j\n7|NODE_FAIL|0:0|0|100|180|alice|physics|n[1-3]||j\n\
+                    7|COMPLETED|0:0|200|200|Unknown|alice|physics|n[1-4]||j\n";
+        let lives = slurm::parse_accounting(text).unwrap();
+        assert_eq!(elapsed_s(&lives.iter().collect::<Vec<_>>(), 230.0), 110.0);
+    }
 }

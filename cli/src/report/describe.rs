@@ -39,7 +39,7 @@ pub fn describe(line: &Joined) -> String {
         );
     }
     text += &format!("{:<12} {:>14.1}\n", "measured", t.joules);
-    text += &line.lending.as_ref().map(lent).unwrap_or_default();
+    text += &line.lending.as_ref().filter(|l| l.lent.loans > 0).map(lent).unwrap_or_default();
     text += "\n";
     let plan = run.plan.as_ref();
     text += "Overhead against a run without failures and checkpoints\n";

@@ -22,7 +22,7 @@ use sums::By;
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub struct ReportArgs {
-    /// Slurm job ids, separated by commas; a step (12.0) stands for its job.
+    /// Slurm job ids, separated by commas; 12_3 is a task of an array, and a step (12.0) stands for its job.
     #[arg(short = 'j', long = "jobs", value_name = "JOBID")]
     jobs: Option<String>,
     /// User names; operators see all users' runs, others their own.
@@ -96,7 +96,8 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let columns = columns::columns(args.fields.as_deref().unwrap_or(columns::USUAL)).map_err(Failure::Usage)?;
     let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
     let details = args.jobs.is_some() || args.accuracy || args.json && args.by.is_none();
-    let query = query(args, start_s, end_s, !details).map_err(Failure::Usage)?;
+    let jobs = args.jobs.as_deref().map(|text| known_jobs(text, conf)).transpose()?;
+    let query = query(args, jobs.as_deref(), start_s, end_s, !details).map_err(Failure::Usage)?;
     let client = crate::client(conf)?;
     let runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
     if args.accuracy {
@@ -110,7 +111,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     if args.by.is_some() || details || args.html.is_some() || columns::needs_loans(&columns) {
         // All loans of the runs that are shown, which may be older than the window; the broker knows no states of runs.
         let first_s = lines.iter().map(|l| l.run.start_s).min_by(f64::total_cmp);
-        let query = loans_query(args, first_s).map_err(Failure::Usage)?;
+        let query = loans_query(args, jobs.as_deref(), first_s);
         let loans: Vec<Loan> = client.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
         accounted::add_loans(&mut lines, &loans, now_s);
     }
@@ -161,12 +162,17 @@ fn window(args: &ReportArgs, now: &jiff::Zoned) -> Result<(Option<f64>, Option<f
     }
 }
 
-fn query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>, brief: bool) -> Result<String, String> {
-    let jobs = args.jobs.as_deref().map(jobs).transpose()?;
+fn query(
+    args: &ReportArgs,
+    jobs: Option<&str>,
+    start_s: Option<f64>,
+    end_s: Option<f64>,
+    brief: bool,
+) -> Result<String, String> {
     let states = args.state.as_deref().map(states).transpose()?;
     let text = |number: f64| number.to_string();
     Ok(wire::query(&[
-        ("job", jobs.as_deref()),
+        ("job", jobs),
         ("user", args.user.as_deref()),
         ("account", args.account.as_deref()),
         ("state", states.as_deref()),
@@ -176,18 +182,33 @@ fn query(args: &ReportArgs, start_s: Option<f64>, end_s: Option<f64>, brief: boo
     ]))
 }
 
-fn loans_query(args: &ReportArgs, start_s: Option<f64>) -> Result<String, String> {
-    let jobs = args.jobs.as_deref().map(jobs).transpose()?;
+fn loans_query(args: &ReportArgs, jobs: Option<&str>, start_s: Option<f64>) -> String {
     let start = start_s.map(|s| s.to_string());
-    Ok(wire::query(&[("job", jobs.as_deref()), ("user", args.user.as_deref()), ("start", start.as_deref())]))
+    wire::query(&[("job", jobs), ("user", args.user.as_deref()), ("start", start.as_deref())])
 }
 
-/// Job ids as the services read them.
-pub(crate) fn jobs(text: &str) -> Result<String, String> {
+/// Job ids as the services read them; what Slurm knows of tasks of arrays is asked.
+pub(crate) fn known_jobs(text: &str, conf: &Path) -> Result<String, Failure> {
+    let slurm = Slurm::new(crate::site(conf)?.slurm_bin);
+    jobs(text, &|array, task| slurm.array_task(array, task).map_err(|e| e.to_string())).map_err(Failure::Usage)
+}
+
+/// Job ids as the services read them; `task` finds that of a task of an array.
+fn jobs(text: &str, task: &dyn Fn(u32, u32) -> Result<Option<u32>, String>) -> Result<String, String> {
     let number = |id: &str| {
         let job = id.trim().split('.').next().unwrap_or_default();
-        let wrong = || format!("'{id}' is not a job id; accepted: 12, 12.0, 12,13");
-        job.parse::<u32>().map(|j| j.to_string()).map_err(|_| wrong())
+        let read = |text: &str| {
+            let wrong = || format!("'{id}' is not a job id; accepted: 12, 12_3, 12.0, 12,13");
+            text.parse::<u32>().map_err(|_| wrong())
+        };
+        let number = match job.split_once('_') {
+            None => read(job)?,
+            Some((array, n)) => {
+                let unknown = || format!("Slurm knows no task {job}: give the job id of the task itself");
+                task(read(array)?, read(n)?)?.ok_or_else(unknown)?
+            }
+        };
+        Ok::<_, String>(number.to_string())
     };
     Ok(text.split(',').map(number).collect::<Result<Vec<_>, _>>()?.join(","))
 }
@@ -221,7 +242,12 @@ mod tests {
     fn states_and_jobs_are_read_as_sacct_reads_them() {
         assert_eq!(states("CD,failed,ca").as_deref(), Ok("completed,failed,cancelled"));
         assert!(states("XX").is_err_and(|e| e.contains("completed (CD)")));
+        let jobs = |text| jobs(text, &|array, task| Ok((task < 9).then_some(array + task)));
         assert_eq!(jobs("12,13.0, 14.batch").as_deref(), Ok("12,13,14"));
-        assert!(jobs("12,x").is_err_and(|e| e.contains("'x' is not a job id")));
+        assert_eq!(jobs("20_1,20_2.0").as_deref(), Ok("21,22"));
+        assert!(jobs("12_9").is_err_and(|e| e.contains("no task 12_9")));
+        for wrong in ["12,x", "12_x", "_1", "12_"] {
+            assert!(jobs(wrong).is_err_and(|e| e.contains("is not a job id")), "{wrong}");
+        }
     }
 }

@@ -125,6 +125,8 @@ pub fn with_a_death_and_a_loan(plan: Plan) -> Journal {
     j.at_s += 60.0;
     j.start(who, 1, &second);
     j.note(Event::RolledBack { to: Some(2), kept_until_s });
+    let reason = "group 1 on n3: starts again from checkpoint 2; the others go on".to_string();
+    j.note(Event::Decided { action: "restart group".into(), reason, interval_s: 1040.0 });
     j.phase(Phase::Idle, 30.0, &["n1"]);
     let (start_s, end_s) = (j.at_s, j.at_s + 500.0);
     j.phase(Phase::Restart, 120.0, &["n3"]);

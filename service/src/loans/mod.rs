@@ -60,11 +60,6 @@ struct Seen {
     reservations: Vec<Reservation>,
 }
 
-/// Node-seconds for which a loan's nodes were away.
-pub(crate) fn node_seconds(loan: &Loan, now_s: f64) -> f64 {
-    loan.lent_s.map_or(0.0, |lent_s| (loan.back_s.unwrap_or(now_s) - lent_s).max(0.0) * loan.nodes.len() as f64)
-}
-
 impl Loans {
     /// The open loan of an id.
     fn get(&self, id: &str) -> Option<Loan> {
@@ -215,6 +210,7 @@ impl Controller {
         lock(&self.store).save_lending(&loan)?;
         if loan.state.is_over() {
             self.loans.note_gone(&loan);
+            self.ended.add_loan(&loan);
             open.remove(id);
         } else {
             open.insert(id.to_string(), loan);

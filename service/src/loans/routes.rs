@@ -110,7 +110,9 @@ pub(crate) async fn list(
         let since_s = which.start.map_or(0.0, |start_s| start_s - c.site.lend.longest_s - DAY_S);
         let all = lock(&c.reporter).lendings(since_s)?;
         let may = |l: &Loan| c.access.may(peer.uid, l.uid);
-        Ok(all.into_iter().filter(|l| may(l) && which.has(l)).collect::<Vec<_>>())
+        // What borrowers have used so far is on disk at the next change only.
+        let all = all.into_iter().map(|l| c.loans.get(&l.id).unwrap_or(l));
+        Ok(all.filter(|l| may(l) && which.has(l)).collect::<Vec<_>>())
     });
     Ok(Json(loans.await??))
 }

@@ -1,7 +1,7 @@
 //! Says which loans a site allows: pure, every refusal with its reason.
 
 use config::Lend;
-use protocol::{Loan, LoanMode};
+use protocol::Loan;
 use slurm::{Job, JobState, Reservation, Step};
 use std::collections::BTreeMap;
 
@@ -35,19 +35,7 @@ pub fn refusal(site: &Lend, ask: &Ask<'_>) -> Option<String> {
 }
 
 fn by_site(site: &Lend, ask: &Ask<'_>) -> Option<String> {
-    if site.mode == LoanMode::Off {
-        return Some("this site lends no nodes (lend.mode = \"off\")".into());
-    }
-    let named = |list: &[String], name: &str| list.iter().any(|n| n == name);
-    let lists = [
-        ("partition", &ask.job.partition, &site.partitions, &site.not_partitions),
-        ("account", &ask.job.account, &site.accounts, &site.not_accounts),
-        ("user", &ask.job.user, &site.users, &site.not_users),
-    ];
-    lists.into_iter().find_map(|(what, name, only, never)| {
-        let barred = named(never, name) || !only.is_empty() && !named(only, name);
-        barred.then(|| format!("this site lends no nodes of {what} {name} (lend.{what}s, lend.not_{what}s)"))
-    })
+    site.refusal(&ask.job.partition, &ask.job.account, &ask.job.user)
 }
 
 fn by_slurm(_: &Lend, ask: &Ask<'_>) -> Option<String> {
@@ -59,19 +47,10 @@ fn by_job(_: &Lend, ask: &Ask<'_>) -> Option<String> {
     if job.state != JobState::Running {
         return Some(format!("job {} does not run", job.id));
     }
-    if !job.requeue {
-        return Some(format!("job {} may not be requeued, and would have to be if its nodes did not return", job.id));
-    }
     if job.has_flag("EXPEDITING") {
         return Some(format!("job {} is requeued by Slurm with its nodes kept", job.id));
     }
-    if !job.reservation.is_empty() {
-        return Some(format!(
-            "job {} runs in reservation {}, whose nodes are not ours to lend",
-            job.id, job.reservation
-        ));
-    }
-    (!job.exclusive).then(|| format!("job {} shares its nodes: only jobs with --exclusive lend", job.id))
+    job.cannot_lend()
 }
 
 fn by_nodes(_: &Lend, ask: &Ask<'_>) -> Option<String> {
@@ -115,16 +94,27 @@ fn by_caps(site: &Lend, ask: &Ask<'_>) -> Option<String> {
     if of_run >= site.loans_per_run_and_day as usize {
         return Some(format!("{of_run} loans of this run in a day are enough (lend.loans_per_run_and_day)"));
     }
-    let lent: f64 = today().map(|l| super::node_seconds(l, ask.now_s)).sum();
+    let lent: f64 = today().map(|l| node_seconds(l, ask.now_s)).sum();
     let more = ask.nodes.len() as f64 * (ask.return_s - ask.now_s);
     (lent + more > site.node_seconds_per_day).then(|| {
         format!("{lent:.0} node-seconds were lent in a day, and {more:.0} more are beyond lend.node_seconds_per_day")
     })
 }
 
+/// Node-seconds for which a loan's nodes were away, or will have been at the expected return.
+fn node_seconds(loan: &Loan, now_s: f64) -> f64 {
+    let away_s = match (loan.lent_s, loan.back_s) {
+        (Some(lent_s), Some(back_s)) => back_s - lent_s,
+        _ if loan.state.is_over() => 0.0,
+        (lent_s, _) => loan.return_s.max(now_s) - lent_s.unwrap_or(loan.asked_s),
+    };
+    away_s.max(0.0) * loan.nodes.len() as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::LoanMode;
 
     fn names(list: &str) -> Vec<String> {
         list.split_whitespace().map(str::to_owned).collect()
@@ -172,7 +162,7 @@ mod tests {
         };
         let running = job("JobState=RUNNING");
         assert_eq!(why(&open, &running, "n3", 1100.0), "");
-        let cases: [(Lend, Job, &str, f64, &str); 15] = [
+        let cases: [(Lend, Job, &str, f64, &str); 16] = [
             (named("off"), running.clone(), "n3", 1100.0, "lend.mode"),
             (named("only"), running.clone(), "n3", 1100.0, "partition all"),
             (named("never"), running.clone(), "n3", 1100.0, "user alice"),
@@ -180,6 +170,7 @@ mod tests {
             (named("run"), running.clone(), "n3", 1100.0, "loans_per_run_and_day"),
             (open.clone(), job("JobState=SUSPENDED"), "n3", 1100.0, "does not run"),
             (open.clone(), Job { requeue: false, ..running.clone() }, "n3", 1100.0, "may not be requeued"),
+            (open.clone(), Job { exclusive: false, ..running.clone() }, "n3", 1100.0, "--exclusive"),
             (open.clone(), job("JobState=RUNNING Reservation=school"), "n3", 1100.0, "runs in reservation school"),
             (open.clone(), running.clone(), "", 1100.0, "no node"),
             (open.clone(), running.clone(), "n9", 1100.0, "n9 is not of job 7"),
@@ -193,6 +184,29 @@ mod tests {
             let why = why(&site, &job, nodes, return_s);
             assert!(why.contains(reason), "{reason}: {why}");
         }
+    }
+
+    #[test]
+    fn a_loan_that_is_out_counts_as_long_as_it_is_expected_to_be() {
+        let loan = |state: &str, lent_s: Option<f64>, back_s: Option<f64>| -> Loan {
+            let loan = serde_json::json!({
+                "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "8.1" }, "job": 8, "restart_count": 0,
+                "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": state, "state_s": 0.0,
+                "reason": "it pays", "nodes": ["n5", "n6"], "kept": ["n1"], "asked_s": 900.0, "return_s": 1400.0,
+                "promised_s": 1400.0, "lent_s": lent_s, "back_s": back_s, "back": [], "time_limit_s": 1800,
+                "idle_w": 100.0, "stays": []
+            });
+            serde_json::from_value(loan).unwrap()
+        };
+        for (loan, expected) in [
+            (loan("asked", None, None), 1000.0),
+            (loan("lent", Some(910.0), None), 980.0),
+            (loan("closing", Some(910.0), Some(950.0)), 80.0),
+            (loan("closed", None, None), 0.0),
+        ] {
+            assert_eq!(node_seconds(&loan, 1000.0), expected, "{}", loan.state.as_str());
+        }
+        assert_eq!(node_seconds(&loan("returning", Some(910.0), None), 1500.0), 1180.0, "it is late");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::ports::{Lending, Market};
 use crate::frequency::Frequency;
+use crate::identity::Identity;
 use config::Site;
-use protocol::LoanMode;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 
@@ -15,13 +15,15 @@ pub struct Slow {
     pub frequency: Option<Frequency>,
 }
 
-/// Why nothing can be lent on this cluster, if so; a broker that knows more may refuse yet.
-pub fn hindrance(site: &Site, slurm: &Slurm) -> Option<String> {
-    if site.lend.mode == LoanMode::Off {
-        return Some("this site lends no nodes (lend.mode = \"off\")".to_string());
-    }
-    let config = slurm.config().inspect_err(|e| tracing::warn!(%e, "Slurm does not say whether it resizes jobs"));
-    slurm::resizing(&config.ok()?).err().map(str::to_string)
+/// Why nothing of this job can be lent here, if so; a broker that knows more may refuse yet.
+pub fn hindrance(site: &Site, slurm: &Slurm, me: &Identity) -> Option<String> {
+    let by_site = || site.lend.refusal(&me.partition, &me.account, &me.user);
+    let by_slurm = || {
+        let config = slurm.config().inspect_err(|e| tracing::warn!(%e, "Slurm does not say whether it resizes jobs"));
+        slurm::resizing(&config.ok()?).err().map(str::to_string)
+    };
+    let by_job = || slurm.job(me.job?).ok().flatten()?.cannot_lend();
+    by_site().or_else(by_slurm).or_else(by_job)
 }
 
 impl Slow {
@@ -45,5 +47,42 @@ impl Lending for Slow {
 
     fn stop(&mut self) {
         self.idle(BTreeSet::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A `scontrol` that resizes jobs, and shows job 7.
+    fn slurm(folder: &std::path::Path, job: &str) -> Slurm {
+        let script = format!(
+            "#!/bin/sh\ncase $2 in config) echo 'SchedulerParameters = permit_job_expansion' ;; \
+             *) echo 'JobId=7 JobName=j UserId=alice(1000) GroupId=g(1) JobState=RUNNING {job}' ;; esac\n"
+        );
+        fs::write(folder.join("scontrol"), script).unwrap();
+        fs::set_permissions(folder.join("scontrol"), fs::Permissions::from_mode(0o755)).unwrap();
+        Slurm::new(Some(folder.to_path_buf()))
+    }
+
+    #[test]
+    fn what_can_never_be_lent_is_known_before_anything_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = Identity { job: Some(7), partition: "gpu".into(), user: "alice".into(), ..Identity::default() };
+        let lends = "OverSubscribe=NO Requeue=1";
+        for (lists, job, expected) in [
+            ("", lends, ""),
+            ("mode = \"off\"", lends, "lend.mode"),
+            ("not_partitions = [\"gpu\"]", lends, "partition gpu"),
+            ("users = [\"bob\"]", lends, "user alice"),
+            ("", "OverSubscribe=NO Requeue=0", "may not be requeued"),
+            ("", "OverSubscribe=OK Requeue=1", "--exclusive"),
+        ] {
+            let site = config::parse(&format!("[lend]\n{lists}\n"), "test").unwrap();
+            let why = hindrance(&site, &slurm(folder.path(), job), &me).unwrap_or_default();
+            assert!(why.contains(expected) && why.is_empty() == expected.is_empty(), "{lists} {job}: {why}");
+        }
     }
 }

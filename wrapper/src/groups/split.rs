@@ -75,6 +75,8 @@ pub struct Call {
     options: Vec<String>,
     /// The program and its arguments.
     command: Vec<String>,
+    /// What its tasks are to see as the job's name.
+    name: Option<String>,
     nodes: Option<usize>,
     tasks: Option<usize>,
     per_node: Option<usize>,
@@ -129,7 +131,7 @@ impl Call {
                 "--" => break,
                 "nodes" => call.nodes = Some(count()?),
                 "ntasks" => call.tasks = Some(count()?),
-                "job-name" => {}
+                "job-name" => call.name = written.value,
                 name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}")),
                 name => {
                     if name == "ntasks-per-node" {
@@ -153,6 +155,7 @@ impl Call {
         if alone && call.per_node.is_none() {
             call.tasks = number("SLURM_NTASKS");
         }
+        call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
         Ok(call)
     }
 
@@ -217,9 +220,34 @@ impl Call {
             format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
             format!("--nodelist={}", mine.join(",")),
         ]);
-        args.extend(["sh", "-c", &whole(group, &tasks, places), "sh"].map(str::to_string));
+        args.extend(["sh", "-c", &self.whole(group, &tasks, places), "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
         Share { args, step, nodes: mine.to_vec() }
+    }
+
+    /// A shell line that gives a task the ranks and the environment of the whole, and becomes the program.
+    ///
+    /// What MPI reads (`PMI_*`, `PMIX_*`, `OMPI_*`) stays the group's: a program's own MPI ends at its group.
+    fn whole(&self, group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
+        let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
+        let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
+        // A group that lacks a node is seen without it.
+        let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
+        let list = used.map(String::as_str).collect::<Vec<_>>().join(",");
+        let count: usize = tasks.iter().map(Vec::len).sum();
+        let ntasks: usize = tasks.iter().flatten().sum();
+        let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
+        let each = each.join(",");
+        let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME='{}' ", name.replace('\'', "'\\''")));
+        format!(
+            "export {}SLURM_GTIDS=$(IFS=,; for t in $SLURM_GTIDS; do printf \"$c%d\" $((t+{rank})); c=,; done) \
+             SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
+             SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
+             SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \
+             SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
+             SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\"",
+            name.unwrap_or_default()
+        )
     }
 }
 
@@ -278,28 +306,6 @@ pub(crate) fn option(args: &[String]) -> Result<Option<Written>, String> {
         "" => Written { name, value: Some(next()?), words: 2 },
         joined => Written { name, value: Some(joined.to_string()), words: 1 },
     }))
-}
-
-/// A shell line that gives a task the ranks and the environment of the whole, and becomes the program.
-///
-/// What MPI reads (`PMI_*`, `PMIX_*`, `OMPI_*`) stays the group's: a program's own MPI ends at its group.
-fn whole(group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
-    let before = |f: fn(&Vec<usize>) -> usize| tasks[..group].iter().map(f).sum::<usize>();
-    let (rank, node) = (before(|t| t.iter().sum()), before(Vec::len));
-    // A group that lacks a node is seen without it.
-    let used = places.iter().zip(tasks).flat_map(|(nodes, tasks)| nodes.iter().take(tasks.len()));
-    let list = used.map(String::as_str).collect::<Vec<_>>().join(",");
-    let count: usize = tasks.iter().map(Vec::len).sum();
-    let ntasks: usize = tasks.iter().flatten().sum();
-    let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
-    let each = each.join(",");
-    format!(
-        "export SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
-         SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
-         SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \
-         SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
-         SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\""
-    )
 }
 
 #[cfg(test)]
@@ -403,7 +409,8 @@ mod tests {
     #[test]
     fn the_tasks_of_all_groups_see_one_whole() {
         let sizes = [1, 2];
-        let call = read_for("-l -n4 -o out p x", &sizes).unwrap();
+        let job = |name: &str| (name == "SLURM_JOB_NAME").then(|| "bob's run".to_string());
+        let call = Call::read(&words("-l -n4 -o out p x"), &sizes, job).unwrap();
         let places = places(&sizes);
         let mut seen = Vec::new();
         for group in 0..2 {
@@ -414,15 +421,17 @@ mod tests {
             for rank in 0..tasks {
                 let output = std::process::Command::new("sh")
                     .args(["-c", &share.args[at + 1], "sh", "sh", "-c"])
-                    .arg("echo $SLURM_PROCID/$SLURM_NTASKS on $SLURM_JOB_NODELIST")
+                    .arg("echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_GTIDS on $SLURM_JOB_NODELIST in $SLURM_JOB_NAME")
                     .env("SLURM_PROCID", rank.to_string())
+                    .env("SLURM_GTIDS", (0..tasks).map(|t| t.to_string()).collect::<Vec<_>>().join(","))
                     .env("SLURM_NODEID", "0")
                     .output()
                     .unwrap();
                 seen.push(String::from_utf8(output.stdout).unwrap());
             }
         }
-        let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 on n1,n2,n3\n")).collect();
+        let beside = ["0,1", "0,1", "2,3", "2,3"];
+        let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 {} on n1,n2,n3 in bob's run\n", beside[r])).collect();
         assert_eq!(seen, expected);
         let share = call.share(0, 1, &places, &[]).args.join(" ");
         let begins =

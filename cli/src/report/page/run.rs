@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use super::chart::{self, Bar, spoken};
-use super::timeline::{borrower, timeline};
+use super::timeline::{borrower, by_number, timeline};
 use super::{Cell, Set, Table, energy, tile};
 use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
@@ -78,6 +78,8 @@ fn energies(run: &RunAccount) -> Markup {
         *by_node.entry(&span.node).or_default().entry(span.phase).or_default() += span.joules.unwrap_or(0.0);
     }
     let all = Bar { label: "all nodes".into(), parts: run.phases.iter().map(|p| (p.phase, p.joules)).collect() };
+    let mut by_node: Vec<_> = by_node.into_iter().collect();
+    by_node.sort_by_key(|(node, _)| by_number(node));
     let nodes = by_node.iter().map(|(node, parts)| Bar {
         label: node.to_string(),
         parts: Phase::ALL.map(|p| (p, parts.get(&p).copied().unwrap_or(0.0))).to_vec(),
@@ -296,7 +298,7 @@ fn loans(run: &RunAccount) -> Table {
 fn lent(lending: &Lending) -> Markup {
     let sum = &lending.lent;
     html! {
-        p {
+        @if sum.loans > 0 { p {
             (format!("{:.0}", sum.node_seconds)) " node-seconds were lent, of which others used "
             (format!("{:.0}", sum.used_node_seconds)) " (" (sum.used_j.map_or("not measured".to_string(), energy))
             ", theirs). Idle, the nodes would have drawn " (energy(sum.would_idle_j)) "."
@@ -304,7 +306,7 @@ fn lent(lending: &Lending) -> Markup {
                 " Beyond the break-even the nodes waited " (format!("{:.0}", m.beyond_node_s))
                 " node-seconds, and were away for " (percent(Some(share))) " of that."
             }
-        }
+        } }
         @if let Some(model) = &lending.model { (wastes(model).markup()) }
     }
 }

@@ -80,7 +80,10 @@ pub fn timeline(line: &Joined, now_s: f64) -> Markup {
     let run = &line.run;
     let lent: &[Loan] = line.lending.as_ref().map_or(&[], |l| &l.loans);
     let scale = Scale::of(run, now_s);
-    let rows = rows(run);
+    let placed = placed(run);
+    let mut rows: Vec<(&str, Vec<PhaseSpan>)> = rows(run).into_iter().collect();
+    let first = |node: &str| placed.iter().enumerate().find(|(_, p)| p.node == node);
+    rows.sort_by_key(|(node, _)| (first(node).map_or((u32::MAX, 0), |(n, p)| (p.group, n)), by_number(node)));
     let drawn = rows.len().min(MOST_NODES);
     let bottom = TOP + drawn as f64 * ROW;
     let words = format!(
@@ -109,6 +112,7 @@ pub fn timeline(line: &Joined, now_s: f64) -> Markup {
                 (bars(spans, &scale, y))
                 (away(lent, node, &scale, y))
                 (loans(run, node, &scale, y))
+                (groups(&placed, node, &scale, y))
             }
             (marks(run, &scale, bottom))
         }
@@ -119,6 +123,46 @@ pub fn timeline(line: &Joined, now_s: f64) -> Markup {
         @if rows.len() > drawn { p.soft { "The first " (drawn) " of " (rows.len()) " nodes are drawn." } }
         @if run.spans.len() > MOST_BARS { p.soft { "The first " (MOST_BARS / drawn.max(1)) " bars of each node are drawn." } }
     }
+}
+
+/// A group that comes to a node.
+struct Placed<'a> {
+    at_s: f64,
+    group: u32,
+    node: &'a str,
+    again: bool,
+}
+
+/// Where groups were, as the run's decisions tell it, in order of time.
+fn placed(run: &RunAccount) -> Vec<Placed<'_>> {
+    let mut at: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut placed = Vec::new();
+    for decision in run.decisions.iter().filter(|d| matches!(d.action.as_str(), "place group" | "restart group")) {
+        let told = decision.reason.strip_prefix("group ").and_then(|r| r.split_once(" on "));
+        let Some((group, rest)) = told else { continue };
+        let (Ok(group), Some((nodes, _))) = (group.parse(), rest.split_once(':')) else { continue };
+        for node in nodes.split(',').filter(|node| at.insert(node, group) != Some(group)) {
+            placed.push(Placed { at_s: decision.at_s, group, node, again: decision.action == "restart group" });
+        }
+    }
+    placed
+}
+
+/// Says on a node's bar which group came to it.
+fn groups(placed: &[Placed<'_>], node: &str, scale: &Scale, y: f64) -> Markup {
+    html! {
+        @for p in placed.iter().filter(|p| p.node == node) {
+            text.on x=(format!("{:.2}", scale.x(p.at_s) + 5.0)) y=(y + 15.0) {
+                "group " (p.group) @if p.again { " again" }
+            }
+        }
+    }
+}
+
+/// What nodes are ordered by: n9 comes before n10.
+pub fn by_number(node: &str) -> (&str, u64, &str) {
+    let name = node.trim_end_matches(|c: char| c.is_ascii_digit());
+    (name, node[name.len()..].parse().unwrap_or(0), node)
 }
 
 /// Each node's spans in order of time, neighbours of one phase joined.
@@ -219,5 +263,17 @@ fn marks(run: &RunAccount, scale: &Scale, bottom: f64) -> Markup {
                 title { (failure.kind) " failure" @if let Some(node) = &failure.node { " of " (node) } ": " (failure.reason) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_in_the_order_of_their_numbers() {
+        let mut nodes = vec!["n10", "n9", "gpu2", "n010", "login", "n1"];
+        nodes.sort_by_key(|node| by_number(node));
+        assert_eq!(nodes, ["gpu2", "login", "n1", "n9", "n010", "n10"]);
     }
 }
