@@ -110,7 +110,7 @@ impl Shares for Port {
         let is_again = p.started;
         let refused = w.chances.step_refused;
         if is_again && w.chance(refused) {
-            w.pending.insert(0, Happening::Group(News::Ended { call, group, code: NOT_BEGUN }));
+            w.pending.insert(0, Happening::Group(News::Ended { call, group, code: NOT_BEGUN, is_cancelled: false }));
             return None;
         }
         let p = &mut w.programs[group];
