@@ -81,8 +81,13 @@ pub fn run(
     if nodes.is_empty() {
         bail!("no node is up{}", partition.map_or(String::new(), |p| format!(" in partition '{p}'")));
     }
+    let partitions = slurm.partitions()?;
+    let lots = together(&nodes.iter().collect::<Vec<_>>(), &partitions, partition);
+    if lots.is_empty() {
+        bail!("no partition that `scontrol show partition` names is up and holds a node: name one by --partition");
+    }
     let mut facts = Vec::new();
-    for lot in together(&nodes.iter().collect::<Vec<_>>(), partition) {
+    for lot in lots {
         facts.extend(ask(site, conf, &root, &lot, &nodes, false)?);
     }
     if let Some(f) = facts.iter().find(|f| !f.fingerprint.storage.contains_key(&Storage::Shared)) {
@@ -96,7 +101,7 @@ pub fn run(
     let mut underway = Vec::new();
     for (node_type, facts) in node_types::sort(&facts, &features, &site.calibration.classes)? {
         let of_type: Vec<&Node> = nodes.iter().filter(|n| facts.iter().any(|f| f.node == n.name)).collect();
-        underway.push(prepare(site, wish, &root, node_type, facts, together(&of_type, partition))?);
+        underway.push(prepare(site, wish, &root, node_type, facts, together(&of_type, &partitions, partition))?);
     }
     underway.iter_mut().try_for_each(|u| begin(site, conf, u))?;
     follow(&slurm, &underway, progress)?;
@@ -154,11 +159,11 @@ fn begin(site: &Site, conf: &Path, u: &mut Underway) -> Result<()> {
     let (folder, measure) = (&u.state.folder, &u.assignment.nodes);
     for (i, lot) in u.lots.iter().enumerate() {
         if i == 0 {
-            u.jobs.push(submit(site, conf, &lot.partitions, folder, measure, false)?);
+            u.jobs.push(submit(site, conf, &lot.partition, folder, measure, false)?);
         }
         let rest: Vec<&String> = lot.names.iter().filter(|n| !measure.contains(n)).collect();
         if !rest.is_empty() {
-            u.jobs.push(submit(site, conf, &lot.partitions, folder, &rest, true)?);
+            u.jobs.push(submit(site, conf, &lot.partition, folder, &rest, true)?);
         }
     }
     u.state.note_jobs(&u.jobs)
@@ -224,7 +229,7 @@ fn assignment(site: &Site, wish: &Wish, folder: &Path, facts: &[Facts], names: &
 fn submit<S: AsRef<str>>(
     site: &Site,
     conf: &Path,
-    partitions: &str,
+    partition: &str,
     folder: &Path,
     nodes: &[S],
     only_idle: bool,
@@ -236,7 +241,7 @@ fn submit<S: AsRef<str>>(
     command.args(["--parsable", "--exclusive", "--mem=0", "--no-requeue", "-J", JOB_NAME, "-o"]);
     command.arg(folder.join("job-%j.log")).arg("-D").arg(folder);
     command.args(["-N", &nodes.len().to_string(), "-w", &slurm::compress_nodelist(nodes)]);
-    command.arg(format!("--partition={partitions}"));
+    command.arg(format!("--partition={partition}"));
     command.args(["--wrap", &format!("exec {this} --conf {conf} calibrate conduct --dir {dir}{idle}")]);
     let output = command.output().context("sbatch")?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -328,7 +333,7 @@ mod tests {
         let plain = Wish { resume: true, ..Wish::default() };
         let first = Wish { fast: true, storage: Some(vec![Storage::Shared]), resume: false, ..plain.clone() };
         let begin = |wish: &Wish| {
-            let lot = Together { names: vec!["n1".into()], partitions: "all".into() };
+            let lot = Together { names: vec!["n1".into()], partition: "all".into() };
             prepare(&site, wish, dir.path(), "t".into(), facts.clone(), vec![lot])
         };
         let begun = begin(&first).unwrap();

@@ -37,7 +37,7 @@ pub fn ask(site: &Site, conf: &Path, folder: &Path, lot: &Together, nodes: &[Nod
     let mut command = slurm_command(site, "srun");
     command.args(["--exclusive", "--mem=0", "-Q", "-J", "joulepoint-facts", "-N", &n, "-n", &n, "--ntasks-per-node=1"]);
     command.arg(format!("--nodelist={}", slurm::compress_nodelist(&lot.names)));
-    command.arg(format!("--partition={}", lot.partitions));
+    command.arg(format!("--partition={}", lot.partition));
     command.args(soon.then(|| format!("--immediate={SOON_S}")));
     command.arg(env::current_exe()?).arg("--conf").arg(conf).args(["calibrate", "facts", "--dir"]).arg(folder);
     let output = output(command, &lot.names)?;
@@ -88,11 +88,12 @@ pub fn ask_again(
     root: &Path,
     all: &[&Calibration],
 ) -> Result<BTreeMap<String, Result<Facts, String>>> {
-    let nodes = Slurm::new(site.slurm_bin.clone()).nodes()?;
+    let slurm = Slurm::new(site.slurm_bin.clone());
+    let (nodes, partitions) = (slurm.nodes()?, slurm.partitions()?);
     let mut found = BTreeMap::new();
     for c in all {
         let is_of = |n: &&Node| c.power.idle_w.contains_key(&n.name) && n.state == "IDLE" && is_usable(n, None);
-        let lot = nodes.iter().find(is_of).and_then(|n| together(&[n], None).pop());
+        let lot = nodes.iter().find(is_of).and_then(|n| together(&[n], &partitions, None).pop());
         let said = match lot {
             None => Err("no node of it is idle".to_string()),
             Some(lot) => {

@@ -14,9 +14,6 @@ const USUAL_WORK_S: f64 = 86_400.0;
 /// Saving and loading a borrower's state is taken to last as many checkpoints of one's own.
 const LOAN_CHECKPOINTS: f64 = 2.0;
 
-/// A volume that is told, and those of earlier runs, are the same up to this factor.
-const SAME_VOLUME: f64 = 1.25;
-
 /// Longest over shortest runtime of a shadowed run: the widest that Mills looks at.
 const SHADOW_LAXITY: f64 = 2.0;
 
@@ -24,8 +21,6 @@ const SHADOW_LAXITY: f64 = 2.0;
 pub(crate) struct Figures {
     pub mtbf_s: Figure,
     pub mtbf_reason: String,
-    /// Why the checkpoints of earlier runs do not count, if so.
-    pub volume_reason: Option<String>,
     /// From asking until it is complete, coordination included.
     pub checkpoint_s: Figure,
     pub restart_s: Figure,
@@ -87,25 +82,16 @@ impl Figures {
             above_idle(pause.map(|p| p.delta_w.value)),
             figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
         );
-        let volume_reason = other_volume(settings.memory_bytes, history.checkpoint_bytes);
-        let of_this_volume = |seen: Option<f64>| seen.filter(|_| volume_reason.is_none());
         let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value);
         let of_each = |of: fn(&Calibrated) -> f64| calibrated.map_or(0.0, of) / f64::from(nodes);
         let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
             mtbf_reason,
-            checkpoint_s: or_history(
-                of_this_volume(history.checkpoint_s),
-                or_calibration(pause.map(|p| p.time_s.value), by_volume),
-            ),
-            restart_s: or_history(
-                of_this_volume(history.restart_s),
-                or_calibration(read_s, figure(e.restart_s, "site")),
-            ),
+            checkpoint_s: or_history(history.checkpoint_s, or_calibration(pause.map(|p| p.time_s.value), by_volume)),
+            restart_s: or_history(history.restart_s, or_calibration(read_s, figure(e.restart_s, "site"))),
             busy_w: or_history(history.busy_w, busy_w),
-            checkpoint_w: or_history(of_this_volume(history.checkpoint_w), checkpoint_w),
-            volume_reason,
+            checkpoint_w: or_history(history.checkpoint_w, checkpoint_w),
             idle_w,
             work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
             switch_w: of_each(|c| c.switches_w),
@@ -178,21 +164,6 @@ impl Figures {
             interval_s: wanted.settings.interval.map(|i| i.as_secs_f64()),
         }
     }
-}
-
-/// Why the checkpoints of earlier runs say nothing of those that are told, whose volume is another.
-fn other_volume(told: Option<u64>, seen: Option<f64>) -> Option<String> {
-    let (told, seen) = (told? as f64, seen.filter(|b| *b > 0.0)?);
-    let differs = (told / seen).max(seen / told) > SAME_VOLUME;
-    let mib = |bytes: f64| bytes / 1_048_576.0;
-    differs.then(|| {
-        format!(
-            "the volume that is told, {:.1} MiB, is not that of earlier runs, {:.1} MiB: their checkpoints and restarts do \
-             not count",
-            mib(told),
-            mib(seen)
-        )
-    })
 }
 
 /// A value with the relative interval of an estimate; without one it is taken as exact.

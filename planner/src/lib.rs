@@ -175,7 +175,6 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
     };
     let mut reasons = vec![figures.mtbf_reason.clone()];
-    reasons.extend(figures.volume_reason.clone());
     if let Some(overhead) = chosen.as_ref().ok().map(|c| c.expected.time_overhead).filter(|o| *o > HOPELESS) {
         reasons.push(format!(
             "no interval makes progress: failures come every {:.1} s and a checkpoint takes {:.1} s, so that the run would \

@@ -1,8 +1,8 @@
 //! Runs Slurm's commands, each with a limit in time, in one locale and with one form of time.
 
 use crate::{
-    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Step, parse_accounting, parse_events, parse_gpus, parse_job,
-    parse_jobs, parse_named_step, parse_nodes, parse_operators, parse_steps,
+    Accounted, Error, Job, Node, NodeEvent, NodeHistory, Partition, Step, parse_accounting, parse_events, parse_gpus,
+    parse_job, parse_jobs, parse_named_step, parse_nodes, parse_operators, parse_partitions, parse_steps,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -87,6 +87,11 @@ impl Slurm {
     /// All nodes.
     pub fn nodes(&self) -> Result<Vec<Node>, Error> {
         parse_nodes(&self.output("scontrol", &["show", "node", "-o"])?)
+    }
+
+    /// The partitions that this user may see.
+    pub fn partitions(&self) -> Result<Vec<Partition>, Error> {
+        parse_partitions(&self.output("scontrol", &["show", "partition", "-o"])?)
     }
 
     /// Takes a node out of service at once: its steps end, its jobs are requeued or shrink.

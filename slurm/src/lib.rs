@@ -12,6 +12,7 @@ mod gpus;
 mod job;
 mod node;
 mod nodelist;
+mod partition;
 mod reservation;
 mod step;
 
@@ -23,5 +24,6 @@ pub use error::Error;
 pub use job::{Exit, Job, JobState, parse_gpus, parse_job, parse_jobs};
 pub use node::{Node, parse_node, parse_nodes};
 pub use nodelist::{compress_nodelist, expand_nodelist};
+pub use partition::{Partition, parse_partitions};
 pub use reservation::{Expansion, Reservation, Window, backfill_s, parse_reservations, resizing};
 pub use step::{Step, parse_steps};

@@ -1,6 +1,9 @@
 //! The parsers on what Slurm 22.05, 24.11 and 26.05 really printed, with what a hostile user could put into it.
 
-use slurm::{Exit, Job, JobState, parse_accounting, parse_events, parse_job, parse_jobs, parse_nodes, parse_steps};
+use slurm::{
+    Exit, Job, JobState, parse_accounting, parse_events, parse_job, parse_jobs, parse_nodes, parse_partitions,
+    parse_steps,
+};
 
 macro_rules! recorded {
     ($name:literal) => {
@@ -99,6 +102,24 @@ fn node_states_with_marks() {
     assert_eq!(state("IDLE+COMPLETING+NOT_RESPONDING"), "IDLE COMPLETING,NOT_RESPONDING");
     assert_eq!(state("IDLE~"), "IDLE POWERED_DOWN");
     assert_eq!(state("UNKNOWN"), "UNKNOWN ");
+}
+
+#[test]
+fn partitions_with_limits_and_states() {
+    let all = parse_partitions(recorded!("partitions")).expect("parses");
+    let short: Vec<_> = all.iter().map(|p| (p.name.as_str(), p.is_default, p.is_up, p.max_time_s)).collect();
+    let wanted = [
+        ("debug", false, true, Some(1800)),
+        ("main", true, true, Some(86_400)),
+        ("gpu", false, true, None),
+        ("scavenger", false, false, None),
+    ];
+    assert_eq!(short, wanted);
+    assert!(all.iter().all(|p| !p.is_preemptible));
+    let preempting = recorded!("partitions").replace("PreemptMode=OFF", "PreemptMode=GANG,REQUEUE");
+    assert!(parse_partitions(&preempting).expect("parses").iter().all(|p| p.is_preemptible));
+    let e = parse_partitions("PartitionName=x Default=NO State=UP PreemptMode=OFF").expect_err("no limit").to_string();
+    assert!(e.contains("MaxTime"), "{e}");
 }
 
 /// The same small cluster on a newer series: jobs 1 (running, two nodes), 2 (exit 3), 3 (waits), 4 (killed).

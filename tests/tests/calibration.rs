@@ -300,6 +300,7 @@ fn two_partitions_are_measured_apart_and_a_node_without_its_service_is_named() -
     let mut site = site("partitions", 2)?;
     scontrol(&site, &["update", "PartitionName=all", "Nodes=n1"])?;
     scontrol(&site, &["create", "PartitionName=gpu", "Nodes=n2", "State=UP"])?;
+    scontrol(&site, &["create", "PartitionName=brief", "Nodes=n1", "State=UP", "PriorityTier=9", "MaxTime=1"])?;
     scontrol(&site, &["update", "NodeName=n2", "AvailableFeatures=gpu", "ActiveFeatures=gpu"])?;
     site.cluster.kill_node_command("n2")?;
     let begun = Instant::now();
@@ -308,6 +309,8 @@ fn two_partitions_are_measured_apart_and_a_node_without_its_service_is_named() -
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(!output.status.success() && err.contains("n2: the node service must run to calibrate"), "{out}{err}");
     ensure!(out.contains("stored as number 1"), "the other type is not lost: {out}{err}");
+    let jobs = said(&site.cluster.command("scontrol").args(["show", "job", "-o"]).output()?)?;
+    ensure!(jobs.contains(" Partition=all ") && !jobs.contains("Partition=brief"), "the default one serves: {jobs}");
 
     let names =
         |args: &[&str]| -> Result<Vec<StoredCalibration>> { Ok(serde_json::from_str(&calibrate(&site, args)?)?) };
