@@ -319,6 +319,7 @@ impl Relay {
             counts: self.counts,
             program: self.program.is_some(),
             joined_s: self.joined_s,
+            behind: self.store.behind(),
             checkpoints: self.marks.checkpoints(),
             peers: self.peers.iter().enumerate().filter_map(peer).collect(),
             lost: lost_there.chain(lost_here).collect(),

@@ -5,6 +5,7 @@
 
 use super::group::{Group, Share, State, head_start_s};
 use super::loan::Lent;
+use super::pace::Pace;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
@@ -194,7 +195,7 @@ impl Groups<'_> {
         }
         g.state = State::Well;
         if g.caught_up_s == f64::INFINITY {
-            g.caught_up_s = now_s + g.lost_s;
+            (g.caught_up_s, g.pace) = (now_s + g.lost_s, Pace::new(now_s));
         }
         self.ports.relays.place(group, &places[group][0]);
         let image = g.image.clone();

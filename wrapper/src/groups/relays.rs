@@ -57,6 +57,8 @@ pub struct Relay {
     logged_s: f64,
     /// When the program joined of whose losses no more is told.
     heard_s: Arc<Mutex<f64>>,
+    /// When the program before the newest one joined.
+    before_s: f64,
 }
 
 /// What a relay says is in no log any more.
@@ -89,6 +91,8 @@ impl Losses {
 struct Status {
     logging_s: f64,
     joined_s: f64,
+    /// Absent from a relay of an earlier version.
+    behind: Option<u64>,
     lost: Vec<Loss>,
 }
 
@@ -194,6 +198,15 @@ impl Relays for Steps {
 
     fn starts(&mut self, group: usize) {
         self.losses(group).forget();
+        if let Some(status) = Status::read(&self.status(group)) {
+            self.all[group].before_s = status.joined_s;
+        }
+    }
+
+    fn behind(&mut self, group: usize) -> Option<u64> {
+        let status = Status::read(&self.status(group))?;
+        let joined = status.joined_s > 0.0 && status.joined_s != self.all[group].before_s;
+        status.behind.filter(|_| joined)
     }
 
     fn variables(&self, group: usize) -> Vec<(String, String)> {
