@@ -30,7 +30,8 @@ pub struct Opened {
     pub groups: usize,
     /// Counters of the checkpoint from which it resumes.
     pub counters: Option<Counters>,
-    /// The file that keeps it away.
+    /// The file that keeps it away; empty from a relay of an earlier version.
+    #[serde(default)]
     pub rest: PathBuf,
 }
 

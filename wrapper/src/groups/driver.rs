@@ -50,6 +50,8 @@ pub struct Groups<'a> {
     pub(super) started_s: f64,
     /// How often in a row the run was handed back since no relay could begin.
     pub(super) unserved: u32,
+    /// Nodes that live and on which no relay can begin.
+    pub(super) aside: BTreeSet<String>,
     next_cut_s: f64,
 }
 
@@ -75,6 +77,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         ending: BTreeSet::new(),
         started_s: now_s,
         unserved: before.unserved,
+        aside: BTreeSet::new(),
         next_cut_s: now_s + LONGEST_CUT_S,
     };
     run.take_up(&before.groups);

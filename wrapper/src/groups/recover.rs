@@ -52,7 +52,7 @@ impl Groups<'_> {
     pub(super) fn note_lost(&mut self, node: &str, at_s: f64) -> Option<usize> {
         let now_s = self.ports.clock.now_s();
         let group = self.all.iter().position(|g| g.nodes.iter().any(|n| n == node));
-        let is_spare = self.spares.iter().any(|n| n == node);
+        let is_spare = self.aside.remove(node) || self.spares.iter().any(|n| n == node);
         if group.is_none() && !is_spare {
             return None;
         }
@@ -84,11 +84,16 @@ impl Groups<'_> {
     /// the queue, and ends when that has not helped often enough.
     pub(super) fn unserved(&mut self, group: usize, node: &str, why: &str) -> Option<Outcome> {
         let now_s = self.ports.clock.now_s();
+        let is_own = self.all[group].nodes.iter().any(|n| n == node);
+        if !is_own && node != self.ports.lending.shelter() {
+            // The node was lost, and the group goes to another.
+            return None;
+        }
         let reason = format!("no relay can begin on {node}: {why}");
         self.cut(group, Phase::Restart);
         self.note_in(group, failure(FailureKind::Step, Some(node), now_s, now_s, &reason));
-        let is_own = self.all[group].nodes.iter().any(|n| n == node);
-        if !is_own || self.spares.is_empty() {
+        let missing: usize = self.all.iter().map(|g| g.size - g.nodes.len()).sum();
+        if !is_own || self.spares.len() <= missing {
             if self.unserved >= MOST_UNSERVED {
                 return Some(self.end_unserved(&reason));
             }
@@ -113,6 +118,7 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         g.ledger.hand_over(node, &mut self.spare_ledger);
         g.nodes.retain(|n| n != node);
+        self.aside.insert(node.to_string());
     }
 
     /// Ends the run, since no relay can begin anywhere.

@@ -132,6 +132,10 @@ impl Steps {
         self.run.join("relays").join(format!("{group}.status.json"))
     }
 
+    fn alive(&self, group: usize) -> PathBuf {
+        self.run.join("relays").join(format!("{group}.alive"))
+    }
+
     fn losses(&self, group: usize) -> Losses {
         Losses { group, status: self.status(group), heard_s: self.all[group].heard_s.clone() }
     }
@@ -188,7 +192,7 @@ impl Relays for Steps {
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
         relay.srun = Arc::default();
         let (srun, said) = (relay.srun.clone(), Said::default());
-        let watch = Silence { group, node: node.to_string(), status: self.status(group), said: said.clone() };
+        let watch = Silence { group, node: node.to_string(), alive: self.alive(group), said: said.clone() };
         let (wanted, post) = (one.clone(), self.post.clone());
         thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());

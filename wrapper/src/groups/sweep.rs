@@ -244,6 +244,7 @@ impl Groups<'_> {
             files,
         };
         self.ports.lines.commit(group, &manifest)?;
+        self.unserved = 0;
         let g = &mut self.all[group];
         (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);
         (g.of_image, g.image) = (false, None);
