@@ -17,6 +17,10 @@ pub struct Outgoing<T> {
     log: VecDeque<T>,
     /// The next number to transmit; 0 while nobody asked.
     next: u64,
+    /// How far the program has sent since it joined.
+    sent: u64,
+    /// How far it had sent before, as the log or the receiver knows.
+    had_sent: u64,
 }
 
 /// What became of a message offered to the log.
@@ -39,7 +43,7 @@ impl<T> Default for Outgoing<T> {
 impl<T> Outgoing<T> {
     /// An empty log that goes on after `base`, of which the receiver has given up `collected`.
     pub fn new(base: u64, collected: u64) -> Self {
-        Outgoing { base, collected, log: VecDeque::new(), next: 0 }
+        Outgoing { base, collected, log: VecDeque::new(), next: 0, sent: 0, had_sent: 0 }
     }
 
     /// The highest number logged.
@@ -75,6 +79,7 @@ impl<T> Outgoing<T> {
     /// Logs a message of the program, once.
     pub fn offer(&mut self, number: u64, message: T) -> Offered {
         let judged = self.judge(number);
+        self.sends(number);
         if judged == Offered::Logged {
             self.log.push_back(message);
         }
@@ -86,6 +91,7 @@ impl<T> Outgoing<T> {
     /// A log that ends before that has lost messages; one that begins after it, for another reason than collection,
     /// is filled again by a program that went back far enough.
     pub fn join(&mut self, held: u64) -> bool {
+        (self.sent, self.had_sent) = (held, self.had_sent.max(self.logged()));
         let lost_its_end = held > self.logged();
         let regained = held < self.base && self.collected < self.base;
         if !lost_its_end && !regained {
@@ -99,6 +105,17 @@ impl<T> Outgoing<T> {
     /// The receiver wants messages from this number on.
     pub fn want(&mut self, from: u64) {
         self.next = from.max(1);
+        self.had_sent = self.had_sent.max(self.next - 1);
+    }
+
+    /// The program sends a message, for the first time or again.
+    pub fn sends(&mut self, number: u64) {
+        self.sent = self.sent.max(number);
+    }
+
+    /// Messages that the program has to send again until it is where it was before it went back.
+    pub fn behind(&self) -> u64 {
+        self.had_sent.saturating_sub(self.sent)
     }
 
     /// The receiver is away.

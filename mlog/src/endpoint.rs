@@ -395,7 +395,8 @@ impl Endpoint {
         }
         let arrived = self.inbox.arrived().to_vec();
         let mut join = |_: &Opened| Join { arrived: arrived.clone(), held: held.clone() };
-        let (link, opened, known) = call(&self.socket, Some(&self.rest), self.wait_s, 0, &mut join)?;
+        let rest = Some(&*self.rest).filter(|rest| !rest.as_os_str().is_empty());
+        let (link, opened, known) = call(&self.socket, rest, self.wait_s, 0, &mut join)?;
         (self.link, self.rest) = (link, opened.rest);
         self.told = 0;
         self.joins += 1;

@@ -8,7 +8,7 @@ use mlog::{Error, Medium, connect, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Carries and logs the messages of one group of a run.
 ///
@@ -109,7 +109,7 @@ struct Serve {
     /// Host name for other relays [default: this host's, or the address listened on].
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// Write what `status` prints to DIR/relays/N.status.json, this often [s].
+    /// Write what `status` prints to DIR/relays/N.status.json, and touch DIR/relays/N.alive, this often [s].
     #[arg(long, value_name = "SECONDS")]
     status_every: Option<u64>,
     /// Unix socket for the program; @NAME is one that leaves no file behind [default: DIR/relays/N.sock].
@@ -134,9 +134,16 @@ fn act(what: What) -> Result<(), Error> {
     match what {
         What::Serve(serve) => {
             let (whose, every) = (serve.whose.clone(), serve.status_every);
+            let every = every.map(|s| Duration::from_secs(s.max(1)));
+            if let Some(every) = every {
+                // Also while the log of a relay before is read, which takes as long as the log is large.
+                let folder = Book::open(&whose.run)?;
+                let path = folder.path(&format!("{}.alive", whose.group));
+                std::thread::spawn(move || beat(&path, every));
+            }
             let mut relay = Relay::open(&config(serve))?;
             if let Some(every) = every {
-                std::thread::spawn(move || publish(&whose, Duration::from_secs(every.max(1))));
+                std::thread::spawn(move || publish(&whose, every));
             }
             relay.run()
         }
@@ -178,6 +185,17 @@ fn rest(whose: &Whose, limit: Duration) -> Result<(), Error> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// Shows that the relay lives, whatever it is busy with and however full the file system is.
+fn beat(path: &Path, every: Duration) {
+    loop {
+        std::thread::sleep(every);
+        let file = std::fs::File::options().create(true).append(true).open(path);
+        if let Err(e) = file.and_then(|file| file.set_modified(SystemTime::now())) {
+            tracing::warn!(path = %path.display(), "cannot be touched: {e}");
+        }
+    }
 }
 
 /// Writes the relay's status now and then, for those who cannot reach its socket.

@@ -30,7 +30,8 @@ pub struct Opened {
     pub groups: usize,
     /// Counters of the checkpoint from which it resumes.
     pub counters: Option<Counters>,
-    /// The file that keeps it away.
+    /// The file that keeps it away; empty from a relay of an earlier version.
+    #[serde(default)]
     pub rest: PathBuf,
 }
 
@@ -319,6 +320,7 @@ impl Relay {
             counts: self.counts,
             program: self.program.is_some(),
             joined_s: self.joined_s,
+            behind: self.store.behind(),
             checkpoints: self.marks.checkpoints(),
             peers: self.peers.iter().enumerate().filter_map(peer).collect(),
             lost: lost_there.chain(lost_here).collect(),

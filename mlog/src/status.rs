@@ -26,6 +26,9 @@ pub struct Status {
     pub program: bool,
     /// When a program has joined last, or this relay has learnt that it had ended, Unix time [s].
     pub joined_s: f64,
+    /// Messages that the program has to send again until it is where it was before it went back; each part counts.
+    #[serde(default)]
+    pub behind: u64,
     /// Checkpoints whose counters are kept.
     pub checkpoints: Vec<u64>,
     /// The channels, by group.

@@ -156,6 +156,11 @@ impl Store {
         })
     }
 
+    /// Messages that the program has to send again until it is where it was before it went back.
+    pub fn behind(&self) -> u64 {
+        self.channels.iter().map(Outgoing::behind).sum()
+    }
+
     /// The highest number logged to each group.
     pub fn logged(&self) -> Vec<u64> {
         self.channels.iter().map(Outgoing::logged).collect()
@@ -185,6 +190,7 @@ impl Store {
                 return Err(Error::Garbage(format!("message {number} to group {to} after {end}")));
             }
             if number <= *end {
+                self.channels[to].sends(number);
                 count.known += 1;
                 continue;
             }
@@ -296,7 +302,9 @@ impl Store {
     /// [`Error::Diverged`] if they differ; what the disk says.
     pub fn compare(&mut self, header: &Header, fingerprint: &[u8]) -> Result<(), Error> {
         let to = usize::from(header.group);
-        let Some(entry) = self.channels.get_mut(to).and_then(|c| c.get_mut(header.number)) else { return Ok(()) };
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
+        channel.sends(header.number);
+        let Some(entry) = channel.get_mut(header.number) else { return Ok(()) };
         let same = (entry.header.tag, entry.header.rest) == (header.tag, header.rest);
         if same && fingerprint == xxh3_64(&entry.body(&self.disk)?).to_le_bytes() {
             return Ok(());

@@ -180,6 +180,26 @@ fn what_is_gone_and_wanted_is_a_loss_until_the_sender_goes_back_far_enough() {
 }
 
 #[test]
+fn a_program_is_behind_until_it_has_sent_again_what_its_log_or_its_receiver_knows() {
+    let mut channel = Outgoing::default();
+    (1..=10).for_each(|n| assert_eq!(channel.offer(n, n), Offered::Logged));
+    assert_eq!(channel.behind(), 0);
+    channel.join(4);
+    assert_eq!(channel.behind(), 6);
+    (5..=10).for_each(|n| channel.sends(n));
+    assert_eq!(channel.behind(), 0);
+
+    let mut lost = Outgoing::default();
+    lost.want(9);
+    lost.join(4);
+    assert_eq!(lost.behind(), 4, "the receiver has eight, though the log is gone");
+    (5..=9).for_each(|n| assert_eq!(lost.offer(n, n), Offered::Logged));
+    lost.pause();
+    lost.want(10);
+    assert_eq!(lost.behind(), 0);
+}
+
+#[test]
 fn a_program_that_goes_back_behind_what_was_collected_does_not_empty_the_log() {
     let mut channel = Outgoing::default();
     (1..=10).for_each(|n| assert_eq!(channel.offer(n, n), Offered::Logged));

@@ -140,6 +140,7 @@ fn a_parked_program_has_its_log_served_and_goes_on_where_it_was() {
         programs[3] = run.stencil(3, &RARE);
         // Group 3 gets again what the parked group had sent to it since its checkpoint, and catches up with it.
         wait_for("replay from the parked group", || run.status(2).filter(|s| s.counts.replayed > 0));
+        wait_for("its messages again", || run.status(3).filter(|s| s.counts.repeated > 0 && s.behind == 0));
         std::thread::sleep(Duration::from_millis(100));
         programs[2].signal(Signal::SIGCONT);
     });

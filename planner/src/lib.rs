@@ -18,7 +18,7 @@ mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy, expected_checkpoint_j};
 pub use known::Known;
-pub use loans::{Lent, Modelled, Pair, Party, lent, modelled, parties};
+pub use loans::{CAUGHT_UP, Lent, Modelled, Pair, Party, lent, modelled, parties};
 
 use capability::{CAPABILITIES, Capabilities};
 use config::Site;

@@ -2,9 +2,12 @@
 
 use policy::lending::SCHEDULER_S;
 use policy::waste::{Bouteiller, Scope, Storage};
-use protocol::{Figure, Loan, Phase, RunAccount, Stay};
+use protocol::{DecisionAccount, Figure, Loan, Phase, RunAccount, Stay};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// The decision on a group that is where it was before it failed; its reason tells how long that took, and had taken.
+pub const CAUGHT_UP: &str = "caught up";
 
 /// What loans came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -189,7 +192,7 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         checkpoint_s,
         alpha: assumed(0.0),
         lambda: measured(compute_s / (compute_s + logging_s)),
-        rho: assumed(1.0),
+        rho: or(replay_speed(run), &assumed(1.0)),
         beta: assumed(0.0),
         app: Pair { predicted: None, measured: 1.0 - compute_s / of_groups_s },
         plat: Pair { predicted: None, measured: 1.0 - (compute_s + sum.used_node_seconds) / all_s },
@@ -275,6 +278,17 @@ fn dealt(run: &RunAccount) -> Option<(usize, usize)> {
     (!sizes.is_empty()).then(|| (sizes.len(), sizes.values().sum()))
 }
 
+/// How fast groups did lost work again, beside the first time, as far as they were seen to catch up.
+fn replay_speed(run: &RunAccount) -> Option<f64> {
+    let seconds = |d: &DecisionAccount| {
+        let mut words = d.reason.split(" in ").skip(1).map(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+        Some((words.next()??, words.next()??))
+    };
+    let caught_up = run.decisions.iter().filter(|d| d.action == CAUGHT_UP).filter_map(seconds);
+    let (took_s, lost_s) = caught_up.fold((0.0, 0.0), |(took, lost), (t, l)| (took + t, lost + l));
+    (took_s > 0.0 && lost_s > 0.0).then(|| lost_s / took_s)
+}
+
 /// When a lent node began to wait, its dump included, and when it went on; none if the account does not show it.
 fn waited(run: &RunAccount, loan: &Loan, node: &str) -> Option<(f64, f64)> {
     let (lent_s, back_s) = (loan.lent_s?, loan.back_s?);
@@ -335,6 +349,8 @@ mod tests {
             json!({ "at_s": 0.0, "action": "place group", "reason": format!("group {group} on n{}: has its nodes", group + 2),
                     "interval_s": 1.0 })
         };
+        let caught_up = json!({ "at_s": 300.0, "action": CAUGHT_UP, "interval_s": 1.0,
+                                "reason": "group 2 on n1: has sent again in 80.0 s what it had sent in 100.0 s" });
         let request = PlanRequest {
             request: Request {
                 settings: [("ft-energy".to_string(), Setting { value: String::new(), source: Source::Option })].into(),
@@ -356,7 +372,7 @@ mod tests {
                           "nodes": ["n1", "n2", "n3", "n4"] }],
             "failures": [{ "kind": "node", "node": "n4", "at_s": 198.0, "detection_s": 2.0, "counts": true, "reason": "dead" }],
             "checkpoints": [{ "number": 1, "begun_s": 100.0, "seconds": 2.0, "bytes": 1, "joules": null }],
-            "spans": spans, "decisions": [placed(0), placed(1), placed(2)], "loans": [], "plan": plan
+            "spans": spans, "decisions": [placed(0), placed(1), placed(2), caught_up], "loans": [], "plan": plan
         });
         serde_json::from_value(run).unwrap()
     }
@@ -375,7 +391,7 @@ mod tests {
         let m = modelled(&run(), &[loan()], 1000.0).unwrap();
         let values = m.figures().map(|(_, f)| f.value);
         // G mu T C D R, then L: 15 s of waiting without the checkpoint, S: 3 s late, and the speeds.
-        assert_eq!(values, [3.0, 400.0, 400.0, 2.0, 2.0, 5.0, 13.0, 3.0, 0.0, 0.99, 1.0, 0.0]);
+        assert_eq!(values, [3.0, 400.0, 400.0, 2.0, 2.0, 5.0, 13.0, 3.0, 0.0, 0.99, 1.25, 0.0]);
         // 1420 node-seconds held and 180 lent; three of four nodes are the groups'.
         assert_eq!(m.app.measured, 1.0 - 891.0 / 1200.0);
         assert_eq!(m.plat.measured, 1.0 - 921.0 / 1600.0);

@@ -228,7 +228,11 @@ impl Controller {
             for node in job.nodes.iter().filter(|n| loan.nodes.contains(n)) {
                 let end_s = job.end_s.filter(|_| job.state.is_over());
                 let joules = watch.joules(node, job.id);
-                match stays.iter_mut().find(|s| s.node == *node && s.job == job.id) {
+                let start_s = job.start_s.unwrap_or(lent_s).max(lent_s);
+                // A job that slurmctld had forgotten begins anew, and its stay, too.
+                let is_it =
+                    |s: &Stay| s.node == *node && s.job == job.id && (s.end_s.is_none() || s.start_s >= start_s);
+                match stays.iter_mut().find(|s| is_it(s)) {
                     Some(stay) => {
                         stay.end_s = end_s;
                         stay.joules = joules.or(stay.joules);
@@ -238,7 +242,7 @@ impl Controller {
                         job: job.id,
                         user: job.user.clone(),
                         account: job.account.clone(),
-                        start_s: job.start_s.unwrap_or(lent_s).max(lent_s),
+                        start_s,
                         end_s,
                         joules,
                     }),

@@ -9,6 +9,7 @@ use crate::cancelled;
 use crate::mail::{Post, now_s};
 use crate::ports::Happening;
 use crate::script::Steps;
+use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -373,7 +374,17 @@ pub(super) fn tell(mut to: &UnixStream, word: &Told) {
 fn is_cancelled(steps: Option<&Steps>, step: &Running) -> bool {
     let Some(Steps { slurm, job }) = steps.cloned() else { return false };
     let (name, since_s) = (step.name.clone(), step.since_s);
+    if site_cancels(&slurm) {
+        return false;
+    }
     cancelled::is_cancelled(move || slurm.named_step_state(job, &name, since_s))
+}
+
+/// Whether `srun` cancels a step by itself at this site, when a task ends badly or much earlier than the others; also if
+/// Slurm does not say.
+fn site_cancels(slurm: &Slurm) -> bool {
+    let config = slurm.config().unwrap_or_default();
+    ["killonbadexit", "waittime"].iter().any(|key| config.get(*key).is_none_or(|value| !value.starts_with('0')))
 }
 
 /// How many of these nodes the job still has: Slurm takes dead ones out of it. All of them if Slurm does not say.

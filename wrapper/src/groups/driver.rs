@@ -5,6 +5,7 @@
 
 use super::group::{Group, Share, State, head_start_s};
 use super::loan::Lent;
+use super::pace::Pace;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
@@ -49,6 +50,8 @@ pub struct Groups<'a> {
     pub(super) started_s: f64,
     /// How often in a row the run was handed back since no relay could begin.
     pub(super) unserved: u32,
+    /// Nodes that live and on which no relay can begin.
+    pub(super) aside: BTreeSet<String>,
     next_cut_s: f64,
 }
 
@@ -74,6 +77,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         ending: BTreeSet::new(),
         started_s: now_s,
         unserved: before.unserved,
+        aside: BTreeSet::new(),
         next_cut_s: now_s + LONGEST_CUT_S,
     };
     run.take_up(&before.groups);
@@ -194,7 +198,7 @@ impl Groups<'_> {
         }
         g.state = State::Well;
         if g.caught_up_s == f64::INFINITY {
-            g.caught_up_s = now_s + g.lost_s;
+            (g.caught_up_s, g.pace) = (now_s + g.lost_s, Pace::new(now_s));
         }
         self.ports.relays.place(group, &places[group][0]);
         let image = g.image.clone();

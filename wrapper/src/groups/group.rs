@@ -1,5 +1,6 @@
 //! One group: its nodes, its account, its checkpoints and its shares in the script's calls.
 
+use super::pace::Pace;
 use crate::adapt::Adaptation;
 use crate::driver::Setup;
 use crate::ledger::Ledger;
@@ -88,6 +89,8 @@ pub struct Group {
     pub lost_s: f64,
     /// When it will have done again what it lost; without end while it does not run.
     pub caught_up_s: f64,
+    /// How fast it does that.
+    pub pace: Pace,
     /// The line to which it goes back, or the beginning, from its failure until it starts again.
     pub back: Option<Option<Manifest>>,
     /// The image from which its share of a call goes on, until it has made a line.
@@ -123,6 +126,7 @@ impl Group {
             log_begins: 0,
             lost_s: 0.0,
             caught_up_s: f64::NEG_INFINITY,
+            pace: Pace::new(now_s),
             back: None,
             image: None,
             of_image: false,

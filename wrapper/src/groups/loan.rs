@@ -31,10 +31,12 @@ impl Groups<'_> {
     pub(super) fn consider_loan(&mut self) {
         let now_s = self.ports.clock.now_s();
         let behind_s = self.all.iter().map(|g| g.caught_up_s).fold(f64::NEG_INFINITY, f64::max);
-        if behind_s.is_finite() && self.lent.as_ref().is_some_and(|l| l.asked && self.decided_s != behind_s) {
-            // The group failed again: the wait is longer than was thought.
+        let asked = self.lent.as_ref().filter(|l| l.asked && behind_s.is_finite() && self.decided_s != behind_s);
+        if let Some(groups) = asked.map(|l| l.groups.clone()) {
+            // The group is faster or slower than was thought, or failed again.
             self.decided_s = behind_s;
-            self.ports.lending.expect(behind_s);
+            let return_s = behind_s - self.restart_s(&groups);
+            self.ports.lending.expect(return_s);
         }
         let is_decided = behind_s <= now_s || behind_s == f64::INFINITY || self.decided_s == behind_s;
         if is_decided || self.lent.is_some() || self.sweep.is_some() {

@@ -13,6 +13,7 @@ pub mod launch;
 pub mod lines;
 mod loan;
 mod logging;
+mod pace;
 pub mod park;
 pub mod place;
 pub mod ports;

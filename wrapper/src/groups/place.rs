@@ -43,7 +43,7 @@ pub fn in_order(mut nodes: Vec<String>) -> Vec<String> {
 pub struct Before {
     /// The nodes that each group had last; empty if it had none.
     pub groups: Vec<Vec<String>>,
-    /// How often in a row the run was handed back since no relay could begin.
+    /// How often in a row, without a line in between, the run was handed back since no relay could begin.
     pub unserved: u32,
 }
 
@@ -56,7 +56,10 @@ pub fn before<'a>(events: impl Iterator<Item = &'a Event>) -> Before {
             Event::Decided { action, .. } if action == UNSERVED => {
                 before.unserved += u32::from(!std::mem::replace(&mut is_unserved, true));
             }
-            Event::InGroup { group, nodes, .. } => {
+            Event::InGroup { group, nodes, of } => {
+                if matches!(**of, Event::Committed { .. }) {
+                    before.unserved = 0;
+                }
                 let (group, places) = (*group as usize, &mut before.groups);
                 places.resize_with(places.len().max(group + 1), Vec::new);
                 places[group].clone_from(nodes);
@@ -84,11 +87,22 @@ mod tests {
             resumed_from: None,
             dir: String::new(),
         };
+        let line = Event::Committed { number: 1, begun_s: 0.0, ended_s: 1.0, bytes: 0, joules: None };
+        let line = Event::InGroup { group: 0, nodes: Vec::new(), of: Box::new(line) };
         let decided = Event::Decided { action: UNSERVED.into(), reason: String::new(), interval_s: 0.0 };
-        for (told, expected) in
-            [("", 0), ("s", 0), ("sd", 1), ("sdd", 1), ("sdsd", 2), ("sds", 1), ("sdss", 0), ("sdssd", 1)]
-        {
-            let events: Vec<&Event> = told.chars().map(|c| if c == 's' { &started } else { &decided }).collect();
+        for (told, expected) in [
+            ("", 0),
+            ("s", 0),
+            ("sd", 1),
+            ("sdd", 1),
+            ("sdsd", 2),
+            ("sds", 1),
+            ("sdss", 0),
+            ("sdssd", 1),
+            ("sdsdslsd", 1),
+        ] {
+            let events: Vec<&Event> =
+                told.chars().map(|c| [&started, &line, &decided]["sl".find(c).unwrap_or(2)]).collect();
             assert_eq!(before(events.into_iter()).unserved, expected, "{told}");
         }
     }

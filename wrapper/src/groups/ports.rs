@@ -136,6 +136,10 @@ pub trait Relays {
     fn starts(&mut self, _group: usize) {}
     /// What the group's program must see to find it.
     fn variables(&self, group: usize) -> Vec<(String, String)>;
+    /// Messages that a group's program has to send again until it is where it was; none while that is not known.
+    fn behind(&mut self, _group: usize) -> Option<u64> {
+        None
+    }
     /// Node-seconds that a group's relay has spent logging since this was asked last.
     fn logged_node_s(&mut self, group: usize) -> f64;
     /// Ends all relays.

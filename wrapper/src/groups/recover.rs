@@ -52,7 +52,7 @@ impl Groups<'_> {
     pub(super) fn note_lost(&mut self, node: &str, at_s: f64) -> Option<usize> {
         let now_s = self.ports.clock.now_s();
         let group = self.all.iter().position(|g| g.nodes.iter().any(|n| n == node));
-        let is_spare = self.spares.iter().any(|n| n == node);
+        let is_spare = self.aside.remove(node) || self.spares.iter().any(|n| n == node);
         if group.is_none() && !is_spare {
             return None;
         }
@@ -73,7 +73,7 @@ impl Groups<'_> {
             self.decided("interval", &format!("group {group}: {reason}"));
         }
         // The line is noted while the dead node still counts as the group's: its work is lost, too.
-        self.go_back(group);
+        self.go_back(group, at_s);
         let g = &mut self.all[group];
         g.ledger.drop_node(node);
         g.nodes.retain(|n| n != node);
@@ -84,11 +84,16 @@ impl Groups<'_> {
     /// the queue, and ends when that has not helped often enough.
     pub(super) fn unserved(&mut self, group: usize, node: &str, why: &str) -> Option<Outcome> {
         let now_s = self.ports.clock.now_s();
+        let is_own = self.all[group].nodes.iter().any(|n| n == node);
+        if !is_own && node != self.ports.lending.shelter() {
+            // The node was lost, and the group goes to another.
+            return None;
+        }
         let reason = format!("no relay can begin on {node}: {why}");
         self.cut(group, Phase::Restart);
         self.note_in(group, failure(FailureKind::Step, Some(node), now_s, now_s, &reason));
-        let is_own = self.all[group].nodes.iter().any(|n| n == node);
-        if !is_own || self.spares.is_empty() {
+        let missing: usize = self.all.iter().map(|g| g.size - g.nodes.len()).sum();
+        if !is_own || self.spares.len() <= missing {
             if self.unserved >= MOST_UNSERVED {
                 return Some(self.end_unserved(&reason));
             }
@@ -96,7 +101,7 @@ impl Groups<'_> {
         }
         if is_own {
             self.keep(&reason);
-            self.go_back(group);
+            self.go_back(group, now_s);
             self.set_aside(group, node);
             self.fail(group);
         } else {
@@ -113,6 +118,7 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         g.ledger.hand_over(node, &mut self.spare_ledger);
         g.nodes.retain(|n| n != node);
+        self.aside.insert(node.to_string());
     }
 
     /// Ends the run, since no relay can begin anywhere.
@@ -127,8 +133,8 @@ impl Groups<'_> {
         self.leave("failed", 1)
     }
 
-    /// Work of the group after its line is lost.
-    fn go_back(&mut self, group: usize) {
+    /// Work of the group after its line is lost, up to when it failed.
+    fn go_back(&mut self, group: usize, failed_s: f64) {
         if self.all[group].shares.values().all(|s| matches!(s, Share::Ended(_))) {
             return;
         }
@@ -137,7 +143,7 @@ impl Groups<'_> {
         // A line of an earlier call is none of this one.
         let line = self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r));
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
-        self.all[group].lost_s = (self.ports.clock.now_s() - kept_until_s).max(0.0);
+        self.all[group].lost_s = (failed_s - kept_until_s).max(0.0);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
         (self.all[group].back, self.all[group].image) = (Some(line), None);
     }
@@ -160,7 +166,7 @@ impl Groups<'_> {
             self.failed_checkpoint(group, format!("could not be forgotten: {reason}"));
         }
         self.cut(group, Phase::Restart);
-        self.go_back(group);
+        self.go_back(group, self.ports.clock.now_s());
         self.fail(group);
     }
 
@@ -290,7 +296,7 @@ impl Groups<'_> {
         let reason = format!("group {group} ended by signal {}", code - 128);
         self.cut(group, Phase::Restart);
         self.note_in(group, failure(FailureKind::Step, None, now_s, now_s, &reason));
-        self.go_back(group);
+        self.go_back(group, now_s);
         self.fail(group);
     }
 
@@ -298,7 +304,8 @@ impl Groups<'_> {
     /// started refuses steps on nodes that it has not heard of yet.
     fn begin_again(&mut self, group: usize) -> bool {
         let g = &mut self.all[group];
-        let had_begun = g.of_image || g.lost_s > 0.0 || self.setup.resumes;
+        let has_failed = g.lost_s > 0.0 || g.caught_up_s > f64::NEG_INFINITY;
+        let had_begun = g.of_image || has_failed || self.setup.resumes;
         if !had_begun || g.refusals >= MOST_REFUSALS {
             return false;
         }

@@ -57,6 +57,8 @@ pub struct Relay {
     logged_s: f64,
     /// When the program joined of whose losses no more is told.
     heard_s: Arc<Mutex<f64>>,
+    /// When the program before the newest one joined.
+    before_s: f64,
 }
 
 /// What a relay says is in no log any more.
@@ -89,6 +91,8 @@ impl Losses {
 struct Status {
     logging_s: f64,
     joined_s: f64,
+    /// Absent from a relay of an earlier version.
+    behind: Option<u64>,
     lost: Vec<Loss>,
 }
 
@@ -126,6 +130,10 @@ impl Steps {
 
     fn status(&self, group: usize) -> PathBuf {
         self.run.join("relays").join(format!("{group}.status.json"))
+    }
+
+    fn alive(&self, group: usize) -> PathBuf {
+        self.run.join("relays").join(format!("{group}.alive"))
     }
 
     fn losses(&self, group: usize) -> Losses {
@@ -184,7 +192,7 @@ impl Relays for Steps {
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
         relay.srun = Arc::default();
         let (srun, said) = (relay.srun.clone(), Said::default());
-        let watch = Silence { group, node: node.to_string(), status: self.status(group), said: said.clone() };
+        let watch = Silence { group, node: node.to_string(), alive: self.alive(group), said: said.clone() };
         let (wanted, post) = (one.clone(), self.post.clone());
         thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
@@ -194,6 +202,15 @@ impl Relays for Steps {
 
     fn starts(&mut self, group: usize) {
         self.losses(group).forget();
+        if let Some(status) = Status::read(&self.status(group)) {
+            self.all[group].before_s = status.joined_s;
+        }
+    }
+
+    fn behind(&mut self, group: usize) -> Option<u64> {
+        let status = Status::read(&self.status(group))?;
+        let joined = status.joined_s > 0.0 && status.joined_s != self.all[group].before_s;
+        status.behind.filter(|_| joined)
     }
 
     fn variables(&self, group: usize) -> Vec<(String, String)> {

@@ -1,7 +1,7 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
 use super::criu::of_groups;
-use super::words::{NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
+use super::words::{EXIT_ERROR, NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
 use nix::sys::signal::{SigSet, Signal};
@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exit code when the driver is gone or cannot be reached.
 const NO_DRIVER: i32 = 1;
-
-/// Tells `srun` how to exit if Slurm does not begin its step.
-const EXIT_ERROR: &str = "SLURM_EXIT_ERROR";
 
 enum News {
     Told(Told),

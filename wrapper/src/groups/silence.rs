@@ -45,20 +45,20 @@ pub(super) struct Silence {
     pub(super) group: usize,
     /// Where it is to be.
     pub(super) node: String,
-    /// The file that it writes again and again.
-    pub(super) status: PathBuf,
+    /// The file that it touches again and again.
+    pub(super) alive: PathBuf,
     /// What was said of it.
     pub(super) said: Said,
 }
 
 impl Silence {
-    /// Tells the driver, once, if the relay's status is not written for too long. Looks are counted, and not the time,
+    /// Tells the driver, once, if the relay's file is not touched for too long. Looks are counted, and not the time,
     /// which goes on while a job is suspended.
     pub(super) fn tell(self, one: &Try, post: &Post, look: Duration) {
         let (mut written, mut silent) = (None, 0);
         while one.is_current() && silent < SILENT_LOOKS {
             thread::sleep(look);
-            let now = fs::metadata(&self.status).and_then(|m| m.modified()).ok();
+            let now = fs::metadata(&self.alive).and_then(|m| m.modified()).ok();
             silent = if now.is_some() && now != written { 0 } else { silent + 1 };
             written = now;
         }
@@ -77,20 +77,20 @@ mod tests {
     use crate::ports::Clock;
 
     #[test]
-    fn a_relay_is_given_up_with_its_own_words_unless_it_writes_its_status() {
+    fn a_relay_is_given_up_with_its_own_words_unless_it_shows_that_it_lives() {
         let dir = tempfile::tempdir().unwrap();
         let said = Said::default();
         said.hear(&b"srun: error: n2: task 0\njoulepoint-relay: /run: No space left on device\nsrun: bye\n"[..]);
         for writes in [true, false] {
             let (post, mut clock) = queue();
-            let status = dir.path().join("status");
-            let silence = Silence { group: 1, node: "n2".into(), status: status.clone(), said: said.clone() };
+            let alive = dir.path().join("alive");
+            let silence = Silence { group: 1, node: "n2".into(), alive: alive.clone(), said: said.clone() };
             let tries = Tries::default();
             let (one, look) = (tries.begin(), Duration::from_millis(10));
             let watch = thread::spawn(move || silence.tell(&one, &post, look));
             for n in 0..100 {
                 if writes {
-                    fs::write(&status, n.to_string()).unwrap();
+                    fs::write(&alive, n.to_string()).unwrap();
                 }
                 thread::sleep(look);
             }

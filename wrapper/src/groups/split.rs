@@ -1,5 +1,6 @@
 //! Splits one `srun` call into one call for each group, whose tasks see the ranks and the environment of the whole.
 
+use super::words::EXIT_ERROR;
 use std::path::Path;
 
 /// Long options of srun that take no value of their own word.
@@ -88,6 +89,8 @@ pub struct Call {
     falls_together: bool,
     /// It says that itself.
     says_what_falls: bool,
+    /// It says how long the other tasks have when one has ended.
+    says_wait: bool,
 }
 
 /// The share of one group in a call.
@@ -119,6 +122,7 @@ impl Call {
     pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
         call.says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
+        call.says_wait = variable("SLURM_WAIT").is_some();
         let mut at = 0;
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
@@ -137,6 +141,7 @@ impl Call {
                     if name == "ntasks-per-node" {
                         call.per_node = Some(count()?);
                     }
+                    call.says_wait |= name == "wait" || name.starts_with('W');
                     call.says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
                     call.reads_input |= name == "input";
                     call.writes_files |= matches!(name, "output" | "error");
@@ -190,9 +195,10 @@ impl Call {
         self.tasks()[group].iter().sum()
     }
 
-    /// Whether `srun` itself may cancel the step, because a task ended badly: accounting shows that as a person's wish.
+    /// Whether `srun` itself may cancel the step, because a task ended badly or early: accounting shows that as a person's
+    /// wish.
     pub fn may_cancel_itself(&self) -> bool {
-        self.falls_together || self.says_what_falls
+        self.falls_together || self.says_what_falls || self.says_wait
     }
 
     /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,
@@ -240,7 +246,7 @@ impl Call {
         let each = each.join(",");
         let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME='{}' ", name.replace('\'', "'\\''")));
         format!(
-            "export {}SLURM_GTIDS=$(IFS=,; for t in $SLURM_GTIDS; do printf \"$c%d\" $((t+{rank})); c=,; done) \
+            "unset {EXIT_ERROR}; export {}SLURM_GTIDS=$(IFS=,; for t in $SLURM_GTIDS; do printf \"$c%d\" $((t+{rank})); c=,; done) \
              SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
              SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
              SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \

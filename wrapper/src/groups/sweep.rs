@@ -2,6 +2,7 @@
 
 use super::driver::Groups;
 use super::group::{Making, State};
+use super::pace::LOOK_S;
 use crate::driver::{Outcome, RETRY_PAUSE_S};
 use crate::orders::leaving;
 use policy::decide::{Action, Situation, Why, decide};
@@ -49,8 +50,9 @@ impl Groups<'_> {
         let now_s = self.ports.clock.now_s();
         let mut until_s = judged_s.min(self.next_cut_s());
         if self.is_coupled() {
+            self.follow();
             let caught_up = self.all.iter().map(|g| g.caught_up_s).filter(|at| *at > now_s);
-            until_s = caught_up.fold(until_s, f64::min);
+            until_s = caught_up.map(|at| at.min(now_s + LOOK_S)).fold(until_s, f64::min);
             self.phase_all();
             self.consider_loan();
         }
@@ -242,6 +244,7 @@ impl Groups<'_> {
             files,
         };
         self.ports.lines.commit(group, &manifest)?;
+        self.unserved = 0;
         let g = &mut self.all[group];
         (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);
         (g.of_image, g.image) = (false, None);

@@ -10,6 +10,9 @@ pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 /// Exit code of an `srun` whose step Slurm did not begin.
 pub const NOT_BEGUN: i32 = 213;
 
+/// Tells `srun` how to exit if Slurm does not begin its step.
+pub const EXIT_ERROR: &str = "SLURM_EXIT_ERROR";
+
 /// What `srun` would have exited with by itself.
 pub fn own_code(code: i32) -> i32 {
     if code == NOT_BEGUN { 1 } else { code }

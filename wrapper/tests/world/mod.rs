@@ -248,9 +248,19 @@ impl World {
         Some(Happening::Group(News::LogLost { group }))
     }
 
-    /// A relay ends, and cannot begin again where it was.
-    fn refuse_relay(&mut self) -> Option<Happening> {
-        let group = self.rng.random_range(0..self.programs.len());
+    /// One relay, or each, ends and cannot begin again where it was.
+    fn refuse_relays(&mut self) -> Option<Happening> {
+        let one = self.rng.random_range(0..self.programs.len());
+        if self.rng.random_bool(0.3) {
+            for group in (0..self.programs.len()).filter(|g| *g != one) {
+                let news = self.refuse_relay(group);
+                news.into_iter().for_each(|n| self.pending.insert(0, n));
+            }
+        }
+        self.refuse_relay(one)
+    }
+
+    fn refuse_relay(&mut self, group: usize) -> Option<Happening> {
         let p = &mut self.programs[group];
         let (node, _) = p.relay.as_ref().filter(|_| self.log.is_some())?;
         p.failed = true;
@@ -333,7 +343,7 @@ impl World {
             9 => Some(self.broker()),
             10 => self.kill_relay(),
             11 => Some(self.ask_to_end()),
-            12 => self.refuse_relay(),
+            12 => self.refuse_relays(),
             _ => None,
         }
     }

@@ -170,6 +170,12 @@ impl Relays for Port {
         Vec::new()
     }
 
+    /// What is said of a pace may be anything: it moves the end of a wait and nothing else.
+    fn behind(&mut self, _: usize) -> Option<u64> {
+        let rng = &mut self.0.borrow_mut().rng;
+        rng.random_bool(0.5).then(|| rng.random_range(0..30))
+    }
+
     fn logged_node_s(&mut self, _: usize) -> f64 {
         self.0.borrow_mut().rng.random_range(0.0..1.0)
     }
