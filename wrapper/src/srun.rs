@@ -10,19 +10,20 @@ use crate::mail::now_s;
 use crate::redirects::{Input, LABELS, Redirects};
 use crate::resized;
 use crate::sandboxes::{self, Read, Sandboxes};
-use crate::streams::{self, Passing, Streams, distinct, is_pipe, regular};
+use crate::streams::{self, Passing, SAVED_LIMIT_BYTES, Streams, distinct, is_pipe, regular};
 use crate::supervise::{block_signals, exit_code, unblocked};
 use ::criu::line::{Line, Said};
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -35,11 +36,16 @@ pub const NAME: &str = "srun";
 /// Why a call is not put into sandboxes whose input nobody could give it again.
 const READS_PIPE: &str = "it reads a pipe that is still written to; write to a file first, and 'srun ... <FILE'";
 
+const READS_DEVICE: &str = "it reads a terminal or a device; write 'srun ... </dev/null'";
+
 /// How much of an input file tells calls apart, bytes.
 const INPUT_LIMIT_BYTES: u64 = 1 << 20;
 
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(5);
+
+/// How long a step may take to end that nobody reads any more; then its `srun` is killed.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Time between two looks, ms.
 const LOOK_MS: u8 = 50;
@@ -61,7 +67,7 @@ pub fn run() -> i32 {
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    let place = sandboxes.as_ref().map(|_| sandboxes::place(&words));
+    let place = sandboxes.as_ref().map(|s| s.place(&words));
     let may_pipe = matches!(place, Some(Ok(_)));
     let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words, may_pipe)?))) else {
         real.args(&words);
@@ -86,6 +92,12 @@ pub fn run() -> i32 {
                     });
                     if held.is_none() {
                         real.args(&words);
+                    }
+                    let is_inside = held.as_ref().is_some_and(|h| h.sandboxed);
+                    let streams = if is_inside { streams } else { streams.own() };
+                    if !is_inside && writes_to_pipe() {
+                        let _ = held.map(|h| h.line.outlive());
+                        return exec(real);
                     }
                     let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
                     let mut call = fresh(number, key, &words, known);
@@ -160,10 +172,12 @@ fn hold(
 ) -> Option<Held> {
     let Asked { calls, name, words, before } = asked;
     let inside = place.and_then(|call| {
-        let input = input(&call.input, &calls.output(&format!("{name}.in")))?;
-        sandboxes.words(&call, name, *before, input)
+        let reads = call.input == Input::Standard;
+        let near = has_other_nodes().then_some(sandboxes.run.as_path());
+        let input = input(&call.input, &calls.output(&format!("{name}.in")), near)?;
+        sandboxes.words(&call, name, *before, input).map(|words| (words, reads))
     });
-    let inside = match inside {
+    let (inside, reads) = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
@@ -185,6 +199,10 @@ fn hold(
     {
         protocol::say!("joulepoint: what this step wrote before stays: {e}");
     }
+    if reads && streams::regular(0).is_some() {
+        // The real one reads ahead to its end, too.
+        let _ = nix::unistd::lseek(io::stdin(), 0, nix::unistd::Whence::SeekEnd);
+    }
     for name in LABELS {
         real.env_remove(name);
     }
@@ -192,32 +210,44 @@ fn hold(
     Some(Held { line, sandboxed: true, starts })
 }
 
-/// What the tasks of a call read: a file; a here-document is `kept` beside the call's record, since it has no name.
-fn input(of: &Input, kept: &Path) -> Result<Option<Read>, String> {
+/// What the tasks of a call read: a file, which all nodes must see if they may be on others than this one (`near` is a
+/// folder that all see). A here-document, which has no name, and a small file that others do not see are `kept`
+/// beside the call's record.
+fn input(of: &Input, kept: &Path, near: Option<&Path>) -> Result<Option<Read>, String> {
     let told = |e: io::Error| format!("its input: {e}");
     let keep = |content: &[u8]| fs::write(kept, content).map(|()| Some((kept.to_path_buf(), 0))).map_err(told);
-    match of {
+    let nothing = |path: &Path| path == Path::new("/dev/null");
+    let (file, path) = match of {
         Input::Apart => return Ok(None),
-        Input::File(path) => return Ok(Some((path.clone(), 0))),
-        Input::Standard => {}
-    }
-    if let Some((metadata, path)) = streams::regular(0) {
-        let mut stdin = File::from(nix::unistd::dup(io::stdin()).map_err(|e| told(e.into()))?);
-        let at = stdin.stream_position().map_err(told)?;
-        if metadata.nlink() > 0 {
-            // The real one reads ahead to its end, too.
-            stdin.seek(io::SeekFrom::End(0)).map_err(told)?;
-            return Ok(Some((path, at)));
+        Input::File(path) if nothing(path) => return Ok(None),
+        Input::File(path) if !fs::metadata(path).map_err(told)?.is_file() => return Err(READS_DEVICE.to_string()),
+        Input::File(path) => (File::open(path).map_err(told)?, path.clone()),
+        Input::Standard if streams::is_pipe(0) => return keep(&left_in_pipe().map_err(told)?.ok_or(READS_PIPE)?),
+        Input::Standard => {
+            let path = fs::read_link("/proc/self/fd/0").map_err(told)?;
+            if nothing(&path) {
+                return Ok(None);
+            }
+            (File::from(nix::unistd::dup(io::stdin()).map_err(|e| told(e.into()))?), path)
         }
-        let mut content = Vec::new();
-        stdin.read_to_end(&mut content).map_err(told)?;
-        return keep(&content);
+    };
+    let metadata = file.metadata().map_err(told)?;
+    if !metadata.is_file() {
+        return Err(READS_DEVICE.to_string());
     }
-    if streams::is_pipe(0) {
-        return keep(&left_in_pipe().map_err(told)?.ok_or(READS_PIPE)?);
+    let at = (&file).stream_position().map_err(told)?;
+    let is_seen = near.is_none_or(|folder| fs::metadata(folder).is_ok_and(|m| m.dev() == metadata.dev()));
+    if metadata.nlink() > 0 && is_seen {
+        return Ok(Some((path, at)));
     }
-    let nothing = fs::read_link("/proc/self/fd/0").is_ok_and(|p| p == Path::new("/dev/null"));
-    if nothing { Ok(None) } else { Err("it reads a terminal; write 'srun ... </dev/null'".to_string()) }
+    let length = metadata.len().saturating_sub(at);
+    if length > SAVED_LIMIT_BYTES {
+        let path = path.display();
+        return Err(format!("it reads {path}, which other nodes may not see; put it where the folders of runs are"));
+    }
+    let mut content = vec![0; length as usize];
+    file.read_exact_at(&mut content, at).map_err(told)?;
+    keep(&content)
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
@@ -256,7 +286,7 @@ fn exec(mut real: Command) -> i32 {
 /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
 /// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
 fn key(words: &[OsString], may_pipe: bool) -> Option<String> {
-    if !may_pipe && [1, 2].into_iter().any(is_pipe) {
+    if !may_pipe && writes_to_pipe() {
         return None;
     }
     let mut hash = place(words)?;
@@ -289,6 +319,10 @@ fn place(words: &[OsString]) -> Option<Xxh3> {
         }
     }
     Some(hash)
+}
+
+fn writes_to_pipe() -> bool {
+    [1, 2].into_iter().any(is_pipe)
 }
 
 fn takes_no_input(words: &[OsString]) -> bool {
@@ -347,11 +381,9 @@ fn follow(
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
-    // One that is in no sandbox writes as it would without us.
-    let redirected = if sandboxed { streams.redirect(&mut real) } else { Ok(()) };
-    let ended = redirected.and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
+    let ended = streams.redirect(&mut real).and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
-        let passing = if sandboxed { streams.pass_on() } else { Vec::new() };
+        let passing = streams.pass_on(end);
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
@@ -377,6 +409,12 @@ fn follow(
         }
     }
     code
+}
+
+/// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.
+fn end() {
+    protocol::say!("joulepoint: nobody reads the output of this step any more; it is ended");
+    let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGTERM);
 }
 
 fn has_other_nodes() -> bool {
@@ -417,21 +455,68 @@ fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
 /// Passes signals on until the child ends; its exit code, and whether somebody asked it to end, which the driver hears
 /// first.
 fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> io::Result<(i32, bool)> {
-    let mut asked = false;
+    let (mut asked, mut limit) = (false, None);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((exit_code(status), asked));
+        }
+        if let Some(at) = limit
+            && !comes_before(signals, at)?
+        {
+            child.kill()?;
+            limit = None;
+            continue;
         }
         let Some(signal) = signals.read_signal()? else { continue };
         let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { continue };
         if ENDING.contains(&number) {
             asked = true;
+            if signal.ssi_pid == std::process::id() {
+                limit = Some(Instant::now() + GRACE);
+            }
             // A driver that is gone needs no word.
             let _ = driver.take().map(|line| line.tell(&Said::Ending));
         }
         // What a terminal sends goes to the whole group, and has reached the child.
         if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
             crate::processes::signal(child.id() as i32, number as i32);
+        }
+    }
+}
+
+/// Whether a signal comes before `limit`.
+fn comes_before(signals: &SignalFd, limit: Instant) -> io::Result<bool> {
+    let left = PollTimeout::try_from(limit.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
+    match nix::poll::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(true),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_other_nodes_may_not_see_is_copied_or_no_sandbox_holds_the_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, kept] = ["in", "kept"].map(|name| dir.path().join(name));
+        fs::write(&file, "small").unwrap();
+        let read = |near: Option<&Path>| input(&Input::File(file.clone()), &kept, near);
+        for near in [None, Some(dir.path())] {
+            assert_eq!(read(near), Ok(Some((file.clone(), 0))));
+        }
+        let elsewhere = Some(Path::new("/proc"));
+        assert_eq!(read(elsewhere), Ok(Some((kept.clone(), 0))));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "small");
+        File::options().write(true).open(&file).unwrap().set_len(SAVED_LIMIT_BYTES + 1).unwrap();
+        assert!(read(elsewhere).unwrap_err().contains("other nodes may not see"));
+        assert_eq!(read(None), Ok(Some((file.clone(), 0))));
+        fs::remove_file(&file).unwrap();
+        assert!(read(None).unwrap_err().contains("its input"));
+        for (path, expected) in [("/dev/null", Ok(None)), ("/dev/zero", Err(READS_DEVICE.to_string()))] {
+            assert_eq!(input(&Input::File(path.into()), &kept, None), expected);
         }
     }
 }

@@ -6,9 +6,10 @@
 use crate::calls::{Call, Calls, Output, Target};
 use crate::redirects::Redirects;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 /// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
 /// before it is called again, is run again.
-const SAVED_LIMIT_BYTES: u64 = 16 << 20;
+pub const SAVED_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Time between two looks at what is to be passed on.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,6 +60,9 @@ impl Streams {
             let Ok(metadata) = fs::metadata(&link) else { continue };
             let inode = (metadata.dev(), metadata.ino());
             if let Some(path) = &of.files[i] {
+                if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+                    return Err(io::Error::other(format!("{} is no regular file", path.display())));
+                }
                 let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
                 streams.0[i] = Sink::Named { file, appends: of.appends };
             } else if is_pipe(descriptor) || common.contains(&inode) {
@@ -70,6 +74,17 @@ impl Streams {
             }
         }
         Ok(streams)
+    }
+
+    /// Those of a call that is in no sandbox after all: it writes as it would without us.
+    pub fn own(self) -> Streams {
+        for sink in &self.0 {
+            if let Sink::Spooled(file) = sink {
+                // What an earlier life left there would be passed on again.
+                let _ = file.set_len(0);
+            }
+        }
+        Streams::default()
     }
 
     fn sink(&self, descriptor: i32) -> &Sink {
@@ -154,7 +169,7 @@ impl Streams {
             protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
             return None;
         }
-        self.pass_on().into_iter().for_each(Passing::finish);
+        self.pass_on(|| ()).into_iter().for_each(Passing::finish);
         protocol::say!(
             "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
             call.command,
@@ -244,14 +259,14 @@ impl Streams {
         Ok(())
     }
 
-    /// Begins to pass on all that is spooled, from its beginning.
-    pub fn pass_on(&self) -> Vec<Passing> {
+    /// Begins to pass on all that is spooled, from its beginning; `unread` is called if nobody reads it any more.
+    pub fn pass_on(&self, unread: fn()) -> Vec<Passing> {
         let inode = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
         let mut seen = Vec::new();
         let spooled = |(sink, descriptor): (&Sink, i32)| match sink {
             Sink::Spooled(file) if !seen.contains(&inode(file)) => {
                 seen.push(inode(file));
-                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?)
+                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?, unread)
             }
             _ => None,
         };
@@ -267,9 +282,10 @@ pub struct Passing {
 }
 
 impl Passing {
-    fn begin(from: File, mut to: File) -> Option<Passing> {
+    fn begin(from: File, mut to: File, unread: fn()) -> Option<Passing> {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
+        let stop = |e: io::Error| protocol::say!("joulepoint: the output of a step is not passed on any more: {e}");
         let pass = move || {
             let (mut at, mut block) = (0, vec![0; BLOCK_BYTES]);
             loop {
@@ -278,10 +294,13 @@ impl Passing {
                 match from.read_at(&mut block, at) {
                     Ok(0) if is_last => return,
                     Ok(0) => thread::sleep(LOOK),
-                    // Who does not read any more gets nothing; the step goes on, and its output is kept.
-                    Ok(length) if to.write_all(&block[..length]).is_err() => return,
-                    Ok(length) => at += length as u64,
-                    Err(_) => return,
+                    Ok(length) => match write(&mut to, &block[..length]) {
+                        Ok(()) => at += length as u64,
+                        Err(e) if e.kind() == ErrorKind::BrokenPipe && is_last => return,
+                        Err(e) if e.kind() == ErrorKind::BrokenPipe => return unread(),
+                        Err(e) => return stop(e),
+                    },
+                    Err(e) => return stop(e),
                 }
             }
         };
@@ -294,6 +313,21 @@ impl Passing {
         self.is_over.store(true, Ordering::SeqCst);
         let _ = self.thread.join();
     }
+}
+
+/// Writes all, also to who takes it later (a pipe that does not block).
+fn write(to: &mut File, mut what: &[u8]) -> io::Result<()> {
+    while !what.is_empty() {
+        match to.write(what) {
+            Ok(length) => what = &what[length..],
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)?;
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// Whether a descriptor leads to another process.
@@ -342,13 +376,46 @@ mod tests {
     use super::*;
     use std::io::Read;
 
+    fn file_of(pipe: io::PipeWriter) -> File {
+        File::from(std::os::fd::OwnedFd::from(pipe))
+    }
+
+    #[test]
+    fn who_reads_slowly_from_a_pipe_that_does_not_block_gets_all_of_it() {
+        let spool = tempfile::NamedTempFile::new().unwrap();
+        let all: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+        fs::write(&spool, &all).unwrap();
+        let (mut read, write) = io::pipe().unwrap();
+        fcntl(&write, FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).unwrap();
+        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || ()).unwrap();
+        thread::sleep(2 * LOOK);
+        let finish = thread::spawn(|| passing.finish());
+        let mut got = Vec::new();
+        read.read_to_end(&mut got).unwrap();
+        finish.join().unwrap();
+        assert!(got == all, "{} bytes", got.len());
+    }
+
+    #[test]
+    fn it_is_told_when_nobody_reads_any_more_while_the_step_runs() {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let spool = tempfile::NamedTempFile::new().unwrap();
+        let (read, write) = io::pipe().unwrap();
+        drop(read);
+        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || TOLD.store(true, Ordering::SeqCst));
+        assert!(!TOLD.load(Ordering::SeqCst), "nothing was written");
+        fs::write(&spool, "unread").unwrap();
+        passing.unwrap().thread.join().unwrap();
+        assert!(TOLD.load(Ordering::SeqCst));
+    }
+
     #[test]
     fn what_is_spooled_is_passed_on_whole_also_what_comes_late() {
         let spool = tempfile::NamedTempFile::new().unwrap();
         let (mut read, write) = io::pipe().unwrap();
         let mut writer = spool.reopen().unwrap();
         writer.write_all(b"early ").unwrap();
-        let passing = Passing::begin(spool.reopen().unwrap(), File::from(std::os::fd::OwnedFd::from(write))).unwrap();
+        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || ()).unwrap();
         let mut early = [0; 6];
         read.read_exact(&mut early).unwrap();
         writer.write_all(b"late").unwrap();
