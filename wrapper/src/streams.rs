@@ -4,29 +4,19 @@
 //! or the job's own output, is *spooled*: written to a file beside the call's record first, and passed on from there.
 
 use crate::calls::{Call, Calls, Output, Target};
+use crate::passing::Passing;
 use crate::redirects::Redirects;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
 /// before it is called again, is run again.
 pub const SAVED_LIMIT_BYTES: u64 = 16 << 20;
-
-/// Time between two looks at what is to be passed on.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// What is passed on at once, bytes.
-const BLOCK_BYTES: usize = 1 << 16;
 
 /// Device and inode of a file.
 pub type Inode = (u64, u64);
@@ -274,62 +264,6 @@ impl Streams {
     }
 }
 
-/// What is spooled on its way to where it goes.
-#[derive(Debug)]
-pub struct Passing {
-    is_over: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-impl Passing {
-    fn begin(from: File, mut to: File, unread: fn()) -> Option<Passing> {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = is_over.clone();
-        let stop = |e: io::Error| protocol::say!("joulepoint: the output of a step is not passed on any more: {e}");
-        let pass = move || {
-            let (mut at, mut block) = (0, vec![0; BLOCK_BYTES]);
-            loop {
-                // What is written before it is over is seen after.
-                let is_last = over.load(Ordering::SeqCst);
-                match from.read_at(&mut block, at) {
-                    Ok(0) if is_last => return,
-                    Ok(0) => thread::sleep(LOOK),
-                    Ok(length) => match write(&mut to, &block[..length]) {
-                        Ok(()) => at += length as u64,
-                        Err(e) if e.kind() == ErrorKind::BrokenPipe && is_last => return,
-                        Err(e) if e.kind() == ErrorKind::BrokenPipe => return unread(),
-                        Err(e) => return stop(e),
-                    },
-                    Err(e) => return stop(e),
-                }
-            }
-        };
-        let thread = thread::Builder::new().spawn(pass).ok()?;
-        Some(Passing { is_over, thread })
-    }
-
-    /// Nothing more is written: waits until all has been passed on.
-    pub fn finish(self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        let _ = self.thread.join();
-    }
-}
-
-/// Writes all, also to who takes it later (a pipe that does not block).
-fn write(to: &mut File, mut what: &[u8]) -> io::Result<()> {
-    while !what.is_empty() {
-        match to.write(what) {
-            Ok(length) => what = &what[length..],
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)?;
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
 /// Whether a descriptor leads to another process.
 pub fn is_pipe(descriptor: i32) -> bool {
     let kind = fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type());
@@ -374,56 +308,6 @@ fn own(descriptor: i32) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
-
-    fn file_of(pipe: io::PipeWriter) -> File {
-        File::from(std::os::fd::OwnedFd::from(pipe))
-    }
-
-    #[test]
-    fn who_reads_slowly_from_a_pipe_that_does_not_block_gets_all_of_it() {
-        let spool = tempfile::NamedTempFile::new().unwrap();
-        let all: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
-        fs::write(&spool, &all).unwrap();
-        let (mut read, write) = io::pipe().unwrap();
-        fcntl(&write, FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).unwrap();
-        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || ()).unwrap();
-        thread::sleep(2 * LOOK);
-        let finish = thread::spawn(|| passing.finish());
-        let mut got = Vec::new();
-        read.read_to_end(&mut got).unwrap();
-        finish.join().unwrap();
-        assert!(got == all, "{} bytes", got.len());
-    }
-
-    #[test]
-    fn it_is_told_when_nobody_reads_any_more_while_the_step_runs() {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        let spool = tempfile::NamedTempFile::new().unwrap();
-        let (read, write) = io::pipe().unwrap();
-        drop(read);
-        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || TOLD.store(true, Ordering::SeqCst));
-        assert!(!TOLD.load(Ordering::SeqCst), "nothing was written");
-        fs::write(&spool, "unread").unwrap();
-        passing.unwrap().thread.join().unwrap();
-        assert!(TOLD.load(Ordering::SeqCst));
-    }
-
-    #[test]
-    fn what_is_spooled_is_passed_on_whole_also_what_comes_late() {
-        let spool = tempfile::NamedTempFile::new().unwrap();
-        let (mut read, write) = io::pipe().unwrap();
-        let mut writer = spool.reopen().unwrap();
-        writer.write_all(b"early ").unwrap();
-        let passing = Passing::begin(spool.reopen().unwrap(), file_of(write), || ()).unwrap();
-        let mut early = [0; 6];
-        read.read_exact(&mut early).unwrap();
-        writer.write_all(b"late").unwrap();
-        passing.finish();
-        let mut late = String::new();
-        read.read_to_string(&mut late).unwrap();
-        assert_eq!((&early, late.as_str()), (b"early ", "late"));
-    }
 
     #[test]
     fn a_call_that_begins_anew_forgets_its_own_files_and_one_that_goes_on_what_came_after_its_line() {
