@@ -1,12 +1,14 @@
 //! Scripts that start again go on where they were: the stand-in for `srun`, before a scripted one.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use wrapper::calls::Calls;
+use wrapper::sandboxes::Sandboxes;
+use wrapper::wardens::Wardens;
 
 const JOULEPOINT: &str = env!("CARGO_BIN_EXE_joulepoint");
 
@@ -14,7 +16,20 @@ const JOULEPOINT: &str = env!("CARGO_BIN_EXE_joulepoint");
 struct Place {
     dir: tempfile::TempDir,
     calls: Calls,
+    /// More of the script's environment.
+    more: Vec<(String, String)>,
 }
+
+/// A `srun` that runs the program of a warden without it, with its input, and skips options of two words.
+const WITHOUT_WARDENS: &str = r#"#!/bin/sh
+echo "$*" >>"$LOG"
+case " $* " in *" warden "*)
+    while [ "$1" != -- ]; do [ "$1" != --stdin ] || exec <"$2"; shift; done
+    shift ;;
+esac
+while case "$1" in -?) ;; *) false ;; esac; do shift 2; done
+exec "$@"
+"#;
 
 impl Place {
     fn new() -> Place {
@@ -28,7 +43,21 @@ impl Place {
         let stand_in = dir.path().join("calls/bin/srun");
         fs::remove_file(&stand_in).unwrap();
         symlink(JOULEPOINT, stand_in).unwrap();
-        Place { dir, calls }
+        Place { dir, calls, more: Vec::new() }
+    }
+
+    /// One whose calls are put into sandboxes, of which the driver hears, in a job of so many nodes; the site says
+    /// whether output files are added to.
+    fn with_sandboxes(nodes: &str, appends: Option<bool>) -> Place {
+        let mut place = Place::new();
+        fs::write(place.dir.path().join("real/srun"), WITHOUT_WARDENS).unwrap();
+        let run = place.dir.path().to_path_buf();
+        Wardens::listen(&run, "localhost", Box::new(|_| ())).unwrap();
+        let out = File::create(run.join("out")).unwrap().metadata().unwrap();
+        let common = vec![(out.dev(), out.ino())];
+        let sandboxes = Sandboxes { criu: "criu".into(), run, restore: None, limit_s: 9.0, common, appends };
+        place.more = vec![sandboxes.variable(), ("SLURM_JOB_NUM_NODES".into(), nodes.into())];
+        place
     }
 
     fn path(&self) -> String {
@@ -44,7 +73,7 @@ impl Place {
         command.args(["-c", script]).current_dir(self.dir.path()).env("LOG", self.log()).stdin(Stdio::null());
         command.stdout(fs::File::options().append(true).create(true).open(self.dir.path().join("out")).unwrap());
         command.stderr(fs::File::options().append(true).create(true).open(self.dir.path().join("err")).unwrap());
-        command.env_remove("SLURM_JOB_ID").envs(self.calls.variables());
+        command.env_remove("SLURM_JOB_ID").envs(self.calls.variables()).envs(self.more.clone());
         command.env("PATH", format!("{}:{}", self.dir.path().join("calls/bin").display(), self.path()));
         command
     }
@@ -220,6 +249,65 @@ fn without_a_real_srun_the_shell_hears_what_it_would_have_heard() {
     let only = format!("{}:/nowhere", place.dir.path().join("calls/bin").display());
     let status = command.env("PATH", only).status();
     assert!(status.is_err() || status.unwrap().code() == Some(127));
+}
+
+#[test]
+fn a_step_ends_when_nobody_reads_it_any_more() {
+    let place = Place::with_sandboxes("1", None);
+    let turns = "while :; do echo turn; sleep 0.01; done";
+    let script =
+        format!("srun sh -c '{turns}' | head -n 3 >seen; srun sh -c 'trap \"\" TERM; {turns}' | head -n 1 >>seen");
+    for _ in 0..2 {
+        assert_eq!(place.start(&script).len(), 2, "{}", place.read("err"));
+        assert_eq!(place.read("seen"), "turn\n".repeat(4));
+    }
+    assert!(place.read("err").contains("nobody reads the output"), "{}", place.read("err"));
+    let whole = "srun echo whole | cat >whole";
+    assert_eq!((place.start(whole).len(), place.start(whole).len()), (1, 0));
+    assert_eq!(place.read("whole"), "whole\n");
+}
+
+#[test]
+fn what_a_step_outside_of_sandboxes_wrote_is_not_lost() {
+    let place = Place::with_sandboxes("1", None);
+    let script = "x=$(srun -i /dev/zero echo 5); echo $x >>seen; srun -i /dev/zero echo shared";
+    assert_eq!(place.start(script), ["-i /dev/zero echo 5", "-i /dev/zero echo shared"]);
+    assert!(place.read("err").contains("it reads a terminal or a device"), "{}", place.read("err"));
+    assert_eq!(place.read("out"), "shared\n");
+    File::create(place.dir.path().join("out")).unwrap();
+    assert_eq!(place.start(script), ["-i /dev/zero echo 5"], "what went through a pipe is not remembered");
+    assert_eq!((place.read("seen"), place.read("out")), ("5\n5\n".into(), "shared\n".into()));
+}
+
+#[test]
+fn tasks_on_other_nodes_read_a_copy_of_what_only_this_node_has() {
+    let place = Place::with_sandboxes("2", None);
+    let here = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = here.path().join("in");
+    fs::write(&file, "skipped\nrest\n").unwrap();
+    let call = place.start(&format!("{{ read -r line; srun cat >copy; }} <{}", file.display()));
+    assert!(call[0].contains("--stdin ") && !call[0].contains("/dev/shm"), "{call:?}");
+    assert_eq!(place.read("copy"), "rest\n");
+    File::create(&file).unwrap().set_len(20_000_000).unwrap();
+    assert_eq!(place.start(&format!("srun wc -c <{} >size", file.display())), ["wc -c"]);
+    assert_eq!(place.read("size").trim(), "20000000", "it reads all by itself");
+    assert!(place.read("err").contains("which other nodes may not see"), "{}", place.read("err"));
+}
+
+#[test]
+fn only_what_srun_would_empty_is_emptied() {
+    for (appends, emptied, inside) in [(Some(false), true, true), (Some(true), false, true), (None, false, false)] {
+        let place = Place::with_sandboxes("1", appends);
+        fs::create_dir(place.dir.path().join("sub")).unwrap();
+        for name in ["file", "sub/file"] {
+            fs::write(place.dir.path().join(name), "before").unwrap();
+        }
+        let call = place.start("srun -D sub -o file true </dev/null");
+        assert_eq!(call[0].contains(" warden "), inside, "{call:?}");
+        assert_eq!(place.read("file"), if emptied { "" } else { "before" }, "{appends:?}");
+        assert_eq!(place.read("sub/file"), "before");
+        assert_eq!(place.read("err").contains("JobFileAppend"), !inside, "{}", place.read("err"));
+    }
 }
 
 /// A command below the wrapper, whose driver is killed when `signal` appears; what it printed.

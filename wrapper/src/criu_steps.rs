@@ -90,6 +90,8 @@ pub struct Parts {
     pub limit_s: f64,
     /// What the site says of dumps.
     pub dumps: config::Criu,
+    /// Whether `srun` keeps what an output file has, if Slurm says so.
+    pub appends: Option<bool>,
 }
 
 impl CriuSteps {
@@ -98,7 +100,7 @@ impl CriuSteps {
     /// # Errors
     /// What the file system or the network says.
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
-        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps } = parts;
+        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps, appends } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
@@ -124,7 +126,7 @@ impl CriuSteps {
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
-        let sandboxes = Sandboxes { criu, run, restore: None, limit_s, common };
+        let sandboxes = Sandboxes { criu, run, restore: None, limit_s, common, appends };
         let (attempts, tries) = (Tries::default(), Tries::default());
         Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, dumps })
     }

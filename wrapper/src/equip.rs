@@ -44,6 +44,8 @@ pub struct Gear<'a> {
     pub dumps: &'a config::Criu,
     /// Address of this node for the tasks of steps, if the script starts some.
     pub host: Option<String>,
+    /// Whether `srun` keeps what an output file has, if Slurm says so.
+    pub appends: Option<bool>,
     /// When SCR is to halt the program.
     pub halt_s: Option<f64>,
     /// Longest time for a checkpoint.
@@ -62,8 +64,9 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Hook), Some(commands), ..) => Box::new(Hook::new(post, checkpoints, commands)),
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
-            let dumps = gear.dumps.clone();
-            let parts = criu_steps::Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps };
+            let (dumps, appends) = (gear.dumps.clone(), gear.appends);
+            let parts =
+                criu_steps::Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps, appends };
             Box::new(CriuSteps::listen(parts)?)
         }
         (Some(Kind::Criu), _, Some(criu), None) => {

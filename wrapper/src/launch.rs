@@ -19,7 +19,7 @@ use crate::processes;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::{identity::Identity, linked};
+use crate::{identity::Identity, linked, sandboxes};
 use config::Site;
 use nix::sys::signal::Signal;
 use options::{Resume, Settings};
@@ -228,6 +228,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         commands: hook_commands(site),
         dumps: &site.criu,
         host: by_steps.then(|| address(&slurm, &me)),
+        appends: by_steps.then(|| sandboxes::appends(&slurm)).flatten(),
         criu: criu.map(|c| c.command),
         halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
         limit_s,

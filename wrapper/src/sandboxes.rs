@@ -10,6 +10,7 @@ use crate::redirects::{Input, LABELS, Redirects, is_label};
 use crate::streams::Inode;
 use ::criu::line::{self, Hello, Line};
 use serde::{Deserialize, Serialize};
+use slurm::Slurm;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,19 @@ pub struct Sandboxes {
     /// The job's own output files, which its steps share.
     #[serde(default)]
     pub common: Vec<Inode>,
+    /// Whether `srun` keeps what an output file has where a call does not say it, if that is known.
+    #[serde(default)]
+    pub appends: Option<bool>,
+}
+
+/// Whether `srun` keeps what an output file has (`JobFileAppend`), if Slurm says it.
+pub fn appends(slurm: &Slurm) -> Option<bool> {
+    let asked = slurm.config_value("JobFileAppend").inspect_err(|e| tracing::warn!(%e, "JobFileAppend is unknown"));
+    asked.ok().flatten().and_then(|value| match value.as_str() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    })
 }
 
 /// Name of a call's record within a recovery line.
@@ -89,17 +103,6 @@ fn program(words: &[String]) -> Result<usize, String> {
     Ok(at)
 }
 
-/// A call whose tasks sandboxes can hold.
-///
-/// # Errors
-/// A sentence: they cannot.
-pub fn place(words: &[OsString]) -> Result<Redirects, String> {
-    let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
-    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
-    let call = Redirects::read(&plain.ok_or("its words are no plain text")?, &folder, |name| std::env::var(name).ok())?;
-    program(&call.words).map(|_| call)
-}
-
 /// A file that all tasks of a call read, and where they begin in it.
 pub type Read = (PathBuf, u64);
 
@@ -112,6 +115,18 @@ impl Sandboxes {
     /// What the script must see.
     pub fn variable(&self) -> (String, String) {
         (VARIABLE.to_string(), serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// A call whose tasks sandboxes can hold.
+    ///
+    /// # Errors
+    /// A sentence: they cannot.
+    pub fn place(&self, words: &[OsString]) -> Result<Redirects, String> {
+        let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
+        let plain = plain.ok_or("its words are no plain text")?;
+        let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+        let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
+        program(&call.words).map(|_| call)
     }
 
     /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
@@ -166,12 +181,19 @@ mod tests {
     use super::*;
 
     fn sandboxes(restore: Option<PathBuf>) -> Sandboxes {
-        Sandboxes { criu: "/criu".into(), run: "/run/1".into(), restore, limit_s: 9.0, common: vec![(1, 2)] }
+        Sandboxes {
+            criu: "/criu".into(),
+            run: "/run/1".into(),
+            restore,
+            limit_s: 9.0,
+            common: vec![(1, 2)],
+            appends: None,
+        }
     }
 
     fn words(line: &str, restore: Option<PathBuf>, before: bool) -> Result<String, String> {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-        let call = Redirects::read(&words, Path::new("/here"), |_| None)?;
+        let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
         let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
         let all = sandboxes(restore).words(&call, "a.1", before, input)?;
         let us = std::env::current_exe().unwrap();
@@ -226,5 +248,20 @@ mod tests {
         let one = sandboxes(Some("/line".into()));
         let (_, text) = one.variable();
         assert_eq!(serde_json::from_str::<Sandboxes>(&text).unwrap(), one);
+        let older = text.replace(",\"appends\":null", "");
+        assert_ne!(older, text);
+        assert_eq!(serde_json::from_str::<Sandboxes>(&older).unwrap(), one, "what is not said is unknown");
+    }
+
+    #[test]
+    fn what_slurm_says_of_output_files_is_read_and_nothing_is_made_up() {
+        let dir = tempfile::tempdir().unwrap();
+        for (said, expected) in [("0", Some(false)), ("1", Some(true)), ("maybe", None), ("1; exit 1", None)] {
+            let line = format!("#!/bin/sh\necho JobFileAppend = {said}\n");
+            let scontrol = dir.path().join("scontrol");
+            fs::write(&scontrol, line).unwrap();
+            fs::set_permissions(&scontrol, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            assert_eq!(appends(&Slurm::new(Some(dir.path().to_path_buf()))), expected, "{said}");
+        }
     }
 }

@@ -6,20 +6,22 @@
 
 use crate::calls::{Call, Calls, End, VARIABLE};
 use crate::groups::{shim, words};
+use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
 use crate::mail::now_s;
+use crate::passing::Passing;
 use crate::redirects::{Input, LABELS, Redirects};
 use crate::resized;
-use crate::sandboxes::{self, Read, Sandboxes};
-use crate::streams::{self, Passing, Streams, distinct, is_pipe, regular};
+use crate::sandboxes::{self, Sandboxes};
+use crate::streams::{self, Streams, distinct, is_pipe, regular};
 use crate::supervise::{block_signals, exit_code, unblocked};
 use ::criu::line::{Line, Said};
-use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Read as _, Seek};
+use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -32,14 +34,11 @@ use xxhash_rust::xxh3::Xxh3;
 /// Name by which the stand-in is called.
 pub const NAME: &str = "srun";
 
-/// Why a call is not put into sandboxes whose input nobody could give it again.
-const READS_PIPE: &str = "it reads a pipe that is still written to; write to a file first, and 'srun ... <FILE'";
-
-/// How much of an input file tells calls apart, bytes.
-const INPUT_LIMIT_BYTES: u64 = 1 << 20;
-
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(5);
+
+/// How long a step may take to end that nobody reads any more; then its `srun` is killed.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Time between two looks, ms.
 const LOOK_MS: u8 = 50;
@@ -61,7 +60,7 @@ pub fn run() -> i32 {
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    let place = sandboxes.as_ref().map(|_| sandboxes::place(&words));
+    let place = sandboxes.as_ref().map(|s| s.place(&words));
     let may_pipe = matches!(place, Some(Ok(_)));
     let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words, may_pipe)?))) else {
         real.args(&words);
@@ -86,6 +85,12 @@ pub fn run() -> i32 {
                     });
                     if held.is_none() {
                         real.args(&words);
+                    }
+                    let is_inside = held.as_ref().is_some_and(|h| h.sandboxed);
+                    let streams = if is_inside { streams } else { streams.own() };
+                    if !is_inside && writes_to_pipe() {
+                        let _ = held.map(|h| h.line.outlive());
+                        return exec(real);
                     }
                     let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
                     let mut call = fresh(number, key, &words, known);
@@ -160,10 +165,12 @@ fn hold(
 ) -> Option<Held> {
     let Asked { calls, name, words, before } = asked;
     let inside = place.and_then(|call| {
-        let input = input(&call.input, &calls.output(&format!("{name}.in")))?;
-        sandboxes.words(&call, name, *before, input)
+        let reads = call.input == Input::Standard;
+        let near = has_other_nodes().then_some(sandboxes.run.as_path());
+        let input = input(&call.input, &calls.output(&format!("{name}.in")), near)?;
+        sandboxes.words(&call, name, *before, input).map(|words| (words, reads))
     });
-    let inside = match inside {
+    let (inside, reads) = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
@@ -185,39 +192,15 @@ fn hold(
     {
         protocol::say!("joulepoint: what this step wrote before stays: {e}");
     }
+    if reads && streams::regular(0).is_some() {
+        // The real one reads ahead to its end, too.
+        let _ = nix::unistd::lseek(io::stdin(), 0, nix::unistd::Whence::SeekEnd);
+    }
     for name in LABELS {
         real.env_remove(name);
     }
     real.args(inside);
     Some(Held { line, sandboxed: true, starts })
-}
-
-/// What the tasks of a call read: a file; a here-document is `kept` beside the call's record, since it has no name.
-fn input(of: &Input, kept: &Path) -> Result<Option<Read>, String> {
-    let told = |e: io::Error| format!("its input: {e}");
-    let keep = |content: &[u8]| fs::write(kept, content).map(|()| Some((kept.to_path_buf(), 0))).map_err(told);
-    match of {
-        Input::Apart => return Ok(None),
-        Input::File(path) => return Ok(Some((path.clone(), 0))),
-        Input::Standard => {}
-    }
-    if let Some((metadata, path)) = streams::regular(0) {
-        let mut stdin = File::from(nix::unistd::dup(io::stdin()).map_err(|e| told(e.into()))?);
-        let at = stdin.stream_position().map_err(told)?;
-        if metadata.nlink() > 0 {
-            // The real one reads ahead to its end, too.
-            stdin.seek(io::SeekFrom::End(0)).map_err(told)?;
-            return Ok(Some((path, at)));
-        }
-        let mut content = Vec::new();
-        stdin.read_to_end(&mut content).map_err(told)?;
-        return keep(&content);
-    }
-    if streams::is_pipe(0) {
-        return keep(&left_in_pipe().map_err(told)?.ok_or(READS_PIPE)?);
-    }
-    let nothing = fs::read_link("/proc/self/fd/0").is_ok_and(|p| p == Path::new("/dev/null"));
-    if nothing { Ok(None) } else { Err("it reads a terminal; write 'srun ... </dev/null'".to_string()) }
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
@@ -256,7 +239,7 @@ fn exec(mut real: Command) -> i32 {
 /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
 /// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
 fn key(words: &[OsString], may_pipe: bool) -> Option<String> {
-    if !may_pipe && [1, 2].into_iter().any(is_pipe) {
+    if !may_pipe && writes_to_pipe() {
         return None;
     }
     let mut hash = place(words)?;
@@ -291,43 +274,8 @@ fn place(words: &[OsString]) -> Option<Xxh3> {
     Some(hash)
 }
 
-fn takes_no_input(words: &[OsString]) -> bool {
-    let pair = |p: &[OsString]| (p[0] == "-i" || p[0] == "--input") && p[1] == "none";
-    words.iter().any(|w| w == "--input=none" || w == "-inone") || words.windows(2).any(pair)
-}
-
-/// Adds what tells one input from another: the beginning and the length of a file, or what is left in a pipe that
-/// nobody writes to any more (a shell's here-document); none for another pipe.
-fn hash_input(hash: &mut Xxh3) -> Option<()> {
-    if is_pipe(0) {
-        hash.update(&left_in_pipe().ok()??);
-    } else if let Some((metadata, _)) = regular(0) {
-        let mut beginning = Vec::new();
-        File::open("/proc/self/fd/0").ok()?.take(INPUT_LIMIT_BYTES).read_to_end(&mut beginning).ok()?;
-        hash.update(&beginning);
-        hash.update(&metadata.len().to_le_bytes());
-    }
-    Some(())
-}
-
-/// The content of standard input, a pipe, without taking it out; none while somebody may still write to it.
-fn left_in_pipe() -> io::Result<Option<Vec<u8>>> {
-    let stdin = io::stdin();
-    let mut poll = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    nix::poll::poll(&mut poll, PollTimeout::ZERO)?;
-    let seen = poll[0].revents().unwrap_or(PollFlags::empty());
-    if !seen.contains(PollFlags::POLLHUP) {
-        return Ok(None);
-    }
-    let (mut copy, into) = io::pipe()?;
-    fcntl(&into, FcntlArg::F_SETPIPE_SZ(fcntl(&stdin, FcntlArg::F_GETPIPE_SZ)?))?;
-    if seen.contains(PollFlags::POLLIN) {
-        nix::fcntl::tee(&stdin, &into, usize::MAX >> 1, SpliceFFlags::SPLICE_F_NONBLOCK)?;
-    }
-    drop(into);
-    let mut content = Vec::new();
-    copy.read_to_end(&mut content)?;
-    Ok(Some(content))
+fn writes_to_pipe() -> bool {
+    [1, 2].into_iter().any(is_pipe)
 }
 
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
@@ -347,11 +295,9 @@ fn follow(
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
-    // One that is in no sandbox writes as it would without us.
-    let redirected = if sandboxed { streams.redirect(&mut real) } else { Ok(()) };
-    let ended = redirected.and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
+    let ended = streams.redirect(&mut real).and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
-        let passing = if sandboxed { streams.pass_on() } else { Vec::new() };
+        let passing = streams.pass_on(end);
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
@@ -377,6 +323,12 @@ fn follow(
         }
     }
     code
+}
+
+/// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.
+fn end() {
+    protocol::say!("joulepoint: nobody reads the output of this step any more; it is ended");
+    let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGTERM);
 }
 
 fn has_other_nodes() -> bool {
@@ -417,15 +369,25 @@ fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
 /// Passes signals on until the child ends; its exit code, and whether somebody asked it to end, which the driver hears
 /// first.
 fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> io::Result<(i32, bool)> {
-    let mut asked = false;
+    let (mut asked, mut limit) = (false, None);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((exit_code(status), asked));
+        }
+        if let Some(at) = limit
+            && !comes_before(signals, at)?
+        {
+            child.kill()?;
+            limit = None;
+            continue;
         }
         let Some(signal) = signals.read_signal()? else { continue };
         let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { continue };
         if ENDING.contains(&number) {
             asked = true;
+            if signal.ssi_pid == std::process::id() {
+                limit = Some(Instant::now() + GRACE);
+            }
             // A driver that is gone needs no word.
             let _ = driver.take().map(|line| line.tell(&Said::Ending));
         }
@@ -433,5 +395,15 @@ fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> 
         if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
             crate::processes::signal(child.id() as i32, number as i32);
         }
+    }
+}
+
+/// Whether a signal comes before `limit`.
+fn comes_before(signals: &SignalFd, limit: Instant) -> io::Result<bool> {
+    let left = PollTimeout::try_from(limit.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
+    match nix::poll::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(true),
+        Err(e) => Err(e.into()),
     }
 }

@@ -4,6 +4,7 @@
 //! or the job's own output, is *spooled*: written to a file beside the call's record first, and passed on from there.
 
 use crate::calls::{Call, Calls, Output, Target};
+use crate::passing::Passing;
 use crate::redirects::Redirects;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{self, File, OpenOptions};
@@ -12,20 +13,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// Most that is kept of what a call wrote to one file, bytes; a call that wrote more, into a file that is emptied
 /// before it is called again, is run again.
-const SAVED_LIMIT_BYTES: u64 = 16 << 20;
-
-/// Time between two looks at what is to be passed on.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// What is passed on at once, bytes.
-const BLOCK_BYTES: usize = 1 << 16;
+pub const SAVED_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Device and inode of a file.
 pub type Inode = (u64, u64);
@@ -59,6 +50,9 @@ impl Streams {
             let Ok(metadata) = fs::metadata(&link) else { continue };
             let inode = (metadata.dev(), metadata.ino());
             if let Some(path) = &of.files[i] {
+                if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+                    return Err(io::Error::other(format!("{} is no regular file", path.display())));
+                }
                 let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
                 streams.0[i] = Sink::Named { file, appends: of.appends };
             } else if is_pipe(descriptor) || common.contains(&inode) {
@@ -70,6 +64,17 @@ impl Streams {
             }
         }
         Ok(streams)
+    }
+
+    /// Those of a call that is in no sandbox after all: it writes as it would without us.
+    pub fn own(self) -> Streams {
+        for sink in &self.0 {
+            if let Sink::Spooled(file) = sink {
+                // What an earlier life left there would be passed on again.
+                let _ = file.set_len(0);
+            }
+        }
+        Streams::default()
     }
 
     fn sink(&self, descriptor: i32) -> &Sink {
@@ -154,7 +159,7 @@ impl Streams {
             protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
             return None;
         }
-        self.pass_on().into_iter().for_each(Passing::finish);
+        self.pass_on(|| ()).into_iter().for_each(Passing::finish);
         protocol::say!(
             "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
             call.command,
@@ -244,55 +249,18 @@ impl Streams {
         Ok(())
     }
 
-    /// Begins to pass on all that is spooled, from its beginning.
-    pub fn pass_on(&self) -> Vec<Passing> {
+    /// Begins to pass on all that is spooled, from its beginning; `unread` is called if nobody reads it any more.
+    pub fn pass_on(&self, unread: fn()) -> Vec<Passing> {
         let inode = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
         let mut seen = Vec::new();
         let spooled = |(sink, descriptor): (&Sink, i32)| match sink {
             Sink::Spooled(file) if !seen.contains(&inode(file)) => {
                 seen.push(inode(file));
-                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?)
+                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?, unread)
             }
             _ => None,
         };
         self.0.iter().zip([1, 2]).filter_map(spooled).collect()
-    }
-}
-
-/// What is spooled on its way to where it goes.
-#[derive(Debug)]
-pub struct Passing {
-    is_over: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-impl Passing {
-    fn begin(from: File, mut to: File) -> Option<Passing> {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = is_over.clone();
-        let pass = move || {
-            let (mut at, mut block) = (0, vec![0; BLOCK_BYTES]);
-            loop {
-                // What is written before it is over is seen after.
-                let is_last = over.load(Ordering::SeqCst);
-                match from.read_at(&mut block, at) {
-                    Ok(0) if is_last => return,
-                    Ok(0) => thread::sleep(LOOK),
-                    // Who does not read any more gets nothing; the step goes on, and its output is kept.
-                    Ok(length) if to.write_all(&block[..length]).is_err() => return,
-                    Ok(length) => at += length as u64,
-                    Err(_) => return,
-                }
-            }
-        };
-        let thread = thread::Builder::new().spawn(pass).ok()?;
-        Some(Passing { is_over, thread })
-    }
-
-    /// Nothing more is written: waits until all has been passed on.
-    pub fn finish(self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        let _ = self.thread.join();
     }
 }
 
@@ -340,23 +308,6 @@ fn own(descriptor: i32) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
-
-    #[test]
-    fn what_is_spooled_is_passed_on_whole_also_what_comes_late() {
-        let spool = tempfile::NamedTempFile::new().unwrap();
-        let (mut read, write) = io::pipe().unwrap();
-        let mut writer = spool.reopen().unwrap();
-        writer.write_all(b"early ").unwrap();
-        let passing = Passing::begin(spool.reopen().unwrap(), File::from(std::os::fd::OwnedFd::from(write))).unwrap();
-        let mut early = [0; 6];
-        read.read_exact(&mut early).unwrap();
-        writer.write_all(b"late").unwrap();
-        passing.finish();
-        let mut late = String::new();
-        read.read_to_string(&mut late).unwrap();
-        assert_eq!((&early, late.as_str()), (b"early ", "late"));
-    }
 
     #[test]
     fn a_call_that_begins_anew_forgets_its_own_files_and_one_that_goes_on_what_came_after_its_line() {
