@@ -138,7 +138,11 @@ impl Sandbox<'_> {
     fn dump(&self, name: &str, memory_share: f64, compress: bool, limit_s: f64, wanted: bool) -> Result<f64, String> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
-        client::dump(&self.path("run"), &Ask { folder, limit_s, memory_share, compress }, || wanted)
+        client::dump(
+            &self.path("run"),
+            &Ask { folder, limit_s, memory_share, compress, overwritten_bytes: 1 << 30 },
+            || wanted,
+        )
     }
 
     /// A dump as soon as the program is there and no other dump is on its way; its name.
@@ -256,7 +260,15 @@ impl Driven<'_> {
     fn freeze(&mut self, name: &str) {
         let folder = self.sandbox.path(name);
         fs::create_dir(&folder).unwrap();
-        self.driver.tell(&Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false })).unwrap();
+        self.driver
+            .tell(&Order::Freeze(Ask {
+                folder,
+                limit_s: 60.0,
+                memory_share: 0.5,
+                compress: false,
+                overwritten_bytes: 0,
+            }))
+            .unwrap();
     }
 
     fn tell(&mut self, order: Order) -> Option<Said> {
