@@ -27,6 +27,10 @@ pub struct Ask {
     pub memory_share: f64,
     /// Whether its files are compressed by zstd.
     pub compress: bool,
+    /// Largest file that is kept whole although it may be written over, bytes; 0 where programs that are not dumped with
+    /// this one write to it.
+    #[serde(default)]
+    pub overwritten_bytes: u64,
 }
 
 /// What is answered.

@@ -164,8 +164,9 @@ impl Dumping {
     /// Saves what is not in the images, while the program stands still.
     pub fn save(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) {
         let (at, tmp, stop) = (self.at().to_path_buf(), tmp.map(PathBuf::from), self.stop.clone());
+        let overwritten_bytes = self.ask.overwritten_bytes;
         let pipes = frozen::pipes(relays);
-        match self.work(move || frozen::save(program, pipes?, tmp.as_deref(), &at, &stop)) {
+        match self.work(move || frozen::save(program, pipes?, tmp.as_deref(), overwritten_bytes, &at, &stop)) {
             Ok(saving) => self.work = Some(Work::Saves(saving)),
             Err(_) => self.give_up("no thread could be started"),
         }

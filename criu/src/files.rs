@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,10 @@ pub const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Largest file that is kept whole although it is only added to: it may be renamed or removed when it is done, bytes.
-const ADDED_TO_BYTES: u64 = 16 << 20;
+pub const ADDED_TO_BYTES: u64 = 16 << 20;
+
+/// Largest file that is kept whole for a program that is alone, since it may be written over, bytes.
+pub const OVERWRITTEN_BYTES: u64 = 1 << 30;
 
 /// A regular file with a name that a process holds open, or has mapped for writing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +32,21 @@ pub struct InHand {
 }
 
 impl InHand {
-    /// Whether its size does not bring it back.
-    pub fn must_be_kept(&self) -> bool {
-        let is_lost = COMMON.iter().any(|c| self.path.starts_with(c));
-        is_lost || self.overwrites || self.writes && self.bytes <= ADDED_TO_BYTES
+    /// Whether it is kept whole; files that may be written over up to `overwritten_bytes`. The size of the others brings
+    /// them back.
+    pub fn is_kept_whole(&self, overwritten_bytes: u64) -> bool {
+        let most_bytes = if self.overwrites { overwritten_bytes } else { ADDED_TO_BYTES };
+        is_lost(&self.path) || self.writes && self.bytes <= most_bytes && (self.overwrites || self.can_be_read())
     }
+
+    fn can_be_read(&self) -> bool {
+        !matches!(fs::File::open(&self.path), Err(e) if e.kind() == ErrorKind::PermissionDenied)
+    }
+}
+
+/// Whether a file is gone with its node.
+pub fn is_lost(path: &Path) -> bool {
+    COMMON.iter().any(|c| path.starts_with(c))
 }
 
 /// The files that a process has in hand.
@@ -84,6 +98,7 @@ mod tests {
     use super::*;
     use std::fs::OpenOptions;
     use std::io::{Seek, SeekFrom, Write};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_is_only_added_to_is_told_from_what_is_written_over() {
@@ -138,16 +153,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_with_its_node_or_written_over_or_small_is_kept_whole() {
+    fn what_is_lost_with_its_node_or_small_enough_is_kept_whole() {
         let file = |path: &str, bytes, writes, overwrites| InHand { path: path.into(), bytes, writes, overwrites };
-        for (file, kept) in [
-            (file("/tmp/a", 1 << 40, false, false), true),
-            (file("/home/a", 5, false, false), false),
-            (file("/home/a", 5, true, false), true),
-            (file("/home/a", 1 << 40, true, false), false),
-            (file("/home/a", 1 << 40, true, true), true),
+        for (file, overwritten_bytes, kept) in [
+            (file("/tmp/a", 1 << 40, false, false), 0, true),
+            (file("/tmp/a", 1 << 40, true, true), 0, true),
+            (file("/home/a", 5, false, false), 1 << 30, false),
+            (file("/home/a", 5, true, false), 0, true),
+            (file("/home/a", 1 << 29, true, false), 1 << 30, false),
+            (file("/home/a", 1 << 29, true, true), 1 << 30, true),
+            (file("/home/a", 1 << 31, true, true), 1 << 30, false),
+            (file("/home/a", 5, true, true), 0, false),
         ] {
-            assert_eq!(file.must_be_kept(), kept, "{file:?}");
+            assert_eq!(file.is_kept_whole(overwritten_bytes), kept, "{file:?} {overwritten_bytes}");
         }
+    }
+
+    #[test]
+    fn a_file_that_may_be_written_to_but_not_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let make = |(name, mode, can_be_read)| {
+            let path = dir.path().join(name);
+            fs::write(&path, "1").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            (InHand { path, bytes: 1, writes: true, overwrites: false }, can_be_read)
+        };
+        let made = [("log", 0o222, false), ("both", 0o666, true)].map(make);
+        // Root may read all.
+        nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+        let read = made.each_ref().map(|(file, _)| file.can_be_read());
+        nix::unistd::setfsuid(nix::unistd::geteuid());
+        assert_eq!(read, made.map(|(_, can_be_read)| can_be_read));
     }
 }

@@ -5,16 +5,19 @@ use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::settle::{self, Stop, Stoppable};
-use crate::{files, peers, sandbox};
+use crate::{aside, files, peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 const RECORD: &str = "sandbox.json";
+
+/// The files in hand that are kept whole.
+const OPEN: &str = "open.tar";
 
 /// The record of one dump.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,11 +69,18 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
 }
 
 /// Saves all that is not in CRIU's images, unless it is told to stop. `tmp` is the program's own temporary folder, if
-/// it has one.
+/// it has one; files that may be written over are kept whole up to `overwritten_bytes`.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, stop: &Stop) -> Result<(), String> {
+pub fn save(
+    program: i32,
+    pipes: Vec<Pipe>,
+    tmp: Option<&Path>,
+    overwritten_bytes: u64,
+    into: &Path,
+    stop: &Stop,
+) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
@@ -78,7 +88,8 @@ pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, sto
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
     // A temporary folder that holds the run would be packed into itself.
     let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
-    let whole = open.iter().filter(|f| f.must_be_kept() && !tmp.is_some_and(|t| f.path.starts_with(t)));
+    let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
+    let whole = open.iter().filter(|f| !is_in_tmp(f) && f.is_kept_whole(overwritten_bytes));
     let whole: BTreeSet<&Path> = whole.map(|f| f.path.as_path()).collect();
     let told = |what: &Path| {
         let what = what.display().to_string();
@@ -92,8 +103,7 @@ pub fn save(program: i32, pipes: Vec<Pipe>, tmp: Option<&Path>, into: &Path, sto
     if let Some(tmp) = tmp {
         pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
-    pack("open.tar", &|tar| whole.iter().try_for_each(|path| append(tar, path)))
-        .map_err(told(Path::new("open files")))?;
+    pack(OPEN, &|tar| whole.iter().try_for_each(|path| append(tar, path))).map_err(told(Path::new("open files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
     let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks };
@@ -118,10 +128,11 @@ pub fn read(from: &Path) -> Result<Frozen, String> {
 /// A sentence naming the file.
 pub fn put_back(from: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
-    for name in ["shm.tar", "tmp.tar", "open.tar"] {
+    for name in ["shm.tar", "tmp.tar", OPEN] {
         let path = from.join(name);
         if path.exists() {
-            unpack(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
+            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
         }
     }
     frozen.written.iter().try_for_each(go_back)?;
@@ -202,8 +213,37 @@ fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
         header.set_metadata(&metadata);
         header.set_size(0);
         tar.append_data(&mut header, name, io::empty())
+    } else if metadata.is_file() {
+        append_file(tar, path, name)
     } else {
         tar.append_path_with_name(path, name)
+    }
+}
+
+/// Adds a regular file as long as it is now: others may add to it meanwhile.
+fn append_file(tar: &mut Archive, path: &Path, name: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if first_hole(&file)? < metadata.len() {
+        return tar.append_file(name, &mut file);
+    }
+    file.rewind()?;
+    let mut header = tar::Header::new_gnu();
+    header.set_metadata(&metadata);
+    let mut bytes = file.take(metadata.len());
+    tar.append_data(&mut header, name, &mut bytes)?;
+    match bytes.limit() {
+        0 => Ok(()),
+        less => Err(io::Error::other(format!("it became {less} bytes shorter while it was saved"))),
+    }
+}
+
+/// Where the first hole of a file begins, or its end, bytes.
+fn first_hole(file: &File) -> io::Result<u64> {
+    match nix::unistd::lseek(file, 0, nix::unistd::Whence::SeekHole) {
+        // An empty file, or a file system that knows no holes.
+        Err(nix::Error::ENXIO | nix::Error::EINVAL | nix::Error::EOPNOTSUPP) => Ok(u64::MAX),
+        found => Ok(found?.unsigned_abs()),
     }
 }
 
@@ -215,7 +255,7 @@ fn unpack(path: &Path) -> io::Result<()> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
-        if is_others_as_it_was(&target, entry.header()) {
+        if is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
             continue;
         }
         if !(entry.header().entry_type().is_dir() && target.is_dir()) {
@@ -235,8 +275,9 @@ fn unpack(path: &Path) -> io::Result<()> {
 /// Writes a file that is there over: other names of it, and tasks that do the same, see no other file. Tells whether it
 /// could.
 fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool> {
-    let is_file = |m: &fs::Metadata| m.is_file();
-    if !entry.header().entry_type().is_file() || !fs::symlink_metadata(target).is_ok_and(|m| is_file(&m)) {
+    let kind = entry.header().entry_type();
+    let was_file = kind.is_file() || kind.is_gnu_sparse();
+    if !was_file || !fs::symlink_metadata(target).is_ok_and(|m| m.is_file()) {
         return Ok(false);
     }
     let Ok(mut file) = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(target) else {
@@ -244,16 +285,15 @@ fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool>
     };
     let bytes = io::copy(entry, &mut file)?;
     file.set_len(bytes)?;
-    file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?))?;
+    // Another user's file may be written to, but keeps its new time.
+    let _ = file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?));
     Ok(true)
 }
 
 /// Whether a file of another user is there as it was saved: nobody has to put it back, nor could.
-fn is_others_as_it_was(path: &Path, saved: &tar::Header) -> bool {
-    let as_it_was = |m: &fs::Metadata| {
-        let (size, time) = (saved.size().ok(), saved.mtime().ok());
-        m.is_file() && size == Some(m.len()) && time == u64::try_from(m.mtime()).ok()
-    };
+pub(crate) fn is_others_as_it_was(path: &Path, bytes: u64, modified_s: u64) -> bool {
+    let as_it_was =
+        |m: &fs::Metadata| m.is_file() && bytes == m.len() && u64::try_from(m.mtime()).ok() == Some(modified_s);
     fs::symlink_metadata(path).is_ok_and(|m| m.uid() != nix::unistd::geteuid().as_raw() && as_it_was(&m))
 }
 
@@ -307,17 +347,56 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "before");
         assert_eq!(fs::metadata(folder.join("a")).unwrap().ino(), number, "other names of it lead to it");
         let own = folder.join("a");
-        let header = |size| {
-            let mut header = tar::Header::new_gnu();
-            header.set_metadata(&fs::metadata(&own).unwrap());
-            header.set_size(size);
-            header
-        };
-        assert!(!is_others_as_it_was(&own, &header(6)), "what is ours is put back");
+        let modified_s = fs::metadata(&own).unwrap().mtime().unsigned_abs();
+        assert!(!is_others_as_it_was(&own, 6, modified_s), "what is ours is put back");
         if std::os::unix::fs::chown(&own, Some(65534), None).is_ok() {
-            assert!(is_others_as_it_was(&own, &header(6)) && !is_others_as_it_was(&own, &header(7)));
+            assert!(is_others_as_it_was(&own, 6, modified_s) && !is_others_as_it_was(&own, 7, modified_s));
         }
         assert_eq!(fs::read_to_string(folder.join("l")).unwrap(), "before");
         assert!(fs::metadata(folder.join("f")).unwrap().file_type().is_fifo());
+    }
+
+    #[test]
+    fn a_file_that_grows_meanwhile_is_packed_as_long_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, after, tar) = (dir.path().join("log"), dir.path().join("after"), dir.path().join("x.tar"));
+        fs::write(&log, vec![b'1'; 1 << 20]).unwrap();
+        fs::write(&after, "after it").unwrap();
+        let ends = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|all| {
+            all.spawn(|| {
+                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+                while !ends.load(std::sync::atomic::Ordering::SeqCst) {
+                    file.write_all(&[b'2'; 4096]).unwrap();
+                }
+            });
+            while fs::metadata(&log).unwrap().len() == 1 << 20 {
+                std::thread::yield_now();
+            }
+            let packed =
+                pack(Stop::default().create(&tar).unwrap(), &|t| [&log, &after].iter().try_for_each(|p| append(t, p)));
+            ends.store(true, std::sync::atomic::Ordering::SeqCst);
+            packed.unwrap();
+        });
+        let grown_bytes = fs::metadata(&log).unwrap().len();
+        fs::remove_file(&after).unwrap();
+        unpack(&tar).unwrap();
+        assert!(fs::metadata(&log).unwrap().len() <= grown_bytes);
+        assert_eq!(fs::read_to_string(&after).unwrap(), "after it", "the archive is whole");
+    }
+
+    #[test]
+    fn a_file_with_holes_is_written_over_and_not_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, tar) = (dir.path().join("holes"), dir.path().join("x.tar"));
+        File::create(&path).unwrap().set_len(64 << 20).unwrap();
+        pack(Stop::default().create(&tar).unwrap(), &|t| append(t, &path)).unwrap();
+        assert!(fs::metadata(&tar).unwrap().len() < 1 << 20, "holes are not packed");
+        let number = fs::metadata(&path).unwrap().ino();
+        fs::write(&path, "new").unwrap();
+        unpack(&tar).unwrap();
+        let back = fs::metadata(&path).unwrap();
+        assert_eq!((back.ino(), back.len()), (number, 64 << 20));
+        assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
     }
 }

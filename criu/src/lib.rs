@@ -4,10 +4,11 @@
 //! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
 //! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step ([`dumping`]; what a killed CRIU leaves is judged by [`harm`]). What
 //! belongs to a checkpoint beside CRIU's images ([`files`] that the program writes, ...) is saved by [`frozen`] while it stands still, in memory
-//! ([`stage`]) if there is enough, and brought to disk after ([`settle`]). [`probe`] tells whether all this works on a
+//! ([`stage`]) if there is enough, and brought to disk after ([`settle`]); a restore that writes over what others may have written sets it [`aside`]. [`probe`] tells whether all this works on a
 //! machine. This room knows no run, no policy
 //! and no Slurm.
 
+pub mod aside;
 pub mod client;
 pub mod dumping;
 pub mod files;

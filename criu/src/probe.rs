@@ -95,7 +95,13 @@ fn first(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, dump: &Path) -> 
         }
         thread::sleep(LOOK);
     }
-    let ask = Ask { folder: dump.to_path_buf(), limit_s: LIMIT.as_secs_f64(), memory_share: 0.5, compress: false };
+    let ask = Ask {
+        folder: dump.to_path_buf(),
+        limit_s: LIMIT.as_secs_f64(),
+        memory_share: 0.5,
+        compress: false,
+        overwritten_bytes: 0,
+    };
     let dumped = client::dump(run, &ask, || true);
     stop(&mut child);
     dumped.map(|_| ())

@@ -1,4 +1,4 @@
-//! A folder for the temporary files of a program whose user names none: it belongs to the program's checkpoints, and is
+//! A folder for the temporary files of a script whose user names none: it belongs to the program's checkpoints, and is
 //! gone after it.
 
 use std::fs::{self, DirBuilder};

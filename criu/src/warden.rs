@@ -82,7 +82,9 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let names = Names::of_user();
-    let temporary = match std::env::var_os("TMPDIR").is_none() && !task.own_network {
+    // Tasks meet in the folder that all have, and leave files to the next step there.
+    let has_own = task.member.is_none() && !task.own_network && std::env::var_os("TMPDIR").is_none();
+    let temporary = match has_own {
         true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
         false => None,
     };

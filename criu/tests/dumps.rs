@@ -3,6 +3,7 @@
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
+use criu::files::is_lost;
 use criu::line::{self, Hello, Line, Member, Order, Said};
 use criu::warden::{self, Task};
 use nix::sys::signal::{Signal, kill};
@@ -95,6 +96,11 @@ impl Sandbox<'_> {
         for folder in ["run", "tmp"] {
             fs::create_dir(sandbox.path(folder)).unwrap();
         }
+        fs::write(sandbox.path("added to"), "").unwrap();
+        if !is_lost(&sandbox.path("added to")) {
+            // Nobody may read it.
+            fs::set_permissions(sandbox.path("added to"), fs::Permissions::from_mode(0o222)).unwrap();
+        }
         sandbox
     }
 
@@ -111,7 +117,9 @@ impl Sandbox<'_> {
         let counts = self.counts;
         let fast = self.path("fast");
         let rest = format!("[ -e {} ] || sleep 0.05", fast.display());
-        let script = format!("i=0; while [ $i -lt {counts} ]; do i=$((i+1)); echo $i; {rest}; done; exit 7");
+        let files = format!("exec 3<>'{}' 4>>'{}'", self.path("data").display(), self.path("added to").display());
+        let count = format!("i=$((i+1)); echo $i >&3; echo $i >&4; echo $i; {rest}");
+        let script = format!("{files}; i=0; while [ $i -lt {counts} ]; do {count}; done; exit 7");
         let us = std::env::current_exe().unwrap();
         let script = if self.by_clock { format!("exec {} count {counts}", us.display()) } else { script };
         let out = OpenOptions::new().append(true).create(true).open(self.path("out")).unwrap();
@@ -138,7 +146,11 @@ impl Sandbox<'_> {
     fn dump(&self, name: &str, memory_share: f64, compress: bool, limit_s: f64, wanted: bool) -> Result<f64, String> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
-        client::dump(&self.path("run"), &Ask { folder, limit_s, memory_share, compress }, || wanted)
+        client::dump(
+            &self.path("run"),
+            &Ask { folder, limit_s, memory_share, compress, overwritten_bytes: 1 << 30 },
+            || wanted,
+        )
     }
 
     /// A dump as soon as the program is there and no other dump is on its way; its name.
@@ -157,9 +169,21 @@ impl Sandbox<'_> {
         child.kill().unwrap();
         child.wait().unwrap();
         fs::write(self.path("fast"), "").unwrap();
+        if !self.by_clock {
+            fs::write(self.path("data"), "written by another").unwrap();
+        }
         assert_eq!(self.start(name).wait().unwrap().code(), Some(7));
         let counted: String = (1..=self.counts).map(|i| format!("{i}\n")).collect();
         assert_eq!(fs::read_to_string(self.path("out")).unwrap(), counted);
+        fs::set_permissions(self.path("added to"), fs::Permissions::from_mode(0o644)).unwrap();
+        for file in ["data", "added to"].into_iter().filter(|_| !self.by_clock) {
+            assert_eq!(fs::read_to_string(self.path(file)).unwrap(), counted, "{file}");
+        }
+        let names = fs::read_dir(self.dir.path()).unwrap().map(|e| e.unwrap().path());
+        let aside = names.filter(|p| p.to_string_lossy().contains("/.data.joulepoint-aside-"));
+        let aside: Vec<String> = aside.map(|p| fs::read_to_string(p).unwrap()).collect();
+        let is_copied = !self.by_clock && !is_lost(self.dir.path());
+        assert_eq!(aside, if is_copied { vec!["written by another"] } else { vec![] });
         assert!(!self.path("run/stage").exists() && !self.path("run/unpacked").exists());
     }
 }
@@ -256,7 +280,15 @@ impl Driven<'_> {
     fn freeze(&mut self, name: &str) {
         let folder = self.sandbox.path(name);
         fs::create_dir(&folder).unwrap();
-        self.driver.tell(&Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false })).unwrap();
+        self.driver
+            .tell(&Order::Freeze(Ask {
+                folder,
+                limit_s: 60.0,
+                memory_share: 0.5,
+                compress: false,
+                overwritten_bytes: 1 << 30,
+            }))
+            .unwrap();
     }
 
     fn tell(&mut self, order: Order) -> Option<Said> {

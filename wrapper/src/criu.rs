@@ -6,6 +6,7 @@ use crate::identity::Identity;
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening};
 use ::criu::client::{self, Ask};
+use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
 use config::{Compress, Site};
 use options::Network;
@@ -140,6 +141,7 @@ impl Engine for Criu {
             limit_s: self.limit_s,
             memory_share: self.site.memory_share,
             compress: self.site.compress == Compress::Zstd,
+            overwritten_bytes: OVERWRITTEN_BYTES,
         };
         thread::spawn(move || {
             let dumped = client::dump(&run, &ask, || one.is_current());

@@ -164,7 +164,14 @@ impl Engine for CriuSteps {
                 Some(calls) => keep_outputs(calls, standing, &into),
                 None => Err("the steps of the script are not remembered".to_string()),
             };
-            let dump = Dump { into: &into, limit_s, dumps: &dumps, wanted: &|| one.is_current(), still: &still };
+            let dump = Dump {
+                into: &into,
+                limit_s,
+                dumps: &dumps,
+                has_others: false,
+                wanted: &|| one.is_current(),
+                still: &still,
+            };
             let files = wardens.dump(&dump);
             post.tell_of(&one, Happening::Checkpointed(files));
         });

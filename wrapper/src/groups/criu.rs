@@ -369,7 +369,14 @@ impl Engine for GroupCriu {
                     wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
                     let still = |all: &[Standing]| within.keep(group, &seats.open_of(group), all, &into);
                     let (limit_s, wanted) = (within.limit_s, || one.is_current());
-                    wardens.dump(&Dump { into: &into, limit_s, dumps: &dumps, wanted: &wanted, still: &still })
+                    wardens.dump(&Dump {
+                        into: &into,
+                        limit_s,
+                        dumps: &dumps,
+                        has_others: true,
+                        wanted: &wanted,
+                        still: &still,
+                    })
                 }
             };
             post.tell_of(&one, Happening::Checkpointed(files));

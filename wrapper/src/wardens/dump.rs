@@ -4,6 +4,7 @@ use super::Wardens;
 use super::tasks::Running;
 use crate::checkpoints::{survey, write_durably};
 use ::criu::client::Ask;
+use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::warden::ENDED;
@@ -33,6 +34,8 @@ pub struct Dump<'a> {
     pub limit_s: f64,
     /// What the site says of dumps.
     pub dumps: &'a config::Criu,
+    /// Whether programs that are not in this dump may write to the same files, and go on from where they are.
+    pub has_others: bool,
     /// Whether the dump is still wanted.
     pub wanted: &'a dyn Fn() -> bool,
     /// What else belongs to the line: called while all stand still, with what each task has written; also for tasks
@@ -96,6 +99,12 @@ impl Wardens {
                 limit_s: dump.limit_s,
                 memory_share: dump.dumps.memory_share / beside as f64,
                 compress: dump.dumps.compress == Compress::Zstd,
+                overwritten_bytes: match (dump.has_others, running.len()) {
+                    (true, _) => 0,
+                    (false, 1) => OVERWRITTEN_BYTES,
+                    // Each keeps a file that they share.
+                    _ => ADDED_TO_BYTES,
+                },
             })
         };
         self.phase(running, &freeze, &wanted, |said| match said {

@@ -59,7 +59,14 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
         assert!(standing.iter().all(|s| s.carried_bytes == [7, 0]));
         Ok(())
     };
-    wardens.dump(&Dump { into, limit_s: 60.0, dumps: &config::Criu::default(), wanted: &|| true, still: &still })
+    wardens.dump(&Dump {
+        into,
+        limit_s: 60.0,
+        dumps: &config::Criu::default(),
+        has_others: false,
+        wanted: &|| true,
+        still: &still,
+    })
 }
 
 #[test]
@@ -73,7 +80,13 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
     for (rank, task) in tasks.into_iter().enumerate() {
         let folder = into.path().join(format!("a.1.{rank}"));
         let expected = [
-            Order::Freeze(Ask { folder, limit_s: 60.0, memory_share: 0.5, compress: false }),
+            Order::Freeze(Ask {
+                folder,
+                limit_s: 60.0,
+                memory_share: 0.5,
+                compress: false,
+                overwritten_bytes: 16 << 20,
+            }),
             Order::Save,
             Order::Thaw { keep: true },
             Order::End,
@@ -166,7 +179,7 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
     };
     let wanted = || is_wanted.load(Ordering::SeqCst);
     let dumps = &config::Criu::default();
-    let asked = Dump { into: into.path(), limit_s: 60.0, dumps, wanted: &wanted, still: &still };
+    let asked = Dump { into: into.path(), limit_s: 60.0, dumps, has_others: false, wanted: &wanted, still: &still };
     assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
     wardens.forget();
     assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));

@@ -114,7 +114,13 @@ fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 3])> {
             let folder = dir.join(format!("{i}"));
             fs::create_dir(&folder)?;
             let start = Instant::now();
-            let ask = Ask { folder: folder.clone(), limit_s: LIMIT.as_secs_f64(), memory_share, compress };
+            let ask = Ask {
+                folder: folder.clone(),
+                limit_s: LIMIT.as_secs_f64(),
+                memory_share,
+                compress,
+                overwritten_bytes: 0,
+            };
             times.frozen_s.push(client::dump(dir, &ask, || true).map_err(anyhow::Error::msg)?);
             let files = wrapper::checkpoints::survey(&folder).map_err(anyhow::Error::msg)?;
             times.whole_s.push(start.elapsed().as_secs_f64());

@@ -1,0 +1,107 @@
+//! Sets aside what files hold that a restore is about to write over, unless they were only added to: another program may
+//! have written it.
+
+use crate::files::is_lost;
+use crate::frozen::is_others_as_it_was;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, ErrorKind, Read, Seek};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Copies the files of which an archive holds something else, each to `.NAME.joulepoint-aside-TIME` beside it, by the
+/// time when it was modified, s since 1970. What is gone with its node is no other program's.
+///
+/// # Errors
+/// What the file system says.
+pub fn set_changed(archive: &Path) -> io::Result<()> {
+    let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, File::open(archive)?));
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let target = Path::new("/").join(entry.path()?);
+        let (bytes, modified_s) = (entry.size(), entry.header().mtime()?);
+        if !is_lost(&target) && !is_others_as_it_was(&target, bytes, modified_s) {
+            unless_added_to(&mut entry, &target).map_err(|e| {
+                let path = target.display();
+                io::Error::new(e.kind(), format!("what {path} holds now cannot be copied beside it: {e}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file that does not begin with what was kept of it.
+fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
+    let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(()),
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    if !found.is_file() || begins_with(&mut file, kept)? {
+        return Ok(());
+    }
+    let aside = format!(".{}.joulepoint-aside-{}.{:09}", name.display(), found.mtime(), found.mtime_nsec());
+    let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
+    file.rewind()?;
+    io::copy(&mut file, copy.as_file_mut())?;
+    // Another task of ours that puts the same file back has a copy from before it began.
+    match copy.persist_noclobber(folder.join(aside)) {
+        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        persisted => Ok(persisted.map(drop)?),
+    }
+}
+
+fn begins_with(file: &mut File, kept: &mut impl Read) -> io::Result<bool> {
+    let (mut wanted, mut found) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
+    loop {
+        let bytes = match kept.read(&mut wanted) {
+            Ok(0) => return Ok(true),
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        match file.read_exact(&mut found[..bytes]) {
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+            read => read?,
+        }
+        if wanted[..bytes] != found[..bytes] {
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_would_be_lost_is_copied_beside_it_and_what_was_added_is_not() {
+        let long = "x".repeat(3 * BLOCK_BYTES);
+        for (kept, found, is_aside) in [
+            ("before", Some("before"), false),
+            ("before", Some("before, and more"), false),
+            ("before", Some("behind"), true),
+            ("before", Some("bef"), true),
+            (&long, Some(&long[1..]), true),
+            ("before", None, false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("data");
+            if let Some(found) = found {
+                fs::write(&path, found).unwrap();
+            }
+            for _again in 0..2 {
+                unless_added_to(&mut kept.as_bytes(), &path).unwrap();
+            }
+            let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+            let asides: Vec<_> = names.filter(|p| *p != path).collect();
+            assert_eq!(asides.len(), usize::from(is_aside), "{asides:?}");
+            for aside in asides {
+                assert!(aside.file_name().unwrap().to_string_lossy().starts_with(".data.joulepoint-aside-"));
+                assert_eq!(Some(fs::read_to_string(aside).unwrap().as_str()), found);
+            }
+        }
+    }
+}
