@@ -19,6 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
+use slurm::{JobState, Slurm};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -301,7 +302,8 @@ fn follow(
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
-        let waits = code != 0 && !asked && (in_doubt(code) || calls.is_closed());
+        let doubts = if code == 0 { has_other_nodes() && is_job_over() } else { in_doubt(code) || calls.is_closed() };
+        let waits = doubts && !asked;
         Ok((code, asked || waits && hold_back(calls, &signals)?))
     });
     let (code, asked) = match ended {
@@ -333,6 +335,14 @@ fn end() {
 
 fn has_other_nodes() -> bool {
     std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
+}
+
+/// Whether Slurm takes the job's nodes away, though the step seems to have ended well: `srun` says 0 of a task that died
+/// with its node. Not if Slurm does not say.
+fn is_job_over() -> bool {
+    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return false };
+    let known = Slurm::new(None).job(job).ok().flatten();
+    known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended))
 }
 
 /// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
