@@ -320,7 +320,8 @@ mod tests {
         let (sockets, all) = (String::new(), vec![Relay::default()]);
         std::fs::create_dir(&run).unwrap();
         let turns = Turns::take_up(&run).unwrap();
-        let mut relays = Steps { srun, slurm, run, log: Log::Disk, keep: 1, turns, sockets, cpus: 1, post, all };
+        let mut relays =
+            Steps { srun, slurm, run, log: Log::Disk, keep: 1, turns: turns.clone(), sockets, cpus: 1, post, all };
         let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();
         let wait_for = |count: usize, more: Duration| {
             let begun = Instant::now();
@@ -334,6 +335,7 @@ mod tests {
             relays.place(0, node);
             wait_for(1, Duration::from_millis(500));
         }
+        assert_eq!(turns.of("relay.g0").number, 3, "each is told that its turn is over, whatever Slurm knows of it");
         relays.stop();
         wait_for(0, Duration::ZERO);
     }
