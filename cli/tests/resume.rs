@@ -55,7 +55,8 @@ impl Place {
         Wardens::listen(&run, "localhost", Box::new(|_| ())).unwrap();
         let out = File::create(run.join("out")).unwrap().metadata().unwrap();
         let common = vec![(out.dev(), out.ino())];
-        let sandboxes = Sandboxes { criu: "criu".into(), run, restore: None, limit_s: 9.0, common, appends };
+        let sandboxes =
+            Sandboxes { criu: "criu".into(), run, turn: None, restore: None, limit_s: 9.0, common, appends };
         place.more = vec![sandboxes.variable(), ("SLURM_JOB_NUM_NODES".into(), nodes.into())];
         place
     }

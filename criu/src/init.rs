@@ -12,6 +12,7 @@ use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
 use crate::warden::Task;
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
+use mlog::turn::{self, Turn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -24,6 +25,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// Longest wait in one round, so that limits are kept, ms.
 const ROUND_MS: u16 = 200;
@@ -79,6 +81,7 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, s
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
+    task.turn.clone().into_iter().for_each(end_with);
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
             if of_checkpoint {
@@ -96,6 +99,17 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, s
         }
         Err((reason, code)) => told(reason, code),
     }
+}
+
+/// Ends this process when a turn is over, and with it all others of the sandbox, whatever they are at.
+fn end_with(turn: Turn) {
+    thread::spawn(move || {
+        while !turn.is_over() {
+            thread::sleep(turn::LOOK);
+        }
+        protocol::say!("joulepoint: another has taken the place of this program, or its run has ended; it ends");
+        std::process::exit(EXIT_KILLED)
+    });
 }
 
 /// Has a checkpoint set aside: that of a whole step, not one task of it, when a task could not be restored twice. One

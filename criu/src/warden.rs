@@ -4,6 +4,7 @@ use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
+use mlog::turn::Turn;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -27,6 +28,8 @@ pub struct Task {
     pub run: PathBuf,
     /// Which task of which step it is, if it is one.
     pub member: Option<Member>,
+    /// Until when it is wanted, if it runs where nobody may be able to end it.
+    pub turn: Option<Turn>,
     /// The checkpoint to go on from.
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.

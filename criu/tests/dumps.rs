@@ -27,6 +27,9 @@ const SKIPPED: i32 = 77;
 /// How often the program counts: for a minute, or as fast as it can when nothing more is done to it.
 const COUNTS: u32 = 1200;
 
+/// Until when the program is wanted.
+const TURN: &str = "DUMPS_TURN";
+
 /// Makes the program a task of a step.
 const MEMBER: &str = "DUMPS_MEMBER";
 
@@ -46,6 +49,7 @@ fn main() {
             criu,
             run,
             member: std::env::var_os(MEMBER).map(|_| member()),
+            turn: std::env::var(TURN).ok().map(|turn| turn.parse().unwrap()),
             restore,
             limit_s: 60.0,
             own_network,
@@ -71,6 +75,7 @@ fn main() {
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
+    ends_when_its_turn_is_over(&criu);
     thread::scope(|all| {
         // It waits most of its time.
         all.spawn(|| goes_on_when_storage_hangs(&criu));
@@ -325,6 +330,31 @@ fn obeys_a_driver(criu: &Path) {
     assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
     one.driver.hang_up();
     assert_eq!(one.child.wait().unwrap().code(), Some(137));
+}
+
+/// Nobody tells it: it looks by itself, also when it has gone on from a dump, and not before another has its place.
+fn ends_when_its_turn_is_over(criu: &Path) {
+    let sandbox = Sandbox::new(criu, false);
+    let file = sandbox.path("turns");
+    let started = |holder: u64, from: &str| {
+        let child = sandbox.command(from).env(TURN, format!("{holder}:0:g0:{}", file.display())).spawn().unwrap();
+        sandbox.wait();
+        child
+    };
+    let told = |holder: u64| fs::write(&file, format!(r#"{{"version":1,"holder":{holder},"over":{{}}}}"#)).unwrap();
+    told(1);
+    let mut first = started(1, "none");
+    sandbox.dump("dump", 0.5, false, 60.0, true).unwrap();
+    told(2);
+    assert_eq!(first.wait().unwrap().code(), Some(criu::EXIT_KILLED));
+    let mut second = started(2, "dump");
+    thread::sleep(2 * criu::turn::LOOK);
+    sandbox.wait();
+    told(3);
+    assert_eq!(second.wait().unwrap().code(), Some(criu::EXIT_KILLED));
+    let counted = fs::read_to_string(sandbox.path("out")).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(fs::read_to_string(sandbox.path("out")).unwrap(), counted, "it still counts");
 }
 
 /// The driver dies after each phase, and CRIU in each in which the program stands still: it goes on, and the dump

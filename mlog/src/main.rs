@@ -4,6 +4,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use mlog::book::Book;
 use mlog::frame::{Frame, Kind};
 use mlog::relay::{Config, Relay};
+use mlog::turn::Turn;
 use mlog::{Error, Medium, connect, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -100,9 +101,9 @@ struct Serve {
     /// What becomes of a program that wants messages which are in no log any more.
     #[arg(long, value_enum, default_value = "end")]
     lost: Lost,
-    /// Have a relay that holds the log end, wherever it is.
-    #[arg(long)]
-    take_over: bool,
+    /// End when the run says that this turn is over, and wait for the relay of the turn before to end.
+    #[arg(long, value_name = "TURN", env = "JOULEPOINT_TURN", hide_env_values = true)]
+    turn: Option<Turn>,
     /// Address and port for other relays; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: String,
@@ -226,7 +227,7 @@ fn config(serve: Serve) -> Config {
         limit_bytes: serve.log_bytes,
         keep: serve.keep,
         patient: serve.lost == Lost::Wait,
-        takes_over: serve.take_over,
+        turn: serve.turn,
         advertise: serve.advertise.or_else(|| any.then(name).flatten()),
         listen: serve.listen,
         socket: serve.socket,

@@ -10,9 +10,9 @@ use crate::marks::Marks;
 use crate::peer::{Peer, dial};
 use crate::program::Program;
 use crate::proof::Token;
-use crate::segment::heir;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
+use crate::turn::{self, Turn};
 use crate::{Error, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -21,13 +21,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
-
-/// Time between two looks for another relay that wants the log.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// What a relay is told at its start.
 #[derive(Clone, Debug)]
@@ -48,8 +45,8 @@ pub struct Config {
     pub keep: usize,
     /// A program whose messages are lost waits for a sender that goes back, instead of being told.
     pub patient: bool,
-    /// A relay that holds the log has to end: nobody may be able to end it otherwise.
-    pub takes_over: bool,
+    /// Until when it is wanted: nobody may be able to end it otherwise. One before it that holds the log is about to end.
+    pub turn: Option<Turn>,
     /// Address and port to listen on.
     pub listen: String,
     /// Host name for other relays; the one listened on if absent.
@@ -76,8 +73,8 @@ pub struct Relay {
     /// The file that keeps a program away that has joined, while a dump is under way. A file, because a program that
     /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
-    /// The file by which another relay asks for the log, and when it was looked for last.
-    heir: (PathBuf, Instant),
+    /// Until when it is wanted, and when that was looked for last.
+    turn: Option<(Turn, Instant)>,
     /// The program has left because it was sent away.
     pub(crate) rests: bool,
     book: Book,
@@ -114,7 +111,8 @@ impl Relay {
         let run = std::path::absolute(&config.run).map_err(system(config.run.display()))?;
         let book = Book::open(&run)?;
         let log_dir = config.log_dir.clone().unwrap_or_else(|| book.path(&format!("{group}.log")));
-        let (mut store, damage) = Store::open(&log_dir, groups, config.medium, config.limit_bytes, config.takes_over)?;
+        let (mut store, damage) =
+            Store::open(&log_dir, groups, config.medium, config.limit_bytes, config.turn.is_some())?;
         let marks = Marks::open(&log_dir, config.keep)?;
         if let Some(damage) = damage {
             tracing::error!(
@@ -148,7 +146,7 @@ impl Relay {
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
             rest,
-            heir: (heir(&log_dir), Instant::now()),
+            turn: config.turn.clone().map(|turn| (turn, Instant::now())),
             rests: false,
             unix: door::open(&socket)?,
             tcp,
@@ -178,16 +176,16 @@ impl Relay {
                 self.pump(group);
             }
             self.flush_program();
-            self.look_for_heir();
+            self.look_at_turn();
         }
         Ok(())
     }
 
-    fn look_for_heir(&mut self) {
-        let (heir, looked) = &mut self.heir;
-        if looked.elapsed() >= LOOK {
+    fn look_at_turn(&mut self) {
+        let due = self.turn.as_mut().filter(|(_, looked)| looked.elapsed() >= turn::LOOK);
+        if let Some((turn, looked)) = due {
             *looked = Instant::now();
-            self.ending |= heir.exists();
+            self.ending |= turn.is_over();
         }
     }
 

@@ -201,18 +201,11 @@ impl DiskLog {
 pub fn hold(folder: &Path) -> Result<Flock<File>, Error> {
     fs::create_dir_all(folder).map_err(system(folder.display()))?;
     let lock = File::create(folder.join("lock")).map_err(system(folder.display()))?;
-    let held = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))?;
-    let _ = fs::remove_file(heir(folder));
-    Ok(held)
+    Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))
 }
 
-/// The file by which a relay asks the one that holds a log to end.
-pub fn heir(folder: &Path) -> PathBuf {
-    folder.join("heir")
-}
-
-/// Holds a log like [`hold`], and has a relay that holds it end.
+/// Holds a log like [`hold`], as soon as a relay that holds it has ended: its turn is over.
 ///
 /// # Errors
 /// As there, if that one does not end within [`SUCCESSION`].
@@ -220,10 +213,7 @@ pub fn take_over(folder: &Path) -> Result<Flock<File>, Error> {
     let begun = Instant::now();
     loop {
         match hold(folder) {
-            Err(Error::Usage(_)) if begun.elapsed() < SUCCESSION => {
-                File::create(heir(folder)).map_err(system(folder.display()))?;
-                thread::sleep(Duration::from_millis(50));
-            }
+            Err(Error::Usage(_)) if begun.elapsed() < SUCCESSION => thread::sleep(Duration::from_millis(50)),
             other => return other,
         }
     }

@@ -80,7 +80,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a log; one that another relay left in `folder` is taken over. The second part says what was damaged.
+    /// Opens a log; one that another relay left in `folder` is taken over, and one that still holds it is waited for if
+    /// this one `takes_over`. The second part says what was damaged.
     ///
     /// # Errors
     /// What the file system says, or another relay holds the folder.

@@ -126,10 +126,16 @@ fn a_relay_does_not_use_a_token_that_others_may_read_and_two_relays_do_not_share
     wait_for("a relay", || run.status(0));
     assert_eq!(run.relay(0).code(), Some(2));
     assert!(run.errors(0).contains("another relay holds this log"));
-    // One that nobody could end may be told to go by the one that comes.
-    let _heir = run.relay_with(0, &["--take-over"]);
+    relay.kill();
+    // One that nobody could end goes when its turn is over, and the next one waits for that.
+    let file = run.path("turns");
+    let turn = |number| format!("7:{number}:relay.g0:{}", file.display());
+    let mut relay = run.relay_with(0, &["--turn", &turn(0)]);
+    wait_for("a relay", || run.status(0));
+    let _next = run.relay_with(0, &["--turn", &turn(1)]);
+    std::fs::write(&file, r#"{"version": 1, "holder": 7, "over": {"relay.g0": 1}}"#).expect("written");
     assert_eq!(relay.code(), Some(0));
-    wait_for("the heir", || run.status(0));
+    wait_for("the next", || run.status(0));
     let token = run.path("relays/token");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).expect("changed");
     assert_eq!(run.relay(1).code(), Some(2));

@@ -40,11 +40,19 @@ impl Coupled {
     /// # Errors
     /// What sbatch says.
     pub fn submit(&self, site: &Site, name: &str, lends: bool) -> Result<(u32, PathBuf)> {
+        self.submit_behind(site, name, lends, "")
+    }
+
+    /// Submits it with lines that its script begins with.
+    ///
+    /// # Errors
+    /// What sbatch says.
+    pub fn submit_behind(&self, site: &Site, name: &str, lends: bool, first: &str) -> Result<(u32, PathBuf)> {
         let folder = site.folder(LENDER, name)?;
         let Coupled { groups, spares, steps, every, step_ms } = self;
         let program = site.conf.with_file_name("bin").join("stencil");
         let options = format!("--steps {steps} --every {every} --step-ms {step_ms}");
-        let script = format!("srun bash -c 'exec {} {options} >>said.$FT_ENERGY_GROUP 2>&1'", program.display());
+        let script = format!("{first}srun bash -c 'exec {} {options} >>said.$FT_ENERGY_GROUP 2>&1'", program.display());
         let nodes = [format!("-N{}", self.nodes()), format!("-n{}", self.nodes())];
         let parted = [format!("--ft-energy-groups={groups}"), format!("--ft-energy-spare={spares}")];
         let mut args = vec!["-t30", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-log=disk"];
@@ -180,6 +188,17 @@ pub fn kill_wrapper(site: &Site, host: &str, job: u32, which: Wrapper) -> Result
     Ok(unsafe { libc::kill(*pid, libc::SIGKILL) } == 0)
 }
 
+/// The processes of ours on a node that run in steps: relays, and those that hold a sandbox.
+///
+/// # Errors
+/// The node does not run.
+pub fn of_steps_on(site: &Site, node: &str) -> Result<Vec<i32>> {
+    let words =
+        |pid: i32| String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).into_owned();
+    let is_it = |pid: &i32| matches!(words(*pid).split('\0').nth(1), Some("warden" | "serve"));
+    Ok(site.cluster.node_pids(node)?.into_iter().filter(is_it).collect())
+}
+
 /// Waits, when all jobs are over, until nothing is left of any: no reservation, no helper job, no node that is still
 /// held, no process.
 ///
@@ -208,8 +227,8 @@ pub fn nothing_is_left(site: &Site, limit: Duration) -> Result<()> {
 /// Processes of runs on all nodes.
 fn strays(site: &Site) -> Vec<String> {
     let ours = ["stencil", "joulepoint", "joulepoint-rela", "criu", "salloc", "srun"];
-    let of_node = |node: &String| site.cluster.node_pids(node).unwrap_or_default();
     let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_string();
+    let of_node = |node: &String| site.cluster.node_pids(node).unwrap_or_default();
     let all = site.cluster.nodes.iter().flat_map(of_node).map(|pid| (pid, name(pid)));
     all.filter(|(_, name)| ours.contains(&name.as_str())).map(|(pid, name)| format!("process {pid}: {name}")).collect()
 }

@@ -271,9 +271,12 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
     Ok(())
 }
 
-/// Takes the log of a relay from it, and holds it against the next ones.
-fn seize_log(site: &Site, log: &Path) -> Result<Flock<fs::File>> {
-    fs::write(log.join("heir"), "")?;
+/// Takes the log of a group's relay from it, and holds it against the next ones.
+fn seize_log(site: &Site, run: &Path, group: usize) -> Result<Flock<fs::File>> {
+    let log = run.join(format!("relays/{group}.log"));
+    let mut turns: Value = serde_json::from_slice(&fs::read(run.join("turns"))?)?;
+    turns["over"][format!("relay.g{group}")] = 1.into();
+    fs::write(run.join("turns"), turns.to_string())?;
     site.wait("the log", MINUTES, |_| {
         Ok(Flock::lock(fs::File::open(log.join("lock"))?, FlockArg::LockExclusiveNonblock).ok())
     })
@@ -289,7 +292,7 @@ fn a_run_whose_relay_cannot_begin_goes_back_to_the_queue() -> Result<()> {
     let run = site.wait_report(job, "checkpoints", MINUTES, |run| {
         (run["total"]["checkpoints"].as_u64()? > 2).then(|| run.clone())
     })?;
-    let held = seize_log(&site, &folder_of(&site, &run).join("relays/1.log"))?;
+    let held = seize_log(&site, &folder_of(&site, &run), 1)?;
     site.wait_state(job, &["PENDING"], MINUTES)?;
     drop(held);
     let run = report_of_the_end(&site, job)?;

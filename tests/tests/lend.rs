@@ -6,11 +6,13 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 use suite::Site;
 use suite::lending::{
-    self, Coupled, Wrapper, borrowers, decisions, kill_wrapper, loans_of, node_of, nothing_is_left, report_of_the_end,
+    self, Coupled, Wrapper, borrowers, decisions, kill_wrapper, loans_of, node_of, nothing_is_left, of_steps_on,
+    report_of_the_end,
 };
 
 /// Work that is lost with the node, s: enough for a job of one minute.
@@ -64,25 +66,77 @@ impl Struck {
 
     /// How often each group's program began.
     fn beginnings(&self) -> Result<Vec<usize>> {
-        let said = |g| fs::read_to_string(self.folder.join(format!("said.{g}")));
-        (0..RUN.groups).map(|g| Ok(said(g)?.matches("begins step=").count())).collect()
+        beginnings(&self.folder, RUN.groups)
     }
+}
+
+fn beginnings(folder: &Path, groups: usize) -> Result<Vec<usize>> {
+    let said = |g| fs::read_to_string(folder.join(format!("said.{g}")));
+    (0..groups).map(|g| Ok(said(g)?.matches("begins step=").count())).collect()
 }
 
 fn seconds(loan: &Value, key: &str) -> Result<f64> {
     loan[key].as_f64().with_context(|| format!("{key} in {loan:#}"))
 }
 
+/// A site with so many nodes; none where CRIU cannot be had.
+fn site(name: &str, nodes: usize) -> Result<Option<Site>> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-{name}-{}", std::process::id()));
+    let site = lending::site(&dir, nodes, &mut |text| println!("  {text}"))?;
+    Ok(site.inspect_err(|reason| println!("skipped: {reason}")).ok())
+}
+
+/// A copy of a folder, in the place of what was there.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").args([from, to]).status()?;
+    ensure!(copied.success(), "cp: {copied}");
+    Ok(())
+}
+
+#[test]
+fn what_slurm_has_forgotten_ends_before_the_next_driver_starts_anything() -> Result<()> {
+    const RUN: Coupled = Coupled { groups: 2, spares: 1, steps: 1500, every: "300", step_ms: 20 };
+    let Some(mut site) = site("forgotten", 3)? else { return Ok(()) };
+    let expected = RUN.undisturbed(&site, MINUTES)?;
+    let (job, folder) = RUN.submit_behind(&site, "forgotten", true, "until [ -e go ]; do sleep 0.1; done\n")?;
+    let run = site.wait_report(job, "the start", MINUTES, |run| node_of(run, 1).map(|_| run.clone()))?;
+    let host = run["records"][0]["nodes"][0].as_str().context("a batch host")?.to_string();
+    let nodes = [0, 1].map(|group| node_of(&run, group).unwrap_or_default());
+    // slurmctld writes down within five seconds what has changed.
+    let (state, older) = (site.cluster.dir.join("state"), site.cluster.dir.join("older"));
+    let now = SystemTime::now();
+    let changed =
+        site.cluster.command("scontrol").args(["update", &format!("JobId={job}"), "Comment=known"]).status()?;
+    ensure!(changed.success(), "scontrol: {changed}");
+    site.wait("its state", MINUTES, |_| Ok((fs::metadata(state.join("job_state"))?.modified()? > now).then_some(())))?;
+    copy(&state, &older)?;
+
+    // The steps that begin now are forgotten, and their numbers are given again.
+    fs::write(folder.join("go"), "")?;
+    let began = |site: &Site, times: usize| {
+        site.wait("the programs", MINUTES, |_| Ok((beginnings(&folder, 2).ok() == Some(vec![times; 2])).then_some(())))
+    };
+    began(&site, 1)?;
+    site.cluster.kill_controller()?;
+    copy(&older, &state)?;
+    site.cluster.start_controller()?;
+    let of_steps = |site: &Site| nodes.iter().map(|node| of_steps_on(site, node)).collect::<Result<Vec<_>>>();
+    let forgotten = of_steps(&site)?;
+    ensure!(forgotten.iter().all(|of_node| of_node.len() == 2), "a relay and a program on each: {forgotten:?}");
+    ensure!(kill_wrapper(&site, &host, job, Wrapper::Driver)?, "no driver on {host}");
+    began(&site, 2)?;
+    let beside = of_steps(&site)?;
+    let is_left = |pid: &i32| forgotten.iter().flatten().any(|old| old == pid);
+    ensure!(!beside.iter().flatten().any(is_left), "{forgotten:?} is left in {beside:?}");
+    let report = report_of_the_end(&site, job, MINUTES)?;
+    ensure!(RUN.results(&folder)? == expected, "other bits: {:#?}", decisions(&report));
+    nothing_is_left(&site, MINUTES)
+}
+
 #[test]
 fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Result<()> {
-    let dir = PathBuf::from(format!("/tmp/joulepoint-lend-{}", std::process::id()));
-    let mut site = match lending::site(&dir, 13, &mut |text| println!("  {text}"))? {
-        Ok(site) => site,
-        Err(reason) => {
-            println!("skipped: {reason}");
-            return Ok(());
-        }
-    };
+    let Some(mut site) = site("lend", 13)? else { return Ok(()) };
     let site = &mut site;
     let expected = RUN.undisturbed(site, MINUTES)?;
     let plain = Struck::submit(site, "plain", 1)?;

@@ -13,6 +13,7 @@ use crate::ports::{Engine, Happening};
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
 use crate::streams;
+use crate::turns::Turns;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
@@ -28,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// Exit code that stands for a script whose tasks were killed: it begins anew from the newest line.
 const KILLED: i32 = 128 + libc::SIGKILL;
+
+/// Where the steps of the script take their turns, with each beginning of it.
+const PLACE: &str = "steps";
 
 /// Head start of who watches nodes over the news that a task on another node is gone.
 const NODES_FIRST: Duration = Duration::from_secs(3);
@@ -51,6 +55,7 @@ pub struct CriuSteps {
     attempt: Arc<Mutex<Option<Attempt>>>,
     attempts: Tries,
     tries: Tries,
+    turns: Turns,
     dumps: config::Criu,
 }
 
@@ -88,6 +93,8 @@ pub struct Parts {
     pub node: String,
     /// Longest time of a dump or restore, s.
     pub limit_s: f64,
+    /// The turns of tasks.
+    pub turns: Turns,
     /// What the site says of dumps.
     pub dumps: config::Criu,
     /// Whether `srun` keeps what an output file has, if Slurm says so.
@@ -100,7 +107,7 @@ impl CriuSteps {
     /// # Errors
     /// What the file system or the network says.
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
-        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, dumps, appends } = parts;
+        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, turns, dumps, appends } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
@@ -126,9 +133,9 @@ impl CriuSteps {
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
-        let sandboxes = Sandboxes { criu, run, restore: None, limit_s, common, appends };
+        let sandboxes = Sandboxes { criu, run, turn: None, restore: None, limit_s, common, appends };
         let (attempts, tries) = (Tries::default(), Tries::default());
-        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, dumps })
+        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, turns, dumps })
     }
 }
 
@@ -144,6 +151,8 @@ impl Engine for CriuSteps {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
+        self.turns.over(&self.turns.of(PLACE));
+        self.sandboxes.turn = Some(self.turns.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new() });
         // The script writes again what it has written itself, and the stand-in what its steps have.

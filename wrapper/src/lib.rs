@@ -44,4 +44,5 @@ pub mod srun;
 pub mod streams;
 pub mod supervise;
 pub mod tool;
+pub mod turns;
 pub mod wardens;

@@ -9,6 +9,8 @@ use crate::cancelled;
 use crate::mail::{Post, now_s};
 use crate::ports::Happening;
 use crate::script::Steps;
+use crate::turns::Turns;
+use ::criu::turn::Turn;
 use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,6 +43,7 @@ pub struct Seats {
     all: Arc<Mutex<BTreeMap<u64, Seat>>>,
     post: Post,
     steps: Option<Steps>,
+    turns: Turns,
     pub(super) within: Within,
 }
 
@@ -60,6 +63,7 @@ pub(super) struct Seat {
 #[derive(Clone)]
 pub(super) struct Running {
     name: String,
+    turn: Turn,
     nodes: Vec<String>,
     /// When it was to be started.
     since_s: f64,
@@ -89,7 +93,7 @@ pub enum Within {
 /// How a group's share of a call is started.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Words before the program's.
+    /// Words of the warden that is to start the program, if one is.
     pub(super) words: Vec<String>,
     pub(super) sandbox: Option<PathBuf>,
     pub(super) outputs: Option<Outputs>,
@@ -112,11 +116,18 @@ impl Board {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(post: Post, steps: Option<Steps>, run: &Path, sizes: Vec<usize>, within: Within) -> io::Result<Board> {
+    pub fn open(
+        post: Post,
+        steps: Option<Steps>,
+        run: &Path,
+        sizes: Vec<usize>,
+        turns: Turns,
+        within: Within,
+    ) -> io::Result<Board> {
         let folder = Folder::make(run)?;
         symlink(std::env::current_exe()?, folder.path().join(crate::srun::NAME))?;
         let listener = UnixListener::bind(folder.path().join("socket"))?;
-        let seats = Seats { all: Arc::default(), post, steps, within };
+        let seats = Seats { all: Arc::default(), post, steps, turns, within };
         let of_listener = seats.clone();
         thread::spawn(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -208,6 +219,8 @@ impl Seats {
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
             if code != 0 {
+                // Slurm may have forgotten the step.
+                seats.turns.over(&step.turn);
                 clear(steps, &step.name);
             }
             seats.with(|all| all.get_mut(&call).and_then(|seat| seat.running.remove(&group)));
@@ -218,7 +231,10 @@ impl Seats {
     /// The program in place of `srun` is gone: what it started must not go on without it.
     fn dropped(&self, call: u64) {
         let Some(seat) = self.with(|all| all.remove(&call)) else { return };
-        seat.running.values().for_each(|step| clear(self.steps.as_ref(), &step.name));
+        for step in seat.running.values() {
+            self.turns.over(&step.turn);
+            clear(self.steps.as_ref(), &step.name);
+        }
         self.post.tell(Happening::Group(News::Dropped { call }));
     }
 
@@ -270,10 +286,12 @@ impl Shares for Seats {
                 Ok(way) => way,
                 Err(code) => return Some(code),
             };
-            let share = seat.call.share(call, group, places, &way.words);
+            let turn = self.turns.of(&format!("{call}.g{group}"));
+            let share = seat.call.share(call, group, places, &words(&way.words, &turn));
             let Way { sandbox, outputs, from_bytes, .. } = way;
             let running = Running {
                 name: share.step,
+                turn,
                 nodes: share.nodes,
                 since_s: now_s(),
                 may_cancel_itself: seat.call.may_cancel_itself(),
@@ -345,18 +363,25 @@ impl Within {
 }
 
 impl Sandboxes {
-    /// A fresh sandbox for a group's program, and the words that go before the program's; without one it runs as it is.
+    /// A fresh sandbox for a group's program, and the words of its warden; without one it runs as it is.
     fn make(&self, group: usize) -> Option<(PathBuf, Vec<String>)> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).and_then(|()| {
-            let folder = nix::unistd::mkdtemp(&self.folder.join(format!("g{group}.XXXXXX")))?;
-            Ok((folder, std::env::current_exe()?))
-        });
-        let (folder, me) = made.inspect_err(|e| tracing::warn!(%e, group, "no sandbox")).ok()?;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)
+            .and_then(|()| Ok(nix::unistd::mkdtemp(&self.folder.join(format!("g{group}.XXXXXX")))?));
+        let folder = made.inspect_err(|e: &io::Error| tracing::warn!(%e, group, "no sandbox")).ok()?;
         let arguments = ::criu::probe::arguments(&self.criu, &folder, None, self.limit_s);
-        let mut words = vec![me.to_string_lossy().into_owned(), "warden".to_string()];
-        words.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
+        let words = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
         Some((folder, words))
     }
+}
+
+/// The words that go before a program's, if a warden with these words starts it.
+fn words(of_warden: &[String], turn: &Turn) -> Vec<String> {
+    let Some(us) = std::env::current_exe().ok().filter(|_| !of_warden.is_empty()) else { return Vec::new() };
+    let first = [us.to_string_lossy().into_owned(), "warden".to_string(), "--turn".to_string(), turn.to_string()];
+    first.into_iter().chain(of_warden.iter().cloned()).collect()
 }
 
 /// A program that does not listen any more is noticed by its end.

@@ -174,21 +174,17 @@ impl Dumped {
         Ok(Way { words, outputs: Some(outputs), from_bytes, ..Way::default() })
     }
 
-    /// The words that go before a program's.
+    /// The words of a task's warden.
     fn words(&self, group: usize, of: &DumpedCall, tasks: usize, line: Option<&Path>) -> Vec<String> {
-        let us = match (std::env::current_exe(), &of.outside) {
-            (Ok(us), None) => us,
-            _ => return Vec::new(),
-        };
+        if of.outside.is_some() {
+            return Vec::new();
+        }
         let path = |p: &Path| p.to_string_lossy().into_owned();
-        let mut words = vec![path(&us), "warden".to_string()];
         let pairs = [("--criu", path(&self.criu)), ("--run", path(&self.folder(group))), ("--call", of.name.clone())];
         let pairs = pairs.into_iter().chain(line.map(|line| ("--restore", path(line))));
         // The ranks and numbers that a task sees are those of all groups.
         let pairs = pairs.chain([("--tasks", tasks.to_string()), ("--limit-s", self.limit_s.to_string())]);
-        words.extend(pairs.flat_map(|(name, value)| [name.to_string(), value]));
-        words.push("--".to_string());
-        words
+        pairs.flat_map(|(name, value)| [name.to_string(), value]).chain(["--".to_string()]).collect()
     }
 
     /// A share has ended for good while the group has one in these `others`: that is kept, and what it wrote.

@@ -24,6 +24,7 @@ use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps};
+use crate::turns::Turns;
 use ::criu::relay;
 use config::Site;
 use options::{Engine as Kind, Settings};
@@ -63,6 +64,8 @@ pub struct Launch<'a> {
     pub lender: Lender,
     /// The CRIU by which groups are dumped or survivors parked, or why there is none.
     pub criu: Result<PathBuf, String>,
+    /// The turns of all that is started in steps.
+    pub turns: Turns,
     /// What is done with survivors where nothing can be lent.
     pub slow: Option<Slow>,
 }
@@ -135,7 +138,8 @@ impl Launch<'_> {
         let mut lines = Folders::open(folder.path(), count, settings.keep)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
         let within = self.within(folder);
-        let board = Board::open(self.post.clone(), self.steps.clone(), folder.path(), sizes, within.clone())?;
+        let turns = self.turns.clone();
+        let board = Board::open(self.post.clone(), self.steps.clone(), folder.path(), sizes, turns, within.clone())?;
         let mut shares = board.seats();
         let mpi = mpi::variable(&self.slurm);
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).chain(mpi).collect();
@@ -192,6 +196,7 @@ impl Launch<'_> {
             log,
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
+            turns: self.turns.clone(),
             sockets: format!("@{}.relay", board.name()),
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),

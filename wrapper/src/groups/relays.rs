@@ -5,6 +5,7 @@ use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
 use crate::ports::Happening;
 use crate::processes;
+use crate::turns::Turns;
 use options::Log;
 use serde::Deserialize;
 use slurm::Slurm;
@@ -37,6 +38,8 @@ pub struct Steps {
     pub log: Log,
     /// Checkpoints to which a group must be able to go back.
     pub keep: u32,
+    /// Until when each relay is wanted.
+    pub turns: Turns,
     /// What the sockets of the relays are called, but for their groups: on each node, and of this wrapper only.
     pub sockets: String,
     /// CPUs of a node, of which a relay uses one.
@@ -169,8 +172,7 @@ impl Steps {
             .arg(&self.run)
             .args(["--group", &group.to_string(), "--groups", &self.all.len().to_string()])
             .args(["--log", self.log.as_str(), "--keep", &self.keep.to_string()])
-            // A slurmctld that went back to an older state ends no step that it has forgotten.
-            .args(["--status-every", "2", "--lost", "wait", "--take-over"])
+            .args(["--status-every", "2", "--lost", "wait"])
             .args(["--advertise", &address, "--socket", &self.socket(group)])
             .env("JOULEPOINT_LOG", "warn");
         command
@@ -184,9 +186,12 @@ impl Relays for Steps {
         }
         // What an earlier relay said is heard, and what it counted is accounted for.
         let _ = fs::remove_file(self.status(group));
-        let mut command = self.command(group, node);
+        let command = self.command(group, node);
+        let (turns, place) = (self.turns.clone(), format!("relay.g{group}"));
         let relay = &mut self.all[group];
-        relay.node = node.to_string();
+        if !std::mem::replace(&mut relay.node, node.to_string()).is_empty() {
+            turns.over(&turns.of(&place));
+        }
         let one = relay.tries.begin();
         end(&relay.srun);
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
@@ -197,7 +202,8 @@ impl Relays for Steps {
         thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
         let node = node.to_string();
-        thread::spawn(move || serve(&mut command, group, &node, &one, &srun, &said, lost.as_ref()));
+        let mut kept = Kept { command, group, node, turns, place };
+        thread::spawn(move || kept.serve(&one, &srun, &said, lost.as_ref()));
     }
 
     fn starts(&mut self, group: usize) {
@@ -227,11 +233,9 @@ impl Relays for Steps {
     }
 
     fn stop(&mut self) {
-        for (group, relay) in self.all.iter().enumerate() {
+        for relay in &self.all {
             relay.tries.void();
             end(&relay.srun);
-            // A step that slurmctld has forgotten is ended by nobody: its relay is, by the heir that it sees in its log.
-            let _ = std::fs::File::create(self.run.join("relays").join(format!("{group}.log/heir")));
         }
     }
 }
@@ -244,43 +248,51 @@ fn end(srun: &AtomicI32) {
     }
 }
 
-/// Keeps a relay running; `lost` is told if a log in memory ends with it.
-fn serve(
-    command: &mut Command,
+/// A relay that is kept running.
+struct Kept {
+    command: Command,
     group: usize,
-    node: &str,
-    one: &Try,
-    srun: &AtomicI32,
-    said: &Said,
-    lost: Option<&Post>,
-) {
-    command.stderr(Stdio::piped());
-    let [first, longest] = PAUSES;
-    let mut pause = first;
-    while one.is_current() {
-        let begun = Instant::now();
-        match command.spawn() {
-            Ok(mut child) => {
-                srun.store(child.id() as i32, Ordering::SeqCst);
-                // Whoever called this try off before the line above found nothing to end.
-                if !one.is_current() {
-                    end(srun);
+    node: String,
+    turns: Turns,
+    /// Where it takes its turns.
+    place: String,
+}
+
+impl Kept {
+    /// Starts it as often as it ends; `lost` is told if a log in memory ends with it.
+    fn serve(&mut self, one: &Try, srun: &AtomicI32, said: &Said, lost: Option<&Post>) {
+        self.command.stderr(Stdio::piped());
+        let (group, node) = (self.group, self.node.as_str());
+        let [first, longest] = PAUSES;
+        let mut pause = first;
+        while one.is_current() {
+            let begun = Instant::now();
+            // One whose step slurmctld has forgotten is ended by nobody else.
+            let turn = self.turns.of(&self.place);
+            match self.command.env("JOULEPOINT_TURN", turn.to_string()).spawn() {
+                Ok(mut child) => {
+                    srun.store(child.id() as i32, Ordering::SeqCst);
+                    // Whoever called this try off before the line above found nothing to end.
+                    if !one.is_current() {
+                        end(srun);
+                    }
+                    child.stderr.take().into_iter().for_each(|from| said.hear(from));
+                    let ended = child.wait();
+                    srun.store(0, Ordering::SeqCst);
+                    self.turns.over(&turn);
+                    if one.is_current() {
+                        tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
+                        lost.inspect(|post| post.tell_of(one, Happening::Group(News::LogLost { group })));
+                    }
                 }
-                child.stderr.take().into_iter().for_each(|from| said.hear(from));
-                let ended = child.wait();
-                srun.store(0, Ordering::SeqCst);
-                if one.is_current() {
-                    tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
-                    lost.inspect(|post| post.tell_of(one, Happening::Group(News::LogLost { group })));
+                Err(e) => {
+                    tracing::error!(group, node, %e, "the relay cannot be started");
+                    said.keep(&format!("srun: {e}"));
                 }
             }
-            Err(e) => {
-                tracing::error!(group, node, %e, "the relay cannot be started");
-                said.keep(&format!("srun: {e}"));
-            }
+            thread::sleep(pause);
+            pause = if begun.elapsed() > 2 * longest { first } else { longest.min(2 * pause) };
         }
-        thread::sleep(pause);
-        pause = if begun.elapsed() > 2 * longest { first } else { longest.min(2 * pause) };
     }
 }
 
@@ -306,7 +318,10 @@ mod tests {
         let (post, _clock) = crate::mail::queue();
         let slurm = Arc::new(Slurm::new(Some(dir.path().to_path_buf())));
         let (sockets, all) = (String::new(), vec![Relay::default()]);
-        let mut relays = Steps { srun, slurm, run, log: Log::Disk, keep: 1, sockets, cpus: 1, post, all };
+        std::fs::create_dir(&run).unwrap();
+        let turns = Turns::take_up(&run).unwrap();
+        let mut relays =
+            Steps { srun, slurm, run, log: Log::Disk, keep: 1, turns: turns.clone(), sockets, cpus: 1, post, all };
         let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();
         let wait_for = |count: usize, more: Duration| {
             let begun = Instant::now();
@@ -320,6 +335,7 @@ mod tests {
             relays.place(0, node);
             wait_for(1, Duration::from_millis(500));
         }
+        assert_eq!(turns.of("relay.g0").number, 3, "each is told that its turn is over, whatever Slurm knows of it");
         relays.stop();
         wait_for(0, Duration::ZERO);
     }
