@@ -146,7 +146,9 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         // What ended badly did nothing while it was in doubt.
         let failed_s = if let State::Doubtful { since_s } = g.state { failed_s.min(since_s) } else { failed_s };
-        g.lost_s = (failed_s - kept_until_s).max(0.0);
+        let of_line = g.stood_still.filter(|(number, _)| line.as_ref().is_some_and(|m| m.number == *number));
+        let still_s = of_line.map_or(0.0, |(_, still_s)| still_s);
+        g.lost_s = (failed_s - kept_until_s - still_s).max(0.0);
         g.lost_alone = g.since_s <= line.as_ref().map_or(begun_s, |m| m.ended_s);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
         (self.all[group].back, self.all[group].image) = (Some(line), None);

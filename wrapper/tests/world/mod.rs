@@ -14,7 +14,7 @@ use std::panic::resume_unwind;
 use std::rc::Rc;
 use wrapper::groups::ports::News;
 use wrapper::lend::Outcome;
-use wrapper::ports::Happening;
+use wrapper::ports::{Happening, Saved};
 
 /// Calls of ports after which a history is taken to have no end.
 const MOST_CALLS: u64 = 400_000;
@@ -415,7 +415,8 @@ impl World {
         let (_, _, fails, progress) = self.programs[group].asked.take().expect("asked");
         self.programs[group].restored = progress;
         let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
-        let result = if fails { Err("disk quota exceeded".into()) } else { Ok(vec![file]) };
+        let result =
+            if fails { Err("disk quota exceeded".into()) } else { Ok(Saved { files: vec![file], still_s: Some(0.0) }) };
         Happening::Group(News::Checkpointed { group, result })
     }
 
