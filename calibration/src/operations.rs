@@ -187,7 +187,7 @@ impl Repeat for Writing {
         let begun = Instant::now();
         self.app.begin(into);
         let files = match self.clock.wait(now_s() + CHECKPOINT_LIMIT_S) {
-            Some(Happening::Checkpointed(files)) => files.map_err(anyhow::Error::msg)?,
+            Some(Happening::Checkpointed(saved)) => saved.map_err(anyhow::Error::msg)?.files,
             _ => bail!("no checkpoint within {CHECKPOINT_LIMIT_S} s"),
         };
         self.made = Some((number, files));

@@ -119,7 +119,7 @@ pub struct Modelled {
     pub mtbf_s: Figure,
     /// Time between two checkpoints of a group (T), s.
     pub period_s: Figure,
-    /// A checkpoint (C), s.
+    /// A checkpoint (C), s: until it is complete, however long the program stands still for it.
     pub checkpoint_s: Figure,
     /// Until a failure is noticed (D), s.
     pub down_s: Figure,
@@ -181,6 +181,9 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
     });
     let (away_s, beyond_node_s) = away_and_beyond(run, loans);
+    // What programs do while their checkpoints are made is work.
+    let beside_s = run.checkpoints.iter().filter_map(|c| Some((c.seconds - c.still_s?).max(0.0))).sum::<f64>();
+    let useful_s = compute_s + beside_s * members as f64 / groups as f64;
     let mut m = Modelled {
         groups: measured(groups as f64),
         mtbf_s: or(mean_of(run.total.held_s, counted().count()), &plan.mtbf_s),
@@ -190,12 +193,13 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         load_s: or(mean(loads), &assumed(0.0)),
         save_s: or(mean(returns), &assumed(0.0)),
         checkpoint_s,
-        alpha: assumed(0.0),
+        alpha: work_beside(run),
         lambda: measured(compute_s / (compute_s + logging_s)),
         rho: or(replay_speed(run), &assumed(1.0)),
-        beta: assumed(0.0),
-        app: Pair { predicted: None, measured: 1.0 - compute_s / of_groups_s },
-        plat: Pair { predicted: None, measured: 1.0 - (compute_s + sum.used_node_seconds) / all_s },
+        // A relay's log is outside of what a checkpoint holds.
+        beta: by_design(0.0),
+        app: Pair { predicted: None, measured: 1.0 - useful_s / of_groups_s },
+        plat: Pair { predicted: None, measured: 1.0 - (useful_s + sum.used_node_seconds) / all_s },
         beyond_node_s,
         lent_share: (beyond_node_s > 0.0).then(|| away_s / beyond_node_s),
     };
@@ -250,6 +254,10 @@ fn measured(value: f64) -> Figure {
     Figure { value, from: "measured".into() }
 }
 
+fn by_design(value: f64) -> Figure {
+    Figure { value, from: "by design".into() }
+}
+
 fn assumed(value: f64) -> Figure {
     Figure { value, from: "assumed".into() }
 }
@@ -276,6 +284,18 @@ fn dealt(run: &RunAccount) -> Option<(usize, usize)> {
         sizes.entry(group).or_insert(rest.split(':').next()?.split(',').count());
     }
     (!sizes.is_empty()).then(|| (sizes.len(), sizes.values().sum()))
+}
+
+/// The share of its normal work that a program does during a checkpoint: as far as it is known for how long it stood still.
+fn work_beside(run: &RunAccount) -> Figure {
+    let known = run.checkpoints.iter().filter_map(|c| Some((c.still_s?, c.seconds)));
+    let (still_s, all_s) = known.fold((0.0, 0.0), |(still, all), (s, seconds)| (still + s, all + seconds));
+    match all_s > 0.0 {
+        // It has written before, and its files are copied while it goes on.
+        true if still_s == 0.0 => by_design(1.0),
+        true => measured((1.0 - still_s / all_s).max(0.0)),
+        false => assumed(0.0),
+    }
 }
 
 /// How fast groups did lost work again, beside the first time, as far as they were seen to catch up.
@@ -431,6 +451,22 @@ mod tests {
         let total = &all[3];
         assert!((total.lent.used_node_seconds - total.borrowed_node_seconds).abs() < 1e-9);
         assert_eq!(total.lent.used_j, total.borrowed_j);
+    }
+
+    #[test]
+    fn what_a_program_does_beside_its_checkpoint_is_no_waste() {
+        let still = |still_s| {
+            let mut run = run();
+            run.checkpoints[0].still_s = still_s;
+            let m = modelled(&run, &[loan()], 1000.0).unwrap();
+            (m.alpha.value, m.alpha.from, m.app.measured)
+        };
+        // A checkpoint of 2 s, by a group of one node of three.
+        assert_eq!(still(None), (0.0, "assumed".into(), 1.0 - 891.0 / 1200.0));
+        assert_eq!(still(Some(0.5)), (0.75, "measured".into(), 1.0 - 892.5 / 1200.0));
+        assert_eq!(still(Some(2.0)), (0.0, "measured".into(), 1.0 - 891.0 / 1200.0));
+        assert_eq!(still(Some(0.0)), (1.0, "by design".into(), 1.0 - 893.0 / 1200.0));
+        assert_eq!(modelled(&run(), &[loan()], 1000.0).unwrap().beta.from, "by design");
     }
 
     #[test]

@@ -54,6 +54,7 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         seconds: *s,
         bytes: 8 << 30,
         joules: Some(joules(*s)),
+        still_s: None,
     });
     RunAccount {
         cluster: "c".into(),

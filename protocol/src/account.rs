@@ -63,6 +63,8 @@ pub struct CheckpointAccount {
     pub bytes: u64,
     /// Energy, J; absent if nothing could be read.
     pub joules: Option<f64>,
+    /// For how long of this the program stood still, s; absent if nobody could tell.
+    pub still_s: Option<f64>,
 }
 
 /// What one node of a run did for a while.

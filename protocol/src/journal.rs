@@ -165,6 +165,8 @@ pub enum Event {
         bytes: u64,
         /// Energy, J.
         joules: Option<f64>,
+        /// For how long of this the program stood still, s; absent if nobody could tell.
+        still_s: Option<f64>,
     },
     /// A checkpoint did not become complete.
     CheckpointFailed {

@@ -220,11 +220,17 @@ pub fn checkpoint_counts(c: &Connection) -> Result<ByRun<u32>> {
 /// # Errors
 /// What the store says.
 pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
-    let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules";
+    let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules, t.still_s";
     rows(c, columns, "checkpoints", ", t.begun_s", |r| {
         let (begun_s, ended_s): (f64, f64) = (r.get(2)?, r.get(3)?);
-        let seconds = ended_s - begun_s;
-        Ok(CheckpointAccount { number: r.get(1)?, begun_s, seconds, bytes: r.get(4)?, joules: r.get(5)? })
+        Ok(CheckpointAccount {
+            number: r.get(1)?,
+            begun_s,
+            seconds: ended_s - begun_s,
+            bytes: r.get(4)?,
+            joules: r.get(5)?,
+            still_s: r.get(6)?,
+        })
     })
 }
 

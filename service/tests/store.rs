@@ -136,7 +136,7 @@ fn run_with_a_death() -> Vec<Event> {
         reading("n1", 55.0, 99.0),
         phase(Phase::Checkpoint, "n2", (150.0, 155.0), 5.0),
         reading("n2", 65.0, 99.0),
-        Event::Committed { number: 1, begun_s: 150.0, ended_s: 155.0, bytes: 1000, joules: Some(10.0) },
+        Event::Committed { number: 1, begun_s: 150.0, ended_s: 155.0, bytes: 1000, joules: Some(10.0), still_s: None },
         phase(Phase::Compute, "n1", (155.0, 195.0), 40.0),
         reading("n1", 95.0, 99.0),
         phase(Phase::Compute, "n2", (155.0, 195.0), 40.0),
@@ -255,7 +255,8 @@ fn the_account_of_a_run_that_lost_a_node() {
 fn a_new_run_is_told_which_engine_made_checkpoints() {
     both(|store| {
         let planned = |engine: &str| Event::Planned(Box::new(plan_by(engine)));
-        let committed = Event::Committed { number: 1, begun_s: 101.0, ended_s: 102.0, bytes: 9, joules: None };
+        let committed =
+            Event::Committed { number: 1, begun_s: 101.0, ended_s: 102.0, bytes: 9, joules: None, still_s: None };
         let engine = |store: &mut Store| store.history("alice", "heat").expect("history").engine;
         store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"]), planned("app")])), UID).expect("stored");
         assert_eq!(engine(store), None, "it made no checkpoint");
@@ -599,7 +600,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
         assert_eq!(told(&store, "7.1").total.elapsed_s, 1.0, "it runs, and is known for so long");
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
-    assert_eq!(version(), 6);
+    assert_eq!(version(), 7);
     let mut store = Store::open(&path).expect("opens");
     store.append(&batch("7.1", records(2, vec![ended("completed")])), UID).expect("goes on");
     assert_eq!(told(&store, "7.1").state, "completed");

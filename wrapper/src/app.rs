@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{Checkpoints, bring_back, take};
 use crate::mail::{Post, Tries, Try};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Saved};
 use protocol::Manifest;
 use std::collections::BTreeMap;
 use std::fs;
@@ -192,15 +192,20 @@ impl Engine for App {
         let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
         let signal = self.signal.clone();
         thread::spawn(move || {
+            let begun = Instant::now();
             let result = match signal {
                 Some((number, ask)) => {
                     let before = (files.now(), announced.get().0);
                     ask(number).and_then(|()| written(&one, &files, &announced, &before))
                 }
-                None => Ok(files.now().into_keys().collect()),
+                None => Ok((files.now().into_keys().collect(), begun)),
             };
-            let taken = result.and_then(|originals| take(&originals, &into));
-            post.tell_of(&one, Happening::Checkpointed(taken));
+            // The program goes on while its files are copied.
+            let saved = result.and_then(|(originals, written)| {
+                let still_s = Some(written.duration_since(begun).as_secs_f64());
+                Ok(Saved { files: take(&originals, &into)?, still_s })
+            });
+            post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
 
@@ -216,8 +221,14 @@ impl Drop for App {
     }
 }
 
-/// Waits until the program has written its checkpoint: announced, or all patterns have a new file at rest.
-fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u64)) -> Result<Vec<PathBuf>, String> {
+/// Waits until the program has written its checkpoint: announced, or all patterns have a new file at rest. The files, and
+/// when it had.
+fn written(
+    one: &Try,
+    files: &Files,
+    announced: &Announced,
+    before: &(States, u64),
+) -> Result<(Vec<PathBuf>, Instant), String> {
     let (mut last, mut since) = (States::new(), Instant::now());
     loop {
         if !one.is_current() {
@@ -225,7 +236,7 @@ fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u6
         }
         let (count, named) = announced.get();
         if count > before.1 && !named.is_empty() {
-            return Ok(named);
+            return Ok((named, Instant::now()));
         }
         let now = files.now();
         let fresh = |p: &PathBuf, s: &State| before.0.get(p) != Some(s);
@@ -236,7 +247,7 @@ fn written(one: &Try, files: &Files, announced: &Announced, before: &(States, u6
             && now.iter().any(|(p, s)| fresh(p, s))
             && every_pattern_is_fresh(files, &before.0)
         {
-            return Ok(now.into_keys().collect());
+            return Ok((now.into_keys().collect(), since));
         }
         thread::sleep(LOOK);
     }
@@ -286,7 +297,7 @@ mod tests {
         app.begin(folder);
         let Happening::Checkpointed(result) = next(clock) else { panic!("something else happened") };
         let name = |original: &str| Path::new(original).strip_prefix(dir).unwrap().to_string_lossy().into_owned();
-        result.map(|files| files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())
+        result.map(|saved| saved.files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())
     }
 
     #[test]

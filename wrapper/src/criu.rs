@@ -4,7 +4,7 @@ use crate::app::interval_variables;
 use crate::checkpoints::{Checkpoints, survey, write_durably};
 use crate::identity::Identity;
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Saved};
 use ::criu::client::{self, Ask};
 use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
@@ -145,11 +145,11 @@ impl Engine for Criu {
         };
         thread::spawn(move || {
             let dumped = client::dump(&run, &ask, || one.is_current());
-            let files = dumped.and_then(|frozen_s| {
+            let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
-                survey(&into)
+                Ok(Saved { files: survey(&into)?, still_s: Some(frozen_s) })
             });
-            post.tell_of(&one, Happening::Checkpointed(files));
+            post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
 

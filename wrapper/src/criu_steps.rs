@@ -181,8 +181,7 @@ impl Engine for CriuSteps {
                 wanted: &|| one.is_current(),
                 still: &still,
             };
-            let files = wardens.dump(&dump);
-            post.tell_of(&one, Happening::Checkpointed(files));
+            post.tell_of(&one, Happening::Checkpointed(wardens.dump(&dump)));
         });
     }
 

@@ -6,7 +6,7 @@
 
 use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Saved};
 use crate::script::{Instead, Tree};
 use crate::tool;
 use protocol::{Manifest, ManifestFile};
@@ -135,8 +135,10 @@ impl Engine for Dmtcp {
                 command.stdin(Stdio::null()).stdout(Stdio::null());
                 // What a checkpoint that was given up has left.
                 images(&folder)?.iter().try_for_each(fs::remove_file).map_err(|e| e.to_string())?;
+                let begun = Instant::now();
                 tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current())?;
-                take_images(&folder, &into)
+                let still_s = Some(begun.elapsed().as_secs_f64());
+                Ok(Saved { files: take_images(&folder, &into)?, still_s })
             });
             post.tell_of(&one, Happening::Checkpointed(made));
         });

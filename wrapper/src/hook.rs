@@ -3,7 +3,7 @@
 use crate::app::interval_variables;
 use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Saved};
 use crate::tool;
 use protocol::Manifest;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,9 @@ impl Engine for Hook {
             let files = done.and_then(|()| survey(&into)).and_then(|files| {
                 if files.is_empty() { Err("the checkpoint command left no file".to_string()) } else { Ok(files) }
             });
-            post.tell_of(&one, Happening::Checkpointed(files));
+            // What the program does meanwhile only the command knows.
+            let saved = files.map(|files| Saved { files, still_s: None });
+            post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
 

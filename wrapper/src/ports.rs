@@ -12,7 +12,7 @@ pub enum Happening {
         code: i32,
     },
     /// The checkpoint that the driver asked for is copied and synced, or not.
-    Checkpointed(Result<Vec<ManifestFile>, String>),
+    Checkpointed(Result<Saved, String>),
     /// The program wrote a checkpoint by itself.
     Appeared,
     /// A node of the run is dead.
@@ -28,6 +28,15 @@ pub enum Happening {
     Ordered(Order),
     /// One group of an uncoordinated run tells something.
     Group(crate::groups::ports::News),
+}
+
+/// What an engine has saved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    /// The files of the checkpoint.
+    pub files: Vec<ManifestFile>,
+    /// For how long its program stood still, s; absent if nobody can tell.
+    pub still_s: Option<f64>,
 }
 
 /// Time, and everything that happens in it.

@@ -6,7 +6,7 @@
 use crate::calls::Calls;
 use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries, now_s};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Saved};
 use crate::tool;
 use protocol::Manifest;
 use std::fs;
@@ -134,7 +134,10 @@ impl Engine for Scr {
         thread::spawn(move || {
             let named = newest(&prefix).and_then(|n| n.ok_or_else(|| "SCR has no complete checkpoint".to_string()));
             let written = named.and_then(|name| fs::write(into.join(NAME), name).map_err(|e| e.to_string()));
-            post.tell_of(&one, Happening::Checkpointed(written.and_then(|()| survey(&into))));
+            // SCR has written it, and the program goes on.
+            let files = written.and_then(|()| survey(&into));
+            let saved = files.map(|files| Saved { files, still_s: Some(0.0) });
+            post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store};
 
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
@@ -55,7 +55,8 @@ impl Engine for World {
     }
     fn begin(&mut self, _: PathBuf) {
         let file = |copy: &String| {
-            vec![ManifestFile { copy: copy.clone(), original: String::new(), bytes: 1, xxh3: String::new() }]
+            let file = ManifestFile { copy: copy.clone(), original: String::new(), bytes: 1, xxh3: String::new() };
+            Saved { files: vec![file], still_s: Some(0.0) }
         };
         let result = self.last_checkpoint.as_ref().map(file).ok_or_else(|| "nothing is complete".to_string());
         self.happenings.borrow_mut().push_back(Happening::Checkpointed(result));

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store};
 
 const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
@@ -163,7 +163,7 @@ impl World {
             return Happening::Checkpointed(Err("disk quota exceeded".into()));
         }
         let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
-        Happening::Checkpointed(Ok(vec![file]))
+        Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: None }))
     }
 
     fn kill_node(&mut self) -> Option<Happening> {

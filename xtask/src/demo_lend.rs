@@ -77,8 +77,8 @@ fn play(dir: &Path, clock: &Instant) -> Result<()> {
     Ok(())
 }
 
-/// Prints where the node-seconds of both runs went, and the platform's waste: what neither computed for the run nor was
-/// used by others.
+/// Prints where the node-seconds of both runs went, and the platform's waste, as the report has it: what was no work of the
+/// run and not used by others.
 fn beside(lent: &Value, idled: &Value) -> Result<()> {
     println!("Platform, with and without the loan after the same failure\n");
     println!(
@@ -91,7 +91,7 @@ fn beside(lent: &Value, idled: &Value) -> Result<()> {
         };
         let [away_s, used_s] = ["node_seconds", "used_node_seconds"].map(|k| run["lending"][k].as_f64().unwrap_or(0.0));
         let all_s = phases.iter().filter_map(|p| p["node_seconds"].as_f64()).sum::<f64>() + away_s;
-        let waste = 1.0 - (spent("compute") + used_s) / all_s;
+        let waste = run["lending"]["model"]["plat"]["measured"].as_f64().context("the model")?;
         let (computed_s, idle_s) = (spent("compute"), spent("idle"));
         println!(
             "| {name} | {all_s:.0} | {computed_s:.0} | {idle_s:.0} | {away_s:.0} | {used_s:.0} | {:.1} % |",

@@ -79,7 +79,14 @@ fn tell(store: &mut Store, name: &str, from: u64, events: Vec<Event>) {
 fn run(store: &mut Store, name: &str, node: &str, engine: &str, durations_s: &[f64]) {
     let committed = |(i, d): (usize, &f64)| {
         let (number, begun_s) = (i as u64 + 1, 1000.0 * (i as f64 + 1.0));
-        Event::Committed { number, begun_s, ended_s: begun_s + d, bytes: 300_000_000, joules: Some(130.0 * d) }
+        Event::Committed {
+            number,
+            begun_s,
+            ended_s: begun_s + d,
+            bytes: 300_000_000,
+            joules: Some(130.0 * d),
+            still_s: None,
+        }
     };
     let begun = [started(node, 0), Event::Planned(Box::new(plan(engine)))];
     tell(store, name, 1, begun.into_iter().chain(durations_s.iter().enumerate().map(committed)).collect());
@@ -182,7 +189,14 @@ fn a_run_that_resumes_refines_the_restart_and_the_history_has_its_time() {
             source: "model".into(),
         };
         // A newer checkpoint that turns out to be damaged, and the way into the queue, which brings no checkpoint back.
-        let damaged = Event::Committed { number: 2, begun_s: 101.0, ended_s: 104.0, bytes: 3_000_000, joules: None };
+        let damaged = Event::Committed {
+            number: 2,
+            begun_s: 101.0,
+            ended_s: 104.0,
+            bytes: 3_000_000,
+            joules: None,
+            still_s: None,
+        };
         tell(store, "7.1", 4, vec![restart(103.5, 103.9), damaged]);
         let read = |store: &Store| correction(store, "a", Operation::CheckpointRead, Quantity::TimeS);
         assert_eq!(read(store), None);

@@ -2,8 +2,9 @@
 
 use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
 use crate::orders::leaving;
+use crate::ports::Saved;
 use policy::decide::Why;
-use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase};
+use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 
 impl Driver<'_> {
     /// Asks the engine for a checkpoint.
@@ -27,7 +28,7 @@ impl Driver<'_> {
     }
 
     /// The engine has answered.
-    pub(super) fn checkpointed(&mut self, result: Result<Vec<ManifestFile>, String>) -> Option<End> {
+    pub(super) fn checkpointed(&mut self, result: Result<Saved, String>) -> Option<End> {
         let running = self.checkpointing.take()?;
         match result {
             Ok(files) => {
@@ -52,7 +53,7 @@ impl Driver<'_> {
     }
 
     /// Makes a checkpoint complete and learns from what it cost.
-    fn commit(&mut self, running: &Checkpointing, files: Vec<ManifestFile>) -> bool {
+    fn commit(&mut self, running: &Checkpointing, Saved { files, still_s }: Saved) -> bool {
         // Reading the counters of all nodes takes its time, and the checkpoint does not wait for it.
         let ended_s = self.ports.clock.now_s();
         let cut = self.cut(Phase::Compute);
@@ -80,6 +81,7 @@ impl Driver<'_> {
             ended_s,
             bytes: manifest.bytes,
             joules: manifest.joules,
+            still_s,
         }];
         let made = OrderedCheckpoint {
             number: manifest.number,

@@ -359,7 +359,7 @@ impl Engine for GroupCriu {
         thread::spawn(move || {
             let open = seats.open_of(group);
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
-            let files = match outside {
+            let saved = match outside {
                 Some((of, why)) => Err(format!("srun {} runs in no sandbox: {why}", of.words)),
                 None => {
                     wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
@@ -375,7 +375,7 @@ impl Engine for GroupCriu {
                     })
                 }
             };
-            post.tell_of(&one, Happening::Checkpointed(files));
+            post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
 

@@ -40,6 +40,10 @@ pub struct Groups<'a> {
     pub(super) lent: Option<Lent>,
     /// The end of the wait about which it was decided last whether to lend.
     pub(super) decided_s: f64,
+    /// How fast a group did its lost work again, beside the first time, when that was seen last (rho).
+    pub(super) replay: Option<f64>,
+    /// How long an earlier loan of this run took to give its nodes away and to have them back, s.
+    pub(super) handing_s: Option<f64>,
     /// Nodes that wait and are not lent, as they were told last.
     pub(super) idle: BTreeSet<String>,
     /// When each open call began.
@@ -72,6 +76,8 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         sweep: None,
         lent: None,
         decided_s: f64::NEG_INFINITY,
+        replay: None,
+        handing_s: None,
         idle: BTreeSet::new(),
         calls: BTreeMap::new(),
         ending: BTreeSet::new(),
@@ -198,7 +204,7 @@ impl Groups<'_> {
         }
         g.state = State::Well;
         if g.caught_up_s == f64::INFINITY {
-            (g.caught_up_s, g.pace) = (now_s + g.lost_s, Pace::new(now_s));
+            (g.caught_up_s, g.pace) = (now_s + g.lost_s / self.replay.unwrap_or(1.0), Pace::new(now_s));
         }
         self.ports.relays.place(group, &places[group][0]);
         let image = g.image.clone();
@@ -439,10 +445,8 @@ impl Groups<'_> {
 
     /// Whether a group waits for another that has not done again what it lost, as far as that can be foreseen.
     pub(super) fn waits(&self, group: usize) -> bool {
-        let now_s = self.ports.clock.now_s();
-        let is_behind = |g: &Group| now_s < g.caught_up_s;
-        let others = self.lent.is_some() || self.all.iter().any(is_behind);
-        self.is_coupled() && !is_behind(&self.all[group]) && others
+        let others = self.lent.is_some() || self.all.iter().any(Group::is_behind);
+        self.is_coupled() && !self.all[group].is_behind() && others
     }
 
     pub(super) fn cut(&mut self, group: usize, next: Phase) -> crate::ledger::Cut {
@@ -451,7 +455,13 @@ impl Groups<'_> {
         }
         let counters = self.ports.meter.read();
         let now_s = self.ports.clock.now_s();
-        let mut cut = self.all[group].ledger.cut(now_s, next, &counters);
+        let g = &mut self.all[group];
+        match next {
+            Phase::Compute if g.ledger.phase() != Phase::Compute => g.since_s = now_s,
+            Phase::Idle => g.since_s = f64::INFINITY,
+            _ => {}
+        }
+        let mut cut = g.ledger.cut(now_s, next, &counters);
         self.part_logging(group, &mut cut);
         self.note(std::mem::take(&mut cut.events));
         self.tell_idle();

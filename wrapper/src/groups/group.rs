@@ -85,8 +85,14 @@ pub struct Group {
     pub resumed: Option<u64>,
     /// Number of the line from which its log in memory begins: 0 for the beginning, the highest if it was lost since.
     pub log_begins: u64,
+    /// Number of its newest line, and for how long its program stood still for it, s, if that is known.
+    pub stood_still: Option<(u64, f64)>,
+    /// Since when it has computed without a pause.
+    pub since_s: f64,
     /// Work that it lost last, s.
     pub lost_s: f64,
+    /// It had done that without a pause, and no other group is behind meanwhile: how fast it does it again is its own.
+    pub lost_alone: bool,
     /// When it will have done again what it lost; without end while it does not run.
     pub caught_up_s: f64,
     /// How fast it does that.
@@ -124,7 +130,10 @@ impl Group {
             environment: Vec::new(),
             resumed: None,
             log_begins: 0,
+            stood_still: None,
+            since_s: f64::NEG_INFINITY,
             lost_s: 0.0,
+            lost_alone: false,
             caught_up_s: f64::NEG_INFINITY,
             pace: Pace::new(now_s),
             back: None,

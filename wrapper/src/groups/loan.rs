@@ -22,8 +22,10 @@ pub struct Lent {
     return_s: f64,
     /// Why lending pays.
     reason: String,
-    /// The broker has been asked.
-    asked: bool,
+    /// When the broker was asked, if it was.
+    asked_s: Option<f64>,
+    /// When the nodes were given away, if they were.
+    went_s: Option<f64>,
 }
 
 impl Groups<'_> {
@@ -31,12 +33,11 @@ impl Groups<'_> {
     pub(super) fn consider_loan(&mut self) {
         let now_s = self.ports.clock.now_s();
         let behind_s = self.all.iter().map(|g| g.caught_up_s).fold(f64::NEG_INFINITY, f64::max);
-        let asked = self.lent.as_ref().filter(|l| l.asked && behind_s.is_finite() && self.decided_s != behind_s);
-        if let Some(groups) = asked.map(|l| l.groups.clone()) {
+        let is_asked = |l: &&Lent| l.asked_s.is_some() && behind_s.is_finite() && self.decided_s != behind_s;
+        if let Some(groups) = self.lent.as_ref().filter(is_asked).map(|l| l.groups.clone()) {
             // The group is faster or slower than was thought, or failed again.
             self.decided_s = behind_s;
-            let return_s = behind_s - self.restart_s(&groups);
-            self.ports.lending.expect(return_s);
+            self.expect(behind_s - self.restart_s(&groups));
         }
         let is_decided = behind_s <= now_s || behind_s == f64::INFINITY || self.decided_s == behind_s;
         if is_decided || self.lent.is_some() || self.sweep.is_some() {
@@ -45,7 +46,7 @@ impl Groups<'_> {
         self.decided_s = behind_s;
         let shelter = self.ports.lending.shelter();
         let may_go = |g: &&super::group::Group| {
-            g.works() && g.caught_up_s <= now_s && g.checkpointing.is_none() && !g.nodes.contains(&shelter)
+            g.works() && !g.is_behind() && g.checkpointing.is_none() && !g.nodes.contains(&shelter)
         };
         let groups: BTreeSet<usize> = self.all.iter().filter(may_go).map(|g| g.number).collect();
         let verdict = self.lending_pays(&groups, behind_s - now_s);
@@ -54,8 +55,8 @@ impl Groups<'_> {
                 self.decided("park", &verdict.reason);
                 let return_s = now_s + verdict.idle_s - self.restart_s(&groups);
                 let reason = verdict.reason;
-                self.lent =
-                    Some(Lent { missing: groups.clone(), groups: groups.clone(), return_s, reason, asked: false });
+                let (missing, all) = (groups.clone(), groups.clone());
+                self.lent = Some(Lent { groups: all, missing, return_s, reason, asked_s: None, went_s: None });
                 for group in groups {
                     self.all[group].state = State::Parking;
                     self.ports.lending.park(group, &self.all[group].nodes[0], verdict.idle_s);
@@ -64,6 +65,14 @@ impl Groups<'_> {
             }
             Ok(Verdict { reason, .. }) | Err(reason) => self.decided("idle", &reason),
         }
+    }
+
+    /// The nodes are wanted at another moment than was said.
+    fn expect(&mut self, return_s: f64) {
+        if let Some(lent) = &mut self.lent {
+            lent.return_s = return_s;
+        }
+        self.ports.lending.expect(return_s);
     }
 
     fn restart_s(&self, groups: &BTreeSet<usize>) -> f64 {
@@ -78,20 +87,37 @@ impl Groups<'_> {
         let groups_: Vec<usize> = groups.iter().copied().collect();
         let Market { shortest_queued_s, idle_w } = self.ports.lending.market(&groups_, &nodes)?;
         let checkpoint_s = groups.iter().map(|g| self.all[*g].adaptation.checkpoint_s()).fold(0.0, f64::max);
+        let rho = self.replay.unwrap_or(1.0);
         let prospect = Prospect {
-            since_line_s: idle_s,
+            since_line_s: idle_s * rho,
             checkpoint_s,
             restart_s: self.restart_s(groups),
-            // The survivors do not compute while they are dumped, and the replay is as fast as the first time.
+            // What was done during a checkpoint is a part of the lost work already.
             alpha: 0.0,
-            rho: 1.0,
-            load_save_s: 0.0,
-            scheduler_s: SCHEDULER_S,
+            rho,
+            // A loan of before shows what borrowers and Slurm need together.
+            load_save_s: self.handing_s.unwrap_or(0.0),
+            scheduler_s: if self.handing_s.is_some() { 0.0 } else { SCHEDULER_S },
             shortest_queued_s,
             nodes: nodes.len() as f64,
             idle_w,
         };
-        lend(&prospect).map_err(|e| e.to_string())
+        let verdict = lend(&prospect).map_err(|e| e.to_string())?;
+        let reason = format!("{}; {}", verdict.reason, self.rests_on());
+        Ok(Verdict { reason, ..verdict })
+    }
+
+    /// On which figures of this run a verdict rests.
+    fn rests_on(&self) -> String {
+        let rho = match self.replay {
+            Some(rho) => format!("lost work was done again {rho:.2} times as fast"),
+            None => "lost work is taken to last as long again, since none was seen".to_string(),
+        };
+        let handing = match self.handing_s {
+            Some(s) => format!("a loan before took {s:.0} s to hand the nodes over and back"),
+            None => format!("handing them over and back is taken to last {SCHEDULER_S:.0} s, since there was no loan"),
+        };
+        format!("{rho}, and {handing}")
     }
 
     fn nodes_of(&self, groups: &BTreeSet<usize>) -> Vec<String> {
@@ -155,9 +181,10 @@ impl Groups<'_> {
             return;
         }
         let runs = lent.groups.iter().any(|g| self.all[*g].shares.values().any(|s| *s == Share::Runs));
-        if runs || std::mem::replace(&mut lent.asked, true) {
+        if runs || lent.asked_s.is_some() {
             return;
         }
+        lent.asked_s = Some(self.ports.clock.now_s());
         let (groups, return_s, reason) = (lent.groups.clone(), lent.return_s, lent.reason.clone());
         let shelter = self.ports.lending.shelter();
         groups.iter().for_each(|g| self.ports.relays.place(*g, &shelter));
@@ -169,9 +196,9 @@ impl Groups<'_> {
     /// The script has ended what was put aside: the nodes are needed for what it does next.
     pub(super) fn nothing_to_park(&mut self) {
         let Some(lent) = self.lent.take_if(|l| l.groups.iter().all(|g| self.all[*g].shares.is_empty())) else { return };
-        if lent.asked {
-            self.ports.lending.expect(self.ports.clock.now_s());
+        if lent.asked_s.is_some() {
             self.lent = Some(lent);
+            self.expect(self.ports.clock.now_s());
         } else {
             lent.groups.iter().for_each(|g| self.all[*g].state = State::Well);
         }
@@ -184,7 +211,7 @@ impl Groups<'_> {
         if !lent.groups.remove(&group) {
             return;
         }
-        if lent.groups.is_empty() && !lent.asked {
+        if lent.groups.is_empty() && lent.asked_s.is_none() {
             self.lent = None;
         } else {
             self.lend();
@@ -193,8 +220,10 @@ impl Groups<'_> {
 
     /// The job has no part in the nodes any more.
     pub(super) fn went(&mut self) {
-        let groups = self.lent.as_ref().map(|l| l.groups.clone()).unwrap_or_default();
-        for group in groups {
+        let now_s = self.ports.clock.now_s();
+        let Some(lent) = &mut self.lent else { return };
+        lent.went_s = Some(now_s);
+        for group in lent.groups.clone() {
             self.cut(group, protocol::Phase::Idle);
             self.all[group].away = true;
         }
@@ -208,10 +237,10 @@ impl Groups<'_> {
     /// Whether a node is about to be lent with others of its group, which cannot go on there before that is over.
     pub(super) fn goes_with_others(&mut self, node: &str) -> bool {
         let has = |nodes: &[String]| nodes.len() > 1 && nodes.iter().any(|n| n == node);
-        let goes = |l: &Lent| l.asked && l.groups.iter().any(|g| has(&self.all[*g].nodes));
+        let goes = |l: &Lent| l.asked_s.is_some() && l.groups.iter().any(|g| has(&self.all[*g].nodes));
         let goes = self.lent.as_ref().is_some_and(goes);
         if goes {
-            self.ports.lending.expect(self.ports.clock.now_s());
+            self.expect(self.ports.clock.now_s());
         }
         goes
     }
@@ -220,6 +249,9 @@ impl Groups<'_> {
     pub(super) fn returned(&mut self, outcome: Outcome) {
         let Some(lent) = self.lent.take() else { return };
         let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
+        if let (Outcome::Back { .. }, Some((asked_s, went_s))) = (&outcome, lent.asked_s.zip(lent.went_s)) {
+            self.handing_s = Some(went_s - asked_s + (now_s - lent.return_s.max(went_s)).max(0.0));
+        }
         let back = match outcome {
             Outcome::Back { nodes: back, away_s } => {
                 let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();

@@ -1,8 +1,8 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
 use crate::lend::Outcome;
-use crate::ports::{Child, Clock, Cluster, Engine, Meter, Store};
-use protocol::{Manifest, ManifestFile};
+use crate::ports::{Child, Clock, Cluster, Engine, Meter, Saved, Store};
+use protocol::Manifest;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -41,8 +41,8 @@ pub enum News {
     Checkpointed {
         /// Whose.
         group: usize,
-        /// Its files.
-        result: Result<Vec<ManifestFile>, String>,
+        /// What it has.
+        result: Result<Saved, String>,
     },
     /// A group's program wrote a checkpoint by itself.
     Appeared {

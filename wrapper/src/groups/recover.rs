@@ -143,7 +143,13 @@ impl Groups<'_> {
         // A line of an earlier call is none of this one.
         let line = self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r));
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
-        self.all[group].lost_s = (failed_s - kept_until_s).max(0.0);
+        let g = &mut self.all[group];
+        // What ended badly did nothing while it was in doubt.
+        let failed_s = if let State::Doubtful { since_s } = g.state { failed_s.min(since_s) } else { failed_s };
+        let of_line = g.stood_still.filter(|(number, _)| line.as_ref().is_some_and(|m| m.number == *number));
+        let still_s = of_line.map_or(0.0, |(_, still_s)| still_s);
+        g.lost_s = (failed_s - kept_until_s - still_s).max(0.0);
+        g.lost_alone = g.since_s <= line.as_ref().map_or(begun_s, |m| m.ended_s);
         self.note_in(group, Event::RolledBack { to: line.as_ref().map(|m| m.number), kept_until_s });
         (self.all[group].back, self.all[group].image) = (Some(line), None);
     }
@@ -183,6 +189,11 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         (g.state, g.is_cancelled) = (State::Stopping, false);
         g.caught_up_s = f64::INFINITY;
+        g.pace.done = false;
+        if self.all.iter().filter(|g| g.is_behind()).count() > 1 {
+            self.all.iter_mut().for_each(|g| g.lost_alone = false);
+        }
+        let g = &self.all[group];
         let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
         running.iter().for_each(|call| self.ports.shares.stop(*call, group));
         self.phase_all();

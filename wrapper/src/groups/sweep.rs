@@ -5,8 +5,9 @@ use super::group::{Making, State};
 use super::pace::LOOK_S;
 use crate::driver::{Outcome, RETRY_PAUSE_S};
 use crate::orders::leaving;
+use crate::ports::Saved;
 use policy::decide::{Action, Situation, Why, decide};
-use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, OrderedCheckpoint, Phase};
+use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 use std::collections::BTreeSet;
 
 /// A checkpoint of all groups that work.
@@ -207,9 +208,9 @@ impl Groups<'_> {
     }
 
     /// The engine of a group has answered.
-    pub(super) fn checkpointed(&mut self, group: usize, result: Result<Vec<ManifestFile>, String>) {
+    pub(super) fn checkpointed(&mut self, group: usize, result: Result<Saved, String>) {
         let Some(running) = self.all[group].checkpointing.take() else { return };
-        let outcome = result.and_then(|files| self.commit(group, &running, files));
+        let outcome = result.and_then(|saved| self.commit(group, &running, saved));
         self.phase(group);
         match outcome {
             Ok(made) => {
@@ -228,7 +229,7 @@ impl Groups<'_> {
         &mut self,
         group: usize,
         running: &Making,
-        files: Vec<ManifestFile>,
+        Saved { files, still_s }: Saved,
     ) -> Result<OrderedCheckpoint, String> {
         let cut = self.phase(group);
         let ended_s = self.ports.clock.now_s();
@@ -248,10 +249,11 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);
         (g.of_image, g.image) = (false, None);
+        g.stood_still = still_s.map(|still_s| (running.number, still_s));
         let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
         let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w);
         let Manifest { number, begun_s, bytes, joules, .. } = manifest;
-        self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, joules });
+        self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, joules, still_s });
         if let Some(reason) = learned {
             self.decided("interval", &format!("group {group}: {reason}"));
         }

@@ -3,13 +3,13 @@
 use super::Wardens;
 use super::tasks::Running;
 use crate::checkpoints::{survey, write_durably};
+use crate::ports::Saved;
 use ::criu::client::Ask;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::warden::ENDED;
 use config::Compress;
-use protocol::ManifestFile;
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -53,11 +53,11 @@ pub struct Standing {
 }
 
 impl Wardens {
-    /// Dumps all tasks into one recovery line; its files, synced.
+    /// Dumps all tasks into one recovery line; its files are synced.
     ///
     /// # Errors
     /// A sentence: no line, and all tasks go on.
-    pub fn dump(&self, dump: &Dump) -> Result<Vec<ManifestFile>, String> {
+    pub fn dump(&self, dump: &Dump) -> Result<Saved, String> {
         let _alone = match self.0.dump.try_lock() {
             Err(TryLockError::WouldBlock) => return Err("another dump is on its way".to_string()),
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
@@ -82,7 +82,7 @@ impl Wardens {
             let folder = folder(dump.into, &task.member)?;
             write_durably(&folder.join(ENDED), code.to_string().as_bytes()).map_err(|e| e.to_string())?;
         }
-        survey(dump.into)
+        Ok(Saved { files: survey(dump.into)?, still_s: Some(frozen_s) })
     }
 
     fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), String> {

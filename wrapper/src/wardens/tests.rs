@@ -59,14 +59,15 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
         assert!(standing.iter().all(|s| s.carried_bytes == [7, 0]));
         Ok(())
     };
-    wardens.dump(&Dump {
+    let saved = wardens.dump(&Dump {
         into,
         limit_s: 60.0,
         dumps: &config::Criu::default(),
         has_others: false,
         wanted: &|| true,
         still: &still,
-    })
+    });
+    saved.map(|saved| saved.files)
 }
 
 #[test]

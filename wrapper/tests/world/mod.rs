@@ -14,13 +14,14 @@ use std::panic::resume_unwind;
 use std::rc::Rc;
 use wrapper::groups::ports::News;
 use wrapper::lend::Outcome;
-use wrapper::ports::Happening;
+use wrapper::ports::{Happening, Saved};
 
 /// Calls of ports after which a history is taken to have no end.
 const MOST_CALLS: u64 = 400_000;
 const KEEP: usize = 2;
 
 /// What the world does to a run, each with a chance per port call, per second, or per checkpoint.
+#[derive(Default)]
 pub struct Chances {
     pub wrapper_killed: f64,
     pub node_dies: f64,
@@ -41,6 +42,8 @@ pub struct Chances {
     pub relay_dies: f64,
     pub relay_refused: f64,
     pub asked_to_end: f64,
+    /// A step that begins again needs long for it.
+    pub begins_late: f64,
 }
 
 /// A group's program.
@@ -67,6 +70,8 @@ pub struct Program {
     pub parked_at: f64,
     /// The progress in its image.
     pub image: Option<f64>,
+    /// How far it has been.
+    pub peak: f64,
     /// Where its relay is, and the progress from which the log in its memory begins, if the program has joined it.
     pub relay: Option<(String, Option<f64>)>,
     /// It stands still, since it wants what is in no log.
@@ -114,6 +119,12 @@ pub struct World {
     pub loans: u64,
     /// The script has asked its call to end, in this record.
     pub asked: bool,
+    /// Seconds of progress for each message; relays say anything if absent.
+    pub message_s: Option<f64>,
+    /// A program's messages stop at this progress.
+    pub falls_silent: Option<f64>,
+    /// The program of a group that is to crash, and when.
+    pub crash: Option<(usize, f64)>,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -137,6 +148,9 @@ impl World {
             lent: false,
             loans: 0,
             asked: false,
+            message_s: rng.random_bool(0.7).then(|| rng.random_range(0.1..5.0)),
+            falls_silent: None,
+            crash: None,
             rng,
             now_s: 1e9,
             calls: 0,
@@ -197,7 +211,7 @@ impl World {
 
     pub fn progress(&self, group: usize) -> f64 {
         let p = &self.programs[group];
-        p.running.map_or(0.0, |(t, from)| if p.waits { from } else { from + (self.now_s - t) })
+        p.running.map_or(0.0, |(t, from)| if p.waits { from } else { from + (self.now_s - t).max(0.0) })
     }
 
     /// What the log of a group in memory holds begins here.
@@ -217,13 +231,13 @@ impl World {
     /// Who wants what is in no log stands still, and the driver is told who has to send it.
     fn weigh(&mut self) {
         for to in 0..self.programs.len() {
-            let Some(_) = self.programs[to].running else { continue };
+            let Some((since_s, _)) = self.programs[to].running else { continue };
             let at = self.progress(to);
             let begins_late = |p: &Program| p.relay.as_ref().and_then(|(_, begins)| *begins).is_some_and(|b| b > at);
             let late: Vec<usize> =
                 (0..self.programs.len()).filter(|g| *g != to && begins_late(&self.programs[*g])).collect();
             let p = &mut self.programs[to];
-            (p.running, p.waits) = (Some((self.now_s, at)), !late.is_empty());
+            (p.running, p.waits) = (Some((since_s.max(self.now_s), at)), !late.is_empty());
             for group in late {
                 let p = &mut self.programs[group];
                 if !std::mem::replace(&mut p.told, true) {
@@ -274,10 +288,28 @@ impl World {
         200.0 * (until - self.record_started_s).max(0.0)
     }
 
+    /// Messages that a group has to send again until it is where it was.
+    pub fn behind(&mut self, group: usize) -> Option<u64> {
+        let Some(message_s) = self.message_s else {
+            // What is said of a pace may be anything: it moves the end of a wait and nothing else.
+            return self.rng.random_bool(0.5).then(|| self.rng.random_range(0..30));
+        };
+        let p = &self.programs[group];
+        let sent = |progress: f64| (progress.min(self.falls_silent.unwrap_or(f64::INFINITY)) / message_s) as u64;
+        p.running.map(|_| ((p.peak / message_s) as u64).saturating_sub(sent(self.progress(group))))
+    }
+
+    /// A program is where it stays.
+    pub fn halts(&mut self, group: usize) {
+        let progress = self.progress(group);
+        let p = &mut self.programs[group];
+        (p.running, p.peak) = (None, p.peak.max(progress));
+    }
+
     /// A group's share ends by itself or by a failure.
     pub fn ends(&mut self, group: usize, code: i32) -> Option<Happening> {
+        self.halts(group);
         let p = &mut self.programs[group];
-        p.running = None;
         p.asked = None;
         p.parking = None;
         let call = p.call.take()?;
@@ -312,6 +344,9 @@ impl World {
         if let Some((_, since, until)) = &self.loan {
             consider(if self.lent { until.max(since + 30.0) } else { since + 5.0 }.max(self.now_s), 9, 0);
         }
+        if let Some((group, at)) = self.crash {
+            consider(at.max(self.now_s), 13, group);
+        }
         let rate = |p: f64| 1.0 - (1.0 - p).powf(span);
         let c = &self.chances;
         let failures = [(c.node_dies, 3), (c.step_crashes, 4), (c.preempted, 5), (c.relay_dies, 10)];
@@ -344,6 +379,10 @@ impl World {
             10 => self.kill_relay(),
             11 => Some(self.ask_to_end()),
             12 => self.refuse_relays(),
+            13 => {
+                self.crash = None;
+                self.ends(first.2, 139)
+            }
             _ => None,
         }
     }
@@ -376,7 +415,8 @@ impl World {
         let (_, _, fails, progress) = self.programs[group].asked.take().expect("asked");
         self.programs[group].restored = progress;
         let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
-        let result = if fails { Err("disk quota exceeded".into()) } else { Ok(vec![file]) };
+        let result =
+            if fails { Err("disk quota exceeded".into()) } else { Ok(Saved { files: vec![file], still_s: Some(0.0) }) };
         Happening::Group(News::Checkpointed { group, result })
     }
 
@@ -433,8 +473,8 @@ impl World {
         let lost = Happening::NodeLost { node: node.clone(), at_s };
         let group = self.places.iter().position(|nodes| nodes.contains(&node));
         if let Some(group) = group.filter(|g| self.programs[*g].call.is_some()) {
+            self.halts(group);
             self.programs[group].failed = true;
-            self.programs[group].running = None;
             self.programs[group].asked = None;
             self.programs[group].parking = None;
             if self.chance(0.3) {

@@ -113,6 +113,8 @@ impl Shares for Port {
             w.pending.insert(0, Happening::Group(News::Ended { call, group, code: NOT_BEGUN, is_cancelled: false }));
             return None;
         }
+        let late = w.chances.begins_late;
+        let late_s = if is_again && w.chance(late) { 25.0 } else { 0.0 };
         let p = &mut w.programs[group];
         let from = p.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, progress, _)| *progress);
         let from = match p.image.take().filter(|_| environment.iter().any(|(name, _)| name == "IMAGE")) {
@@ -122,7 +124,8 @@ impl Shares for Port {
                 from
             }
         };
-        (p.call, p.running, p.failed, p.waits, p.done) = (Some(call), Some((now_s, from)), false, false, false);
+        (p.call, p.running, p.failed, p.waits, p.done) =
+            (Some(call), Some((now_s + late_s, from)), false, false, false);
         let again = std::mem::replace(&mut p.started, true);
         w.restarts += u64::from(again);
         let lent = w.loan.as_ref().is_some_and(|(nodes, ..)| nodes.iter().any(|n| places[group].contains(n)));
@@ -170,10 +173,8 @@ impl Relays for Port {
         Vec::new()
     }
 
-    /// What is said of a pace may be anything: it moves the end of a wait and nothing else.
-    fn behind(&mut self, _: usize) -> Option<u64> {
-        let rng = &mut self.0.borrow_mut().rng;
-        rng.random_bool(0.5).then(|| rng.random_range(0..30))
+    fn behind(&mut self, group: usize) -> Option<u64> {
+        self.0.borrow_mut().behind(group)
     }
 
     fn logged_node_s(&mut self, _: usize) -> f64 {
@@ -202,8 +203,9 @@ impl Lending for Port {
         let fails = w.chance(fails);
         let takes_s = w.rng.random_range(0.5..10.0);
         let (now_s, progress) = (w.now_s, w.progress(group));
+        w.halts(group);
         let p = &mut w.programs[group];
-        (p.image, p.running) = (None, None);
+        p.image = None;
         p.parking = Some((now_s + takes_s, fails, progress));
         p.parked_at = progress;
     }
