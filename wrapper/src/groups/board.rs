@@ -3,7 +3,7 @@
 use super::criu::{Dumped, DumpedCall};
 use super::folder::Folder;
 use super::ports::{News, Shares};
-use super::split::Call;
+use super::split::{Call, Unsplit};
 use super::words::{Outputs, SOCKET, Said, Told};
 use crate::cancelled;
 use crate::mail::{Post, now_s};
@@ -171,20 +171,25 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), String>) -> bool {
-        let refuse = |why: String| {
+    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), Unsplit>) -> bool {
+        let pass = |why| {
             tell(to, &Told::Pass { why });
             false
         };
         let (call, dumped) = match call {
             Ok(call) => call,
-            Err(why) => return refuse(why),
+            Err(Unsplit::Answer) => return pass(None),
+            Err(Unsplit::Whole(why)) => return pass(Some(why)),
+            Err(Unsplit::Refused(why)) => {
+                tell(to, &Told::Refuse { why });
+                return false;
+            }
         };
         let groups = call.groups();
         if groups.is_empty() {
-            return refuse("it has no tasks".to_string());
+            return pass(Some("it has no tasks".to_string()));
         }
-        let Ok(own) = to.try_clone() else { return refuse("its socket is broken".to_string()) };
+        let Ok(own) = to.try_clone() else { return pass(Some("its socket is broken".to_string())) };
         let seat = Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() };
         self.with(|all| all.insert(number, seat));
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
@@ -398,7 +403,7 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
 fn clear(steps: Option<&Steps>, name: &str) {
     let Some(Steps { slurm, job }) = steps else { return };
     let limit = Instant::now() + STEP_LIMIT;
-    let mut asked = false;
+    let (mut is_asked, mut trouble) = (false, String::new());
     while Instant::now() < limit {
         let all = match slurm.steps(*job) {
             Ok(all) => all,
@@ -412,10 +417,12 @@ fn clear(steps: Option<&Steps>, name: &str) {
             // Slurm shows it until its dead nodes are back.
             return;
         }
-        if !asked && let Err(e) = slurm.cancel_step(&step.id) {
-            tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+        if !is_asked {
+            let asked = slurm.cancel_step(&step.id);
+            (is_asked, trouble) =
+                (asked.is_ok(), asked.map_or_else(|e| e.to_string(), |()| "it does not end".to_string()));
         }
-        asked = true;
         thread::sleep(LOOK);
     }
+    tracing::warn!(trouble, name, "a step still runs");
 }

@@ -1,7 +1,7 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
-use super::criu::of_groups;
 use super::words::{EXIT_ERROR, NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
+use crate::sandboxes::fit;
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
 use nix::sys::signal::{SigSet, Signal};
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exit code when the driver is gone or cannot be reached.
 const NO_DRIVER: i32 = 1;
+
+/// Exit code of an `srun` that refuses its words.
+const REFUSED: i32 = 1;
 
 enum News {
     Told(Told),
@@ -62,7 +65,7 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let mut variables: BTreeMap<_, _> = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
     let mpi = mpi::lookup(mpi::TYPE, &args, &std::env::current_dir()?, |name| std::env::var(name).ok());
     variables.extend(mpi.map(|mpi| (mpi::TYPE.to_string(), mpi)));
-    let (key, unfit) = (srun::key_of_groups(words), of_groups(&args).err());
+    let (key, unfit) = (srun::key_of_groups(words), fit(&args).err());
     say(&mut driver, &Said::Called { args, variables, key, unfit })?;
     let (sender, news) = channel();
     listen(driver.try_clone()?, sender.clone());
@@ -77,8 +80,14 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
         match next(&news, &mut children) {
             None => {}
             Some(News::Told(Told::Pass { why })) => {
-                protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
+                if let Some(why) = why {
+                    protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
+                }
                 return Err(unblocked(real()?.args(words)).exec());
+            }
+            Some(News::Told(Told::Refuse { why })) => {
+                protocol::say!("srun: error: {why}");
+                return Ok(REFUSED);
             }
             Some(News::Told(Told::Start { group, args, environment, outputs })) => {
                 let mut command = real()?;

@@ -1,5 +1,6 @@
 //! Splits one `srun` call into one call for each group, whose tasks see the ranks and the environment of the whole.
 
+use super::files::Files;
 use super::words::EXIT_ERROR;
 use std::path::Path;
 
@@ -78,19 +79,36 @@ pub struct Call {
     command: Vec<String>,
     /// What its tasks are to see as the job's name.
     name: Option<String>,
-    nodes: Option<usize>,
+    /// The fewest nodes and the most.
+    nodes: Option<(usize, usize)>,
     tasks: Option<usize>,
     per_node: Option<usize>,
     /// Nodes of each group, when all are there.
     sizes: Vec<usize>,
-    reads_input: bool,
-    writes_files: bool,
+    files: Files,
     /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
     falls_together: bool,
     /// It says that itself.
     says_what_falls: bool,
     /// It says how long the other tasks have when one has ended.
     says_wait: bool,
+}
+
+/// Why a call is not split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsplit {
+    /// It starts no program: `srun` answers by itself.
+    Answer,
+    /// It only makes sense as a whole, and why.
+    Whole(String),
+    /// `srun` refuses it, and its words.
+    Refused(String),
+}
+
+impl From<String> for Unsplit {
+    fn from(why: String) -> Unsplit {
+        Unsplit::Whole(why)
+    }
 }
 
 /// The share of one group in a call.
@@ -118,49 +136,65 @@ impl Call {
     /// Reads the arguments of an `srun` for groups of so many nodes; `variable` is its environment.
     ///
     /// # Errors
-    /// A sentence: the call cannot be split.
-    pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
+    /// The call is not to be split.
+    pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, Unsplit> {
         let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
         call.says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         call.says_wait = variable("SLURM_WAIT").is_some();
-        let mut at = 0;
+        let (mut at, mut cpus_per_task, mut overcommits) = (0, 1, variable("SLURM_OVERCOMMIT").is_some());
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
             at += written.words;
-            let count = || {
-                let text = written.value.as_deref().unwrap_or("");
-                text.split('-').next().and_then(|t| t.parse().ok()).ok_or(format!("{} is no number", words.join(" ")))
-            };
+            let number = |text: &str| text.parse().map_err(|_| format!("{} is no number", words.join(" ")));
+            let value = written.value.as_deref().unwrap_or("");
             match written.name.as_str() {
                 "--" => break,
-                "nodes" => call.nodes = Some(count()?),
-                "ntasks" => call.tasks = Some(count()?),
+                "nodes" => {
+                    let (least, most) = value.split_once('-').unwrap_or((value, value));
+                    call.nodes = Some((number(least)?, number(most)?));
+                }
+                "ntasks" => call.tasks = Some(number(value)?),
                 "job-name" => call.name = written.value,
-                name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}")),
+                name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}").into()),
+                name if call.files.takes(name, written.value.as_ref()) => {}
                 name => {
                     if name == "ntasks-per-node" {
-                        call.per_node = Some(count()?);
+                        call.per_node = Some(number(value)?);
                     }
+                    if matches!(name, "c" | "cpus-per-task") {
+                        cpus_per_task = number(value)?;
+                    }
+                    overcommits |= name == "overcommit" || name.contains('O');
                     call.says_wait |= name == "wait" || name.starts_with('W');
                     call.says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
-                    call.reads_input |= name == "input";
-                    call.writes_files |= matches!(name, "output" | "error");
                     call.options.extend_from_slice(words);
                 }
             }
         }
         call.command = args[at..].to_vec();
         if call.command.is_empty() {
-            return Err("it names no program".to_string());
+            return Err(Unsplit::Answer);
         }
         call.falls_together = is_mpi(args, &variable) && !call.says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
-        let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
-        if alone && call.per_node.is_none() {
-            call.tasks = number("SLURM_NTASKS");
+        if call.per_node.is_none() {
+            call.tasks = call.tasks.or_else(|| number("SLURM_NTASKS"));
         }
+        call.files.complete(&variable);
         call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
+        let all: usize = sizes.iter().sum();
+        let least = call.nodes.map_or(1, |(least, _)| least).min(call.tasks.unwrap_or(usize::MAX));
+        if least > all {
+            return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
+        }
+        let cpus = variable("SLURM_JOB_CPUS_PER_NODE").and_then(|list| cpus_of(&list));
+        let tasks: usize = call.tasks().iter().flatten().sum();
+        if !overcommits && cpus.is_some_and(|cpus| tasks.saturating_mul(cpus_per_task) > cpus) {
+            let job = variable("SLURM_JOB_ID").unwrap_or_default();
+            let why = "More processors requested than permitted";
+            return Err(Unsplit::Refused(format!("Unable to create step for job {job}: {why}")));
+        }
         Ok(call)
     }
 
@@ -168,7 +202,7 @@ impl Call {
     /// nodes. A group without a task has no share.
     fn tasks(&self) -> Vec<Vec<usize>> {
         let all: usize = self.sizes.iter().sum();
-        let nodes = self.nodes.unwrap_or(all).clamp(1, all.max(1));
+        let nodes = self.nodes.map_or(all, |(_, most)| most).clamp(1, all.max(1));
         let tasks = self.tasks.unwrap_or_else(|| self.per_node.unwrap_or(1) * nodes);
         let mut before = 0;
         let mut of_group = |size: &usize| {
@@ -209,11 +243,12 @@ impl Call {
         let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let step = format!("{program}.{number}.g{group}");
         let mine = &places[group][..tasks[group].len()];
+        let of = |groups: &[Vec<usize>]| groups.iter().flatten().sum::<usize>();
+        let ranks = of(&tasks[..group])..of(&tasks[..=group]);
+        let (files, redirections) = self.files.share(number, &ranks, of(&tasks));
         let mut args = self.options.clone();
-        if !self.reads_input {
-            args.push("--input=none".to_string());
-        }
-        if self.writes_files {
+        args.extend(files);
+        if self.files.are_written() {
             args.push("--open-mode=append".to_string());
         }
         if self.falls_together {
@@ -226,12 +261,13 @@ impl Call {
             format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
             format!("--nodelist={}", mine.join(",")),
         ]);
-        args.extend(["sh", "-c", &self.whole(group, &tasks, places), "sh"].map(str::to_string));
+        let line = format!("{}; exec \"$@\"{redirections}", self.whole(group, &tasks, places));
+        args.extend(["sh", "-c", &line, "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
         Share { args, step, nodes: mine.to_vec() }
     }
 
-    /// A shell line that gives a task the ranks and the environment of the whole, and becomes the program.
+    /// A shell line that gives a task the ranks and the environment of the whole.
     ///
     /// What MPI reads (`PMI_*`, `PMIX_*`, `OMPI_*`) stays the group's: a program's own MPI ends at its group.
     fn whole(&self, group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
@@ -244,17 +280,22 @@ impl Call {
         let ntasks: usize = tasks.iter().flatten().sum();
         let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
         let each = each.join(",");
-        let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME='{}' ", name.replace('\'', "'\\''")));
+        let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME={} ", quoted(name)));
         format!(
             "unset {EXIT_ERROR}; export {}SLURM_GTIDS=$(IFS=,; for t in $SLURM_GTIDS; do printf \"$c%d\" $((t+{rank})); c=,; done) \
              SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
              SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
              SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \
              SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
-             SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\"",
+             SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}",
             name.unwrap_or_default()
         )
     }
+}
+
+/// A text as one word of the shell.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The options of an `srun` with their values, and where the program's name stands.
@@ -271,6 +312,16 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
         found.push((written.name, written.value));
     }
     if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+}
+
+/// How many CPUs the nodes of a list such as `2(x3),4` have together.
+fn cpus_of(list: &str) -> Option<usize> {
+    let of = |part: &str| {
+        let (cpus, nodes) =
+            part.split_once("(x").map_or((part, "1"), |(cpus, times)| (cpus, times.trim_end_matches(')')));
+        Some(cpus.parse::<usize>().ok()? * nodes.parse::<usize>().ok()?)
+    };
+    list.split(',').map(of).sum()
 }
 
 /// Whether the tasks of an `srun` with these words are one MPI program, as far as the call says it; `variable` is its
@@ -322,12 +373,12 @@ mod tests {
         text.split(' ').map(str::to_string).collect()
     }
 
-    fn read_for(text: &str, sizes: &[usize]) -> Result<Call, String> {
+    fn read_for(text: &str, sizes: &[usize]) -> Result<Call, Unsplit> {
         Call::read(&words(text), sizes, |_| None)
     }
 
-    fn read(text: &str) -> Result<Call, String> {
-        read_for(text, &[])
+    fn read(text: &str) -> Result<Call, Unsplit> {
+        read_for(text, &[9])
     }
 
     fn places(sizes: &[usize]) -> Vec<Vec<String>> {
@@ -373,11 +424,41 @@ mod tests {
             ("--multi-prog a.conf", "--multi-prog"),
             ("-w n3 prog", "--nodelist"),
             ("--relative=1 prog", "--relative"),
-            ("-n3", "no program"),
             ("-n x prog", "is no number"),
+            ("-N2-x prog", "is no number"),
             ("-ln3 prog", "write them apart"),
         ] {
-            assert!(read(line).unwrap_err().contains(why), "{line}: {:?}", read(line));
+            let read = read(line).unwrap_err();
+            assert!(matches!(&read, Unsplit::Whole(text) if text.contains(why)), "{line}: {read:?}");
+        }
+        for line in ["-n3", "--version", "-h"] {
+            assert_eq!(read(line), Err(Unsplit::Answer), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_srun_would_refuse_of_the_groups_nodes_is_refused_in_its_words() {
+        for (line, variable, refused) in [
+            ("-N9 p", "", "Only allocated 3 nodes asked for 9"),
+            ("-N4-9 -n9 p", "", "Only allocated 3 nodes asked for 4"),
+            ("-N9 p", "SLURM_NTASKS=3", ""),
+            ("-N9 -n2 p", "", ""),
+            ("-N2-9 p", "", ""),
+            ("-n7 p", "SLURM_JOB_CPUS_PER_NODE=2(x3)", "job 5: More processors requested than permitted"),
+            ("-n2 -c 4 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),3", "job 5: More processors"),
+            ("-n7 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),3", ""),
+            ("-n7 -O p", "SLURM_JOB_CPUS_PER_NODE=2(x3)", ""),
+            ("-n7 p", "", ""),
+        ] {
+            let set = |name: &str| {
+                let given = [variable, "SLURM_JOB_ID=5"].into_iter().filter_map(|v| v.split_once('='));
+                given.into_iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string())
+            };
+            match Call::read(&words(line), &[1, 2], set) {
+                Ok(_) => assert_eq!(refused, "", "{line} {variable}"),
+                Err(Unsplit::Refused(why)) => assert!(!refused.is_empty() && why.contains(refused), "{line}: {why}"),
+                Err(other) => panic!("{line}: {other:?}"),
+            }
         }
     }
 
@@ -395,7 +476,8 @@ mod tests {
             ("--ntasks-per-node=2 p", vec![2, 1], "[[2, 2], [2]]"),
             ("-N2 -n2 p", vec![1, 1, 1], "[[1], [1], []]"),
             ("-n1 p", vec![2, 2], "[[1], []]"),
-            ("-N9 p", vec![1, 1], "[[1], [1]]"),
+            ("-N2-9 p", vec![1, 1, 1], "[[1], [1], [1]]"),
+            ("-N1-2 -n4 p", vec![1, 1, 1], "[[2], [2], []]"),
         ] {
             assert_eq!(format!("{:?}", read_for(line, &sizes).unwrap().tasks()), expected, "{line}");
         }
@@ -407,9 +489,11 @@ mod tests {
     #[test]
     fn the_number_of_tasks_comes_from_the_environment_if_the_call_does_not_say_it() {
         let variable = |name: &str| (name == "SLURM_NTASKS").then(|| "4".to_string());
-        for (line, expected) in [("p", [[2], [2]]), ("-n 2 p", [[1], [1]])] {
+        for (line, expected) in [("p", vec![[2], [2]]), ("-n 2 p", vec![[1], [1]]), ("-N2 p", vec![[2], [2]])] {
             assert_eq!(Call::read(&words(line), &[1, 1], variable).unwrap().tasks(), expected, "{line}");
         }
+        let tasks = Call::read(&words("-N1 p"), &[1, 1], variable).unwrap().tasks();
+        assert_eq!(format!("{tasks:?}"), "[[4], []]");
     }
 
     #[test]
@@ -441,7 +525,7 @@ mod tests {
         assert_eq!(seen, expected);
         let share = call.share(0, 1, &places, &[]).args.join(" ");
         let begins =
-            "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
+            "-l --input=none --output=out --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
         assert!(share.starts_with(begins), "{share}");
         assert!(share.ends_with(" p x"), "{share}");
     }
