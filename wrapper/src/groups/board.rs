@@ -176,7 +176,7 @@ impl Seats {
             tell(to, &Told::Pass { why });
             false
         };
-        let (call, dumped) = match call {
+        let (mut call, dumped) = match call {
             Ok(call) => call,
             Err(Unsplit::Answer) => return pass(None),
             Err(Unsplit::Whole(why)) => return pass(Some(why)),
@@ -185,13 +185,17 @@ impl Seats {
                 return false;
             }
         };
-        let groups = call.groups();
-        if groups.is_empty() {
+        if call.groups().is_empty() {
             return pass(Some("it has no tasks".to_string()));
         }
         let Ok(own) = to.try_clone() else { return pass(Some("its socket is broken".to_string())) };
-        let seat = Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() };
-        self.with(|all| all.insert(number, seat));
+        let groups = self.with(|all| {
+            let load = |group: usize| all.values().map(|seat| seat.call.load_of(group)).sum::<usize>();
+            call.prefer(|group| (!self.within.had(*group, dumped.as_ref()), load(*group)));
+            let groups = call.groups();
+            all.insert(number, Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() });
+            groups
+        });
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
         true
     }
@@ -334,6 +338,12 @@ impl Within {
         let Within::Dumped(within) = self else { return Ok(None) };
         let key = key.ok_or("it starts a daemon of an MPI launcher, or in a folder that is gone")?;
         Ok(Some(within.call(args, &key, unfit)))
+    }
+
+    /// Whether a group had a share of this call before the script began anew.
+    fn had(&self, group: usize, of: Option<&DumpedCall>) -> bool {
+        let Within::Dumped(within) = self else { return false };
+        of.is_some_and(|of| within.had(group, of))
     }
 
     /// How a group's share of a call is started, or the exit code with which it had ended before.
