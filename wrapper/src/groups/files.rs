@@ -4,9 +4,13 @@
 use super::split::quoted;
 use std::ops::Range;
 
-/// Standard input, output and error: the option that names a file, and the variable that says the same.
-const STREAMS: [(&str, &str); 3] =
-    [("input", "SLURM_STDINMODE"), ("output", "SLURM_STDOUTMODE"), ("error", "SLURM_STDERRMODE")];
+/// Standard input, output and error: the option that names a file, and the variables that say the same, in older and in
+/// newer series.
+const STREAMS: [(&str, [&str; 2]); 3] = [
+    ("input", ["SLURM_STDINMODE", "SRUN_INPUT"]),
+    ("output", ["SLURM_STDOUTMODE", "SRUN_OUTPUT"]),
+    ("error", ["SLURM_STDERRMODE", "SRUN_ERROR"]),
+];
 
 /// What Slurm takes for the number of a task in a job that is no array.
 const NO_ARRAY: &str = "4294967294";
@@ -40,8 +44,8 @@ impl Files {
 
     /// What its environment says beside; `variable` is that.
     pub fn complete(&mut self, variable: impl Fn(&str) -> Option<String>) {
-        for (said, (_, name)) in self.said.iter_mut().zip(STREAMS) {
-            *said = said.take().or_else(|| variable(name));
+        for (said, (_, names)) in self.said.iter_mut().zip(STREAMS) {
+            *said = said.take().or_else(|| names.iter().find_map(|name| variable(name)));
         }
         let job = variable("SLURM_JOB_ID").unwrap_or_default();
         self.letters = vec![
@@ -194,9 +198,11 @@ mod tests {
         ] {
             assert_eq!(options(said), expected, "{said:?}");
         }
-        let mut files = files([None, None, None]);
-        files.complete(|name| (name == "SLURM_STDOUTMODE").then(|| "env.%t".to_string()));
-        assert_eq!(files.share(0, &(0..1), 1).0, ["--input=none", "--output=all"]);
+        for set in ["SLURM_STDOUTMODE", "SRUN_OUTPUT"] {
+            let mut files = files([None, None, None]);
+            files.complete(|name| (name == set).then(|| "env.%t".to_string()));
+            assert_eq!(files.share(0, &(0..1), 1).0, ["--input=none", "--output=all"]);
+        }
     }
 
     #[test]

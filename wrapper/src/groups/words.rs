@@ -36,7 +36,7 @@ pub enum Said {
     Called {
         /// Arguments.
         args: Vec<String>,
-        /// `SLURM_*` variables.
+        /// `SLURM_*` and `SRUN_*` variables.
         variables: BTreeMap<String, String>,
         /// What tells it from other calls; absent if nothing does.
         key: Option<String>,
