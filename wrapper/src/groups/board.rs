@@ -3,7 +3,7 @@
 use super::criu::{Dumped, DumpedCall};
 use super::folder::Folder;
 use super::ports::{News, Shares};
-use super::split::{Call, Unsplit};
+use super::split::{CPUS, Call, Unsplit};
 use super::words::{Outputs, SOCKET, Said, Told};
 use crate::cancelled;
 use crate::mail::{Post, now_s};
@@ -154,7 +154,10 @@ impl Seats {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(Said::Called { args, variables, key, unfit }) => {
-                    let call = Call::read(&args, sizes, |name| variables.get(name).cloned());
+                    // The script sees a list that is made of the batch host's CPUs alone.
+                    let own = |name: &str| std::env::var(name).ok().filter(|_| name == CPUS);
+                    let variable = |name: &str| own(name).or_else(|| variables.get(name).cloned());
+                    let call = Call::read(&args, sizes, variable);
                     let dumped = self.within.dumped(&args, key, unfit);
                     if !self.open(number, &to, call.and_then(|call| Ok((call, dumped?)))) {
                         return;

@@ -52,6 +52,9 @@ const FLAGS: &[&str] = &[
 /// Short options of srun that take a value.
 const SHORT: &str = "AbBcCdDeFgGiJLmMnNopPqrStTwWx";
 
+/// Says how many CPUs the job has on its nodes.
+pub const CPUS: &str = "SLURM_JOB_CPUS_PER_NODE";
+
 /// Options whose meaning does not survive a split.
 const WHOLE_ONLY: &[&str] =
     &["exclude", "het-group", "jobid", "multi-prog", "nodefile", "nodelist", "pack-group", "pty", "relative"];
@@ -191,7 +194,7 @@ impl Call {
         if least > all {
             return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
         }
-        let cpus = variable("SLURM_JOB_CPUS_PER_NODE").and_then(|list| cpus_of(&list));
+        let cpus = variable(CPUS).and_then(|list| Some(most_cpus(&list)? * all));
         let tasks: usize = call.tasks().iter().flatten().sum();
         if !overcommits && cpus.is_some_and(|cpus| tasks.saturating_mul(cpus_per_task) > cpus) {
             let job = variable("SLURM_JOB_ID").unwrap_or_default();
@@ -331,14 +334,10 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
     if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
 }
 
-/// How many CPUs the nodes of a list such as `2(x3),4` have together.
-fn cpus_of(list: &str) -> Option<usize> {
-    let of = |part: &str| {
-        let (cpus, nodes) =
-            part.split_once("(x").map_or((part, "1"), |(cpus, times)| (cpus, times.trim_end_matches(')')));
-        Some(cpus.parse::<usize>().ok()? * nodes.parse::<usize>().ok()?)
-    };
-    list.split(',').map(of).sum()
+/// How many CPUs a node of a list such as `2(x3),4` has at most.
+fn most_cpus(list: &str) -> Option<usize> {
+    let cpus = list.split(',').map(|part| part.split('(').next().unwrap_or_default().parse().ok());
+    cpus.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// Whether the tasks of an `srun` with these words are one MPI program, as far as the call says it; `variable` is its

@@ -78,8 +78,9 @@ fn what_srun_would_refuse_of_the_groups_nodes_is_refused_in_its_words() {
         ("-N9 -n2 p", "", ""),
         ("-N2-9 p", "", ""),
         ("-n7 p", "SLURM_JOB_CPUS_PER_NODE=2(x3)", "job 5: More processors requested than permitted"),
-        ("-n2 -c 4 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),3", "job 5: More processors"),
-        ("-n7 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),3", ""),
+        ("-n2 -c 4 p", "SLURM_JOB_CPUS_PER_NODE=2(x3)", "job 5: More processors"),
+        ("-n7 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),4(x2)", ""),
+        ("-n13 p", "SLURM_JOB_CPUS_PER_NODE=2(x2),4(x2)", "job 5: More processors"),
         ("-n7 -O p", "SLURM_JOB_CPUS_PER_NODE=2(x3)", ""),
         ("-n7 p", "", ""),
     ] {
