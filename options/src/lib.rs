@@ -6,6 +6,7 @@
 
 mod forms;
 mod settings;
+pub mod size;
 mod submission;
 mod table;
 

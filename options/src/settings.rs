@@ -157,6 +157,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The patterns of a group's checkpoint files; a run without groups is group 0.
+    pub fn done_of(&self, group: usize) -> Vec<String> {
+        self.done.iter().map(|pattern| pattern.replace("{group}", &group.to_string())).collect()
+    }
+
     /// Whether a job can be asked for a checkpoint at any moment, by what it says itself, and lets itself be requeued.
     pub fn can_be_preempted(&self) -> bool {
         let on_demand = match self.engine {
@@ -435,6 +440,7 @@ mod tests {
         };
         let whole = ask(&[protocol, groups, ("ft-energy-done", "a.{group}"), ("ft-energy-log", "disk")]).unwrap();
         assert_eq!((whole.groups, whole.log), (3, Some(Log::Disk)));
+        assert_eq!(whole.done_of(2), ["a.2"]);
         assert!(ask(&[protocol, groups, ("ft-energy-engine", "criu")]).is_ok());
         let lend = ("ft-energy-lend", "yes");
         assert!(!whole.lend && ask(&[protocol, groups, ("ft-energy-log", "disk"), lend]).unwrap().lend);

@@ -17,7 +17,8 @@ pub struct Shares {
 /// A sentence: there are fewer nodes than groups.
 pub fn deal(nodes: usize, groups: usize, spares: usize) -> Result<Shares, String> {
     if nodes < groups || groups == 0 {
-        return Err(format!("{groups} groups need as many nodes, and the job has {nodes}"));
+        let cure = "ask for more nodes (-N), or for fewer groups (--ft-energy-groups)";
+        return Err(format!("{groups} groups need as many nodes, and the job has {nodes}; {cure}"));
     }
     let spares = spares.min(nodes - groups);
     let (each, more) = ((nodes - spares) / groups, (nodes - spares) % groups);

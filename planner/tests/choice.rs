@@ -110,7 +110,7 @@ fn a_plan_and_a_submitted_job_decide_alike_for_the_same_input() {
 fn more_groups_or_spares_than_nodes_are_a_reason_and_no_refusal() {
     let groups = [("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", "9"), ("ft-energy-log", "disk")];
     for (options, protocol, why) in [
-        (&groups[..], "coordinated", "9 groups need as many nodes, and the job has 8: the run is coordinated"),
+        (&groups[..], "coordinated", "and the job has 8; ask for more nodes (-N), or for fewer groups"),
         (&[("ft-energy-spare", "8")][..], "coordinated", "too few to keep 8 spares: fewer nodes are kept"),
     ] {
         let plan = make_plan(&question(options, 8), &on_published(), &Site::default()).unwrap();

@@ -145,7 +145,7 @@ impl Slurm {
         let asked = self.output("scontrol", &["show", "step", "-o", &job.to_string()]);
         match asked {
             Ok(text) => parse_steps(&text, job),
-            Err(Error::Refused { text, .. }) if has_no_step(&text) => Ok(Vec::new()),
+            Err(e) if e.is_unknown_job() => Ok(Vec::new()),
             Err(e) => Err(e),
         }
     }
@@ -159,12 +159,15 @@ impl Slurm {
         self.output("scancel", &[&format!("--signal={signal}"), &job.to_string()]).map(drop)
     }
 
-    /// Ends one step, such as `12.0`.
+    /// Ends one step, such as `12.0`; one that has ended meanwhile is no error.
     pub fn cancel_step(&self, step: &str) -> Result<(), Error> {
         if !step.contains('.') {
             return Err(Error::unreadable("step", step)); // a bare number would cancel the whole job
         }
-        self.output("scancel", &[step]).map(drop)
+        match self.output("scancel", &[step]) {
+            Err(e) if !e.is_over() => Err(e),
+            _ => Ok(()),
+        }
     }
 
     /// What accounting knows of a job, each of its requeued lives by itself, oldest first.
@@ -315,11 +318,6 @@ impl Slurm {
     }
 }
 
-/// Whether `scontrol show step` says that there is nothing to show.
-fn has_no_step(text: &str) -> bool {
-    text.contains("Invalid job id") || text.contains("not found")
-}
-
 /// Runs a command to its end, or kills it at the limit.
 fn run(mut command: Command, name: &str, limit: Duration) -> Result<String, Error> {
     let short: String = name.chars().take(120).collect();
@@ -412,17 +410,45 @@ mod tests {
         assert!(e.starts_with("cannot run scontrol --version:"), "{e}");
     }
 
+    /// Slurm with one more command, a script of the shell.
+    fn with(dir: &tempfile::TempDir, command: &str, script: &str) -> Slurm {
+        let text = dir.path().join("text");
+        std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
+        // A copy made by a child: a file of ours may just be open in what another test starts, and cannot be run.
+        let copied = Command::new("install").arg(text).arg(dir.path().join(command)).status();
+        assert!(copied.expect("install").success());
+        Slurm::new(Some(dir.path().into()))
+    }
+
     #[test]
     fn a_job_that_somebody_else_has_requeued_is_requeued() {
         let dir = tempfile::tempdir().expect("a folder");
         for (says, is_fine) in [("Job is pending execution for job 6", true), ("Access/permission denied", false)] {
-            let text = dir.path().join("text");
-            std::fs::write(&text, format!("#!/bin/sh\necho '{says}' >&2; exit 1\n")).expect("written");
-            // A copy made by a child: a file of ours may just be open in what another test starts, and cannot be run.
-            let copied = Command::new("install").arg(text).arg(dir.path().join("scontrol")).status();
-            assert!(copied.expect("install").success());
-            assert_eq!(Slurm::new(Some(dir.path().into())).requeue(6).is_ok(), is_fine, "{says}");
+            let slurm = with(&dir, "scontrol", &format!("echo '{says}' >&2; exit 1"));
+            assert_eq!(slurm.requeue(6).is_ok(), is_fine, "{says}");
         }
+    }
+
+    #[test]
+    fn a_step_that_ends_while_it_is_cancelled_is_cancelled() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let says = "scancel: error: Kill job error on job step id 10.0";
+        for (why, is_fine) in [
+            ("Invalid job id specified", true),
+            ("Job/step already completing or completed", true),
+            ("Unable to contact slurm controller (connect failure)", false),
+        ] {
+            let slurm = with(&dir, "scancel", &format!("echo '{says}: {why}' >&2; exit 1"));
+            assert_eq!(slurm.cancel_step("10.0").is_ok(), is_fine, "{why}");
+        }
+    }
+
+    #[test]
+    fn accounting_is_asked_for_the_task_of_an_array_of_which_slurm_knows_only_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        with(&dir, "scontrol", "echo 'Job 2_7 not found' >&2; exit 1");
+        assert_eq!(with(&dir, "sacct", "echo 9").array_task(2, 7).expect("an answer"), Some(9));
+        assert_eq!(with(&dir, "sacct", "true").array_task(2, 7).expect("an answer"), None);
     }
 
     #[test]

@@ -51,8 +51,15 @@ impl Error {
         Error::Unreadable { what, value: value.chars().take(120).collect() }
     }
 
-    /// Whether Slurm says that there is no such job.
+    /// Whether Slurm says that there is no such job, step or task of an array, of which it may know others.
     pub fn is_unknown_job(&self) -> bool {
-        matches!(self, Error::Refused { text, .. } if text.contains("Invalid job id"))
+        let is_it = |text: &str| text.contains("Invalid job id") || text.trim_end().ends_with("not found");
+        matches!(self, Error::Refused { text, .. } if is_it(text))
+    }
+
+    /// Whether what was to be ended has ended or is about to.
+    pub(crate) fn is_over(&self) -> bool {
+        let ends = |text: &str| text.contains("already completing or completed");
+        self.is_unknown_job() || matches!(self, Error::Refused { text, .. } if ends(text))
     }
 }

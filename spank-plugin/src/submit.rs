@@ -4,8 +4,11 @@
 use crate::option_values;
 use crate::site::{self, Site};
 use crate::wanted::Said;
+use options::Refusal;
 use protocol::{Request, Source};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,6 +16,9 @@ use std::process::Command;
 /// Carries the request from `sbatch` to the batch step. Its name begins with `SLURM_`, so that it arrives
 /// whatever `--export` says.
 pub const CARRIER: &str = "SLURM_JOULEPOINT_REQUEST";
+
+/// How much of a script is looked at for its `#SBATCH` lines, bytes.
+const HEAD_BYTES: u64 = 1 << 20;
 
 /// The request, checked; does not return if the plan was asked for and could be printed.
 ///
@@ -28,6 +34,7 @@ pub fn request() -> Result<Option<Request>, String> {
     };
     let request = said.request()?;
     if !said.explain() {
+        request.as_ref().map_or(Ok(()), enough_nodes)?;
         return Ok(request);
     }
     match request {
@@ -38,6 +45,38 @@ pub fn request() -> Result<Option<Request>, String> {
         }
         None => Ok(None),
     }
+}
+
+/// Refuses more groups than the job can have nodes, as far as its words say that.
+fn enough_nodes(request: &Request) -> Result<(), String> {
+    const GROUPS: &str = "ft-energy-groups";
+    let Some(setting) = request.settings.get(GROUPS) else { return Ok(()) };
+    let place = match setting.source {
+        Source::Option => format!("--{GROUPS}"),
+        Source::Environment => options::env_twin(GROUPS),
+        Source::Site | Source::Default => return Ok(()),
+    };
+    let words: Vec<String> = command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
+    let at = words.iter().position(|word| script(word).is_some()).unwrap_or(words.len());
+    let text = words.get(at).and_then(|word| script(word)).unwrap_or_default();
+    let groups: u32 = setting.value.parse().unwrap_or(0);
+    match options::size::most_nodes(&text, &words[..at]) {
+        Some(nodes) if nodes < groups => {
+            let value = setting.value.clone();
+            let reason = format!("groups need as many nodes, and the job has {nodes} (-N)");
+            let accepted = format!("{nodes} at most, or more nodes");
+            Err(Refusal { place, value, reason, accepted }.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The beginning of a script, if that is what a word names; a pipe can be read only once, and Slurm will.
+fn script(word: &str) -> Option<String> {
+    let file = std::fs::metadata(word).ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(word).ok())?;
+    let mut text = Vec::new();
+    file.take(HEAD_BYTES).read_to_end(&mut text).ok()?;
+    text.starts_with(b"#!").then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Becomes `joulepoint plan`; returns only with the reason why it could not.

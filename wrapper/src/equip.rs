@@ -104,7 +104,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         _ => {
             let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
             let signal = settings.signal.map(|s| (s.number, ask));
-            let files = Files { folder: me.folder.clone(), patterns: settings.done.clone() };
+            let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
             Box::new(App::new(post, checkpoints, files, signal, gear.announced))
         }
     })

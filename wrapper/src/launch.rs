@@ -161,6 +161,14 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
             variables
         });
     }
+    if settings.groups > 1 && places.is_none() {
+        // The script's names of files have the number of a group.
+        let resized = script.resized.clone();
+        script.resized = Arc::new(move || {
+            let one = [("FT_ENERGY_GROUP", "0"), ("FT_ENERGY_GROUPS", "1")];
+            resized().into_iter().chain(one.map(|(name, value)| (name.to_string(), value.to_string()))).collect()
+        });
+    }
     let mut nodes = Nodes {
         job,
         restart_count: me.restart_count,

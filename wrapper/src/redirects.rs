@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const LABELS: [&str; 2] = ["SLURM_LABELIO", "SRUN_LABELIO"];
 
 /// Variables that say what `--input`, `--output` and `--error` say.
-const MODES: [&str; 6] =
+pub const MODES: [&str; 6] =
     ["SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SRUN_INPUT", "SRUN_OUTPUT", "SRUN_ERROR"];
 
 /// Variables that say what `--open-mode` says.

@@ -6,7 +6,7 @@
 use crate::calls::Output;
 use crate::groups::split;
 use crate::linked;
-use crate::redirects::{Input, LABELS, Redirects, is_label};
+use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
 use ::criu::line::{self, Hello, Line};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
+
+/// What to do instead of naming files by options, which Slurm numbers anew when a group starts again.
+const ELSEWHERE: &str = "write 'srun ... > FILE', or have each task write a file named by its $SLURM_PROCID";
 
 /// What the stand-in must know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,17 +70,14 @@ pub fn fit(words: &[String]) -> Result<usize, String> {
     let unfit = |(name, value): &split::Named| match name.as_str() {
         name if is_label(name) => Some(LABELLED.to_string()),
         "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
-        "output" | "error" => {
-            let file = value.as_deref().unwrap_or_default();
-            let shared = !file.contains('%') && file != "none";
-            shared.then(|| {
-                format!("it writes by --{name}={file}; write 'srun ... > {file}', or a file of each task (%t)")
-            })
-        }
+        "output" | "error" => (value.as_deref() != Some("none")).then(|| format!("it writes by --{name}; {ELSEWHERE}")),
         _ => None,
     };
     if let Some(reason) = names.iter().find_map(unfit) {
         return Err(reason);
+    }
+    if let Some(name) = MODES.iter().find(|name| std::env::var_os(name).is_some()) {
+        return Err(format!("{name} is set; {ELSEWHERE}"));
     }
     if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
         return Err(LABELLED.to_string());
@@ -240,12 +240,13 @@ mod tests {
             ("-i data prog", "--input"),
             ("--label prog", "labels"),
             ("-n2 -ul prog", "labels"),
-            ("-o out prog", "srun ... > out"),
+            ("-o out.%j prog", "srun ... > FILE"),
+            ("-e out.%t prog", "its $SLURM_PROCID"),
             ("--pty prog", "--pty"),
         ] {
             assert!(of_group(line).unwrap_err().contains(why), "{line}");
         }
-        assert!(of_group("-o out.%t -i none -u --overlap prog -l").is_ok());
+        assert!(of_group("-o none -i none -u --overlap prog -l").is_ok());
     }
 
     #[test]

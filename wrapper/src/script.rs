@@ -123,23 +123,27 @@ impl Script {
         let limit = Instant::now() + STEPS_LIMIT;
         let mut asked = Vec::new();
         loop {
-            match slurm.steps(*job) {
+            // A busy slurmctld answers later; what runs on would run beside what is restored.
+            let trouble = match slurm.steps(*job) {
                 Ok(steps) => {
                     let running: Vec<slurm::Step> = steps.into_iter().filter(slurm::Step::is_users).collect();
-                    for step in running.iter().filter(|step| !asked.contains(&step.id)) {
-                        if let Err(e) = slurm.cancel_step(&step.id) {
-                            tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+                    let mut trouble = None;
+                    for step in running.iter().filter(|step| !asked.contains(&step.id)).collect::<Vec<_>>() {
+                        match slurm.cancel_step(&step.id) {
+                            Ok(()) => asked.push(step.id.clone()),
+                            Err(e) => trouble = Some(e),
                         }
                     }
-                    asked = running.iter().map(|step| step.id.clone()).collect();
                     if running.is_empty() || !has_living_nodes(&running, &(self.dead)()) {
                         return;
                     }
+                    trouble
                 }
-                // A busy slurmctld answers later; what runs on would run beside what is restored.
-                Err(e) => tracing::warn!(%e, "the job's steps cannot be listed"),
-            }
+                Err(e) => Some(e),
+            };
             if Instant::now() > limit {
+                let e = trouble.map_or_else(|| "they do not end".to_string(), |e| e.to_string());
+                tracing::warn!(e, "steps of the job still run");
                 return;
             }
             thread::sleep(LOOK * 4);

@@ -1,19 +1,9 @@
 //! What a submission says of a job: its size and its options, from sbatch's arguments and its script's `#SBATCH` lines.
 
 use options::Takes;
-use std::collections::BTreeMap;
+use options::size::{directives, sizes};
 use std::fs;
 use std::path::Path;
-
-/// The options that tell a size: short and long name.
-const KNOWN: [(&str, &str); 6] = [
-    ("-N", "--nodes"),
-    ("-n", "--ntasks"),
-    ("", "--ntasks-per-node"),
-    ("-c", "--cpus-per-task"),
-    ("-J", "--job-name"),
-    ("-w", "--nodelist"),
-];
 
 /// A job's size, as far as it was told, and what it asks of Joulepoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,34 +74,6 @@ impl Submission {
     }
 }
 
-/// The words of a script's `#SBATCH` lines, which end where the script begins.
-fn directives(script: &str) -> Vec<String> {
-    let head = script.lines().take_while(|line| line.starts_with('#') || line.trim().is_empty());
-    let told = head.filter_map(|line| line.strip_prefix("#SBATCH"));
-    told.flat_map(words).collect()
-}
-
-/// The words of a line as sbatch reads them: with quotes and backslashes, up to a `#`.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut rest = line.chars();
-    while let Some(c) = rest.next() {
-        match (c, quote) {
-            ('\\', _) => word.get_or_insert_default().extend(rest.next()),
-            (c, Some(q)) if c == q => quote = None,
-            ('"' | '\'', None) => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            ('#', None) => break,
-            (c, None) if c.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    words
-}
-
 /// Our options among words, with their values.
 fn ours(words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
@@ -121,25 +83,6 @@ fn ours(words: &[String]) -> Vec<String> {
             Some(value) => format!("{word}={value}"),
             None => word.clone(),
         });
-    }
-    found
-}
-
-/// The options that tell a size among words: `-N2`, `-N 2`, `--nodes=2`, `--nodes 2`.
-fn sizes(words: &[String]) -> BTreeMap<&'static str, String> {
-    let mut found = BTreeMap::new();
-    for (i, word) in words.iter().enumerate() {
-        for (short, long) in KNOWN {
-            let attached = word.strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
-            let attached =
-                attached.or_else(|| word.strip_prefix(short).filter(|rest| !short.is_empty() && !rest.is_empty()));
-            let value = match attached {
-                Some(value) => Some(value.to_string()),
-                None if word == long || word == short => words.get(i + 1).cloned(),
-                None => None,
-            };
-            found.extend(value.map(|value| (long, value)));
-        }
     }
     found
 }
@@ -206,7 +149,7 @@ mod tests {
             (" --ft-energy-done=\\*.cpt", vec!["--ft-energy-done=*.cpt"]),
             (" --ft-energy-keep", vec!["--ft-energy-keep"]),
         ] {
-            assert_eq!(ours(&words(line)), read, "{line}");
+            assert_eq!(ours(&directives(&format!("#SBATCH{line}"))), read, "{line}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::criu::{Dumped, DumpedCall};
 use super::folder::Folder;
 use super::ports::{News, Shares};
-use super::split::Call;
+use super::split::{CPUS, Call, Unsplit};
 use super::words::{Outputs, SOCKET, Said, Told};
 use crate::cancelled;
 use crate::mail::{Post, now_s};
@@ -165,7 +165,10 @@ impl Seats {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(Said::Called { args, variables, key, unfit }) => {
-                    let call = Call::read(&args, sizes, |name| variables.get(name).cloned());
+                    // The script sees a list that is made of the batch host's CPUs alone.
+                    let own = |name: &str| std::env::var(name).ok().filter(|_| name == CPUS);
+                    let variable = |name: &str| own(name).or_else(|| variables.get(name).cloned());
+                    let call = Call::read(&args, sizes, variable);
                     let dumped = self.within.dumped(&args, key, unfit);
                     if !self.open(number, &to, call.and_then(|call| Ok((call, dumped?)))) {
                         return;
@@ -182,22 +185,31 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), String>) -> bool {
-        let refuse = |why: String| {
+    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), Unsplit>) -> bool {
+        let pass = |why| {
             tell(to, &Told::Pass { why });
             false
         };
-        let (call, dumped) = match call {
+        let (mut call, dumped) = match call {
             Ok(call) => call,
-            Err(why) => return refuse(why),
+            Err(Unsplit::Answer) => return pass(None),
+            Err(Unsplit::Whole(why)) => return pass(Some(why)),
+            Err(Unsplit::Refused(why)) => {
+                tell(to, &Told::Refuse { why });
+                return false;
+            }
         };
-        let groups = call.groups();
-        if groups.is_empty() {
-            return refuse("it has no tasks".to_string());
+        if call.groups().is_empty() {
+            return pass(Some("it has no tasks".to_string()));
         }
-        let Ok(own) = to.try_clone() else { return refuse("its socket is broken".to_string()) };
-        let seat = Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() };
-        self.with(|all| all.insert(number, seat));
+        let Ok(own) = to.try_clone() else { return pass(Some("its socket is broken".to_string())) };
+        let groups = self.with(|all| {
+            let load = |group: usize| all.values().map(|seat| seat.call.load_of(group)).sum::<usize>();
+            call.prefer(|group| (!self.within.had(*group, dumped.as_ref()), load(*group)));
+            let groups = call.groups();
+            all.insert(number, Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() });
+            groups
+        });
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
         true
     }
@@ -349,6 +361,12 @@ impl Within {
         Ok(Some(within.call(args, &key, unfit)))
     }
 
+    /// Whether a group had a share of this call before the script began anew.
+    fn had(&self, group: usize, of: Option<&DumpedCall>) -> bool {
+        let Within::Dumped(within) = self else { return false };
+        of.is_some_and(|of| within.had(group, of))
+    }
+
     /// How a group's share of a call is started, or the exit code with which it had ended before.
     fn way(&self, group: usize, seat: &Seat, environment: &[(String, String)]) -> Result<Way, i32> {
         match (self, &seat.dumped) {
@@ -423,7 +441,7 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
 fn clear(steps: Option<&Steps>, name: &str) {
     let Some(Steps { slurm, job }) = steps else { return };
     let limit = Instant::now() + STEP_LIMIT;
-    let mut asked = false;
+    let (mut is_asked, mut trouble) = (false, String::new());
     while Instant::now() < limit {
         let all = match slurm.steps(*job) {
             Ok(all) => all,
@@ -437,10 +455,12 @@ fn clear(steps: Option<&Steps>, name: &str) {
             // Slurm shows it until its dead nodes are back.
             return;
         }
-        if !asked && let Err(e) = slurm.cancel_step(&step.id) {
-            tracing::warn!(%e, step = step.id, "the step cannot be cancelled");
+        if !is_asked {
+            let asked = slurm.cancel_step(&step.id);
+            (is_asked, trouble) =
+                (asked.is_ok(), asked.map_or_else(|e| e.to_string(), |()| "it does not end".to_string()));
         }
-        asked = true;
         thread::sleep(LOOK);
     }
+    tracing::warn!(trouble, name, "a step still runs");
 }

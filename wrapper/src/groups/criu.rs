@@ -11,10 +11,8 @@ use crate::app::interval_variables;
 use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
 use crate::criu_steps::length_from;
-use crate::groups::split;
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening};
-use crate::sandboxes::fit;
 use crate::wardens::{Dump, Standing, Wardens};
 use protocol::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +136,11 @@ impl Dumped {
         ["out", "err"].map(|stream| self.folder(group).join(format!("{}.{stream}", of.name)))
     }
 
+    /// Whether a group had a share of this call before the script began anew.
+    pub(super) fn had(&self, group: usize, of: &DumpedCall) -> bool {
+        self.with(group, |share| share.ended.contains_key(&of.name) || share.unreached.contains(&of.name))
+    }
+
     /// How a group's share is started, or the exit code with which it had ended.
     pub(super) fn way(
         &self,
@@ -236,19 +239,6 @@ impl Dumped {
         let path = into.join(CALLS);
         let written = known::text(&self.script, known).and_then(|text| fs::write(&path, text));
         written.map_err(|e| format!("{}: {e}", path.display()))
-    }
-}
-
-/// Whether sandboxes can hold the tasks of a call of groups, in its own surroundings.
-pub(super) fn of_groups(args: &[String]) -> Result<(), String> {
-    fit(args)?;
-    let (options, _) = split::options(args)?;
-    let is_file =
-        |(name, value): &&split::Named| matches!(name.as_str(), "output" | "error") && value.as_deref() != Some("none");
-    match options.iter().find(is_file) {
-        // Its tasks are numbered anew in each group, and Slurm numbers its step anew after a restart.
-        Some((name, _)) => Err(format!("it writes by --{name}; write 'srun ... > FILE'")),
-        None => Ok(()),
     }
 }
 

@@ -257,8 +257,7 @@ impl Launch<'_> {
                 let seats = seats.clone();
                 let ask: Ask = Arc::new(move |signal| seats.signal(group, signal));
                 let signal = settings.signal.map(|s| (s.number, ask));
-                let patterns = settings.done.iter().map(|p| p.replace("{group}", &group.to_string())).collect();
-                let files = Files { folder: self.me.folder.clone(), patterns };
+                let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group) };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
                 Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
             }

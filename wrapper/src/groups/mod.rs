@@ -6,6 +6,7 @@
 pub mod board;
 pub mod criu;
 pub mod driver;
+mod files;
 mod folder;
 pub mod group;
 mod known;

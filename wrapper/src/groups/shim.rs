@@ -1,7 +1,7 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
-use super::criu::of_groups;
 use super::words::{EXIT_ERROR, NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
+use crate::sandboxes::fit;
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
 use nix::sys::signal::{SigSet, Signal};
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exit code when the driver is gone or cannot be reached.
 const NO_DRIVER: i32 = 1;
+
+/// Exit code of an `srun` that refuses its words.
+const REFUSED: i32 = 1;
 
 enum News {
     Told(Told),
@@ -56,13 +59,16 @@ pub fn run(socket: &Path, words: &[OsString]) -> i32 {
 fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let real = || srun::real().ok_or_else(|| io::Error::other("the PATH has no other"));
     let plain = words.iter().map(|w| w.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
-    let args = plain.ok_or_else(|| io::Error::other("its words are no plain text"))?;
+    let Some(args) = plain else {
+        protocol::say!("joulepoint: this srun runs as it is, without groups: its words are no plain text");
+        return Err(real()?.args(words).exec());
+    };
     let signals = block_signals()?;
     let mut driver = UnixStream::connect(socket)?;
-    let mut variables: BTreeMap<_, _> = std::env::vars().filter(|(name, _)| name.starts_with("SLURM_")).collect();
+    let mut variables = variables(std::env::vars_os());
     let mpi = mpi::lookup(mpi::TYPE, &args, &std::env::current_dir()?, |name| std::env::var(name).ok());
     variables.extend(mpi.map(|mpi| (mpi::TYPE.to_string(), mpi)));
-    let (key, unfit) = (srun::key_of_groups(words), of_groups(&args).err());
+    let (key, unfit) = (srun::key_of_groups(words), fit(&args).err());
     say(&mut driver, &Said::Called { args, variables, key, unfit })?;
     let (sender, news) = channel();
     listen(driver.try_clone()?, sender.clone());
@@ -77,8 +83,14 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
         match next(&news, &mut children) {
             None => {}
             Some(News::Told(Told::Pass { why })) => {
-                protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
+                if let Some(why) = why {
+                    protocol::say!("joulepoint: this srun runs as it is, without groups: {why}");
+                }
                 return Err(unblocked(real()?.args(words)).exec());
+            }
+            Some(News::Told(Told::Refuse { why })) => {
+                protocol::say!("srun: error: {why}");
+                return Ok(REFUSED);
             }
             Some(News::Told(Told::Start { group, args, environment, outputs })) => {
                 let mut command = real()?;
@@ -137,6 +149,12 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
             }
         }
     }
+}
+
+/// Those of an environment by which `srun` is told something; others may be no plain text.
+fn variables(environment: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    let plain = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    plain.filter(|(name, _)| ["SLURM_", "SRUN_"].iter().any(|begin| name.starts_with(begin))).collect()
 }
 
 /// Waits for news; meanwhile those that were asked to end and do not are asked again, and then killed.
@@ -228,4 +246,18 @@ fn say(to: &mut UnixStream, word: &Said) -> io::Result<()> {
     let mut line = serde_json::to_vec(word)?;
     line.push(b'\n');
     to.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn an_environment_that_is_no_plain_text_is_read() {
+        let latin = OsString::from_vec(vec![0xe9]);
+        let all = [("SLURM_A", "1".into()), ("OTHER", latin.clone()), ("SRUN_B", "2".into()), ("SLURM_C", latin)];
+        let read = variables(all.into_iter().map(|(name, value): (&str, OsString)| (name.into(), value)));
+        assert_eq!(read.into_iter().map(|(name, value)| name + &value).collect::<Vec<_>>(), ["SLURM_A1", "SRUN_B2"]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Splits one `srun` call into one call for each group, whose tasks see the ranks and the environment of the whole.
 
+use super::files::Files;
 use super::words::EXIT_ERROR;
 use std::path::Path;
 
@@ -51,6 +52,9 @@ const FLAGS: &[&str] = &[
 /// Short options of srun that take a value.
 const SHORT: &str = "AbBcCdDeFgGiJLmMnNopPqrStTwWx";
 
+/// Says how many CPUs the job has on its nodes.
+pub const CPUS: &str = "SLURM_JOB_CPUS_PER_NODE";
+
 /// Options whose meaning does not survive a split.
 const WHOLE_ONLY: &[&str] =
     &["exclude", "het-group", "jobid", "multi-prog", "nodefile", "nodelist", "pack-group", "pty", "relative"];
@@ -78,19 +82,38 @@ pub struct Call {
     command: Vec<String>,
     /// What its tasks are to see as the job's name.
     name: Option<String>,
-    nodes: Option<usize>,
+    /// The fewest nodes and the most.
+    nodes: Option<(usize, usize)>,
     tasks: Option<usize>,
     per_node: Option<usize>,
     /// Nodes of each group, when all are there.
     sizes: Vec<usize>,
-    reads_input: bool,
-    writes_files: bool,
+    /// The groups as tasks are dealt out to them.
+    order: Vec<usize>,
+    files: Files,
     /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
     falls_together: bool,
     /// It says that itself.
     says_what_falls: bool,
     /// It says how long the other tasks have when one has ended.
     says_wait: bool,
+}
+
+/// Why a call is not split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsplit {
+    /// It starts no program: `srun` answers by itself.
+    Answer,
+    /// It only makes sense as a whole, and why.
+    Whole(String),
+    /// `srun` refuses it, and its words.
+    Refused(String),
+}
+
+impl From<String> for Unsplit {
+    fn from(why: String) -> Unsplit {
+        Unsplit::Whole(why)
+    }
 }
 
 /// The share of one group in a call.
@@ -118,49 +141,66 @@ impl Call {
     /// Reads the arguments of an `srun` for groups of so many nodes; `variable` is its environment.
     ///
     /// # Errors
-    /// A sentence: the call cannot be split.
-    pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, String> {
-        let mut call = Call { sizes: sizes.to_vec(), ..Call::default() };
+    /// The call is not to be split.
+    pub fn read(args: &[String], sizes: &[usize], variable: impl Fn(&str) -> Option<String>) -> Result<Call, Unsplit> {
+        let order = (0..sizes.len()).collect();
+        let mut call = Call { sizes: sizes.to_vec(), order, ..Call::default() };
         call.says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         call.says_wait = variable("SLURM_WAIT").is_some();
-        let mut at = 0;
+        let (mut at, mut cpus_per_task, mut overcommits) = (0, 1, variable("SLURM_OVERCOMMIT").is_some());
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
             at += written.words;
-            let count = || {
-                let text = written.value.as_deref().unwrap_or("");
-                text.split('-').next().and_then(|t| t.parse().ok()).ok_or(format!("{} is no number", words.join(" ")))
-            };
+            let number = |text: &str| text.parse().map_err(|_| format!("{} is no number", words.join(" ")));
+            let value = written.value.as_deref().unwrap_or("");
             match written.name.as_str() {
                 "--" => break,
-                "nodes" => call.nodes = Some(count()?),
-                "ntasks" => call.tasks = Some(count()?),
+                "nodes" => {
+                    let (least, most) = value.split_once('-').unwrap_or((value, value));
+                    call.nodes = Some((number(least)?, number(most)?));
+                }
+                "ntasks" => call.tasks = Some(number(value)?),
                 "job-name" => call.name = written.value,
-                name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}")),
+                name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}").into()),
+                name if call.files.takes(name, written.value.as_ref()) => {}
                 name => {
                     if name == "ntasks-per-node" {
-                        call.per_node = Some(count()?);
+                        call.per_node = Some(number(value)?);
                     }
+                    if matches!(name, "c" | "cpus-per-task") {
+                        cpus_per_task = number(value)?;
+                    }
+                    overcommits |= name == "overcommit" || name.contains('O');
                     call.says_wait |= name == "wait" || name.starts_with('W');
                     call.says_what_falls |= name == "kill-on-bad-exit" || name.starts_with('K');
-                    call.reads_input |= name == "input";
-                    call.writes_files |= matches!(name, "output" | "error");
                     call.options.extend_from_slice(words);
                 }
             }
         }
         call.command = args[at..].to_vec();
         if call.command.is_empty() {
-            return Err("it names no program".to_string());
+            return Err(Unsplit::Answer);
         }
         call.falls_together = is_mpi(args, &variable) && !call.says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
-        let alone = call.nodes.is_none() && call.tasks.is_none();
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
-        if alone && call.per_node.is_none() {
-            call.tasks = number("SLURM_NTASKS");
+        if call.per_node.is_none() {
+            call.tasks = call.tasks.or_else(|| number("SLURM_NTASKS"));
         }
+        call.files.complete(&variable);
         call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
+        let all: usize = sizes.iter().sum();
+        let least = call.nodes.map_or(1, |(least, _)| least).min(call.tasks.unwrap_or(usize::MAX));
+        if least > all {
+            return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
+        }
+        let cpus = variable(CPUS).and_then(|list| Some(most_cpus(&list)? * all));
+        let tasks: usize = call.tasks().iter().flatten().sum();
+        if !overcommits && cpus.is_some_and(|cpus| tasks.saturating_mul(cpus_per_task) > cpus) {
+            let job = variable("SLURM_JOB_ID").unwrap_or_default();
+            let why = "More processors requested than permitted";
+            return Err(Unsplit::Refused(format!("Unable to create step for job {job}: {why}")));
+        }
         Ok(call)
     }
 
@@ -168,16 +208,25 @@ impl Call {
     /// nodes. A group without a task has no share.
     fn tasks(&self) -> Vec<Vec<usize>> {
         let all: usize = self.sizes.iter().sum();
-        let nodes = self.nodes.unwrap_or(all).clamp(1, all.max(1));
+        let nodes = self.nodes.map_or(all, |(_, most)| most).clamp(1, all.max(1));
         let tasks = self.tasks.unwrap_or_else(|| self.per_node.unwrap_or(1) * nodes);
         let mut before = 0;
-        let mut of_group = |size: &usize| {
+        let mut of_group = |size: usize| {
             let until = nodes.min(before + size);
             let (size, tasks) = (until - before, (tasks * until).div_ceil(nodes) - (tasks * before).div_ceil(nodes));
             before = until;
             (0..size.min(tasks)).map(|node| tasks / size + usize::from(node < tasks % size)).collect()
         };
-        self.sizes.iter().map(&mut of_group).collect()
+        let mut shares = vec![Vec::new(); self.sizes.len()];
+        self.order.iter().for_each(|group| shares[*group] = of_group(self.sizes[*group]));
+        shares
+    }
+
+    /// Has a call that does not need all groups go to those that come first by this key.
+    pub fn prefer<K: Ord>(&mut self, key: impl FnMut(&usize) -> K) {
+        if self.groups().len() < self.sizes.len() {
+            self.order.sort_by_key(key);
+        }
     }
 
     /// The groups that have a share.
@@ -188,6 +237,11 @@ impl Call {
     /// Whether the share of `group` is one task.
     pub fn is_single(&self, group: usize) -> bool {
         self.tasks()[group] == [1]
+    }
+
+    /// How much a group has to do by it, in thousandths of a task on each of its nodes.
+    pub fn load_of(&self, group: usize) -> usize {
+        1000 * self.tasks_of(group) / self.sizes[group].max(1)
     }
 
     /// Number of tasks in the share of `group`.
@@ -209,11 +263,12 @@ impl Call {
         let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let step = format!("{program}.{number}.g{group}");
         let mine = &places[group][..tasks[group].len()];
+        let of = |groups: &[Vec<usize>]| groups.iter().flatten().sum::<usize>();
+        let ranks = of(&tasks[..group])..of(&tasks[..=group]);
+        let (files, redirections) = self.files.share(number, &ranks, of(&tasks));
         let mut args = self.options.clone();
-        if !self.reads_input {
-            args.push("--input=none".to_string());
-        }
-        if self.writes_files {
+        args.extend(files);
+        if self.files.are_written() {
             args.push("--open-mode=append".to_string());
         }
         if self.falls_together {
@@ -226,12 +281,13 @@ impl Call {
             format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
             format!("--nodelist={}", mine.join(",")),
         ]);
-        args.extend(["sh", "-c", &self.whole(group, &tasks, places), "sh"].map(str::to_string));
+        let line = format!("{}; exec \"$@\"{redirections}", self.whole(group, &tasks, places));
+        args.extend(["sh", "-c", &line, "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
         Share { args, step, nodes: mine.to_vec() }
     }
 
-    /// A shell line that gives a task the ranks and the environment of the whole, and becomes the program.
+    /// A shell line that gives a task the ranks and the environment of the whole.
     ///
     /// What MPI reads (`PMI_*`, `PMIX_*`, `OMPI_*`) stays the group's: a program's own MPI ends at its group.
     fn whole(&self, group: usize, tasks: &[Vec<usize>], places: &[Vec<String>]) -> String {
@@ -244,17 +300,22 @@ impl Call {
         let ntasks: usize = tasks.iter().flatten().sum();
         let each: Vec<String> = tasks.iter().flatten().map(usize::to_string).collect();
         let each = each.join(",");
-        let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME='{}' ", name.replace('\'', "'\\''")));
+        let name = self.name.as_ref().map(|name| format!("SLURM_JOB_NAME={} ", quoted(name)));
         format!(
             "unset {EXIT_ERROR}; export {}SLURM_GTIDS=$(IFS=,; for t in $SLURM_GTIDS; do printf \"$c%d\" $((t+{rank})); c=,; done) \
              SLURM_PROCID=$((SLURM_PROCID+{rank})) SLURM_NODEID=$((SLURM_NODEID+{node})) \
              SLURM_NTASKS={ntasks} SLURM_NPROCS={ntasks} SLURM_STEP_NUM_TASKS={ntasks} \
              SLURM_NNODES={count} SLURM_JOB_NUM_NODES={count} SLURM_STEP_NUM_NODES={count} \
              SLURM_NODELIST={list} SLURM_JOB_NODELIST={list} SLURM_STEP_NODELIST={list} \
-             SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}; exec \"$@\"",
+             SLURM_TASKS_PER_NODE={each} SLURM_STEP_TASKS_PER_NODE={each}",
             name.unwrap_or_default()
         )
     }
+}
+
+/// A text as one word of the shell.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The options of an `srun` with their values, and where the program's name stands.
@@ -271,6 +332,12 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
         found.push((written.name, written.value));
     }
     if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+}
+
+/// How many CPUs a node of a list such as `2(x3),4` has at most.
+fn most_cpus(list: &str) -> Option<usize> {
+    let cpus = list.split(',').map(|part| part.split('(').next().unwrap_or_default().parse().ok());
+    cpus.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// Whether the tasks of an `srun` with these words are one MPI program, as far as the call says it; `variable` is its
@@ -315,134 +382,4 @@ pub(crate) fn option(args: &[String]) -> Result<Option<Written>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_string).collect()
-    }
-
-    fn read_for(text: &str, sizes: &[usize]) -> Result<Call, String> {
-        Call::read(&words(text), sizes, |_| None)
-    }
-
-    fn read(text: &str) -> Result<Call, String> {
-        read_for(text, &[])
-    }
-
-    fn places(sizes: &[usize]) -> Vec<Vec<String>> {
-        let mut name = (1..).map(|i| format!("n{i}"));
-        sizes.iter().map(|size| name.by_ref().take(*size).collect()).collect()
-    }
-
-    #[test]
-    fn the_program_is_found_behind_options_of_every_form() {
-        for line in [
-            "prog -n 7",
-            "-N3 -n 6 prog -n 7",
-            "--nodes=3 --ntasks 6 -l --exact --mpi=pmix prog -n 7",
-            "-c 2 --mem 100 -K1 -- prog -n 7",
-            "--ft-energy --cpu-bind none -o out.%t prog -n 7",
-        ] {
-            assert_eq!(read(line).unwrap().command, words("prog -n 7"), "{line}");
-        }
-    }
-
-    #[test]
-    fn an_mpi_program_falls_with_any_of_its_tasks_unless_the_call_says_otherwise() {
-        for (line, variable, expected) in [
-            ("p", "", false),
-            ("--mpi=pmix p", "", true),
-            ("--mpi pmi2 p", "", true),
-            ("--mpi=none p", "", false),
-            ("p", "SLURM_MPI_TYPE", true),
-            ("--mpi=none p", "SLURM_MPI_TYPE", false),
-            ("--mpi=pmix p", "SLURM_KILL_BAD_EXIT", false),
-            ("--mpi=pmix --kill-on-bad-exit=0 p", "", false),
-            ("-K0 --mpi=pmix p", "", false),
-        ] {
-            let call = Call::read(&words(line), &[2], |name| (name == variable).then(|| "pmix".to_string())).unwrap();
-            let share = call.share(0, 0, &places(&[2]), &[]);
-            assert_eq!(share.args.iter().any(|a| a == "--kill-on-bad-exit"), expected, "{line} {variable}");
-        }
-    }
-
-    #[test]
-    fn a_call_that_only_makes_sense_as_a_whole_is_told_from_others() {
-        for (line, why) in [
-            ("--multi-prog a.conf", "--multi-prog"),
-            ("-w n3 prog", "--nodelist"),
-            ("--relative=1 prog", "--relative"),
-            ("-n3", "no program"),
-            ("-n x prog", "is no number"),
-            ("-ln3 prog", "write them apart"),
-        ] {
-            assert!(read(line).unwrap_err().contains(why), "{line}: {:?}", read(line));
-        }
-    }
-
-    #[test]
-    fn tasks_are_dealt_out_node_by_node() {
-        for (line, sizes, expected) in [
-            ("p", vec![1, 1, 1], "[[1], [1], [1]]"),
-            ("-n6 p", vec![1, 1, 1], "[[2], [2], [2]]"),
-            ("-n7 p", vec![1, 1, 1], "[[3], [2], [2]]"),
-            ("-n4 p", vec![2, 2], "[[1, 1], [1, 1]]"),
-            ("-n6 p", vec![2, 2], "[[2, 1], [2, 1]]"),
-            ("-n2 p", vec![2, 2], "[[1], [1]]"),
-            ("-n9 p", vec![2, 1], "[[3, 3], [3]]"),
-            ("-N3 -n6 p", vec![2, 2], "[[2, 2], [2]]"),
-            ("--ntasks-per-node=2 p", vec![2, 1], "[[2, 2], [2]]"),
-            ("-N2 -n2 p", vec![1, 1, 1], "[[1], [1], []]"),
-            ("-n1 p", vec![2, 2], "[[1], []]"),
-            ("-N9 p", vec![1, 1], "[[1], [1]]"),
-        ] {
-            assert_eq!(format!("{:?}", read_for(line, &sizes).unwrap().tasks()), expected, "{line}");
-        }
-        let call = read_for("-n1 p", &[2, 2]).unwrap();
-        assert_eq!(call.groups(), [0]);
-        assert_eq!(call.share(0, 0, &places(&[2, 2]), &[]).nodes, ["n1"], "the other node of the group may die");
-    }
-
-    #[test]
-    fn the_number_of_tasks_comes_from_the_environment_if_the_call_does_not_say_it() {
-        let variable = |name: &str| (name == "SLURM_NTASKS").then(|| "4".to_string());
-        for (line, expected) in [("p", [[2], [2]]), ("-n 2 p", [[1], [1]])] {
-            assert_eq!(Call::read(&words(line), &[1, 1], variable).unwrap().tasks(), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_tasks_of_all_groups_see_one_whole() {
-        let sizes = [1, 2];
-        let job = |name: &str| (name == "SLURM_JOB_NAME").then(|| "bob's run".to_string());
-        let call = Call::read(&words("-l -n4 -o out p x"), &sizes, job).unwrap();
-        let places = places(&sizes);
-        let mut seen = Vec::new();
-        for group in 0..2 {
-            let share = call.share(3, group, &places, &[]);
-            assert_eq!(share.step, format!("p.3.g{group}"));
-            let at = share.args.iter().position(|a| a == "-c").unwrap();
-            let tasks: usize = share.args.iter().find_map(|a| a.strip_prefix("--ntasks=")).unwrap().parse().unwrap();
-            for rank in 0..tasks {
-                let output = std::process::Command::new("sh")
-                    .args(["-c", &share.args[at + 1], "sh", "sh", "-c"])
-                    .arg("echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_GTIDS on $SLURM_JOB_NODELIST in $SLURM_JOB_NAME")
-                    .env("SLURM_PROCID", rank.to_string())
-                    .env("SLURM_GTIDS", (0..tasks).map(|t| t.to_string()).collect::<Vec<_>>().join(","))
-                    .env("SLURM_NODEID", "0")
-                    .output()
-                    .unwrap();
-                seen.push(String::from_utf8(output.stdout).unwrap());
-            }
-        }
-        let beside = ["0,1", "0,1", "2,3", "2,3"];
-        let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 {} on n1,n2,n3 in bob's run\n", beside[r])).collect();
-        assert_eq!(seen, expected);
-        let share = call.share(0, 1, &places, &[]).args.join(" ");
-        let begins =
-            "-l -o out --input=none --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
-        assert!(share.starts_with(begins), "{share}");
-        assert!(share.ends_with(" p x"), "{share}");
-    }
-}
+mod tests;

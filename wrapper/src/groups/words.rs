@@ -36,7 +36,7 @@ pub enum Said {
     Called {
         /// Arguments.
         args: Vec<String>,
-        /// `SLURM_*` variables.
+        /// `SLURM_*` and `SRUN_*` variables.
         variables: BTreeMap<String, String>,
         /// What tells it from other calls; absent if nothing does.
         key: Option<String>,
@@ -60,7 +60,12 @@ pub enum Said {
 pub enum Told {
     /// The call cannot be split: become the real `srun`.
     Pass {
-        /// Why.
+        /// Why; absent if it starts no program.
+        why: Option<String>,
+    },
+    /// `srun` refuses the call.
+    Refuse {
+        /// Its words.
         why: String,
     },
     /// Start a group's real `srun`.

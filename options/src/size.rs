@@ -1,0 +1,102 @@
+//! What sbatch's arguments and a script's `#SBATCH` lines say of a job's size.
+
+use std::collections::BTreeMap;
+
+/// The options that tell a size: short and long name.
+const KNOWN: [(&str, &str); 6] = [
+    ("-N", "--nodes"),
+    ("-n", "--ntasks"),
+    ("", "--ntasks-per-node"),
+    ("-c", "--cpus-per-task"),
+    ("-J", "--job-name"),
+    ("-w", "--nodelist"),
+];
+
+/// The words of a script's `#SBATCH` lines, which end where the script begins.
+pub fn directives(script: &str) -> Vec<String> {
+    let head = script.lines().take_while(|line| line.starts_with('#') || line.trim().is_empty());
+    let told = head.filter_map(|line| line.strip_prefix("#SBATCH"));
+    told.flat_map(words).collect()
+}
+
+/// The words of a line as sbatch reads them: with quotes and backslashes, up to a `#`.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\\', _) => word.get_or_insert_default().extend(rest.next()),
+            (c, Some(q)) if c == q => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('#', None) => break,
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The options that tell a size among words: `-N2`, `-N 2`, `--nodes=2`, `--nodes 2`.
+pub fn sizes(words: &[String]) -> BTreeMap<&'static str, String> {
+    let mut found = BTreeMap::new();
+    for (i, word) in words.iter().enumerate() {
+        for (short, long) in KNOWN {
+            let attached = word.strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
+            let attached =
+                attached.or_else(|| word.strip_prefix(short).filter(|rest| !short.is_empty() && !rest.is_empty()));
+            let value = match attached {
+                Some(value) => Some(value.to_string()),
+                None if word == long || word == short => words.get(i + 1).cloned(),
+                None => None,
+            };
+            found.extend(value.map(|value| (long, value)));
+        }
+    }
+    found
+}
+
+/// The most nodes that a job may get, by its script's lines and sbatch's own words, which win; nothing where they do not
+/// say it, or it is not understood.
+pub fn most_nodes(script: &str, words: &[String]) -> Option<u32> {
+    let directives = directives(script);
+    let all = || directives.iter().chain(words);
+    // As in -HN4.
+    let is_joined = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.rfind('N') > Some(1);
+    if all().any(|word| [":", "hetjob", "packjob"].contains(&word.as_str()) || is_joined(word)) {
+        return None;
+    }
+    let mut told = sizes(&directives);
+    told.extend(sizes(words));
+    let nodes = told.get("--nodes")?;
+    nodes.rsplit('-').next()?.parse().ok().filter(|most| *most > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_nodes_are_read_where_they_are_said() {
+        let script = "#!/bin/bash\n#SBATCH -N 3\nsrun x\n#SBATCH -N9\n";
+        for (script, line, most) in [
+            ("", "--exclusive", None),
+            ("", "-N4", Some(4)),
+            ("", "-N 2-8 --nodes=5-6", Some(6)),
+            ("", "-N4k", None),
+            ("", "--nodes=1,2,4", None),
+            ("", "-N0", None),
+            (script, "-HN9", None),
+            (script, "-n8", Some(3)),
+            (script, "-N2", Some(2)),
+            ("", "-N2 : -N3", None),
+            ("#SBATCH -N2\n#SBATCH hetjob\n#SBATCH -N3\n", "", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            assert_eq!(most_nodes(script, &words), most, "{script:?} {line}");
+        }
+    }
+}
