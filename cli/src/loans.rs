@@ -267,19 +267,10 @@ mod tests {
 
     #[test]
     fn a_loan_is_worth_what_was_used_beside_what_would_have_idled() {
-        let json = serde_json::json!({
-            "id": "a", "name": "joulepoint_a", "key": {"cluster": "c", "run": "7.1"}, "job": 7, "restart_count": 0,
-            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "lent", "state_s": 1000.0,
-            "reason": "it pays", "nodes": ["n3", "n4"], "kept": ["n1"], "asked_s": 990.0, "return_s": 1100.0,
-            "promised_s": 1100.0, "lent_s": 1000.0, "back_s": null, "back": [], "time_limit_s": 600, "idle_w": 100.0,
-            "stays": [{"node": "n3", "job": 8, "user": "bob", "account": "chemistry", "start_s": 1010.0,
-                       "end_s": 1030.0, "joules": 4000.0}]
-        });
-        let loan: Loan = serde_json::from_value(json).unwrap();
-        let worth = planner::lent([&loan], 1050.0);
-        assert_eq!((worth.node_seconds, worth.used_node_seconds), (100.0, 20.0));
-        assert_eq!((worth.used_j, worth.would_idle_j), (Some(4000.0), 10_000.0));
-        let text = sheet(&[loan], 1050.0);
-        assert!(text.contains("8(bob)") && text.contains("n[3-4]"), "{text}");
+        let loan = serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap();
+        let text = sheet(&[loan], 1000.0);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[1][5], "n[2-3]", "{text}");
+        assert_eq!(lines[1][8..], ["180", "30", "9000", "18000", "8(bob)"], "{text}");
     }
 }

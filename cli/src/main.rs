@@ -59,9 +59,9 @@ enum Command {
     ///
     /// Exit status: 0 all is well, 1 a fault was found, 3 only warnings.
     Doctor(doctor::DoctorArgs),
-    /// Make a checkpoint of a running job now.
+    /// Make a checkpoint of a running job now
     ///
-    /// Waits until the checkpoint is complete, and prints its folder, its duration, its volume and its energy.
+    /// Waits until the checkpoint is complete, and prints its folder, duration, volume and energy.
     ///
     ///   joulepoint checkpoint 4711
     ///   joulepoint checkpoint --json 4711_3
@@ -79,7 +79,8 @@ enum Command {
     /// For a program that hangs or went wrong. What it did since that checkpoint is done again; without a checkpoint it
     /// begins anew. The job keeps its place and its time limit. Exit status as for `checkpoint`.
     Restart(steer::SteerArgs),
-    /// Tell which idle nodes of recovering runs were lent, to whom, and what they would have drawn idle.
+    /// Tell which idle nodes of recovering runs were lent, to whom, and what they would have drawn idle
+    ///
     ///   joulepoint loans                      those of today, live and past
     ///   joulepoint loans -S now-7days -A physics --json
     #[command(verbatim_doc_comment)]
@@ -90,10 +91,11 @@ enum Command {
     ///
     /// It stays so when the job is requeued. `checkpoint` and `vacate` are refused meanwhile.
     Disable(steer::SteerArgs),
-    /// Say whether a running program can be dumped, and if not, what stands in the way and what to use instead.
+    /// Say whether a running program can be dumped, and if not, what stands in the way
     ///
-    /// Looks at all processes of a job on this node, or at some processes, before the first checkpoint: GPU and RDMA
-    /// devices, sockets to outside, io_uring, tracers, System V shared memory, file systems in user space.
+    /// Looks at all processes of a job on this node, or at some processes, before the first
+    /// checkpoint: GPU and RDMA devices, sockets to outside, io_uring, tracers, System V shared
+    /// memory, file systems in user space. Says what to use instead.
     ///
     ///   srun --overlap --jobid=4711 joulepoint able 4711
     ///   joulepoint able -- 12345 12346

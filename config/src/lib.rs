@@ -12,7 +12,7 @@ pub use lend::Lend;
 pub use site::{Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where the file is, unless `JOULEPOINT_CONF` names another.
 pub const DEFAULT_PATH: &str = "/etc/joulepoint/joulepoint.toml";
@@ -28,11 +28,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The path that `JOULEPOINT_CONF` names, or the default one.
-pub fn path_from(environment: Option<std::ffi::OsString>) -> PathBuf {
-    environment.filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from(DEFAULT_PATH), PathBuf::from)
-}
 
 /// Reads a file; at the [`DEFAULT_PATH`] a missing one gives the defaults.
 ///

@@ -343,16 +343,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn loan() -> Loan {
-        let stay = json!({ "node": "n2", "job": 8, "user": "bob", "account": "chemistry", "start_s": 215.0, "end_s": 245.0,
-                           "joules": 9000.0 });
-        let loan = json!({
-            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
-            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "closed", "state_s": 302.0,
-            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 205.0, "return_s": 297.0,
-            "promised_s": 297.0, "lent_s": 210.0, "back_s": 300.0, "back": ["n2", "n3"], "time_limit_s": 1800,
-            "idle_w": 100.0, "stays": [stay]
-        });
-        serde_json::from_value(loan).unwrap()
+        serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap()
     }
 
     /// Three groups of a node each and a spare; one fails after 200 s and takes 100 s to do its work again.

@@ -74,11 +74,6 @@ impl EstimatorKind {
             EstimatorKind::HazardShape => "hazard-shape",
         }
     }
-
-    /// Whether the estimate depends on the time since the last failure.
-    pub fn depends_on_elapsed(self) -> bool {
-        matches!(self, EstimatorKind::Hazard | EstimatorKind::HazardDynamic | EstimatorKind::HazardShape)
-    }
 }
 
 impl fmt::Display for EstimatorKind {

@@ -253,23 +253,16 @@ mod tests {
 
     #[test]
     fn a_loan_that_is_over_counts_with_what_was_used_of_it() {
-        let loan = serde_json::json!({
-            "id": "a", "name": "joulepoint_a", "key": { "cluster": "c", "run": "7.1" }, "job": 7, "restart_count": 0,
-            "uid": 1000, "user": "alice", "account": "physics", "mode": "window", "state": "closed", "state_s": 60.0,
-            "reason": "it pays", "nodes": ["n2", "n3"], "kept": ["n1"], "asked_s": 0.0, "return_s": 50.0,
-            "promised_s": 50.0, "lent_s": 10.0, "back_s": 50.0, "back": ["n2", "n3"], "time_limit_s": 1800,
-            "idle_w": 100.0, "stays": [{ "node": "n2", "job": 8, "user": "bob", "account": "chemistry",
-                                         "start_s": 15.0, "end_s": 45.0, "joules": 900.0 }]
-        });
+        let loan = serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap();
         let ended = Ended::default();
-        ended.add_loan(&serde_json::from_value(loan).unwrap());
+        ended.add_loan(&loan);
         let text: String = ended.families().into_iter().map(|f| f.text).collect();
         for line in [
             "joulepoint_loans_total 1\n",
-            "joulepoint_lent_node_seconds_total 80\n",
+            "joulepoint_lent_node_seconds_total 180\n",
             "joulepoint_borrowed_node_seconds_total 30\n",
-            "joulepoint_borrowed_energy_joules_total 900\n",
-            "joulepoint_lent_would_idle_joules_total 8000\n",
+            "joulepoint_borrowed_energy_joules_total 9000\n",
+            "joulepoint_lent_would_idle_joules_total 18000\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }

@@ -124,29 +124,9 @@ impl Handle<'_> {
         self.required(sys::S_JOB_GID)
     }
 
-    /// This node's place in the job.
-    pub fn node_id(&self) -> Result<u32> {
-        self.required(sys::S_JOB_NODEID)
-    }
-
-    /// Nodes of the job.
-    pub fn node_count(&self) -> Result<u32> {
-        self.required(sys::S_JOB_NNODES)
-    }
-
     /// How often the job was restarted.
     pub fn restart_count(&self) -> Result<u32> {
         Ok(self.number(sys::S_SLURM_RESTART_COUNT)?.unwrap_or(0))
-    }
-
-    /// The task's place in its array; `None` outside an array.
-    pub fn array_task_id(&self) -> Result<Option<u32>> {
-        self.number(sys::S_JOB_ARRAY_TASK_ID)
-    }
-
-    /// The task's place among all tasks of the step.
-    pub fn task_id(&self) -> Result<u32> {
-        self.required(sys::S_TASK_GLOBAL_ID)
     }
 
     fn raw_argv(&self) -> Result<(c_int, *mut *mut c_char)> {

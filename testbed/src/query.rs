@@ -69,11 +69,6 @@ impl Cluster {
         Ok(fields(&self.output(self.command("scontrol").args(["show", "node", "-o", node]))?))
     }
 
-    /// The node's state, such as `IDLE` or `DOWN*`.
-    pub fn node_state(&self, node: &str) -> Result<String> {
-        self.node(node)?.remove("State").context("a node without State")
-    }
-
     /// What a failed wait shows: queue, nodes and the controller's last words.
     fn situation(&self) -> String {
         let mut text = String::new();

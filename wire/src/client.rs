@@ -1,11 +1,14 @@
 //! Asks a service, and tells "nobody there" from "refused" from "not understood".
 
+use crate::address::{Address, Keeping};
 use crate::local::Socket;
 use crate::proof::{answer_payload, request_payload};
 use crate::{CONTROLLER, Munge, PROOF, node_audience};
 use serde::{Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use ureq::unversioned::resolver::{DefaultResolver, Resolver};
+use ureq::unversioned::transport::{Connector, TcpConnector};
 
 /// The largest answer that is read, bytes: a report of a hundred thousand runs fits.
 const LARGEST_ANSWER: u64 = 512 << 20;
@@ -48,12 +51,13 @@ enum Identity {
     Kernel,
 }
 
-/// A blocking client of one service; cheap to clone, its connections are kept and shared.
+/// A blocking client of one service; cheap to clone, its connections and the service's address are kept and shared.
 #[derive(Clone, Debug)]
 pub struct Client {
     base_url: String,
     identity: Identity,
     agent: ureq::Agent,
+    address: Address,
     timeout: Duration,
 }
 
@@ -80,16 +84,27 @@ impl Client {
 
     /// A client of a service on this host, by its socket; the kernel says who asks and who answers.
     pub fn on_socket(path: &Path, timeout: Duration) -> Self {
-        let resolver = ureq::unversioned::resolver::DefaultResolver::default();
-        let agent = ureq::Agent::with_parts(settings(), Socket(path.to_owned()), resolver);
         // The address is never connected to; a number needs no name service.
-        Client { base_url: "http://127.0.0.1".to_owned(), identity: Identity::Kernel, agent, timeout }
+        let base_url = "http://127.0.0.1".to_owned();
+        Client::over(Socket(path.to_owned()), DefaultResolver::default(), base_url, Identity::Kernel, timeout)
     }
 
     fn signing(base_url: &str, audience: String, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
         let base_url = base_url.trim_end_matches('/').to_owned();
         let identity = Identity::Munge { munge: Munge::new(munge_socket), audience };
-        Client { base_url, identity, agent: settings().into(), timeout }
+        Client::over(TcpConnector::default(), DefaultResolver::default(), base_url, identity, timeout)
+    }
+
+    fn over(
+        connector: impl Connector,
+        names: impl Resolver,
+        base_url: String,
+        identity: Identity,
+        timeout: Duration,
+    ) -> Self {
+        let address = Address::default();
+        let agent = ureq::Agent::with_parts(settings(), connector, Keeping { address: address.clone(), names });
+        Client { base_url, identity, agent, address, timeout }
     }
 
     /// Where the service is.
@@ -138,7 +153,17 @@ impl Client {
         Error::Unreachable { url: self.base_url.clone(), text: why.to_string() }
     }
 
+    /// What was answered; after anything else the service may be elsewhere.
     fn read<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+        url: &str,
+        authorization: Option<&str>,
+    ) -> Result<T, Error> {
+        self.accept(answer, url, authorization).inspect_err(|_| self.address.forget())
+    }
+
+    fn accept<T: DeserializeOwned>(
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
         url: &str,
@@ -201,6 +226,72 @@ pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+    use ureq::unversioned::resolver::ResolvedSocketAddrs;
+    use ureq::unversioned::transport::NextTimeout;
+
+    /// A name service that knows one address, and how often it was asked.
+    #[derive(Clone, Debug)]
+    struct Names(Arc<(Mutex<SocketAddr>, AtomicUsize)>);
+
+    impl Resolver for Names {
+        fn resolve(
+            &self,
+            _: &ureq::http::Uri,
+            _: &ureq::config::Config,
+            _: NextTimeout,
+        ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+            self.0.1.fetch_add(1, Ordering::Relaxed);
+            let mut found = self.empty();
+            found.push(*self.0.0.lock().unwrap());
+            Ok(found)
+        }
+    }
+
+    /// Answers with `text` as often as told, then is gone.
+    fn service(address: &str, text: &'static str, times: usize) -> (SocketAddr, std::thread::JoinHandle<()>) {
+        let listener = TcpListener::bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = move || {
+            for _ in 0..times {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    request.push(byte[0]);
+                }
+                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", text.len());
+                stream.write_all((head + text).as_bytes()).unwrap();
+            }
+        };
+        (address, std::thread::spawn(serve))
+    }
+
+    #[test]
+    fn an_address_is_kept_while_the_service_answers_and_resolved_anew_when_it_moved() {
+        let (here, first) = service("127.0.0.1:0", "1", 3);
+        let names = Names(Arc::new((Mutex::new(here), AtomicUsize::new(0))));
+        let asked = || names.0.1.load(Ordering::Relaxed);
+        let limit = Duration::from_secs(60);
+        let url = "http://controller.example:6820".to_owned();
+        let client = Client::over(TcpConnector::default(), names.clone(), url, Identity::Kernel, limit);
+        for _ in 0..2 {
+            assert_eq!(client.get::<u32>("/").unwrap(), 1);
+        }
+        assert_eq!(client.within(limit).get::<u32>("/").unwrap(), 1);
+        assert_eq!(asked(), 1, "the name is resolved once for all clones");
+        first.join().unwrap();
+        let (there, second) = service("127.0.0.2:0", "2", 1);
+        *names.0.0.lock().unwrap() = there;
+        assert!(matches!(client.get::<u32>("/"), Err(Error::Unreachable { .. })));
+        assert_eq!(client.get::<u32>("/").unwrap(), 2);
+        assert_eq!(asked(), 2);
+        second.join().unwrap();
+    }
 
     #[test]
     fn queries_are_encoded() {

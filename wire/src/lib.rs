@@ -5,6 +5,7 @@
 //! answer carries a credential of the service over the request and the body, so that whoever takes the port while
 //! the service is away cannot speak in its name (docs/decisions/munge.md).
 
+mod address;
 mod client;
 mod local;
 mod munge;

@@ -1,0 +1,313 @@
+//! What is told of runs: phases that sum to the total, failures, decisions, loans, and what the next run learns.
+
+use super::{
+    UID, batch, both, ended, joules, key, node_failure, phase, reading, records, run_with_a_death, started, sums, told,
+};
+use protocol::{DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use service::account::{Wanted, accounts, summary};
+use service::store::{Store, Value, Write};
+
+#[test]
+fn the_account_of_a_run_that_lost_a_node() {
+    both(|store| {
+        store.append(&batch("7.1", records(1, run_with_a_death())), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!(run.total.joules, 95.0 + 105.0 + 54.0 + 55.5);
+        assert_eq!(joules(&run, Phase::LostWork), 80.0);
+        assert_eq!((run.total.recomputed_j, run.total.recomputed_node_s), (80.0, 80.0));
+        assert_eq!((joules(&run, Phase::Checkpoint), joules(&run, Phase::Restart)), (10.0, 8.0));
+        assert_eq!((run.total.failures, run.total.checkpoints, run.records.len()), (1, 1, 2));
+        assert_eq!((run.state.as_str(), run.records[0].state.as_str()), ("completed", "requeued"));
+        let overhead = run.total.energy_overhead.expect("there is computing");
+        assert!((overhead - (309.5 - 211.5) / 211.5).abs() < 1e-12, "{overhead}");
+        let short = summary(&run);
+        assert_eq!((short.joules, short.lost_work_j, short.failures, short.source.as_str()), (309.5, 80.0, 1, "model"));
+    });
+}
+
+#[test]
+fn an_interval_that_spans_the_line_is_cut_in_proportion() {
+    both(|store| {
+        let events = vec![
+            started(7, 0, &["n1"]),
+            phase(Phase::Compute, "n1", (100.0, 200.0), 100.0),
+            reading("n1", 100.0, 99.0),
+            Event::RolledBack { to: Some(1), kept_until_s: 130.0 },
+            ended("completed"),
+        ];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert!((joules(&run, Phase::Compute) - 30.0).abs() < 1e-9);
+        assert!((joules(&run, Phase::LostWork) - 70.0).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn only_the_work_of_the_group_that_went_back_is_lost() {
+    both(|store| {
+        let of = Box::new(Event::RolledBack { to: Some(1), kept_until_s: 130.0 });
+        let events = vec![
+            started(7, 0, &["n1", "n2", "n3"]),
+            phase(Phase::Compute, "n1", (100.0, 200.0), 100.0),
+            phase(Phase::Compute, "n2", (100.0, 200.0), 100.0),
+            Event::InGroup { group: 1, nodes: vec!["n2".into(), "n3".into()], of },
+            Event::InGroup { group: 1, nodes: vec!["n3".into()], of: Box::new(node_failure("n2", 195.0)) },
+            ended("completed"),
+        ];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let run = told(store, "7.1");
+        assert!((joules(&run, Phase::Compute) - 130.0).abs() < 1e-9);
+        assert!((joules(&run, Phase::LostWork) - 70.0).abs() < 1e-9);
+        assert_eq!(run.total.failures, 1);
+    });
+}
+
+#[test]
+fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
+    both(|store| {
+        let events =
+            vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (100.0, 110.0), 10.0), reading("n1", 10.0, 99.0)];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let counters = |restart_count, joules, at_s| Write::Counters {
+            key: key("7.1"),
+            restart_count,
+            node: "n1".into(),
+            at_s,
+            reading: JobReading { job: 7, joules, cpu_s: 0.0, source: "model".into(), since_s: 99.0 },
+        };
+        store.write(&[counters(0, 25.0, 120.0)]).expect("counted");
+        let resumed = vec![started(7, 1, &["n2"]), Event::RolledBack { to: None, kept_until_s: 0.0 }];
+        store.append(&batch("7.1", records(4, resumed)), UID).expect("stored");
+        store.write(&[counters(0, 99.0, 130.0)]).expect("ignored");
+        store.append(&batch("7.1", records(6, vec![ended("completed")])), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!((run.total.joules, joules(&run, Phase::LostWork)), (25.0, 25.0));
+        assert_eq!(run.records[0].state, "interrupted");
+    });
+}
+
+#[test]
+fn a_death_that_both_sides_tell_is_one_failure() {
+    let death = |store: &mut Store, controller_first: bool| {
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1", "n2"])])), UID).expect("stored");
+        let tell = |store: &mut Store| store.node_died("n2", 195.0, 198.0, "silent", |_| true).expect("noted");
+        if controller_first {
+            assert_eq!(tell(store).len(), 1);
+        }
+        store.append(&batch("7.1", records(2, vec![node_failure("n2", 195.4)])), UID).expect("stored");
+        if !controller_first {
+            tell(store);
+        }
+        assert_eq!(told(store, "7.1").total.failures, 1, "controller first: {controller_first}");
+        assert_eq!(store.history("alice", "heat").expect("history").node_failures, 1);
+        let deaths = store.node_failures().expect("deaths");
+        assert_eq!(deaths.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n2"]);
+    };
+    both(|store| death(store, true));
+    both(|store| death(store, false));
+}
+
+#[test]
+fn cancelled_runs_and_timeouts_do_not_count_into_the_mtbf() {
+    both(|store| {
+        let other = |kind| Event::Failure { kind, node: None, failed_s: 1.0, detected_s: 1.0, reason: "asked".into() };
+        let kinds = [FailureKind::Timeout, FailureKind::Cancelled, FailureKind::Preempted, FailureKind::Requeued];
+        let events = std::iter::once(started(7, 0, &["n1"])).chain(kinds.map(other)).collect();
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let run = told(store, "7.1");
+        assert_eq!((run.failures.len(), run.total.failures), (4, 0));
+        assert_eq!(store.history("alice", "heat").expect("history").node_failures, 0);
+    });
+}
+
+#[test]
+fn failures_are_counted_by_kind() {
+    both(|store| {
+        let other = |kind| Event::Failure { kind, node: None, failed_s: 1.0, detected_s: 1.0, reason: "asked".into() };
+        let kinds = [FailureKind::Step, FailureKind::Timeout, FailureKind::Step];
+        let events = std::iter::once(started(7, 0, &["n1"])).chain(kinds.map(other)).collect();
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let count = |kind| store.failures(&key("7.1"), kind).expect("counted");
+        assert_eq!([FailureKind::Step, FailureKind::Timeout, FailureKind::Node].map(count), [2, 1, 0]);
+    });
+}
+
+#[test]
+fn random_runs_sum_to_their_counters() {
+    both(|store| {
+        for seed in 0..150 {
+            let run = format!("{seed}.1");
+            let events = random_run(&mut ChaCha8Rng::seed_from_u64(seed));
+            let count = events.len() as u64;
+            let upto =
+                store.append(&batch(&run, records(1, events)), UID).unwrap_or_else(|e| panic!("seed {seed}: {e:#}"));
+            assert_eq!(upto, count);
+            println!("seed {seed}");
+            sums(&told(store, &run));
+        }
+    });
+}
+
+/// Records with random phases, counters that begin anew, deaths, roll-backs and wrappers that vanish.
+fn random_run(rng: &mut ChaCha8Rng) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut t = 100.0;
+    for restart_count in 0..rng.random_range(1..4) {
+        events.push(started(7, restart_count, &["n1", "n2"]));
+        if restart_count > 0 {
+            events.push(Event::RolledBack { to: None, kept_until_s: rng.random_range(0.0..t) });
+        }
+        let mut counters = [(0.0, t); 2];
+        for _ in 0..rng.random_range(0..12) {
+            let span = (t, t + rng.random_range(0.0..50.0));
+            let which = Phase::ALL[rng.random_range(0..5)];
+            for (node, counter) in ["n1", "n2"].into_iter().zip(&mut counters) {
+                if rng.random_bool(0.1) {
+                    *counter = (0.0, t);
+                }
+                let used = rng.random_range(0.0..1e4);
+                counter.0 += used;
+                events.push(phase(which, node, span, used));
+                events.push(reading(node, counter.0, counter.1));
+            }
+            t = span.1;
+            if rng.random_bool(0.1) {
+                events.push(Event::RolledBack { to: None, kept_until_s: rng.random_range(0.0..t) });
+            }
+            if rng.random_bool(0.1) {
+                let more = counters[0].0 + rng.random_range(0.0..100.0);
+                counters[0].0 = more;
+                events.push(reading("n1", more, counters[0].1));
+                events.push(phase(Phase::Idle, "n1", (t, t), 0.0));
+            }
+        }
+        if rng.random_bool(0.7) {
+            events.push(ended("requeued"));
+        }
+    }
+    events.push(ended("completed"));
+    events
+}
+
+#[test]
+fn energy_is_kept_by_phase_node_and_source() {
+    both(|store| {
+        let mut events = run_with_a_death();
+        let rapl = Event::Phase {
+            phase: Phase::Idle,
+            node: "n3".into(),
+            start_s: 255.0,
+            end_s: 256.0,
+            joules: Some(0.1),
+            source: "rapl".into(),
+        };
+        events.insert(26, rapl);
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let sql = "SELECT node, phase, source, sum(joules) FROM phases WHERE run = ?1
+                   GROUP BY node, phase, source ORDER BY node, phase, source";
+        let mut statement = store.connection().prepare_cached(sql).expect("prepared");
+        let rows = statement.query_map(&[Value::Text("7.1".into())], |r| {
+            Ok((r.get::<String>(0)?, r.get::<String>(1)?, r.get::<String>(2)?, r.get::<f64>(3)?))
+        });
+        let rows: Vec<_> = rows.expect("rows").map(|r| r.expect("a row")).collect();
+        let wanted = [
+            ("n1", "checkpoint", "model", 5.0),
+            ("n1", "compute", "model", 100.0),
+            ("n1", "lost_work", "model", 40.0),
+            ("n1", "restart", "model", 4.0),
+            ("n2", "checkpoint", "model", 5.0),
+            ("n2", "compute", "model", 60.0),
+            ("n2", "lost_work", "model", 40.0),
+            ("n3", "compute", "model", 51.5),
+            ("n3", "idle", "rapl", 0.1),
+            ("n3", "restart", "model", 4.0),
+        ];
+        let told: Vec<_> = rows.iter().map(|(n, p, s, j)| (n.as_str(), p.as_str(), s.as_str(), *j)).collect();
+        assert_eq!(told, wanted);
+    });
+}
+
+#[test]
+fn decisions_and_loans_read_back() {
+    both(|store| {
+        let decided =
+            |action: &str, interval_s| Event::Decided { action: action.into(), reason: "why".into(), interval_s };
+        let events = vec![started(7, 0, &["n1"]), decided("interval", 9.5), decided("requeue", 0.1 + 0.2)];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let of = |at_s, action: &str, interval_s| DecisionAccount {
+            at_s,
+            action: action.into(),
+            reason: "why".into(),
+            interval_s,
+        };
+        let decisions = told(store, "7.1").decisions;
+        assert_eq!(decisions, [of(102.0, "interval", 9.5), of(103.0, "requeue", 0.1 + 0.2)]);
+
+        let away = LoanAccount { node: "n1".into(), borrower: Some(9), start_s: 5.0, end_s: None, joules: None };
+        let back = LoanAccount { end_s: Some(8.0), joules: Some(12.5), ..away.clone() };
+        // A second job may begin on the node in the same second, and nobody come to another.
+        let beside = LoanAccount { borrower: Some(10), ..back.clone() };
+        let empty = LoanAccount { node: "n2".into(), borrower: None, ..away.clone() };
+        for loan in [&away, &empty, &beside, &back, &empty] {
+            store.note_loan(&key("7.1"), loan).expect("noted");
+        }
+        let again = Event::Lent { node: "n1".into(), borrower: Some(9), start_s: 5.0, end_s: 8.0, joules: Some(12.5) };
+        store.append(&batch("7.1", records(4, vec![again])), UID).expect("stored");
+        assert_eq!(told(store, "7.1").loans, [back, beside, empty]);
+        store.append(&batch("8.1", records(1, vec![started(8, 0, &["n1"])])), UID).expect("stored");
+        assert_eq!(told(store, "8.1").loans, []);
+    });
+}
+
+#[test]
+fn reports_are_restricted_to_what_is_asked_and_may_be_seen() {
+    both(|store| {
+        for (run, uid) in [("7.1", 1000), ("8.1", 1001)] {
+            store.append(&batch(run, records(1, vec![started(7, 0, &["n1"])])), uid).expect("stored");
+        }
+        let count = |wanted: Wanted, uid| accounts(store.connection(), &wanted, uid).expect("accounts").len();
+        assert_eq!(count(Wanted::default(), None), 2);
+        assert_eq!(count(Wanted::default(), Some(1001)), 1);
+        assert_eq!(count(Wanted { user: Some("nobody'; DROP TABLE runs; --".into()), ..Wanted::default() }, None), 0);
+        assert_eq!(count(Wanted { end: Some(50.0), ..Wanted::default() }, None), 0);
+        assert_eq!(count(Wanted { start: Some(50.0), state: Some("running".into()), ..Wanted::default() }, None), 2);
+    });
+}
+
+fn plan_by(engine: &str) -> protocol::Plan {
+    let settings = options::resolve(&protocol::Request::default(), &Default::default()).expect("settings");
+    let plan = planner::plan_without_history(&settings, 1, &config::Site::default());
+    protocol::Plan { engine: engine.into(), ..plan }
+}
+
+#[test]
+fn a_new_run_is_told_which_engine_made_checkpoints() {
+    both(|store| {
+        let planned = |engine: &str| Event::Planned(Box::new(plan_by(engine)));
+        let committed =
+            Event::Committed { number: 1, begun_s: 101.0, ended_s: 102.0, bytes: 9, joules: None, still_s: None };
+        let engine = |store: &mut Store| store.history("alice", "heat").expect("history").engine;
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"]), planned("app")])), UID).expect("stored");
+        assert_eq!(engine(store), None, "it made no checkpoint");
+        let made = vec![started(8, 0, &["n1"]), planned("scr"), committed];
+        store.append(&batch("8.1", records(1, made)), UID).expect("stored");
+        store.append(&batch("9.1", records(1, vec![started(9, 0, &["n1"]), planned("app")])), UID).expect("stored");
+        assert_eq!(engine(store).as_deref(), Some("scr"));
+    });
+}
+
+#[test]
+fn a_new_run_is_told_the_work_and_the_volume_of_earlier_ones() {
+    both(|store| {
+        assert_eq!(store.history("alice", "heat").expect("history").work_s, None);
+        store.append(&batch("7.1", records(1, run_with_a_death())), UID).expect("stored");
+        let history = store.history("alice", "heat").expect("history");
+        assert_eq!((history.work_s, history.checkpoint_bytes), (Some(100.0), Some(1000.0)));
+        assert_eq!(store.history("alice", "other").expect("history").work_s, None);
+    });
+}
