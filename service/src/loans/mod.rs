@@ -314,17 +314,18 @@ impl Controller {
                 self.slurm.call_out(job.id)?;
             }
         }
-        for reservation in self.slurm.reservations()? {
-            if let Some(loan) = self.over(&reservation.name)? {
-                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
-                self.slurm.unreserve(&reservation.name)?;
-            }
-        }
+        // A reservation is in use as long as its helper is there.
         let waits = |j: &&Job| j.name.starts_with(PREFIX) && is_there(j);
         for job in jobs.iter().filter(waits) {
             if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
                 tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
                 self.slurm.cancel(job.id)?;
+            }
+        }
+        for reservation in self.slurm.reservations()? {
+            if let Some(loan) = self.over(&reservation.name)? {
+                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
+                self.slurm.unreserve(&reservation.name)?;
             }
         }
         Ok(())
