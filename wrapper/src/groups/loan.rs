@@ -10,6 +10,7 @@ use super::ports::Market;
 use super::sweep::Then;
 use crate::lend::Outcome;
 use policy::lending::{Prospect, SCHEDULER_S, Verdict, lend};
+use slurm::WRITTEN_S;
 use std::collections::BTreeSet;
 
 /// Survivors that are put aside.
@@ -35,7 +36,7 @@ impl Groups<'_> {
         if let Some(groups) = asked.map(|l| l.groups.clone()) {
             // The group is faster or slower than was thought, or failed again.
             self.decided_s = behind_s;
-            let return_s = behind_s - self.restart_s(&groups);
+            let return_s = behind_s - self.lead_s(&groups);
             self.ports.lending.expect(return_s);
         }
         let is_decided = behind_s <= now_s || behind_s == f64::INFINITY || self.decided_s == behind_s;
@@ -52,7 +53,7 @@ impl Groups<'_> {
         match verdict {
             Ok(verdict) if verdict.lend => {
                 self.decided("park", &verdict.reason);
-                let return_s = now_s + verdict.idle_s - self.restart_s(&groups);
+                let return_s = now_s + verdict.idle_s - self.lead_s(&groups);
                 let reason = verdict.reason;
                 self.lent =
                     Some(Lent { missing: groups.clone(), groups: groups.clone(), return_s, reason, asked: false });
@@ -64,6 +65,12 @@ impl Groups<'_> {
             }
             Ok(Verdict { reason, .. }) | Err(reason) => self.decided("idle", &reason),
         }
+    }
+
+    /// How long before the end of the wait the nodes are called back: Slurm writes down that they are back, and then the
+    /// survivors are restored.
+    fn lead_s(&self, groups: &BTreeSet<usize>) -> f64 {
+        WRITTEN_S + self.restart_s(groups)
     }
 
     fn restart_s(&self, groups: &BTreeSet<usize>) -> f64 {
@@ -220,16 +227,16 @@ impl Groups<'_> {
     pub(super) fn returned(&mut self, outcome: Outcome) {
         let Some(lent) = self.lent.take() else { return };
         let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
-        let back = match outcome {
-            Outcome::Back { nodes: back, away_s } => {
+        let (back, back_s) = match outcome {
+            Outcome::Back { nodes: back, away_s, back_s } => {
                 let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
                 let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
                 self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
-                back
+                (back, back_s)
             }
             Outcome::Kept(reason) => {
                 self.decided("unpark", &format!("the nodes were not lent: {reason}"));
-                nodes.clone()
+                (nodes.clone(), now_s)
             }
             Outcome::Lost(_) if lent.groups.is_empty() => return,
             Outcome::Lost(reason) => {
@@ -242,7 +249,7 @@ impl Groups<'_> {
         for group in lent.groups {
             let g = &mut self.all[group];
             if std::mem::take(&mut g.away) {
-                g.ledger.skip(now_s);
+                g.ledger.skip(back_s);
             }
             let dead: Vec<String> = g.nodes.iter().filter(|n| !is_back(n)).cloned().collect();
             if dead.is_empty() {
