@@ -191,7 +191,7 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());
     // Somebody else may move the end of a loan that was asked for by hand.
     match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
-        Outcome::Back { nodes, away_s } => {
+        Outcome::Back { nodes, away_s, .. } => {
             match ask.json {
                 true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "lent_for_s": away_s }))?,
                 false => {

@@ -274,6 +274,11 @@ impl Slurm {
         Ok(pairs.map(|(key, value)| (key.trim().to_ascii_lowercase(), value.trim().to_owned())).collect())
     }
 
+    /// When slurmctld began, s since the epoch.
+    pub fn booted_s(&self) -> Result<Option<f64>, Error> {
+        self.config_value("BOOT_TIME")?.map_or(Ok(None), |value| crate::fields::time("BOOT_TIME", &value))
+    }
+
     /// What `sbatch --help` prints, the options of plugins included.
     pub fn submit_help(&self) -> Result<String, Error> {
         self.output("sbatch", &["--help"])

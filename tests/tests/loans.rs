@@ -20,6 +20,9 @@ const MINUTES: Duration = Duration::from_secs(100);
 /// How late others may be here, s.
 const PATIENCE_S: u32 = 30;
 
+/// slurmctld writes down what it knows of jobs every five seconds; a killed one forgets the rest.
+const WRITTEN: Duration = Duration::from_secs(7);
+
 fn folder() -> PathBuf {
     PathBuf::from(format!("/tmp/joulepoint-loans-{}", std::process::id()))
 }
@@ -205,52 +208,132 @@ fn idle_nodes_go_to_the_job_that_fits_and_come_back_with_the_walltime() -> Resul
 #[test]
 fn the_service_may_be_killed_before_and_after_everything_it_does() -> Result<()> {
     let site = &mut *site();
-    let words = [
-        "create reservation",
-        "NodeList=",
-        "update ReservationName=",
-        "NumNodes=0",
-        "delete ReservationName=",
-        "TimeLimit=",
+    // In one loan before the nodes are called back and after it.
+    let deaths: [&[&str]; 4] = [
+        &["create reservation", "update ReservationName="],
+        &["NodeList=", "NumNodes=0"],
+        &["TimeLimit="],
+        &["delete ReservationName="],
     ];
     let job = lender(site, "killed", &[])?;
-    for (when, word) in ["before", "after"].iter().flat_map(|when| words.map(|word| (*when, word))) {
-        println!("  killed {when} {word}");
+    for (when, words) in ["before", "after"].iter().flat_map(|when| deaths.map(|words| (*when, words))) {
+        println!("  killed {when} {}", words.join(", and "));
         let limit = field(site, job, "TimeLimit")?;
-        fs::write(trap_file(), format!("{when} {word}\n"))?;
+        let traps: Vec<String> = words.iter().map(|word| format!("{when} {word}\n")).collect();
+        fs::write(trap_file(), &traps[0])?;
         let asked = ask(site, job, 600)?;
-        let loan = through_a_death(site, job)?;
+        let loan = through_deaths(site, job, &traps[1..])?;
         let output = asked.wait_with_output()?;
-        assert!(output.status.success(), "{when} {word}: {}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(field(site, job, "NodeList")?, "n[1-4]", "{when} {word}: {loan:#}");
-        assert_ne!(field(site, job, "TimeLimit")?, limit, "{when} {word}");
+        assert!(output.status.success(), "{when} {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(field(site, job, "NodeList")?, "n[1-4]", "{when} {words:?}: {loan:#}");
+        assert_ne!(field(site, job, "TimeLimit")?, limit, "{when} {words:?}");
         nothing_is_left(site)?;
     }
     tidy(site, &[job])
 }
 
-/// Calls the nodes back, and starts the service again when the trap has sprung, until the loan is over.
-fn through_a_death(site: &mut Site, job: u32) -> Result<Value> {
+/// Starts the service again when a trap has sprung, sets the next, and calls the nodes back when it is the last, until
+/// the loan is over.
+fn through_deaths(site: &mut Site, job: u32, traps: &[String]) -> Result<Value> {
     let end = std::time::Instant::now() + MINUTES;
-    let mut died = false;
+    let (mut traps, mut is_set) = (traps.iter(), true);
     loop {
-        if !died && !trap_file().exists() {
-            died = true;
+        if is_set && !trap_file().exists() {
             site.kill_controller()?;
             site.start_controller()?;
+            is_set = false;
+            if let Some(trap) = traps.next() {
+                fs::write(trap_file(), trap)?;
+                is_set = true;
+            }
         }
         let loan = loan_of(site, job)?.unwrap_or_default();
-        if died && loan["state"] == "closed" {
+        if !is_set && loan["state"] == "closed" {
             return Ok(loan);
         }
-        if loan["state"] == "lent"
+        if traps.len() == 0
+            && loan["state"] == "lent"
             && let Some(id) = loan["id"].as_str()
         {
             site.joulepoint("root", &["loans", "recall", id])?; // again if the service is away
         }
-        anyhow::ensure!(std::time::Instant::now() < end, "died: {died}; {loan:#}");
+        anyhow::ensure!(std::time::Instant::now() < end, "is set: {is_set}; {loan:#}");
         std::thread::park_timeout(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn a_slurmctld_that_forgets_the_return_does_no_harm() -> Result<()> {
+    let site = &mut *site();
+    let job = lender(site, "forgotten", &[])?;
+
+    // It remembers the helper, and not for whom it is: the service dies before it has merged it.
+    fs::write(trap_file(), "before NumNodes=0\n")?;
+    let asked = ask(site, job, 600)?;
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    site.wait("the end of the service", MINUTES, |_| Ok((!trap_file().exists()).then_some(())))?;
+    site.kill_controller()?;
+    std::thread::sleep(WRITTEN);
+    site.cluster.kill_controller()?;
+    site.cluster.start_controller()?;
+    site.start_controller()?;
+    wait_loan(site, job, &["returning"])?;
+    let loan = wait_loan(site, job, &["closed"])?;
+    assert!(asked.wait_with_output()?.status.success(), "{loan:#}");
+    assert_eq!(field(site, job, "NodeList")?, "n[1-4]", "{loan:#}");
+
+    // It forgets that the nodes are back.
+    let asked = ask(site, job, 600)?;
+    recall(site, &wait_loan(site, job, &["lent"])?)?;
+    let old = before_the_return(site, job)?;
+    wait_loan(site, job, &["closing"])?;
+    site.cluster.kill_controller()?;
+    copy(&old, &site.cluster.dir.join("state"))?;
+    site.cluster.start_controller()?;
+    wait_loan(site, job, &["returning"])?;
+    let loan = wait_loan(site, job, &["closed"])?;
+    assert!(asked.wait_with_output()?.status.success(), "{loan:#}");
+    assert_eq!(field(site, job, "NodeList")?, "n[1-4]", "{loan:#}");
+
+    // From now on it remembers: what runs there goes on.
+    let id = job.to_string();
+    let mut command = site.user_command(LENDER, "srun", Path::new("/"));
+    command.args(["--jobid", &id, "--overlap", "-N2", "-n2", "-w", "n[3-4]", "sh", "-c", "sleep 5; echo went on"]);
+    let step = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let runs =
+        |site: &Site| Ok(scontrol(site, &["show", "step", "-o", &id])?.contains("NodeList=n[3-4]").then_some(()));
+    site.wait("a step on both nodes", MINUTES, runs)?;
+    site.cluster.kill_controller()?;
+    site.cluster.start_controller()?;
+    assert_eq!(field(site, job, "NodeList")?, "n[1-4]");
+    let output = step.wait_with_output()?;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "went on\nwent on\n");
+    nothing_is_left(site)?;
+    tidy(site, &[job])
+}
+
+/// What slurmctld had written down last before the nodes of a loan came back.
+fn before_the_return(site: &Site, job: u32) -> Result<PathBuf> {
+    let (state, new, old) = (site.cluster.dir.join("state"), folder().join("new"), folder().join("old"));
+    let is_out = || Ok(loan_of(site, job)?.is_some_and(|loan| loan["state"] == "lent" || loan["state"] == "returning"));
+    loop {
+        let is_whole = copy(&state, &new).is_ok(); // unless it is being written just now
+        let is_out: Result<bool> = is_out();
+        if !is_out? {
+            return Ok(old);
+        }
+        if is_whole {
+            copy(&new, &old)?;
+        }
+    }
+}
+
+/// Puts a copy of a folder in another's place.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let words = r#"rm -rf "$1.new" && cp -a "$0" "$1.new" && rm -rf "$1" && mv "$1.new" "$1""#;
+    let done = std::process::Command::new("sh").args(["-c", words]).args([from, to]).status()?;
+    anyhow::ensure!(done.success(), "{} was not copied", from.display());
+    Ok(())
 }
 
 #[test]
@@ -261,8 +344,7 @@ fn whoever_else_dies_the_nodes_return_or_the_run_is_requeued() -> Result<()> {
     let job = lender(site, "slurmctld", &[])?;
     let mut asked = ask(site, job, 3600)?;
     wait_loan(site, job, &["lent"])?;
-    // slurmctld writes down what it knows of jobs every five seconds; a killed one forgets the rest.
-    std::thread::sleep(Duration::from_secs(7));
+    std::thread::sleep(WRITTEN);
     site.cluster.kill_controller()?;
     site.cluster.start_controller()?;
     site.cluster.kill_node("n4")?;

@@ -75,9 +75,9 @@ impl Ledger {
         cut
     }
 
-    /// The nodes were away: what was between the last cut and now is not accounted.
-    pub fn skip(&mut self, now_s: f64) {
-        self.nodes.values_mut().for_each(|open| open.start_s = now_s);
+    /// The nodes were away: what was between the last cut and then is not accounted.
+    pub fn skip(&mut self, until_s: f64) {
+        self.nodes.values_mut().for_each(|open| open.start_s = until_s);
     }
 
     /// A node joins; its account begins now.

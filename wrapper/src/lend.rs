@@ -39,6 +39,8 @@ pub enum Outcome {
         nodes: Vec<String>,
         /// How long they were away, s.
         away_s: f64,
+        /// Since when they are back, s since the epoch.
+        back_s: f64,
     },
     /// They never left, for this reason: let them idle at a low frequency.
     Kept(String),
@@ -205,9 +207,9 @@ fn outcome(loan: Loan) -> Outcome {
     match (loan.state, loan.lent_s, loan.back_s) {
         (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
         (_, Some(lent_s), None) if loan.back.is_empty() => {
-            Outcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s }
+            Outcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s, back_s: loan.state_s }
         }
-        (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s },
+        (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s, back_s },
         _ => Outcome::Kept(loan.reason),
     }
 }

@@ -23,6 +23,9 @@ const BLOWS_S: f64 = 110.0;
 
 const LIMIT: Duration = Duration::from_secs(480);
 
+/// Longest wait for nodes that are to come back.
+const RETURN: Duration = Duration::from_secs(60);
+
 /// Groups 0 and 1 have a line when the last one fails, which has none.
 const RUN: Coupled =
     Coupled { groups: 3, spares: 1, steps: 4800, every: "$((FT_ENERGY_GROUP == 2 ? 4800 : 3000))", step_ms: 20 };
@@ -42,6 +45,8 @@ enum Blow {
     Unheard(u64),
     /// slurmctld, for so many seconds: it forgets what it has not written down yet.
     Slurmctld(u64),
+    /// The same, as soon as the nodes that the run lends are back.
+    Return(u64),
     /// slurmd of any node, for so many seconds: what runs there lives on.
     Slurmd(u64),
 }
@@ -144,7 +149,7 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
     let mut all = Vec::new();
     for n in 0..count {
         for _ in 0..rng.random_range(1..=3) {
-            let blow = match rng.random_range(0..16) {
+            let blow = match rng.random_range(0..18) {
                 0..3 => Blow::LentNode,
                 3..5 => Blow::RecoveringNode,
                 5..7 => Blow::BatchHost,
@@ -153,6 +158,7 @@ fn plan(rng: &mut ChaCha8Rng, count: usize) -> Vec<(f64, usize, Blow)> {
                 10 => Blow::Service(rng.random_range(0..20)),
                 11 => Blow::Unheard(rng.random_range(3..20)),
                 12..14 => Blow::Slurmctld(rng.random_range(0..=20)),
+                14..16 => Blow::Return(rng.random_range(0..=20)),
                 _ => Blow::Slurmd(rng.random_range(0..=20)),
             };
             all.push((rng.random_range(0.0..BLOWS_S), n, blow));
@@ -184,10 +190,20 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
             return Ok(Hit { kind: Some(kind), told: format!("service for {seconds} s, {also} {node}") });
         }
         Blow::Slurmctld(seconds) => {
-            site.cluster.kill_controller()?;
-            std::thread::sleep(Duration::from_secs(seconds));
-            site.cluster.start_controller()?;
+            without_slurmctld(site, seconds)?;
             return Ok(Hit { kind: Some("slurmctld"), told: format!("slurmctld for {seconds} s") });
+        }
+        Blow::Return(seconds) => {
+            let is_out = |l: &Value| ["lent", "returning"].iter().any(|s| l["state"] == *s);
+            let is_back = |l: &Value| ["growing", "closing", "closed"].iter().any(|s| l["state"] == *s);
+            let last = |site: &Site| -> Result<Value> { Ok(loans_of(site, on.job)?.pop().unwrap_or_default()) };
+            if !is_out(&last(site)?) {
+                return Ok(Hit { kind: None, told: "slurmctld at a return (nothing is lent)".to_string() });
+            }
+            let back = site.wait("a return", RETURN, |site| Ok(Some(last(site)?).filter(&is_back)));
+            without_slurmctld(site, seconds)?;
+            let (kind, at) = if back.is_ok() { ("slurmctld at a return", " at the return") } else { ("slurmctld", "") };
+            return Ok(Hit { kind: Some(kind), told: format!("slurmctld for {seconds} s{at}") });
         }
         Blow::Slurmd(seconds) => {
             let node = all.choose(rng).context("a node")?;
@@ -217,6 +233,13 @@ fn strike(site: &mut Site, rng: &mut ChaCha8Rng, on: &Played, blow: Blow, dead: 
         return Ok(Hit { kind: None, told: format!("{node} (dead already)") });
     }
     Ok(Hit { kind: Some(kind), told: format!("{kind} {node}") })
+}
+
+/// Kills slurmctld, and starts it again so many seconds after.
+fn without_slurmctld(site: &mut Site, seconds: u64) -> Result<()> {
+    site.cluster.kill_controller()?;
+    std::thread::sleep(Duration::from_secs(seconds));
+    site.cluster.start_controller()
 }
 
 /// Kills the service, and starts it again so many seconds after something was done meanwhile.

@@ -5,7 +5,7 @@
 
 use super::chosen::{self, Deed, Sight};
 use protocol::{ChosenState, Loan, LoanState};
-use slurm::{Job, JobState, Reservation};
+use slurm::{Job, JobState, Reservation, WRITTEN_S};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far the reservation may begin from the expected return before it is moved, s.
@@ -32,6 +32,8 @@ pub struct World {
     pub down: BTreeSet<String>,
     /// Whether slurmctld has not heard of some of the lent nodes since it began.
     pub unheard: bool,
+    /// When it began; looked up only while the nodes are merged.
+    pub booted_s: f64,
 }
 
 /// What is done.
@@ -100,7 +102,7 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
     let borrowers = chosen::next(now_s, loan, world, patience_s);
     match (loan.state, lender) {
         (LoanState::Closed | LoanState::Failed, _) => Next::Wait,
-        (LoanState::Closing, lender) => borrowers.unwrap_or_else(|| closing(loan, lender, world)),
+        (LoanState::Closing, lender) => borrowers.unwrap_or_else(|| closing(now_s, loan, lender, world)),
         (LoanState::Failing, lender) => borrowers.unwrap_or_else(|| failing(lender, world)),
         (_, None) => become_(LoanState::Closing, "the lender's job is gone"),
         (LoanState::Asked, _) if late => become_(LoanState::Closing, "Slurm did not make the reservation"),
@@ -219,22 +221,34 @@ fn growing(loan: &Loan, lender: &Job, world: &World, late: bool) -> Next {
     if holds(lender, &alive(loan, world)) {
         return become_(LoanState::Closing, "the lender has its nodes");
     }
-    if late {
-        return become_(LoanState::Failing, "Slurm did not merge the helper into the lender's job");
-    }
     match world.helper.as_ref().filter(|h| h.state == JobState::Running && !h.nodes.is_empty()) {
-        Some(helper) => Next::Do(Act::Merge { helper: helper.id }),
         // It ended, or a node of it died: the lender asks for another.
         None => become_(LoanState::Returning, "the helper is gone"),
+        // A slurmctld that began later has forgotten whose helper it is, and merges it into no job.
+        Some(helper) if helper.submit_s.is_some_and(|s| s <= world.booted_s) => {
+            Next::Do(Act::EndHelper { helper: helper.id })
+        }
+        Some(_) if late => become_(LoanState::Failing, "Slurm did not merge the helper into the lender's job"),
+        Some(helper) => Next::Do(Act::Merge { helper: helper.id }),
     }
 }
 
-fn closing(loan: &Loan, lender: Option<&Job>, world: &World) -> Next {
-    if let Some(act) = leftovers(world) {
-        return Next::Do(act);
+/// The reservation keeps the nodes for the lender until Slurm has written down that they are its own: a slurmctld that is
+/// killed before that takes them from it again, and whatever runs there with them.
+fn closing(now_s: f64, loan: &Loan, lender: Option<&Job>, world: &World) -> Next {
+    if let Some(lender) = lender {
+        if alive(loan, world).iter().any(|n| loan.back.contains(n) && !lender.nodes.contains(n)) {
+            return become_(LoanState::Returning, "Slurm has forgotten that the nodes are back");
+        }
+        if let Some(minutes) = longer_limit_min(loan, lender) {
+            return Next::Do(Act::Lengthen { minutes });
+        }
+        if loan.back_s.is_some_and(|back_s| now_s < back_s + WRITTEN_S) {
+            return Next::Wait;
+        }
     }
-    match lender.and_then(|j| longer_limit_min(loan, j)) {
-        Some(minutes) => Next::Do(Act::Lengthen { minutes }),
+    match leftovers(world) {
+        Some(act) => Next::Do(act),
         None => Next::Become(LoanState::Closed, loan.reason.clone()),
     }
 }
@@ -327,6 +341,11 @@ mod tests {
         World { lender: lender(nodes), ..World::default() }
     }
 
+    /// One whose nodes are the lender's again.
+    fn back() -> Loan {
+        Loan { back_s: Some(1130.0), back: names("n3 n4"), ..loan(LoanState::Closing) }
+    }
+
     fn becomes(next: &Next, state: LoanState) -> bool {
         matches!(next, Next::Become(s, why) if *s == state && !why.is_empty())
     }
@@ -357,12 +376,13 @@ mod tests {
         assert_eq!(at(1001.0, Growing, &w), Next::Do(Act::Merge { helper: 9 }));
         (w.lender, w.helper) = (lender("n[1-4]"), None);
         assert!(becomes(&at(1001.0, Growing, &w), Closing));
-        assert_eq!(at(1001.0, Closing, &w), Next::Do(Act::Unreserve));
-        w.reservation = None;
-        let back = Loan { back_s: Some(1130.0), ..loan(Closing) };
-        assert_eq!(next(1131.0, &back, &w, PATIENCE_S), Next::Do(Act::Lengthen { minutes: 13 }), "10 min and 130 s");
+        let at = |now_s: f64, w: &World| next(now_s, &back(), w, PATIENCE_S);
+        assert_eq!(at(1131.0, &w), Next::Do(Act::Lengthen { minutes: 13 }), "10 min and 130 s");
         w.lender = Some(job(7, 1000, "RUNNING", "n[1-4]", "TimeLimit=00:13:00 Restarts=0"));
-        assert!(becomes(&next(1131.0, &back, &w, PATIENCE_S), Closed));
+        assert_eq!(at(1130.0 + WRITTEN_S - 0.1, &w), Next::Wait, "Slurm may forget it all");
+        assert_eq!(at(1130.0 + WRITTEN_S, &w), Next::Do(Act::Unreserve));
+        w.reservation = None;
+        assert!(becomes(&at(1130.0 + WRITTEN_S, &w), Closed));
     }
 
     #[test]
@@ -429,6 +449,24 @@ mod tests {
         w.unheard = true;
         assert_eq!(next(1050.0, &loan(LoanState::Lent), &w, PATIENCE_S), Next::Wait);
         assert!(becomes(&next(1150.0, &loan(LoanState::Lent), &w, PATIENCE_S), LoanState::Returning));
+    }
+
+    #[test]
+    fn a_merge_that_slurm_has_forgotten_is_done_again() {
+        let mut w = world("n[1-2]");
+        (w.reservation, w.helper) = (reservation(1000.0, "root alice"), helper("RUNNING", "n[3-4]"));
+        for now_s in [1131.0, 1231.0] {
+            assert!(becomes(&next(now_s, &back(), &w, PATIENCE_S), LoanState::Returning), "before anything is removed");
+        }
+        assert!(becomes(&next(1131.0, &loan(LoanState::Returning), &w, PATIENCE_S), LoanState::Growing));
+        w.helper.as_mut().unwrap().submit_s = Some(1010.0);
+        for (booted_s, act) in [(1009.0, Act::Merge { helper: 9 }), (1010.0, Act::EndHelper { helper: 9 })] {
+            w.booted_s = booted_s;
+            assert_eq!(next(1020.0, &loan(LoanState::Growing), &w, PATIENCE_S), Next::Do(act), "{booted_s}");
+        }
+        w.down = names("n3 n4").into_iter().collect();
+        w.lender = Some(job(7, 1000, "RUNNING", "n[1-2]", "TimeLimit=01:00:00 Restarts=0"));
+        assert_eq!(next(1231.0, &back(), &w, PATIENCE_S), Next::Do(Act::EndHelper { helper: 9 }), "they have died");
     }
 
     #[test]

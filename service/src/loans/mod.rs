@@ -151,7 +151,9 @@ impl Controller {
     /// One step of a loan; whether the world has changed by it.
     fn step(&self, id: &str, seen: &Seen) -> Result<bool> {
         let Some(loan) = self.loans.get(id) else { return Ok(false) };
-        let world = World { chosen: self.sights(&loan, seen)?, ..world(&loan, seen) };
+        let merges = loan.state == LoanState::Growing;
+        let booted_s = if merges { self.slurm.booted_s()?.unwrap_or_default() } else { 0.0 };
+        let world = World { chosen: self.sights(&loan, seen)?, booted_s, ..world(&loan, seen) };
         let loan = self.note_stays(loan, &world, seen)?;
         match machine::next(now_s(), &loan, &world, self.site.lend.patience_s) {
             Next::Wait => self.choose(&loan, seen),
@@ -181,7 +183,7 @@ impl Controller {
             match state {
                 LoanState::Shrinking => l.kept = machine::kept(l, world),
                 LoanState::Lent => l.lent_s = l.lent_s.or(Some(now_s)),
-                LoanState::Returning => l.back = machine::missing(l, world),
+                LoanState::Returning => (l.back, l.back_s) = (machine::missing(l, world), None),
                 LoanState::Closing | LoanState::Failing => {
                     let has = |n: &String| world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
                     l.back = l.nodes.iter().filter(|n| has(n)).cloned().collect();
@@ -314,17 +316,18 @@ impl Controller {
                 self.slurm.call_out(job.id)?;
             }
         }
-        for reservation in self.slurm.reservations()? {
-            if let Some(loan) = self.over(&reservation.name)? {
-                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
-                self.slurm.unreserve(&reservation.name)?;
-            }
-        }
+        // A reservation is in use as long as its helper is there.
         let waits = |j: &&Job| j.name.starts_with(PREFIX) && is_there(j);
         for job in jobs.iter().filter(waits) {
             if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
                 tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
                 self.slurm.cancel(job.id)?;
+            }
+        }
+        for reservation in self.slurm.reservations()? {
+            if let Some(loan) = self.over(&reservation.name)? {
+                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
+                self.slurm.unreserve(&reservation.name)?;
             }
         }
         Ok(())
@@ -363,11 +366,13 @@ fn world(loan: &Loan, seen: &Seen) -> World {
     };
     World {
         lender: seen.jobs.iter().find(|j| j.id == loan.job).cloned(),
-        helper: seen.jobs.iter().find(helper).cloned(),
+        // One that a slurmctld has remembered again may wait beside the one that was asked for since.
+        helper: seen.jobs.iter().filter(helper).max_by_key(|j| j.nodes.len()).cloned(),
         reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
         borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
         chosen: BTreeMap::new(),
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
         unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
+        booted_s: 0.0,
     }
 }

@@ -3,10 +3,11 @@
 use super::chosen::{Deed, Sight};
 use super::machine::{Act, Next, World, missing, next};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState, RunKey};
+use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slurm::{Job, JobState, Reservation};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 const PATIENCE_S: f64 = 60.0;
 const RETURN_S: f64 = 300.0;
@@ -85,6 +86,9 @@ impl Long {
     }
 }
 
+/// How old the state may be with which a slurmctld comes back, s: it writes it down every five seconds.
+const MEMORY_S: usize = 5;
+
 /// Slurm, the lender's wrapper, and borrowers.
 struct Site {
     world: World,
@@ -92,6 +96,8 @@ struct Site {
     /// Nodes that were out of service once.
     died: BTreeSet<String>,
     long: Long,
+    /// What Slurm showed in each of the last seconds.
+    before: VecDeque<World>,
 }
 
 impl Site {
@@ -102,6 +108,7 @@ impl Site {
             wrapper_is_dead: false,
             died: BTreeSet::new(),
             long: Long::new(random),
+            before: VecDeque::new(),
         }
     }
 
@@ -148,6 +155,8 @@ impl Site {
 
     /// What happens by itself within a second.
     fn live(&mut self, now_s: f64, loan: &Loan, random: &mut ChaCha8Rng) {
+        self.before.push_front(self.world.clone());
+        self.before.truncate(MEMORY_S);
         self.long.live(self.n3_is_free(), self.world.down.contains("n3"), random);
         let long_is_on = |n: &String| self.long.is_on(n);
         let w = &mut self.world;
@@ -162,7 +171,7 @@ impl Site {
         }
         let admitted = w.reservation.as_ref().is_some_and(|r| r.users.len() == 2 && r.start_s <= now_s);
         if loan.state == LoanState::Returning && !self.wrapper_is_dead && w.helper.is_none() {
-            w.helper = Some(job(9, 1000, "PENDING"));
+            w.helper = Some(Job { submit_s: Some(now_s), ..job(9, 1000, "PENDING") });
         }
         let free = missing(loan, w);
         if let Some(helper) = w.helper.as_mut().filter(|h| h.state == JobState::Pending && admitted && !free.is_empty())
@@ -180,7 +189,10 @@ impl Site {
             5 => self.world.reservation = None,
             6 => self.world.helper = None,
             7..10 => drop(self.world.down.pop_first()),
-            10 => self.forget_the_shrink(loan),
+            10..14 => self.forget(now_s, loan, random),
+            14..100 if matches!(loan.state, LoanState::Growing | LoanState::Closing) => {
+                self.forget(now_s, loan, random)
+            }
             _ => {}
         }
         self.died.extend(self.world.down.iter().cloned());
@@ -189,12 +201,15 @@ impl Site {
         self.world.borrowers.retain(|b| !b.nodes.iter().any(|n| down.contains(n)));
     }
 
-    /// A slurmctld that is killed before it has written the shrink down forgets the borrowers, too.
-    fn forget_the_shrink(&mut self, loan: &Loan) {
-        let w = &mut self.world;
-        if let Some(lender) = w.lender.as_mut().filter(|_| loan.state == LoanState::Lent && loan.chosen.is_empty()) {
-            (w.reservation, w.borrowers) = (None, Vec::new());
-            lender.nodes.extend(loan.nodes.iter().filter(|n| !w.down.contains(*n)).cloned());
+    /// A slurmctld that is killed comes back with what it had written down last, and finds out what died since.
+    fn forget(&mut self, now_s: f64, loan: &Loan, random: &mut ChaCha8Rng) {
+        let Some(old) = self.before.iter().choose(random).cloned() else { return };
+        let lives = |w: &World| w.lender.as_ref().filter(|j| j.state == JobState::Running).map(|j| j.restarts);
+        // What ended the lender was written down by whoever did it.
+        if loan.chosen.is_empty() && lives(&old).is_some() && lives(&old) == lives(&self.world) {
+            self.world = World { down: std::mem::take(&mut self.world.down), booted_s: now_s, ..old };
+            let down = &self.world.down;
+            self.world.lender.iter_mut().for_each(|j| j.nodes.retain(|n| !down.contains(n)));
         }
     }
 
@@ -210,7 +225,9 @@ impl Site {
             Act::Admit => reserve(now_s, &["root", "alice"]),
             Act::Shrink => w.lender.iter_mut().for_each(|j| j.nodes.clone_from(&loan.kept)),
             Act::Merge { .. } => {
-                if let (Some(helper), Some(lender)) = (w.helper.take(), &mut w.lender) {
+                let booted_s = w.booted_s;
+                let merges = w.helper.take_if(|h| h.submit_s.is_some_and(|s| s > booted_s));
+                if let (Some(helper), Some(lender)) = (merges, &mut w.lender) {
                     lender.nodes.extend(helper.nodes);
                 }
             }
@@ -286,7 +303,12 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
                 (loan.state, loan.state_s, loan.reason) = (state, now_s, reason);
                 match state {
                     LoanState::Lent => loan.lent_s = loan.lent_s.or(Some(now_s)),
-                    LoanState::Closing | LoanState::Failing => loan.back_s = loan.lent_s.map(|_| now_s),
+                    LoanState::Returning => loan.back_s = None,
+                    LoanState::Closing | LoanState::Failing => {
+                        let has = |n: &&String| site.world.lender.as_ref().is_some_and(|j| j.nodes.contains(n));
+                        loan.back = loan.nodes.iter().filter(has).cloned().collect();
+                        loan.back_s = loan.lent_s.map(|_| now_s);
+                    }
                     _ => {}
                 }
                 seen.insert(state.as_str());
@@ -306,9 +328,12 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
     assert!(is_out && !long.is_reserved, "seed {seed}: {loan:?}");
     assert!(loan.chosen.iter().all(|c| c.state == ChosenState::Over), "seed {seed}: {loan:?}");
     if let Some(lender) = w.lender.as_ref().filter(|j| j.state == JobState::Running) {
-        let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !site.died.contains(*n));
-        let closed_without = loan.state == LoanState::Closed && missing.is_some();
-        assert!(!closed_without, "seed {seed}: {missing:?} was not taken back: {loan:?}");
+        // Nor would it be without them if slurmctld were killed now.
+        for lender in site.before.iter().filter_map(|w| w.lender.as_ref()).chain([lender]) {
+            let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !site.died.contains(*n));
+            let closed_without = loan.state == LoanState::Closed && missing.is_some();
+            assert!(!closed_without, "seed {seed}: {missing:?} was not taken back: {loan:?}");
+        }
         let away_s = loan.back_s.unwrap_or(0.0) - loan.lent_s.unwrap_or(0.0);
         assert!(lender.time_limit_s.is_some_and(|s| s as f64 >= 3600.0 + away_s), "seed {seed}: {loan:?}");
     }

@@ -10,6 +10,7 @@ use super::ports::Market;
 use super::sweep::Then;
 use crate::lend::Outcome;
 use policy::lending::{Prospect, SCHEDULER_S, Verdict, lend};
+use slurm::WRITTEN_S;
 use std::collections::BTreeSet;
 
 /// Survivors that are put aside.
@@ -37,7 +38,7 @@ impl Groups<'_> {
         if let Some(groups) = self.lent.as_ref().filter(is_asked).map(|l| l.groups.clone()) {
             // The group is faster or slower than was thought, or failed again.
             self.decided_s = behind_s;
-            self.expect(behind_s - self.restart_s(&groups));
+            self.expect(behind_s - self.lead_s(&groups));
         }
         let is_decided = behind_s <= now_s || behind_s == f64::INFINITY || self.decided_s == behind_s;
         if is_decided || self.lent.is_some() || self.sweep.is_some() {
@@ -53,7 +54,7 @@ impl Groups<'_> {
         match verdict {
             Ok(verdict) if verdict.lend => {
                 self.decided("park", &verdict.reason);
-                let return_s = now_s + verdict.idle_s - self.restart_s(&groups);
+                let return_s = now_s + verdict.idle_s - self.lead_s(&groups);
                 let reason = verdict.reason;
                 let (missing, all) = (groups.clone(), groups.clone());
                 self.lent = Some(Lent { groups: all, missing, return_s, reason, asked_s: None, went_s: None });
@@ -73,6 +74,12 @@ impl Groups<'_> {
             lent.return_s = return_s;
         }
         self.ports.lending.expect(return_s);
+    }
+
+    /// How long before the end of the wait the nodes are called back: Slurm writes down that they are back, and then the
+    /// survivors are restored.
+    fn lead_s(&self, groups: &BTreeSet<usize>) -> f64 {
+        WRITTEN_S + self.restart_s(groups)
     }
 
     fn restart_s(&self, groups: &BTreeSet<usize>) -> f64 {
@@ -96,8 +103,8 @@ impl Groups<'_> {
             alpha: 0.0,
             rho,
             // A loan of before shows what borrowers and Slurm need together.
-            load_save_s: self.handing_s.unwrap_or(0.0),
-            scheduler_s: if self.handing_s.is_some() { 0.0 } else { SCHEDULER_S },
+            load_save_s: 0.0,
+            scheduler_s: self.handing_s.unwrap_or(SCHEDULER_S),
             shortest_queued_s,
             nodes: nodes.len() as f64,
             idle_w,
@@ -252,16 +259,16 @@ impl Groups<'_> {
         if let (Outcome::Back { .. }, Some((asked_s, went_s))) = (&outcome, lent.asked_s.zip(lent.went_s)) {
             self.handing_s = Some(went_s - asked_s + (now_s - lent.return_s.max(went_s)).max(0.0));
         }
-        let back = match outcome {
-            Outcome::Back { nodes: back, away_s } => {
+        let (back, back_s) = match outcome {
+            Outcome::Back { nodes: back, away_s, back_s } => {
                 let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
                 let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
                 self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
-                back
+                (back, back_s)
             }
             Outcome::Kept(reason) => {
                 self.decided("unpark", &format!("the nodes were not lent: {reason}"));
-                nodes.clone()
+                (nodes.clone(), now_s)
             }
             Outcome::Lost(_) if lent.groups.is_empty() => return,
             Outcome::Lost(reason) => {
@@ -274,7 +281,7 @@ impl Groups<'_> {
         for group in lent.groups {
             let g = &mut self.all[group];
             if std::mem::take(&mut g.away) {
-                g.ledger.skip(now_s);
+                g.ledger.skip(back_s);
             }
             let dead: Vec<String> = g.nodes.iter().filter(|n| !is_back(n)).cloned().collect();
             if dead.is_empty() {

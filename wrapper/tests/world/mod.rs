@@ -449,7 +449,7 @@ impl World {
                     self.gone.insert(dead);
                 }
                 self.loans += 1;
-                Outcome::Back { nodes, away_s: self.now_s - since_s }
+                Outcome::Back { nodes, away_s: self.now_s - since_s, back_s: self.now_s }
             }
         };
         Happening::Group(News::Returned(outcome))
