@@ -101,6 +101,7 @@ floor "tidy: map, docs, names" $suite tidy
 floor "plugin in a hostile host" $suite spank_host
 floor "doctor: each fault provoked" $suite doctor
 floor "any program, by CRIU" $suite criu -- --test-threads=2 --nocapture
+floor_real "a private Slurm whose nodes die" lifecycle
 floor_real "stock Slurm, without us" baseline
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
