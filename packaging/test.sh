@@ -29,18 +29,22 @@ run() {
     echo "$status $(($(date +%s) - begin))" > "$ended"
 }
 
+# What cargo is told to run a suite of `tests`. As a part of the whole, so that what it uses is what was built for all;
+# without the rooms that have a test of the same name.
+suite="--workspace --exclude wrapper --exclude planner --exclude policy --test"
+
 # run_real FOLDER SUITE ARGUMENTS...: a suite on real clusters, whose daemons the machine beneath may hold up. Those that
 # fail are tried once more, each alone; the first failure is shown and counted.
 run_real() {
-    folder=$1 suite=$2; shift 2
-    run "$folder" -p suite --test "$suite" -- --test-threads=1 --nocapture "$@"
+    folder=$1 real=$2; shift 2
+    run "$folder" $suite "$real" -- --test-threads=1 --nocapture "$@"
     read -r status seconds < "$folder/ended"
     [ "$status" -ne 0 ] || return 0
     awk '/^failures:/ { listed = 1; next } /^test result:/ { listed = 0 } listed && NF == 1 { print $1 }' "$folder/log" |
         sort -u > "$folder/failed"
     [ -s "$folder/failed" ] && [ "$(wc -l < "$folder/failed")" -le 3 ] || return 0
     while read -r test; do
-        run "$folder/again" -p suite --test "$suite" -- --test-threads=1 --nocapture --exact "$test" < /dev/null
+        run "$folder/again" $suite "$real" -- --test-threads=1 --nocapture --exact "$test" < /dev/null
         read -r status more < "$folder/again/ended"
         seconds=$((seconds + more))
         echo "$status" >> "$folder/statuses"
@@ -90,12 +94,14 @@ floor_real() {
 tested=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || tested=""
 
-cargo build --workspace
+# All at once, with the features that programs and tests want together: one after the other, most would be compiled twice.
+cargo build --workspace --lib --bins --tests
 floor "rooms: unit, property, golden" --workspace --exclude suite
-floor "tidy: map, docs, names" -p suite --test tidy
-floor "plugin in a hostile host" -p suite --test spank_host
-floor "doctor: each fault provoked" -p suite --test doctor
-floor "any program, by CRIU" -p suite --test criu -- --test-threads=2 --nocapture
+floor "tidy: map, docs, names" $suite tidy
+floor "plugin in a hostile host" $suite spank_host
+floor "doctor: each fault provoked" $suite doctor
+floor "any program, by CRIU" $suite criu -- --test-threads=2 --nocapture
+floor_real "a private Slurm whose nodes die" lifecycle
 floor_real "stock Slurm, without us" baseline
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
@@ -113,7 +119,7 @@ floor_real "survivors parked, their nodes lent" lend
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
-floor "the user's page: syntax" -p suite --test user_page -- every_script_has
+floor "the user's page: syntax" $suite user_page -- every_script_has
 wait "$beside"
 tell "groups that recover alone" "$work/groups"
 tell "loans of idle nodes" "$work/loans"

@@ -1,4 +1,4 @@
-//! Proves the cluster's own promises: nodes die whole, come back, and nothing outlives the caller.
+//! The private cluster's own promises: nodes die whole, come back, and nothing outlives the caller.
 
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader};
@@ -98,7 +98,7 @@ fn two_clusters_live_side_by_side() -> Result<()> {
 fn nothing_outlives_a_caller_that_is_killed() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let home = dir.path().join("c");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_testbed"));
+    let mut command = Command::new(suite::built()?.join("testbed"));
     command.args(["--nodes", "2", "--no-accounting"]).arg(&home).args(["--", "sh", "-c", "echo up; exec sleep 1000"]);
     let mut caller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut line = String::new();
