@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use mlog::book::Book;
 use mlog::frame::{Frame, Kind};
 use mlog::relay::{Config, Relay};
-use mlog::turn::Turn;
+use mlog::turn::{SUCCESSION, Turn};
 use mlog::{Error, Medium, connect, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -137,10 +137,12 @@ fn act(what: What) -> Result<(), Error> {
             let (whose, every) = (serve.whose.clone(), serve.status_every);
             let every = every.map(|s| Duration::from_secs(s.max(1)));
             if let Some(every) = every {
-                // Also while the log of a relay before is read, which takes as long as the log is large.
+                // Also while the log of a relay before is read, which takes as long as the log is large; but not while
+                // that one holds it.
                 let folder = Book::open(&whose.run)?;
                 let path = folder.path(&format!("{}.alive", whose.group));
-                std::thread::spawn(move || beat(&path, every));
+                let held = if serve.turn.is_some() { SUCCESSION } else { Duration::ZERO };
+                std::thread::spawn(move || beat(&path, held, every));
             }
             let mut relay = Relay::open(&config(serve))?;
             if let Some(every) = every {
@@ -189,7 +191,8 @@ fn rest(whose: &Whose, limit: Duration) -> Result<(), Error> {
 }
 
 /// Shows that the relay lives, whatever it is busy with and however full the file system is.
-fn beat(path: &Path, every: Duration) {
+fn beat(path: &Path, first: Duration, every: Duration) {
+    std::thread::sleep(first);
     loop {
         std::thread::sleep(every);
         let file = std::fs::File::options().create(true).append(true).open(path);

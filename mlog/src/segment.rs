@@ -6,6 +6,7 @@
 
 use crate::buffer::Buffer;
 use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, LONGEST_BYTES};
+use crate::turn::SUCCESSION;
 use crate::{Error, system};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::VecDeque;
@@ -20,9 +21,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes before a record's body: header and checksum.
 const RECORD_BYTES: usize = HEADER_BYTES + 8;
-
-/// How long a relay is waited for whose log another takes over.
-const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// Written at once, bytes: a longer write looks for large runs of free memory, which can take several times as long.
 const WRITE_BYTES: usize = 64 << 10;

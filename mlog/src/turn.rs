@@ -17,6 +17,9 @@ pub const FILE: &str = "turns";
 /// Time between two looks.
 pub const LOOK: Duration = Duration::from_secs(2);
 
+/// How long the next relay waits for the log of one whose turn is over.
+pub const SUCCESSION: Duration = Duration::from_secs(10);
+
 /// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turns {
