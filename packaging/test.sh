@@ -115,6 +115,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 ) &
 beside=$!
 floor_real "steps across nodes, by CRIU" steps
+floor_real "groups' calls beside plain srun" calls
 floor_real "survivors parked, their nodes lent" lend
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "the plan before the job" choice
