@@ -3,6 +3,7 @@
 //! [`driver`] owns the state of all groups. An `srun` of the script meets the program in [`shim`], which starts one
 //! real `srun` for each group as [`board`], the driver's hand, tells it; [`split`] says what these calls are.
 
+mod account;
 pub mod board;
 pub mod criu;
 pub mod driver;

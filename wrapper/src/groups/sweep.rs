@@ -49,7 +49,7 @@ impl Groups<'_> {
     pub(super) fn act(&mut self) -> f64 {
         let judged_s = self.judge();
         let now_s = self.ports.clock.now_s();
-        let mut until_s = judged_s.min(self.next_cut_s());
+        let mut until_s = judged_s.min(self.next_cut_s);
         if self.is_coupled() {
             self.follow();
             let caught_up = self.all.iter().map(|g| g.caught_up_s).filter(|at| *at > now_s);
