@@ -63,6 +63,10 @@ srun -n6 -o 'out.%t' -e 'err.%3t' sh -c 'echo rank $SLURM_PROCID; echo error $SL
 srun -o 'step.%s.%x.job%j.%u.%n.%2t' sh -c 'echo rank $SLURM_PROCID; echo error >&2'
 srun -o 1 sh -c 'echo only $SLURM_PROCID'
 SLURM_STDOUTMODE='said by a variable.%t' srun sh -c 'echo rank $SLURM_PROCID'
+for name in again.0 again.2 again.all more.1; do echo old >$name; done
+srun -o 'again.%t' sh -c 'echo new $SLURM_PROCID'
+srun -n1 -N1 -o again.all echo new
+srun -o 'more.%t' --open-mode=append sh -c 'echo new $SLURM_PROCID'
 for rank in 0 1 2; do echo "read by $rank" >in.$rank; done
 for rank in 0 1 2; do srun -n1 -N1 -i in.$rank -o "copy.$rank" cat; done
 "#;

@@ -12,7 +12,7 @@ pub const MODES: [&str; 6] =
     ["SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SRUN_INPUT", "SRUN_OUTPUT", "SRUN_ERROR"];
 
 /// Variables that say what `--open-mode` says.
-const OPEN_MODES: [&str; 2] = ["SLURM_OPEN_MODE", "SRUN_OPEN_MODE"];
+pub(crate) const OPEN_MODES: [&str; 2] = ["SLURM_OPEN_MODE", "SRUN_OPEN_MODE"];
 
 /// Short options of `srun` without a value, which may be joined.
 const SHORT_FLAGS: &str = "bEHIkKlOqQsuvVXZ";
@@ -123,7 +123,8 @@ pub fn is_label(name: &str) -> bool {
     name == "label" || name.contains('l') && name.chars().all(|c| SHORT_FLAGS.contains(c))
 }
 
-fn is_append(mode: &str) -> bool {
+/// Whether an open mode keeps what a file has.
+pub(crate) fn is_append(mode: &str) -> bool {
     mode.starts_with(['a', 'A'])
 }
 

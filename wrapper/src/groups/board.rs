@@ -12,7 +12,7 @@ use crate::script::Steps;
 use crate::turns::Turns;
 use ::criu::turn::Turn;
 use slurm::Slurm;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -44,6 +44,7 @@ pub struct Seats {
     post: Post,
     steps: Option<Steps>,
     turns: Turns,
+    empties: Option<bool>,
     pub(super) within: Within,
 }
 
@@ -57,6 +58,8 @@ pub(super) struct Seat {
     pub(super) is_ending: bool,
     /// The steps that run, by group.
     pub(super) running: BTreeMap<usize, Running>,
+    /// The groups that have begun it.
+    begun: BTreeSet<usize>,
 }
 
 /// A group's step.
@@ -112,7 +115,9 @@ pub struct Sandboxes {
 }
 
 impl Board {
-    /// Puts a program in place of `srun`, for a run with that folder; `sizes` are the nodes of each group.
+    /// Puts a program in place of `srun`, for a run with that folder; `sizes` are the nodes of each group, and `empties`
+    /// says whether the output files of a call are emptied that does not say it itself: none if the run goes on, and all
+    /// of them are kept.
     ///
     /// # Errors
     /// What the file system says.
@@ -122,12 +127,13 @@ impl Board {
         run: &Path,
         sizes: Vec<usize>,
         turns: Turns,
+        empties: Option<bool>,
         within: Within,
     ) -> io::Result<Board> {
         let folder = Folder::make(run)?;
         symlink(std::env::current_exe()?, folder.path().join(crate::srun::NAME))?;
         let listener = UnixListener::bind(folder.path().join("socket"))?;
-        let seats = Seats { all: Arc::default(), post, steps, turns, within };
+        let seats = Seats { all: Arc::default(), post, steps, turns, empties, within };
         let of_listener = seats.clone();
         thread::spawn(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -207,7 +213,7 @@ impl Seats {
             let load = |group: usize| all.values().map(|seat| seat.call.load_of(group)).sum::<usize>();
             call.prefer(|group| (!self.within.had(*group, dumped.as_ref()), load(*group)));
             let groups = call.groups();
-            all.insert(number, Seat { to: own, call, dumped, is_ending: false, running: BTreeMap::new() });
+            all.insert(number, Seat::new(own, call, dumped));
             groups
         });
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
@@ -277,6 +283,10 @@ impl Seats {
 }
 
 impl Seat {
+    fn new(to: UnixStream, call: Call, dumped: Option<DumpedCall>) -> Seat {
+        Seat { to, call, dumped, is_ending: false, running: BTreeMap::new(), begun: BTreeSet::new() }
+    }
+
     /// Asks a group's step to end.
     pub(super) fn stop(&mut self, group: usize) {
         self.running.get_mut(&group).into_iter().for_each(|r| r.is_stopped = true);
@@ -299,7 +309,10 @@ impl Shares for Seats {
                 Err(code) => return Some(code),
             };
             let turn = self.turns.of(&format!("{call}.g{group}"));
-            let share = seat.call.share(call, group, places, &words(&way.words, &turn));
+            let empties = self.empties.is_some_and(|by_site| seat.call.appends().map_or(by_site, |appends| !appends));
+            let first = if empties && seat.begun.is_empty() { seat.call.emptied(call) } else { String::new() };
+            let is_first = seat.begun.insert(group);
+            let share = seat.call.share(call, group, places, &words(&way.words, &turn), empties && is_first);
             let Way { sandbox, outputs, from_bytes, .. } = way;
             let running = Running {
                 name: share.step,
@@ -313,7 +326,8 @@ impl Shares for Seats {
                 is_stopped: false,
             };
             seat.running.insert(group, running);
-            tell(&seat.to, &Told::Start { group, args: share.args, environment: environment.to_vec(), outputs });
+            let environment = environment.to_vec();
+            tell(&seat.to, &Told::Start { group, first, args: share.args, environment, outputs });
             None
         })
     }

@@ -62,10 +62,22 @@ impl Files {
         self.said[1..].iter().any(Option::is_some)
     }
 
+    /// The output files that all groups write to, as words of the shell.
+    pub fn shared(&self, step: u64) -> Vec<String> {
+        let is_shared = |said: &&String| {
+            let is_of_srun = said.parse::<usize>().is_ok() || ["none", "all"].contains(&said.to_lowercase().as_str());
+            let varies = |p| matches!(p, Piece::Letter { letter: 't' | 'n' | 'N', .. });
+            !is_of_srun && !said.contains('\\') && !pieces(said).any(varies)
+        };
+        let all = self.said[1..].iter().flatten().filter(is_shared);
+        all.map(|said| pieces(said).map(|p| self.word(p, step)).collect()).collect()
+    }
+
     /// The options of a share whose tasks have these `ranks` of so `many`, in step `step` of the script, and the shell's
     /// redirections for what each task opens by itself: `srun` would name it by the number that the task has in its group.
-    pub fn share(&self, step: u64, ranks: &Range<usize>, many: usize) -> (Vec<String>, String) {
-        let (mut options, mut redirections) = (vec![], String::new());
+    /// Last, these files as words of the shell, if they are written to.
+    pub fn share(&self, step: u64, ranks: &Range<usize>, many: usize) -> (Vec<String>, String, Vec<String>) {
+        let (mut options, mut redirections, mut written) = (vec![], String::new(), vec![]);
         for (stream, (name, _)) in STREAMS.iter().enumerate() {
             let sign = ["<", ">>", "2>>"][stream];
             match self.stream(stream, step, ranks, many) {
@@ -74,12 +86,13 @@ impl Files {
                     // What the environment says would count else.
                     options.push(format!("--{name}={}", if stream == 0 { "none" } else { "all" }));
                     redirections.push_str(&format!(" {sign}{file}"));
+                    written.extend((stream > 0).then_some(file));
                 }
                 None if stream == 2 && redirections.contains(" >>") => redirections.push_str(" 2>&1"),
                 None => {}
             }
         }
-        (options, redirections)
+        (options, redirections, written)
     }
 
     fn stream(&self, stream: usize, step: u64, ranks: &Range<usize>, many: usize) -> Option<Stream> {
@@ -129,6 +142,11 @@ impl Files {
             },
         }
     }
+}
+
+/// A line of the shell that empties these files, words of it, where they are files.
+pub fn emptied(words: &[String]) -> String {
+    words.iter().map(|file| format!("[ ! -f {file} ] || : >{file}; ")).collect()
 }
 
 /// A piece of a name.
@@ -206,12 +224,35 @@ mod tests {
     }
 
     #[test]
+    fn what_all_groups_write_to_is_emptied_where_it_is_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |said| emptied(&files(said).shared(5));
+        for said in [Some("none"), Some("1"), Some("o.%t"), Some("o.%N"), Some("a\\%j"), None] {
+            assert_eq!(line([Some("in"), said, said]), "", "{said:?}");
+        }
+        std::fs::create_dir(dir.path().join("folder")).unwrap();
+        for (name, written) in [("o %j.%s.%x", "o 7.5.bob's run"), ("none of them", "beside"), ("folder", "folder/in")]
+        {
+            std::fs::write(dir.path().join(written), "old").unwrap();
+            let line = line([None, Some(name), Some(name)]);
+            let done = std::process::Command::new("sh").args(["-c", &line]).current_dir(dir.path()).status();
+            assert!(done.unwrap().success());
+            let is_emptied = std::fs::read(dir.path().join(written)).unwrap().is_empty();
+            assert_eq!(
+                (is_emptied, dir.path().join("none of them").exists()),
+                (name.starts_with('o'), false),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn a_file_of_each_task_is_named_by_its_rank_in_the_whole() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("in.2"), "read\n").unwrap();
         let name = "o u't %%.%3t.%n.%N.%s.%x.%a.%2j.%q";
         let run = |said| {
-            let (options, redirections) = files(said).share(5, &(2..4), 4);
+            let (options, redirections, _) = files(said).share(5, &(2..4), 4);
             assert!(options.iter().all(|o| !o.contains('%')), "{options:?}");
             let line = format!("exec \"$@\"{redirections}");
             let done = std::process::Command::new("sh")

@@ -92,7 +92,11 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                 protocol::say!("srun: error: {why}");
                 return Ok(REFUSED);
             }
-            Some(News::Told(Told::Start { group, args, environment, outputs })) => {
+            Some(News::Told(Told::Start { group, first, args, environment, outputs })) => {
+                if !first.is_empty() {
+                    // What cannot be emptied cannot be written either, and srun tells that.
+                    let _ = unblocked(Command::new("sh").args(["-c", &first])).status();
+                }
                 let mut command = real()?;
                 if environment.iter().any(|(name, _)| name == NODE_MEMORY) {
                     for name in OTHER_MEMORY {

@@ -1,7 +1,8 @@
 //! Splits one `srun` call into one call for each group, whose tasks see the ranks and the environment of the whole.
 
-use super::files::Files;
+use super::files::{Files, emptied};
 use super::words::EXIT_ERROR;
+use crate::redirects::{OPEN_MODES, is_append};
 use std::path::Path;
 
 /// Long options of srun that take no value of their own word.
@@ -91,6 +92,8 @@ pub struct Call {
     /// The groups as tasks are dealt out to them.
     order: Vec<usize>,
     files: Files,
+    /// Whether it keeps what its output files have, if it says so.
+    appends: Option<bool>,
     /// Its tasks are one MPI program, and it does not say what becomes of it when one of them is lost.
     falls_together: bool,
     /// It says that itself.
@@ -161,6 +164,7 @@ impl Call {
                 }
                 "ntasks" => call.tasks = Some(number(value)?),
                 "job-name" => call.name = written.value,
+                "open-mode" => call.appends = Some(is_append(value)),
                 name if WHOLE_ONLY.contains(&name) => return Err(format!("it uses --{name}").into()),
                 name if call.files.takes(name, written.value.as_ref()) => {}
                 name => {
@@ -188,6 +192,8 @@ impl Call {
             call.tasks = call.tasks.or_else(|| number("SLURM_NTASKS"));
         }
         call.files.complete(&variable);
+        let mode = || OPEN_MODES.iter().find_map(|name| variable(name));
+        call.appends = call.appends.or_else(|| mode().map(|mode| is_append(&mode)));
         call.name = call.name.or_else(|| variable("SLURM_JOB_NAME"));
         let all: usize = sizes.iter().sum();
         let least = call.nodes.map_or(1, |(least, _)| least).min(call.tasks.unwrap_or(usize::MAX));
@@ -255,9 +261,19 @@ impl Call {
         self.falls_together || self.says_what_falls || self.says_wait
     }
 
+    /// Whether it keeps what its output files have, if it says so.
+    pub fn appends(&self) -> Option<bool> {
+        self.appends
+    }
+
+    /// A line of the shell that empties the files which all groups write to.
+    pub fn emptied(&self, number: u64) -> String {
+        emptied(&self.files.shared(number))
+    }
+
     /// The share of `group`, when the groups are on these nodes; `number` tells this call from others of the script,
-    /// and the words `within` go before the program's.
-    pub fn share(&self, number: u64, group: usize, places: &[Vec<String>], within: &[String]) -> Share {
+    /// and the words `within` go before the program's. With `empties` each task empties the files of its own first.
+    pub fn share(&self, number: u64, group: usize, places: &[Vec<String>], within: &[String], empties: bool) -> Share {
         let tasks = self.tasks();
         let program = self.command.first().map(String::as_str).unwrap_or_default();
         let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
@@ -265,7 +281,8 @@ impl Call {
         let mine = &places[group][..tasks[group].len()];
         let of = |groups: &[Vec<usize>]| groups.iter().flatten().sum::<usize>();
         let ranks = of(&tasks[..group])..of(&tasks[..=group]);
-        let (files, redirections) = self.files.share(number, &ranks, of(&tasks));
+        let (files, redirections, written) = self.files.share(number, &ranks, of(&tasks));
+        let first = if empties { emptied(&written) } else { String::new() };
         let mut args = self.options.clone();
         args.extend(files);
         if self.files.are_written() {
@@ -281,7 +298,7 @@ impl Call {
             format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
             format!("--nodelist={}", mine.join(",")),
         ]);
-        let line = format!("{}; exec \"$@\"{redirections}", self.whole(group, &tasks, places));
+        let line = format!("{}; {first}exec \"$@\"{redirections}", self.whole(group, &tasks, places));
         args.extend(["sh", "-c", &line, "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
         Share { args, step, nodes: mine.to_vec() }

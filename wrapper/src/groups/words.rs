@@ -72,6 +72,8 @@ pub enum Told {
     Start {
         /// Whose.
         group: usize,
+        /// A line of the shell before it.
+        first: String,
         /// Its arguments.
         args: Vec<String>,
         /// Variables to add.

@@ -46,7 +46,7 @@ fn an_mpi_program_falls_with_any_of_its_tasks_unless_the_call_says_otherwise() {
         ("-K0 --mpi=pmix p", "", false),
     ] {
         let call = Call::read(&words(line), &[2], |name| (name == variable).then(|| "pmix".to_string())).unwrap();
-        let share = call.share(0, 0, &places(&[2]), &[]);
+        let share = call.share(0, 0, &places(&[2]), &[], false);
         assert_eq!(share.args.iter().any(|a| a == "--kill-on-bad-exit"), expected, "{line} {variable}");
     }
 }
@@ -117,7 +117,7 @@ fn tasks_are_dealt_out_node_by_node() {
     }
     let call = read_for("-n1 p", &[2, 2]).unwrap();
     assert_eq!(call.groups(), [0]);
-    assert_eq!(call.share(0, 0, &places(&[2, 2]), &[]).nodes, ["n1"], "the other node of the group may die");
+    assert_eq!(call.share(0, 0, &places(&[2, 2]), &[], false).nodes, ["n1"], "the other node of the group may die");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_call_that_needs_few_groups_goes_to_those_that_are_preferred() {
     assert_eq!(dealt("-n7 p", [2, 1, 0]), dealt("-n7 p", [0, 0, 0]), "all are needed");
     let mut call = read_for("-n1 p", &[1, 1]).unwrap();
     call.prefer(|group| 1 - group);
-    let line = call.share(0, 1, &places(&[1, 1]), &[]).args.join(" ");
+    let line = call.share(0, 1, &places(&[1, 1]), &[], false).args.join(" ");
     assert!(line.contains("SLURM_PROCID+0") && line.contains("--nodelist=n2"), "{line}");
 }
 
@@ -156,7 +156,7 @@ fn the_tasks_of_all_groups_see_one_whole() {
     let places = places(&sizes);
     let mut seen = Vec::new();
     for group in 0..2 {
-        let share = call.share(3, group, &places, &[]);
+        let share = call.share(3, group, &places, &[], false);
         assert_eq!(share.step, format!("p.3.g{group}"));
         let at = share.args.iter().position(|a| a == "-c").unwrap();
         let tasks: usize = share.args.iter().find_map(|a| a.strip_prefix("--ntasks=")).unwrap().parse().unwrap();
@@ -175,7 +175,7 @@ fn the_tasks_of_all_groups_see_one_whole() {
     let beside = ["0,1", "0,1", "2,3", "2,3"];
     let expected: Vec<String> = (0..4).map(|r| format!("{r}/4 {} on n1,n2,n3 in bob's run\n", beside[r])).collect();
     assert_eq!(seen, expected);
-    let share = call.share(0, 1, &places, &[]).args.join(" ");
+    let share = call.share(0, 1, &places, &[], false).args.join(" ");
     let begins =
         "-l --input=none --output=out --open-mode=append --job-name=p.0.g1 --nodes=2 --ntasks=2 --nodelist=n2,n3";
     assert!(share.starts_with(begins), "{share}");
