@@ -120,7 +120,7 @@ floor_real "survivors parked, their nodes lent" lend
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
-floor "the user's page: syntax" $suite user_page -- every_script_has
+floor "the user's page: syntax" $suite user_page -- every_script_has a_block_knows
 wait "$beside"
 tell "groups that recover alone" "$work/groups"
 tell "loans of idle nodes" "$work/loans"

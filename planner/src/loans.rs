@@ -181,8 +181,10 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
     });
     let (away_s, beyond_node_s) = away_and_beyond(run, loans);
-    // What programs do while their checkpoints are made is work.
-    let beside_s = run.checkpoints.iter().filter_map(|c| Some((c.seconds - c.still_s?).max(0.0))).sum::<f64>();
+    // What programs do while their checkpoints are made is work; a failure costs what was done beside the last one.
+    let beside = || run.checkpoints.iter().filter_map(|c| Some((c.seconds - c.still_s?).max(0.0)));
+    let lost_s = mean(beside()).unwrap_or(0.0) * counted().count() as f64;
+    let beside_s = (beside().sum::<f64>() - lost_s).max(0.0);
     let useful_s = compute_s + beside_s * members as f64 / groups as f64;
     let mut m = Modelled {
         groups: measured(groups as f64),

@@ -454,6 +454,8 @@ mod tests {
         with(&dir, "scontrol", "echo 'Job 2_7 not found' >&2; exit 1");
         assert_eq!(with(&dir, "sacct", "echo 9").array_task(2, 7).expect("an answer"), Some(9));
         assert_eq!(with(&dir, "sacct", "true").array_task(2, 7).expect("an answer"), None);
+        let slurm = with(&dir, "scontrol", "echo '/usr/bin/scontrol: 3: exec: /opt/scontrol: not found' >&2; exit 127");
+        assert!(slurm.job(2).is_err(), "a Slurm that cannot be asked knows nothing of the job");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub fn init_post_opt() -> Result<(), String> {
     let request = submit::request()?.filter(submit::asked_by_user);
     match &request {
         Some(request) if program() == "sbatch" => {
+            submit::enough_nodes(request)?;
             let json = submit::to_json(request)?;
             // SAFETY: sbatch has not started a thread when it runs this hook.
             unsafe { std::env::set_var(CARRIER, json) }

@@ -34,7 +34,6 @@ pub fn request() -> Result<Option<Request>, String> {
     };
     let request = said.request()?;
     if !said.explain() {
-        request.as_ref().map_or(Ok(()), enough_nodes)?;
         return Ok(request);
     }
     match request {
@@ -47,8 +46,11 @@ pub fn request() -> Result<Option<Request>, String> {
     }
 }
 
-/// Refuses more groups than the job can have nodes, as far as its words say that.
-fn enough_nodes(request: &Request) -> Result<(), String> {
+/// Refuses more groups than a job of `sbatch` can have nodes, as far as its words and its script say that.
+///
+/// # Errors
+/// What is wrong.
+pub fn enough_nodes(request: &Request) -> Result<(), String> {
     const GROUPS: &str = "ft-energy-groups";
     let Some(setting) = request.settings.get(GROUPS) else { return Ok(()) };
     let place = match setting.source {
@@ -57,8 +59,10 @@ fn enough_nodes(request: &Request) -> Result<(), String> {
         Source::Site | Source::Default => return Ok(()),
     };
     let words: Vec<String> = command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
-    let at = words.iter().position(|word| script(word).is_some()).unwrap_or(words.len());
-    let text = words.get(at).and_then(|word| script(word)).unwrap_or_default();
+    // What stands behind the script is the script's, and one that comes by a pipe or from the PATH is not seen here.
+    let is_wrapped = words.iter().any(|word| word.starts_with("--wrap"));
+    let seen = words.iter().enumerate().find_map(|(at, word)| Some((at, script(word)?)));
+    let Some((at, text)) = seen.or(is_wrapped.then(|| (words.len(), String::new()))) else { return Ok(()) };
     let groups: u32 = setting.value.parse().unwrap_or(0);
     match options::size::most_nodes(&text, &words[..at]) {
         Some(nodes) if nodes < groups => {

@@ -28,19 +28,3 @@ pub fn blocks(page: &str) -> Vec<Block> {
     }
     found
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_knows_its_step_and_where_it_is_typed() {
-        let page = "# Page\n## 1. Start\nText.\n```sh controller\n# a comment\ntrue\n```\n```text\nwell\n```\n";
-        let block = |words: &[&str], text: &str| Block {
-            step: "1. Start".into(),
-            words: words.iter().map(|w| w.to_string()).collect(),
-            text: text.into(),
-        };
-        assert_eq!(blocks(page), [block(&["sh", "controller"], "# a comment\ntrue\n"), block(&["text"], "well\n")]);
-    }
-}

@@ -110,6 +110,22 @@ fn no_room_has_a_name_that_says_nothing() {
 }
 
 #[test]
+fn every_suite_is_run() {
+    let script = read("packaging/test.sh");
+    let named = |line| {
+        let mut words = str::rsplit_once(line, '"')?.1.split_whitespace();
+        words.next().map(|word| if word == "$suite" { words.next().unwrap_or("") } else { word })
+    };
+    let run: BTreeSet<&str> = script.lines().filter_map(named).collect();
+    for file in fs::read_dir(repository().join("tests/tests")).expect("readable").flatten() {
+        let path = file.path();
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let is_suite = path.is_file() || path.join("main.rs").exists();
+        assert!(!is_suite || run.contains(&*name), "packaging/test.sh does not run the suite {name}");
+    }
+}
+
+#[test]
 fn no_test_is_ignored_and_nothing_is_left_undone() {
     // Written in parts, so that this file does not find itself.
     let words = [concat!("#[", "ignore"), concat!("todo", "!("), concat!("unimplemented", "!(")];

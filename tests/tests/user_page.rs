@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use suite::page::blocks;
+use suite::page::{Block, blocks};
 use suite::{Site, Wanted, repository};
 
 const USER: &str = "jpalice";
@@ -28,6 +28,17 @@ fn prepare(folder: &Path, script: &str) -> Result<()> {
         chown(entry?.path(), Some(owner), Some(owner))?;
     }
     Ok(())
+}
+
+#[test]
+fn a_block_knows_its_step_and_where_it_is_typed() {
+    let page = "# Page\n## 1. Start\nText.\n```sh controller\n# a comment\ntrue\n```\n```text\nwell\n```\n";
+    let block = |words: &[&str], text: &str| Block {
+        step: "1. Start".into(),
+        words: words.iter().map(|w| w.to_string()).collect(),
+        text: text.into(),
+    };
+    assert_eq!(blocks(page), [block(&["sh", "controller"], "# a comment\ntrue\n"), block(&["text"], "well\n")]);
 }
 
 #[test]

@@ -30,6 +30,14 @@ pub struct Commands {
     pub limit: Duration,
 }
 
+impl Commands {
+    /// The same, told of which group of so many they are.
+    pub fn of_group(self, group: usize, groups: u32) -> Commands {
+        let told = |command: &str| format!("export FT_ENERGY_GROUP={group} FT_ENERGY_GROUPS={groups}; {command}");
+        Commands { checkpoint: told(&self.checkpoint), restart: self.restart.as_deref().map(told), limit: self.limit }
+    }
+}
+
 impl Hook {
     /// An engine over these commands.
     pub fn new(post: Post, checkpoints: Checkpoints, commands: Commands) -> Hook {

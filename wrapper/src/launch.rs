@@ -161,7 +161,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
             variables
         });
     }
-    if settings.groups > 1 && places.is_none() {
+    let is_one_group = settings.groups > 1 && places.is_none();
+    if is_one_group {
         // The script's names of files have the number of a group.
         let resized = script.resized.clone();
         script.resized = Arc::new(move || {
@@ -241,7 +242,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         argv,
         tree,
         steps,
-        commands: hook_commands(site),
+        commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
         dumps: &site.criu,
         host: by_steps.then(|| address(&slurm, &me)),
         appends: by_steps.then(|| sandboxes::appends(&slurm)).flatten(),

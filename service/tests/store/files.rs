@@ -45,6 +45,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
          INSERT INTO records VALUES ('c', '7.1', 0, 7, 1.0, NULL, 'running', '[\"n1\"]');
          INSERT INTO phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source)
              VALUES ('c', '7.1', 0, 'n1', 'compute', 1.0, 2.0, 5.0, 'rapl');
+         INSERT INTO checkpoints VALUES ('c', '7.1', 1, 1.5, 1.75, 9, 2.0);
          INSERT INTO events VALUES ('c', '7.1', 1, 1.0, '{}');",
     )
     .expect("rows");
@@ -58,6 +59,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
         let mut store = Store::open(&path).expect("migrated");
         assert_eq!(joules(&told(&store, "7.1"), Phase::Compute), 5.0);
         assert_eq!(told(&store, "7.1").total.elapsed_s, 1.0, "it runs, and is known for so long");
+        assert_eq!(told(&store, "7.1").checkpoints.iter().map(|c| c.still_s).collect::<Vec<_>>(), [None]);
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
     assert_eq!(version(), 7);

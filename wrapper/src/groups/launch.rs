@@ -12,7 +12,7 @@ use super::slow::Slow;
 use crate::app::{Announced, App, Ask, Files};
 use crate::calls::fingerprint;
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
-use crate::hook::{Commands, Hook};
+use crate::hook::Hook;
 use crate::identity::Identity;
 use crate::job::Job;
 use crate::launch::{address, hook_commands};
@@ -245,14 +245,7 @@ impl Launch<'_> {
                 Box::new(GroupCriu::listen(group, post, lines.of(group), seats, within, &host, dumps)?)
             }
             (_, "hook", Some(commands)) => {
-                let told = |command: &str| {
-                    format!("export FT_ENERGY_GROUP={group} FT_ENERGY_GROUPS={}; {command}", settings.groups)
-                };
-                let commands = Commands {
-                    checkpoint: told(&commands.checkpoint),
-                    restart: commands.restart.as_deref().map(told),
-                    limit: commands.limit,
-                };
+                let commands = commands.of_group(group, settings.groups);
                 Box::new(Hook::new(post, lines.of(group), commands))
             }
             _ => {
