@@ -451,6 +451,7 @@ mod tests {
         let still = |still_s| {
             let mut run = run();
             run.checkpoints[0].still_s = still_s;
+            run.failures.clear();
             let m = modelled(&run, &[loan()], 1000.0).unwrap();
             (m.alpha.value, m.alpha.from, m.app.measured)
         };
@@ -460,6 +461,10 @@ mod tests {
         assert_eq!(still(Some(2.0)), (0.0, "measured".into(), 1.0 - 891.0 / 1200.0));
         assert_eq!(still(Some(0.0)), (1.0, "by design".into(), 1.0 - 893.0 / 1200.0));
         assert_eq!(modelled(&run(), &[loan()], 1000.0).unwrap().beta.from, "by design");
+        let mut failed = run();
+        failed.checkpoints[0].still_s = Some(0.5);
+        let m = modelled(&failed, &[loan()], 1000.0).unwrap();
+        assert_eq!(m.app.measured, 1.0 - 891.0 / 1200.0, "it was lost with the work after it");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Error {
 
     /// Whether Slurm says that there is no such job, step or task of an array, of which it may know others.
     pub fn is_unknown_job(&self) -> bool {
-        let is_missing = |text: &str| text.starts_with("Job ") && text.trim_end().ends_with("not found");
+        let is_missing = |text: &str| text.to_lowercase().starts_with("job ") && text.trim_end().ends_with("not found");
         let is_it = |text: &str| text.contains("Invalid job id") || is_missing(text);
         matches!(self, Error::Refused { text, .. } if is_it(text))
     }

@@ -17,6 +17,8 @@ use std::process::Command;
 /// whatever `--export` says.
 pub const CARRIER: &str = "SLURM_JOULEPOINT_REQUEST";
 
+const GROUPS: &str = "ft-energy-groups";
+
 /// How much of a script is looked at for its `#SBATCH` lines, bytes.
 const HEAD_BYTES: u64 = 1 << 20;
 
@@ -26,12 +28,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// Why the job is not to be submitted.
 pub fn request() -> Result<Option<Request>, String> {
     let site = site::get();
-    let said = Said {
-        options: option_values::arrived(),
-        variable: &|name| std::env::var_os(name),
-        carried: None,
-        site: &site,
-    };
+    let said = Said { options: option_values::arrived(), variable: &variable, carried: None, site: &site };
     let request = said.request()?;
     if !said.explain() {
         return Ok(request);
@@ -46,12 +43,17 @@ pub fn request() -> Result<Option<Request>, String> {
     }
 }
 
+/// A variable of whoever submits. What a run of groups tells its programs is no wish for the jobs that they submit.
+fn variable(name: &str) -> Option<OsString> {
+    let is_told = name == options::env_twin(GROUPS) && std::env::var_os("FT_ENERGY_GROUP").is_some();
+    std::env::var_os(name).filter(|_| !is_told)
+}
+
 /// Refuses more groups than a job of `sbatch` can have nodes, as far as its words and its script say that.
 ///
 /// # Errors
 /// What is wrong.
 pub fn enough_nodes(request: &Request) -> Result<(), String> {
-    const GROUPS: &str = "ft-energy-groups";
     let Some(setting) = request.settings.get(GROUPS) else { return Ok(()) };
     let place = match setting.source {
         Source::Option => format!("--{GROUPS}"),

@@ -110,7 +110,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let key = RunKey { cluster: me.cluster.clone(), run };
     let path = runs.join(&key.cluster).join(&key.run);
     let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
-    let turns = Turns::take_up(&path)?;
+    let turns = Turns::take_up(&path);
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run), me.restart_count));
     let accounted = accounted(&records, &me);

@@ -21,17 +21,15 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Takes a run up: all turns that drivers before have given are over.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn take_up(run: &Path) -> io::Result<Turns> {
+    /// Takes a run up: all turns that drivers before have given are over. If that cannot be written, the run goes on, and
+    /// only what Slurm has forgotten does, too.
+    pub fn take_up(run: &Path) -> Turns {
         let file = run.join(FILE);
         // The first is numbered by the clock, so that one after a damaged file has a higher number, too.
         let holder = Said::read(&file).map_or_else(|_| (now_s() * 1e3) as u64, |before| before.holder + 1);
         let said = Said { version: protocol::VERSION, holder, ..Said::default() };
-        write(&file, &said)?;
-        Ok(Turns { file, since: Instant::now(), said: Arc::new(Mutex::new(said)) })
+        write(&file, &said);
+        Turns { file, since: Instant::now(), said: Arc::new(Mutex::new(said)) }
     }
 
     /// The turn of whoever is started in a place now.
@@ -44,8 +42,11 @@ impl Turns {
     /// Whoever has a turn of this driver has to end, and who had one before it in its place.
     pub fn over(&self, turn: &Turn) {
         self.change(|said| {
-            let over = said.over.entry(turn.place.clone()).or_default();
-            *over = (*over).max(turn.number + 1);
+            // The run may have ended meanwhile.
+            if said.holder == turn.holder {
+                let over = said.over.entry(turn.place.clone()).or_default();
+                *over = (*over).max(turn.number + 1);
+            }
         });
     }
 
@@ -61,19 +62,23 @@ impl Turns {
 
     fn change(&self, f: impl FnOnce(&mut Said)) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let holder = said.holder;
-        f(&mut said);
         // A driver that another one has followed without its knowledge says nothing any more.
-        let is_followed = Said::read(&self.file).is_ok_and(|now| now.holder > holder);
-        let written = if is_followed { Ok(()) } else { write(&self.file, &said) };
-        if let Err(e) = written {
-            tracing::warn!(%e, "who was started before is not told that its turn is over");
+        if Said::read(&self.file).is_ok_and(|now| now.holder > said.holder) {
+            return;
+        }
+        let before = said.clone();
+        f(&mut said);
+        if *said != before {
+            write(&self.file, &said);
         }
     }
 }
 
-fn write(file: &Path, said: &Said) -> io::Result<()> {
-    write_durably(file, &serde_json::to_vec(said)?)
+fn write(file: &Path, said: &Said) {
+    let written = serde_json::to_vec(said).map_err(io::Error::from).and_then(|text| write_durably(file, &text));
+    if let Err(e) = written {
+        tracing::warn!(%e, "who was started before is not told that its turn is over");
+    }
 }
 
 #[cfg(test)]
@@ -83,13 +88,13 @@ mod tests {
     #[test]
     fn a_turn_ends_with_the_next_in_its_place_with_the_next_driver_and_with_the_run() {
         let run = tempfile::tempdir().unwrap();
-        let first = Turns::take_up(run.path()).unwrap();
+        let first = Turns::take_up(run.path());
         let (share, other) = (first.of("0.g0"), first.of("0.g1"));
         first.over(&share);
         first.over(&share);
         let anew = first.of("0.g0");
         assert_eq!([&share, &other, &anew].map(Turn::is_over), [true, false, false]);
-        let second = Turns::take_up(run.path()).unwrap();
+        let second = Turns::take_up(run.path());
         let again = second.of("0.g0");
         assert_eq!([&share, &other, &anew, &again].map(Turn::is_over), [true, true, true, false]);
         // The one before does not know it yet.
@@ -99,7 +104,7 @@ mod tests {
         second.end();
         assert!(again.is_over());
         std::fs::write(run.path().join(FILE), "").unwrap();
-        let third = Turns::take_up(run.path()).unwrap();
+        let third = Turns::take_up(run.path());
         assert!(again.is_over() && !third.of("0.g0").is_over());
     }
 }

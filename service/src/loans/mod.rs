@@ -313,7 +313,7 @@ impl Controller {
                 .is_some_and(|l| l.chosen.iter().any(|c| (c.job, c.uid) == (job.id, job.uid)))
             {
                 tracing::warn!(job = job.id, "a borrower is taken out of the reservation of a loan that is over");
-                self.slurm.call_out(job.id)?;
+                go_on(self.slurm.call_out(job.id));
             }
         }
         // A reservation is in use as long as its helper is there.
@@ -321,13 +321,13 @@ impl Controller {
         for job in jobs.iter().filter(waits) {
             if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
                 tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
-                self.slurm.cancel(job.id)?;
+                go_on(self.slurm.cancel(job.id));
             }
         }
         for reservation in self.slurm.reservations()? {
             if let Some(loan) = self.over(&reservation.name)? {
                 tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
-                self.slurm.unreserve(&reservation.name)?;
+                go_on(self.slurm.unreserve(&reservation.name));
             }
         }
         Ok(())
@@ -338,6 +338,13 @@ impl Controller {
         let Some(id) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('_').next()) else { return Ok(None) };
         let known = lock(&self.reader).lending(id)?;
         Ok(known.filter(|l| l.state.is_over()))
+    }
+}
+
+/// One leftover that cannot be removed now keeps no other.
+fn go_on(removed: Result<(), slurm::Error>) {
+    if let Err(e) = removed {
+        tracing::warn!(%e, "a leftover of a loan stays until the next look");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The driver's hand in the script's `srun` calls: a socket at which the programs that stand in for `srun` report.
 
 use super::criu::{Dumped, DumpedCall};
+use super::dealt::Dealt;
 use super::folder::Folder;
 use super::ports::{News, Shares};
 use super::split::{CPUS, Call, Unsplit};
@@ -40,11 +41,17 @@ pub struct Board {
 /// The open calls, as seen from any thread.
 #[derive(Clone)]
 pub struct Seats {
-    all: Arc<Mutex<BTreeMap<u64, Seat>>>,
-    post: Post,
-    steps: Option<Steps>,
-    turns: Turns,
-    empties: Option<bool>,
+    /// The open calls, by number.
+    pub(super) all: Arc<Mutex<BTreeMap<u64, Seat>>>,
+    /// Where news go.
+    pub(super) post: Post,
+    /// The job's steps.
+    pub(super) steps: Option<Steps>,
+    pub(super) turns: Turns,
+    /// Whether the output files of a call are emptied that does not say it itself; none if the run goes on, and all of them
+    /// are kept.
+    pub(super) empties: Option<bool>,
+    pub(super) dealt: Dealt,
     pub(super) within: Within,
 }
 
@@ -115,25 +122,14 @@ pub struct Sandboxes {
 }
 
 impl Board {
-    /// Puts a program in place of `srun`, for a run with that folder; `sizes` are the nodes of each group, and `empties`
-    /// says whether the output files of a call are emptied that does not say it itself: none if the run goes on, and all
-    /// of them are kept.
+    /// Puts a program in place of `srun`, for a run with that folder; `sizes` are the nodes of each group.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(
-        post: Post,
-        steps: Option<Steps>,
-        run: &Path,
-        sizes: Vec<usize>,
-        turns: Turns,
-        empties: Option<bool>,
-        within: Within,
-    ) -> io::Result<Board> {
+    pub fn open(run: &Path, sizes: Vec<usize>, seats: Seats) -> io::Result<Board> {
         let folder = Folder::make(run)?;
         symlink(std::env::current_exe()?, folder.path().join(crate::srun::NAME))?;
         let listener = UnixListener::bind(folder.path().join("socket"))?;
-        let seats = Seats { all: Arc::default(), post, steps, turns, empties, within };
         let of_listener = seats.clone();
         thread::spawn(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -175,8 +171,8 @@ impl Seats {
                     let own = |name: &str| std::env::var(name).ok().filter(|_| name == CPUS);
                     let variable = |name: &str| own(name).or_else(|| variables.get(name).cloned());
                     let call = Call::read(&args, sizes, variable);
-                    let dumped = self.within.dumped(&args, key, unfit);
-                    if !self.open(number, &to, call.and_then(|call| Ok((call, dumped?)))) {
+                    let dumped = self.within.dumped(&args, key.clone(), unfit);
+                    if !self.open(number, &to, key, call.and_then(|call| Ok((call, dumped?)))) {
                         return;
                     }
                 }
@@ -191,7 +187,13 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(&self, number: u64, to: &UnixStream, call: Result<(Call, Option<DumpedCall>), Unsplit>) -> bool {
+    fn open(
+        &self,
+        number: u64,
+        to: &UnixStream,
+        key: Option<String>,
+        call: Result<(Call, Option<DumpedCall>), Unsplit>,
+    ) -> bool {
         let pass = |why| {
             tell(to, &Told::Pass { why });
             false
@@ -211,7 +213,7 @@ impl Seats {
         let Ok(own) = to.try_clone() else { return pass(Some("its socket is broken".to_string())) };
         let groups = self.with(|all| {
             let load = |group: usize| all.values().map(|seat| seat.call.load_of(group)).sum::<usize>();
-            call.prefer(|group| (!self.within.had(*group, dumped.as_ref()), load(*group)));
+            self.dealt.deal(key.as_deref(), &mut call, load);
             let groups = call.groups();
             all.insert(number, Seat::new(own, call, dumped));
             groups
@@ -235,10 +237,12 @@ impl Seats {
             let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
             // A program that ends well because it was asked to end has not done its work.
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
-            let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
             if code != 0 {
                 // Slurm may have forgotten the step.
                 seats.turns.over(&step.turn);
+            }
+            let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
+            if code != 0 {
                 clear(steps, &step.name);
             }
             seats.with(|all| all.get_mut(&call).and_then(|seat| seat.running.remove(&group)));
@@ -246,13 +250,16 @@ impl Seats {
         });
     }
 
+    /// Nobody wants what runs of a call any more, whether or not Slurm knows it.
+    fn leave(&self, seat: &Seat) {
+        seat.running.values().for_each(|step| self.turns.over(&step.turn));
+        seat.running.values().for_each(|step| clear(self.steps.as_ref(), &step.name));
+    }
+
     /// The program in place of `srun` is gone: what it started must not go on without it.
     fn dropped(&self, call: u64) {
         let Some(seat) = self.with(|all| all.remove(&call)) else { return };
-        for step in seat.running.values() {
-            self.turns.over(&step.turn);
-            clear(self.steps.as_ref(), &step.name);
-        }
+        self.leave(&seat);
         self.post.tell(Happening::Group(News::Dropped { call }));
     }
 
@@ -355,6 +362,10 @@ impl Shares for Seats {
                 seat.call.groups().into_iter().for_each(|group| within.print(group, of, [u64::MAX; 2], &seat.to));
             }
             tell(&seat.to, &Told::End { code });
+            if !seat.running.is_empty() {
+                let seats = self.clone();
+                thread::spawn(move || seats.leave(&seat));
+            }
         }
     }
 }
@@ -373,12 +384,6 @@ impl Within {
         let Within::Dumped(within) = self else { return Ok(None) };
         let key = key.ok_or("it starts a daemon of an MPI launcher, or in a folder that is gone")?;
         Ok(Some(within.call(args, &key, unfit)))
-    }
-
-    /// Whether a group had a share of this call before the script began anew.
-    fn had(&self, group: usize, of: Option<&DumpedCall>) -> bool {
-        let Within::Dumped(within) = self else { return false };
-        of.is_some_and(|of| within.had(group, of))
     }
 
     /// How a group's share of a call is started, or the exit code with which it had ended before.

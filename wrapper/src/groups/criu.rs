@@ -136,11 +136,6 @@ impl Dumped {
         ["out", "err"].map(|stream| self.folder(group).join(format!("{}.{stream}", of.name)))
     }
 
-    /// Whether a group had a share of this call before the script began anew.
-    pub(super) fn had(&self, group: usize, of: &DumpedCall) -> bool {
-        self.with(group, |share| share.ended.contains_key(&of.name) || share.unreached.contains(&of.name))
-    }
-
     /// How a group's share is started, or the exit code with which it had ended.
     pub(super) fn way(
         &self,

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Sandboxes, Seats, Within};
 use super::criu::{Dumped, GroupCriu};
+use super::dealt::Dealt;
 use super::driver;
 use super::lines::Folders;
 use super::park::Park;
@@ -139,9 +140,16 @@ impl Launch<'_> {
         let mut lines = Folders::open(folder.path(), count, settings.keep)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
         let within = self.within(folder);
-        let (post, steps, turns) = (self.post.clone(), self.steps.clone(), self.turns.clone());
-        let empties = (!self.setup.resumes).then(|| appends(&self.slurm) == Some(false));
-        let board = Board::open(post, steps, folder.path(), sizes, turns, empties, within.clone())?;
+        let seats = Seats {
+            all: Arc::default(),
+            post: self.post.clone(),
+            steps: self.steps.clone(),
+            turns: self.turns.clone(),
+            empties: (!self.setup.resumes).then(|| appends(&self.slurm) == Some(false)),
+            dealt: Dealt::open(folder.path(), fingerprint(self.argv)),
+            within: within.clone(),
+        };
+        let board = Board::open(folder.path(), sizes, seats)?;
         let mut shares = board.seats();
         let mpi = mpi::variable(&self.slurm);
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).chain(mpi).collect();

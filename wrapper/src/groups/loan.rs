@@ -68,10 +68,11 @@ impl Groups<'_> {
         }
     }
 
-    /// The nodes are wanted at another moment than was said.
+    /// The nodes are wanted at another moment than was said. What borrows them keeps them until the latest that it was
+    /// promised.
     fn expect(&mut self, return_s: f64) {
         if let Some(lent) = &mut self.lent {
-            lent.return_s = return_s;
+            lent.return_s = lent.return_s.max(return_s);
         }
         self.ports.lending.expect(return_s);
     }
@@ -257,7 +258,8 @@ impl Groups<'_> {
         let Some(lent) = self.lent.take() else { return };
         let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
         if let (Outcome::Back { .. }, Some((asked_s, went_s))) = (&outcome, lent.asked_s.zip(lent.went_s)) {
-            self.handing_s = Some(went_s - asked_s + (now_s - lent.return_s.max(went_s)).max(0.0));
+            let handing_s = went_s - asked_s + (now_s - lent.return_s.max(went_s)).max(0.0);
+            self.handing_s = Some(handing_s.max(SCHEDULER_S));
         }
         let (back, back_s) = match outcome {
             Outcome::Back { nodes: back, away_s, back_s } => {

@@ -6,6 +6,7 @@
 mod account;
 pub mod board;
 pub mod criu;
+pub mod dealt;
 pub mod driver;
 mod files;
 mod folder;

@@ -17,6 +17,9 @@ const SMALL: f64 = 0.1;
 /// A group that has sent nothing again for so long, or for as long as its lost work took, is waited for no longer, s.
 const STILL_S: f64 = 60.0;
 
+/// Less lost work than this tells no pace: a program's start takes its part of the time, s.
+const WORTH_S: f64 = 60.0;
+
 /// What was seen of a group since its program was started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
@@ -115,7 +118,9 @@ impl Groups<'_> {
         let mut reason = format!("has sent again in {took_s:.1} s what it had sent");
         if g.lost_alone && lost_s > 0.0 && took_s > 0.0 {
             reason += &format!(" in {lost_s:.1} s");
-            self.replay = Some(lost_s / took_s);
+            if lost_s >= WORTH_S {
+                self.replay = Some(lost_s / took_s);
+            }
         }
         self.decided_in(group, CAUGHT_UP, &reason);
     }

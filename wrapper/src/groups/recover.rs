@@ -321,6 +321,10 @@ impl Groups<'_> {
             return false;
         }
         g.refusals += 1;
+        if g.is_behind() {
+            // The time of the refusal is none of its pace.
+            g.caught_up_s = f64::INFINITY;
+        }
         self.decided_in(group, "restart group", "Slurm did not begin its step; it is tried again");
         self.launch(group);
         true

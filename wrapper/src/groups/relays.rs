@@ -189,10 +189,11 @@ impl Relays for Steps {
         let command = self.command(group, node);
         let (turns, place) = (self.turns.clone(), format!("relay.g{group}"));
         let relay = &mut self.all[group];
+        // First of all, so that what still tries to start the relay before takes no turn any more.
+        let one = relay.tries.begin();
         if !std::mem::replace(&mut relay.node, node.to_string()).is_empty() {
             turns.over(&turns.of(&place));
         }
-        let one = relay.tries.begin();
         end(&relay.srun);
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
         relay.srun = Arc::default();
@@ -265,10 +266,13 @@ impl Kept {
         let (group, node) = (self.group, self.node.as_str());
         let [first, longest] = PAUSES;
         let mut pause = first;
-        while one.is_current() {
+        loop {
             let begun = Instant::now();
             // One whose step slurmctld has forgotten is ended by nobody else.
             let turn = self.turns.of(&self.place);
+            if !one.is_current() {
+                return;
+            }
             match self.command.env("JOULEPOINT_TURN", turn.to_string()).spawn() {
                 Ok(mut child) => {
                     srun.store(child.id() as i32, Ordering::SeqCst);
@@ -319,7 +323,7 @@ mod tests {
         let slurm = Arc::new(Slurm::new(Some(dir.path().to_path_buf())));
         let (sockets, all) = (String::new(), vec![Relay::default()]);
         std::fs::create_dir(&run).unwrap();
-        let turns = Turns::take_up(&run).unwrap();
+        let turns = Turns::take_up(&run);
         let mut relays =
             Steps { srun, slurm, run, log: Log::Disk, keep: 1, turns: turns.clone(), sockets, cpus: 1, post, all };
         let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();

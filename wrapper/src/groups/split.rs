@@ -230,9 +230,14 @@ impl Call {
 
     /// Has a call that does not need all groups go to those that come first by this key.
     pub fn prefer<K: Ord>(&mut self, key: impl FnMut(&usize) -> K) {
-        if self.groups().len() < self.sizes.len() {
+        if self.may_choose() {
             self.order.sort_by_key(key);
         }
+    }
+
+    /// Whether it does not need all groups.
+    pub fn may_choose(&self) -> bool {
+        self.groups().len() < self.sizes.len()
     }
 
     /// The groups that have a share.
