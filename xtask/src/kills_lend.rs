@@ -18,6 +18,10 @@ use suite::lending::{self, Coupled, Wrapper, borrowers, decisions, kill_wrapper,
 /// Work that is lost with the first node, s.
 const LOST: Duration = Duration::from_secs(90);
 
+/// How long the last dead node takes to be back: a node boots for longer than its death goes unnoticed, and else slurmctld
+/// would see that it has booted, which the nodes of one machine cannot show.
+const BOOT: Duration = Duration::from_secs(20);
+
 /// Moments of the blows after the first, s: from before the dump to after the return.
 const BLOWS_S: f64 = 110.0;
 
@@ -138,6 +142,7 @@ fn play(site: &mut Site, rng: &mut ChaCha8Rng, first: usize, count: usize) -> Re
         batch[n].blows.push(format!("{told} after {:.0} s", struck.elapsed().as_secs_f64()));
         batch[n].kinds.extend(kind);
     }
+    std::thread::sleep(BOOT);
     for node in dead {
         site.cluster.revive_node(&node)?;
     }
