@@ -1,15 +1,16 @@
 //! To which groups the calls went that do not need all: when the script begins anew they go there again, to their files and
 //! checkpoints.
 
-use super::known::{self, Known};
+use super::known::Known;
 use super::split::Call;
-use crate::checkpoints::write_durably;
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// File in a run's folder.
-const FILE: &str = "dealt.json";
+/// File in a run's folder, to which each call adds a line: a sweep may have thousands.
+const FILE: &str = "dealt.jsonl";
 
 /// What is known of a run's calls.
 #[derive(Clone)]
@@ -30,7 +31,9 @@ impl Dealt {
     /// What was dealt in the run of this folder, to the script with this fingerprint.
     pub fn open(run: &Path, script: String) -> Dealt {
         let file = run.join(FILE);
-        let groups = known::read(&file, &script);
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let told = text.lines().filter_map(|line| serde_json::from_str::<(String, String, Vec<usize>)>(line).ok());
+        let groups = told.filter(|(of, ..)| *of == script).map(|(_, name, groups)| (name, groups)).collect();
         Dealt { file, script, state: Arc::new(Mutex::new(State { alike: BTreeMap::new(), groups })) }
     }
 
@@ -45,13 +48,19 @@ impl Dealt {
         let before = state.groups.get(&name).cloned().unwrap_or_default();
         call.prefer(|group| (!before.contains(group), load(*group)));
         if before != call.groups() {
-            state.groups.insert(name, call.groups());
-            let kept =
-                known::text(&self.script, state.groups.clone()).and_then(|text| write_durably(&self.file, &text));
-            if let Err(e) = kept {
+            if let Err(e) = self.keep(&name, &call.groups()) {
                 tracing::warn!(%e, "it is not kept to which group a call went");
             }
+            state.groups.insert(name, call.groups());
         }
+    }
+
+    fn keep(&self, name: &str, groups: &[usize]) -> io::Result<()> {
+        // A line that was torn before spoils no other.
+        let line = format!("\n{}", serde_json::to_string(&(&self.script, name, groups))?);
+        let mut file = File::options().create(true).append(true).open(&self.file)?;
+        file.write_all(line.as_bytes())?;
+        file.sync_all()
     }
 }
 
@@ -79,6 +88,8 @@ mod tests {
             dealt("s", &[a, b, c, a, pair, all]),
             [vec![0], vec![1], vec![2], vec![0], vec![1, 2], vec![0, 1, 2]]
         );
+        let kept = run.path().join(FILE);
+        fs::write(&kept, fs::read_to_string(&kept).unwrap() + "\n[\"s\", \"c.1\", [0").unwrap();
         assert_eq!(dealt("s", &[c, a, b, pair, a]), [vec![2], vec![0], vec![1], vec![1, 2], vec![0]]);
         assert_eq!(dealt("s", &[("", "-n1 a"), ("", "-n1 b"), ("f", "-n1 f")]), [vec![0], vec![0], vec![1]]);
         assert_eq!(dealt("another", &[c, b]), [vec![0], vec![1]]);
