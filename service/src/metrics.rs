@@ -253,9 +253,8 @@ mod tests {
 
     #[test]
     fn a_loan_that_is_over_counts_with_what_was_used_of_it() {
-        let loan = serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap();
         let ended = Ended::default();
-        ended.add_loan(&loan);
+        ended.add_loan(&crate::loans::example());
         let text: String = ended.families().into_iter().map(|f| f.text).collect();
         for line in [
             "joulepoint_loans_total 1\n",

@@ -348,6 +348,12 @@ fn go_on(removed: Result<(), slurm::Error>) {
     }
 }
 
+/// The loan that tests of several rooms know.
+#[cfg(test)]
+pub(crate) fn example() -> Loan {
+    serde_json::from_str(include_str!("../../../protocol/tests/loan.json")).unwrap()
+}
+
 fn is_there(job: &Job) -> bool {
     matches!(job.state, JobState::Pending | JobState::Running | JobState::Suspended)
 }

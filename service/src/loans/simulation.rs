@@ -1,8 +1,9 @@
 //! Many seeded histories of one loan against a Slurm of a few lines, in which everybody dies at any moment.
 
 use super::chosen::{Deed, Sight};
+use super::example;
 use super::machine::{Act, Next, World, missing, next};
-use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState, RunKey};
+use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -250,20 +251,10 @@ impl Site {
 
 fn asked(mode: LoanMode) -> Loan {
     Loan {
-        id: "a".into(),
-        name: "joulepoint_a".into(),
-        key: RunKey { cluster: "c".into(), run: "7.1".into() },
-        job: 7,
-        restart_count: 0,
-        uid: 1000,
-        user: "alice".into(),
         account: String::new(),
         mode,
         state: LoanState::Asked,
         state_s: 0.0,
-        reason: "it pays".into(),
-        nodes: names(&["n2", "n3"]),
-        kept: names(&["n1"]),
         asked_s: 0.0,
         return_s: RETURN_S,
         promised_s: RETURN_S,
@@ -271,9 +262,8 @@ fn asked(mode: LoanMode) -> Loan {
         back_s: None,
         back: Vec::new(),
         time_limit_s: Some(3600),
-        idle_w: 100.0,
         stays: Vec::new(),
-        chosen: Vec::new(),
+        ..example()
     }
 }
 

@@ -1,23 +1,17 @@
 //! Loans in the store: each state in place of the one before, taken up after a crash, told in the run's account.
 
 use super::{batch, both, key, records, started};
-use protocol::{Loan, LoanMode, LoanState, Stay};
+use protocol::{Loan, LoanState, Stay};
 use service::account::account;
 
 fn loan(id: &str, state: LoanState, asked_s: f64) -> Loan {
+    let example: Loan = serde_json::from_str(include_str!("../../../protocol/tests/loan.json")).expect("a loan");
     Loan {
         id: id.into(),
         name: format!("joulepoint_{id}"),
         key: key("7.1"),
-        job: 7,
-        restart_count: 0,
-        uid: 1000,
-        user: "alice".into(),
-        account: "physics".into(),
-        mode: LoanMode::Window,
         state,
         state_s: asked_s,
-        reason: "it pays".into(),
         nodes: vec!["n3".into(), "n4".into()],
         kept: vec!["n1".into(), "n2".into()],
         asked_s,
@@ -27,9 +21,8 @@ fn loan(id: &str, state: LoanState, asked_s: f64) -> Loan {
         back_s: None,
         back: Vec::new(),
         time_limit_s: Some(600),
-        idle_w: 100.0,
         stays: Vec::new(),
-        chosen: Vec::new(),
+        ..example
     }
 }
 

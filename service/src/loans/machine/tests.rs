@@ -1,7 +1,7 @@
 //! Each state's way out.
 
 use super::*;
-use protocol::{LoanMode, RunKey};
+use crate::loans::example;
 
 const PATIENCE_S: f64 = 30.0;
 
@@ -11,18 +11,8 @@ fn names(list: &str) -> Vec<String> {
 
 fn loan(state: LoanState) -> Loan {
     Loan {
-        id: "a".into(),
-        name: "joulepoint_a".into(),
-        key: RunKey { cluster: "c".into(), run: "7.1".into() },
-        job: 7,
-        restart_count: 0,
-        uid: 1000,
-        user: "alice".into(),
-        account: "physics".into(),
-        mode: LoanMode::Window,
         state,
         state_s: 1000.0,
-        reason: "it pays".into(),
         nodes: names("n3 n4"),
         kept: names("n1 n2"),
         asked_s: 990.0,
@@ -32,9 +22,8 @@ fn loan(state: LoanState) -> Loan {
         back_s: None,
         back: Vec::new(),
         time_limit_s: Some(600),
-        idle_w: 100.0,
         stays: Vec::new(),
-        chosen: Vec::new(),
+        ..example()
     }
 }
 
