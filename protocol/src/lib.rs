@@ -13,6 +13,7 @@ mod order;
 mod plan;
 mod request;
 mod say;
+mod watch;
 
 pub use account::{
     AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
@@ -32,6 +33,10 @@ pub use node::{
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use request::{Request, Setting, Source};
+pub use watch::{
+    BeginReply, BeginRequest, EndReply, EndRequest, FormerNode, Incarnation, LeaseReply, LeaseRequest, NotGranted,
+    Seen, Testimony, TestimonyRequest, Unsure, WaitsFor, Witness,
+};
 
 /// The version written into every document and path of the wire (`/v1/...`).
 pub const VERSION: u32 = 1;

@@ -1,0 +1,518 @@
+//! What the controller knows of each node, and what it concludes from heartbeats, its own looks and testimonies.
+//!
+//! A silent node is looked at: by the controller (its service, its slurmd, its host) and by its witnesses. Whoever of
+//! them reaches it keeps it alive. It is dead when the controller reaches nothing of it and a majority of its witnesses says
+//! the same; their testimony binds them ([`crate::testimony`]). When about half of all nodes are silent, it is this host that is
+//! cut off, or a switch that is away: then nobody is looked at, and nobody is dead, however long it lasts.
+
+use crate::lease::Word;
+use crate::testimony::is_reached;
+use crate::witnesses::{self, majority};
+use crate::{Limits, life};
+use protocol::{Held, Incarnation, Seen, Testimony, Unsure};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// From this number of nodes on, half of them do not die at one moment; of fewer, more than half do not.
+const CROWD: usize = 4;
+
+/// Most nodes that are looked at in the same moment.
+const LOOKS: usize = 32;
+
+/// Time between two looks at a node that is silent and about which not enough is known, s.
+const AGAIN_S: f64 = 1.0;
+
+/// Longest time between two looks at a node that is silent and yet reached, s.
+const LONGEST_PAUSE_S: f64 = 15.0;
+
+/// How long a node may be silent before it is forgotten, if nothing of a run is there, s.
+const FORGOTTEN_S: f64 = 86_400.0;
+
+/// Part of `detect_s` after which a node counts among the silent ones when a crowd of them is looked for.
+const MISSED: f64 = 0.6;
+
+/// What a heartbeat says of its node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// Name of the node.
+    pub node: String,
+    /// The kernel's number of this boot; empty from services that tell none.
+    pub boot_id: String,
+    /// Whether a slurmd runs there.
+    pub slurmd_up: bool,
+    /// The epoch in which it asks its witnesses; none from services that do not fence themselves.
+    pub epoch: Option<u64>,
+    /// Jobs that have processes there.
+    pub jobs: BTreeSet<u32>,
+}
+
+/// How it is known that nothing of a run goes on at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Its service has said that nothing is left.
+    Ended,
+    /// A power controller says that it is off.
+    PoweredOff,
+    /// The controller and a majority of its witnesses reach nothing of it, and its lease is over.
+    LeaseOver,
+    /// It has no node service that fences it; Slurm has taken the job away from it.
+    SlurmsWord,
+}
+
+/// Whether a run may begin again, as far as one of its former nodes goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Released {
+    /// It may.
+    Yes(Proof),
+    /// Not yet.
+    No(Unsure),
+}
+
+/// What is to be done about nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Look at a node from here, and ask its witnesses what they see; [`Nodes::looked`] takes the answers.
+    Look {
+        /// The node.
+        node: String,
+        /// The epoch below which witnesses grant it nothing from now on.
+        epoch: u64,
+        /// Whom to ask.
+        witnesses: BTreeSet<String>,
+        /// What a witness that reaches the node is to have ended there.
+        ended: BTreeSet<Incarnation>,
+    },
+    /// A node is dead.
+    Dead {
+        /// The node.
+        node: String,
+        /// For how long nobody has heard of it, s.
+        silent_s: f64,
+    },
+    /// A node has booted without anybody having seen it die.
+    Rebooted {
+        /// The node.
+        node: String,
+        /// For how long it had been silent when it was heard again, s.
+        silent_s: f64,
+    },
+    /// A node that was dead is heard again.
+    Back {
+        /// The node.
+        node: String,
+    },
+    /// What must outlive the controller has changed: [`Nodes::known`] is to be kept before anything else is done.
+    Keep {
+        /// The node.
+        node: String,
+    },
+    /// Nothing is to be known of a node any more.
+    Forget {
+        /// The node.
+        node: String,
+    },
+}
+
+/// The witnesses that a node was named in an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// Since which epoch.
+    pub epoch: u64,
+    /// Their nodes.
+    pub witnesses: BTreeSet<String>,
+}
+
+/// What must outlive the controller of one node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// Its boot.
+    pub boot_id: String,
+    /// Its epoch: grows with each look at it, and with each change of its witnesses.
+    pub epoch: u64,
+    /// The witnesses from which it may hold its lease: those named last, and those before as long as it may not have heard
+    /// of the last.
+    pub named: Vec<Named>,
+    /// Whether it freezes what is protected when it is cut off.
+    pub fences_itself: bool,
+    /// What must end there.
+    pub ended: BTreeSet<Incarnation>,
+}
+
+impl Known {
+    fn witnesses(&self) -> BTreeSet<String> {
+        self.named.iter().flat_map(|n| &n.witnesses).cloned().collect()
+    }
+
+    fn named_last(&self) -> BTreeSet<String> {
+        self.named.last().map(|n| n.witnesses.clone()).unwrap_or_default()
+    }
+}
+
+/// How a node stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum State {
+    /// It is heard, or has not been silent for long.
+    #[default]
+    Well,
+    /// It is silent and being looked at.
+    Suspected { asked_s: f64, answered: usize },
+    /// It is silent, but reached.
+    Reached { by: String, again_s: f64, pause_s: f64 },
+    /// It is dead.
+    Dead(Fence),
+}
+
+/// How it is known that a dead node runs nothing that is protected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fence {
+    /// It is frozen or gone from a moment on, s.
+    Lease { over_s: f64 },
+    /// It has no power.
+    PoweredOff,
+    /// It is not known: its service was away, or of a version that freezes nothing, when it fell silent.
+    None,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    known: Known,
+    state: State,
+    /// When it was heard last, or began to be waited for, s.
+    heard_s: f64,
+    /// Whether it was heard in this life of the controller.
+    is_heard: bool,
+    slurmd_up: bool,
+    jobs: BTreeSet<u32>,
+    /// Its host was reached while its service was not: nothing there freezes anything.
+    service_away: bool,
+    /// Slurm has it down, or out of service without jobs: it is not missed.
+    is_out: bool,
+}
+
+impl Node {
+    fn is_well(&self, now_s: f64, limits: &Limits) -> bool {
+        self.is_heard && self.state == State::Well && now_s - self.heard_s <= limits.detect_s
+    }
+}
+
+/// The nodes of a cluster, as its controller knows them.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    limits: Limits,
+    nodes: BTreeMap<String, Node>,
+    held: BTreeMap<String, Vec<Held>>,
+}
+
+impl Nodes {
+    /// The nodes that an earlier life of the controller has kept; each is waited for from now on.
+    pub fn new(limits: Limits, now_s: f64, kept: impl IntoIterator<Item = (String, Known)>) -> Nodes {
+        let node = |known| Node { known, heard_s: now_s, ..Node::default() };
+        let nodes = kept.into_iter().map(|(name, known)| (name, node(known))).collect();
+        Nodes { limits, nodes, held: BTreeMap::new() }
+    }
+
+    /// The protected jobs that hold each node, by Slurm's word.
+    pub fn set_held(&mut self, held: BTreeMap<String, Vec<Held>>) {
+        self.held = held;
+    }
+
+    /// Nodes that Slurm has down, or out of service without any job: nobody misses their heartbeats.
+    pub fn set_out(&mut self, out: &BTreeSet<String>) {
+        self.nodes.iter_mut().for_each(|(name, node)| node.is_out = out.contains(name));
+    }
+
+    /// Takes in a heartbeat; what follows from it.
+    pub fn heard(&mut self, now_s: f64, heard: Heard) -> Vec<Action> {
+        let node = self.nodes.entry(heard.node.clone()).or_insert_with(|| Node { heard_s: now_s, ..Node::default() });
+        let silent_s = now_s - node.heard_s;
+        let before = node.known.clone();
+        let is_new_boot = !before.boot_id.is_empty() && before.boot_id != heard.boot_id;
+        let was_dead = matches!(node.state, State::Dead(_));
+        let mut actions = Vec::new();
+        if is_new_boot && !was_dead {
+            actions.push(Action::Rebooted { node: heard.node.clone(), silent_s });
+        }
+        if was_dead {
+            actions.push(Action::Back { node: heard.node.clone() });
+        }
+        (node.known.boot_id, node.known.fences_itself) = (heard.boot_id, heard.epoch.is_some());
+        // Nothing of what ran in the boot before is left, nor of a job without processes.
+        node.known.ended.retain(|of| !is_new_boot && heard.jobs.contains(&of.job));
+        if let Some(newest) = node.known.named.iter().rposition(|n| heard.epoch.is_some_and(|epoch| epoch >= n.epoch)) {
+            node.known.named.drain(..newest);
+        }
+        (node.state, node.heard_s, node.is_heard, node.is_out) = (State::Well, now_s, true, false);
+        (node.slurmd_up, node.jobs, node.service_away) = (heard.slurmd_up, heard.jobs, false);
+        if node.known != before {
+            actions.push(Action::Keep { node: heard.node });
+        }
+        actions
+    }
+
+    /// What a node is told in answer to its heartbeat, and whether [`Nodes::known`] is to be kept before.
+    pub fn word(&mut self, now_s: f64, name: &str) -> (Word, bool) {
+        let has_changed = self.name_witnesses(now_s, name);
+        let Some(node) = self.nodes.get(name) else { return (Word::default(), false) };
+        let mut held = self.held.get(name).cloned().unwrap_or_default();
+        held.retain(|h| !node.known.ended.contains(&life(h)));
+        let ended = node.known.ended.iter().copied().collect();
+        let word = Word { held, ended, epoch: node.known.epoch, witnesses: node.known.named_last() };
+        (word, has_changed)
+    }
+
+    /// Names others in place of witnesses that are no longer well, or more of them as the cluster grows.
+    fn name_witnesses(&mut self, now_s: f64, name: &str) -> bool {
+        let Some(node) = self.nodes.get(name).filter(|n| n.known.fences_itself) else { return false };
+        let is_well = |n: &Node| n.known.fences_itself && n.is_well(now_s, &self.limits);
+        let now = node.known.named_last();
+        let all_well = now.iter().all(|w| self.nodes.get(w).is_some_and(is_well));
+        if all_well && now.len() == witnesses::WITNESSES {
+            return false;
+        }
+        let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
+        let chosen = witnesses::choose(name, &now, &well);
+        // Fewer would be easier to lose all at once: it keeps those who may come back.
+        if chosen == now || chosen.len() < now.len() {
+            return false;
+        }
+        let Some(node) = self.nodes.get_mut(name) else { return false };
+        node.known.epoch += 1;
+        node.known.named.push(Named { epoch: node.known.epoch, witnesses: chosen });
+        true
+    }
+
+    /// What is to be kept of a node.
+    pub fn known(&self, name: &str) -> Option<&Known> {
+        self.nodes.get(name).map(|n| &n.known)
+    }
+
+    /// Whether so many nodes are silent that it is rather this host, or a switch, that is away.
+    pub fn is_crowd(&self, now_s: f64) -> bool {
+        let missed = |n: &Node| {
+            matches!(n.state, State::Well | State::Suspected { .. })
+                && now_s - n.heard_s > self.limits.detect_s * MISSED
+        };
+        let expected = self.nodes.values().filter(|n| !n.is_out && !matches!(n.state, State::Dead(_)));
+        let (all, silent) = expected.fold((0, 0), |(all, silent), n| (all + 1, silent + usize::from(missed(n))));
+        silent * 2 > all || (all >= CROWD && silent * 2 == all)
+    }
+
+    /// Looks at everything once.
+    pub fn look(&mut self, now_s: f64) -> Vec<Action> {
+        let mut actions = self.forget(now_s);
+        if self.is_crowd(now_s) {
+            return actions;
+        }
+        let due = |node: &Node| match node.state {
+            State::Well => now_s - node.heard_s > self.limits.detect_s,
+            State::Suspected { asked_s, .. } => now_s - asked_s >= AGAIN_S,
+            State::Reached { again_s, .. } => now_s >= again_s,
+            State::Dead(_) => false,
+        };
+        let mut names: Vec<&String> =
+            self.nodes.iter().filter(|(_, n)| !n.is_out && due(n)).map(|(name, _)| name).collect();
+        // Those first that runs wait for.
+        names.sort_by_key(|name| !self.held.contains_key(*name));
+        let names: Vec<String> = names.into_iter().take(LOOKS).cloned().collect();
+        for name in names {
+            let Some(node) = self.nodes.get_mut(&name) else { continue };
+            let answered = if let State::Suspected { answered, .. } = node.state { answered } else { 0 };
+            match &mut node.state {
+                State::Reached { again_s, pause_s, .. } => *again_s = now_s + *pause_s,
+                state => {
+                    // Later looks at the same silence are of the same epoch.
+                    if *state == State::Well {
+                        node.known.epoch += 1;
+                        actions.push(Action::Keep { node: name.clone() });
+                    }
+                    *state = State::Suspected { asked_s: now_s, answered };
+                }
+            }
+            actions.push(Action::Look {
+                node: name,
+                epoch: node.known.epoch,
+                witnesses: node.known.witnesses(),
+                ended: node.known.ended.clone(),
+            });
+        }
+        actions
+    }
+
+    /// Forgets nodes that were silent for a day, unless something of a run may be there.
+    fn forget(&mut self, now_s: f64) -> Vec<Action> {
+        let is_old = |name: &String, n: &Node| {
+            now_s - n.heard_s > FORGOTTEN_S && !self.held.contains_key(name) && n.known.ended.is_empty()
+        };
+        let old: Vec<String> =
+            self.nodes.iter().filter(|(name, n)| is_old(name, n)).map(|(name, _)| name.clone()).collect();
+        old.iter().for_each(|name| drop(self.nodes.remove(name)));
+        old.into_iter().map(|node| Action::Forget { node }).collect()
+    }
+
+    /// What a look has shown: from here, and by the witnesses that answered, to the question of that epoch.
+    pub fn looked(
+        &mut self,
+        now_s: f64,
+        name: &str,
+        epoch: u64,
+        here: Seen,
+        testimonies: &BTreeMap<String, Testimony>,
+    ) -> Vec<Action> {
+        let is_crowd = self.is_crowd(now_s);
+        let limits = self.limits;
+        let Some(node) = self.nodes.get_mut(name) else { return Vec::new() };
+        // It was heard meanwhile, or this is an old answer.
+        if node.known.epoch != epoch || !matches!(node.state, State::Suspected { .. } | State::Reached { .. }) {
+            return Vec::new();
+        }
+        let mut actions = Vec::new();
+        let ended: BTreeSet<Incarnation> = testimonies.values().flat_map(|t| &t.ended).copied().collect();
+        if node.known.ended.iter().any(|of| ended.contains(of)) {
+            node.known.ended.retain(|of| !ended.contains(of));
+            node.jobs.retain(|job| !ended.iter().any(|of| of.job == *job));
+            actions.push(Action::Keep { node: name.to_string() });
+        }
+        let reaching = testimonies.iter().find(|(_, t)| is_reached(t.seen)).map(|(witness, _)| witness.clone());
+        if let Some(by) = is_reached(here).then(|| "controller".to_string()).or(reaching) {
+            let pause_s = if let State::Reached { pause_s, .. } = node.state { pause_s * 2.0 } else { AGAIN_S };
+            let pause_s = pause_s.min(LONGEST_PAUSE_S);
+            node.service_away = !here.service && !testimonies.values().any(|t| t.seen.service);
+            node.state = State::Reached { by, again_s: now_s + pause_s, pause_s };
+            return actions;
+        }
+        let answered = |named: &Named| named.witnesses.iter().filter(|w| testimonies.contains_key(*w)).count();
+        let has_majority = |named: &Named| answered(named) >= majority(named.witnesses.len());
+        let is_dead = !node.known.named.is_empty() && node.known.named.iter().all(has_majority);
+        if !is_dead || is_crowd {
+            node.state = State::Suspected { asked_s: now_s, answered: testimonies.len() };
+            return actions;
+        }
+        let granted_s = testimonies.values().filter_map(|t| t.granted_age_s).map(|age_s| now_s - age_s.max(0.0));
+        let proven_s = granted_s.fold(node.heard_s, f64::max);
+        let fences_itself = node.known.fences_itself && !node.service_away;
+        node.state =
+            State::Dead(if fences_itself { Fence::Lease { over_s: proven_s + limits.lease_s } } else { Fence::None });
+        actions.push(Action::Dead { node: name.to_string(), silent_s: now_s - node.heard_s });
+        actions
+    }
+
+    /// A power controller says that a silent node is off.
+    pub fn powered_off(&mut self, now_s: f64, name: &str) -> Vec<Action> {
+        let limits = self.limits;
+        let Some(node) = self.nodes.get_mut(name).filter(|n| now_s - n.heard_s > limits.detect_s) else {
+            return Vec::new();
+        };
+        let was_dead = matches!(node.state, State::Dead(_));
+        node.state = State::Dead(Fence::PoweredOff);
+        if was_dead {
+            Vec::new()
+        } else {
+            vec![Action::Dead { node: name.to_string(), silent_s: now_s - node.heard_s }]
+        }
+    }
+
+    /// Whether nothing of an incarnation that has to end goes on at a node. From now on the node is told to end it, which is to be
+    /// kept ([`Nodes::known`]) before anybody acts on a yes.
+    pub fn released(&mut self, now_s: f64, name: &str, of: Incarnation) -> Released {
+        let is_crowd = self.is_crowd(now_s);
+        let Some(node) = self.nodes.get_mut(name) else { return Released::Yes(Proof::SlurmsWord) };
+        let silent_s = now_s - node.heard_s;
+        if node.is_heard
+            && node.state == State::Well
+            && silent_s <= self.limits.detect_s
+            && !node.jobs.contains(&of.job)
+        {
+            return Released::Yes(Proof::Ended);
+        }
+        node.known.ended.insert(of);
+        match &node.state {
+            State::Dead(Fence::PoweredOff) => Released::Yes(Proof::PoweredOff),
+            State::Dead(Fence::None) => Released::No(Unsure::Unfenced),
+            State::Dead(Fence::Lease { over_s }) if now_s >= *over_s => Released::Yes(Proof::LeaseOver),
+            State::Dead(Fence::Lease { over_s }) => Released::No(Unsure::Lease { for_s: over_s - now_s }),
+            State::Reached { by, .. } => Released::No(Unsure::Reached { by: by.clone() }),
+            State::Well if silent_s <= self.limits.detect_s && node.is_heard => Released::No(Unsure::Ending),
+            _ if is_crowd => Released::No(Unsure::Crowd),
+            State::Suspected { answered, .. } => {
+                let of = node.known.witnesses().len();
+                Released::No(if now_s - node.heard_s > self.limits.lease_s {
+                    Unsure::NoMajority { answered: *answered, of }
+                } else {
+                    Unsure::Suspected
+                })
+            }
+            State::Well => Released::No(Unsure::Suspected),
+        }
+    }
+
+    /// Slurm has taken a dead node out of service: what ran there has to end, should it come back; to be kept
+    /// ([`Nodes::known`]) before anybody acts upon it.
+    pub fn give_up(&mut self, name: &str, lives: impl IntoIterator<Item = Incarnation>) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.known.ended.extend(lives);
+        }
+    }
+
+    /// Whether a node is dead.
+    pub fn is_dead(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|n| matches!(n.state, State::Dead(_)))
+    }
+
+    /// Whether a node is dead because it has no power.
+    pub fn is_off(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|n| n.state == State::Dead(Fence::PoweredOff))
+    }
+
+    /// Whether a node is dead and runs nothing that is protected any more.
+    pub fn is_fenced(&self, now_s: f64, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|n| match n.state {
+            State::Dead(Fence::PoweredOff) => true,
+            State::Dead(Fence::Lease { over_s }) => now_s >= over_s,
+            _ => false,
+        })
+    }
+
+    /// Nodes that are silent, and how they stand.
+    pub fn silent(&self, now_s: f64) -> impl Iterator<Item = (&str, &'static str)> {
+        let limits = self.limits;
+        let stands = move |n: &Node| match n.state {
+            State::Well if now_s - n.heard_s <= limits.detect_s => None,
+            State::Well | State::Suspected { .. } => Some("suspected"),
+            State::Reached { .. } => Some("reached, but not heard"),
+            State::Dead(_) => Some("dead"),
+        };
+        self.nodes.iter().filter_map(move |(name, n)| Some((name.as_str(), stands(n)?)))
+    }
+
+    /// For how long a node has been dead since it was heard last, s.
+    pub fn dead_for_s(&self, now_s: f64, name: &str) -> Option<f64> {
+        self.nodes.get(name).filter(|n| matches!(n.state, State::Dead(_))).map(|n| now_s - n.heard_s)
+    }
+
+    /// Whether a node is heard, has its slurmd, and nothing speaks against it.
+    pub fn is_well(&self, now_s: f64, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|n| n.slurmd_up && n.is_well(now_s, &self.limits))
+    }
+
+    /// For how long a node was not heard, s; absent if it was not heard in this life of the controller.
+    pub fn silent_s(&self, now_s: f64, name: &str) -> Option<f64> {
+        self.nodes.get(name).filter(|n| n.is_heard).map(|n| now_s - n.heard_s)
+    }
+
+    /// Nodes that are heard.
+    pub fn heard_now(&self, now_s: f64) -> impl Iterator<Item = &str> {
+        let limits = self.limits;
+        self.nodes.iter().filter(move |(_, n)| n.is_well(now_s, &limits)).map(|(name, _)| name.as_str())
+    }
+
+    /// Waits for heartbeats of nodes that were not heard yet: one that died while nobody listened will never send one.
+    pub fn wait_for<'a>(&mut self, now_s: f64, names: impl IntoIterator<Item = &'a String>) {
+        for name in names {
+            self.nodes.entry(name.clone()).or_insert_with(|| Node { heard_s: now_s, ..Node::default() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

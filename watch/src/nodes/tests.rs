@@ -1,0 +1,271 @@
+//! The controller's view of nodes, one case at a time.
+
+use super::*;
+
+const LIMITS: Limits = Limits { detect_s: 3.0, freeze_s: 5.0, lease_s: 8.0, set_down_per_minute: 10 };
+const JOB: Incarnation = Incarnation { job: 7, restart_count: 0 };
+const NOTHING: Seen = Seen { service: false, slurmd: false, host: false };
+const SLURMD: Seen = Seen { service: false, slurmd: true, host: true };
+
+fn name(n: usize) -> String {
+    format!("n{n}")
+}
+
+fn heard(nodes: &mut Nodes, now_s: f64, n: usize, boot: &str, jobs: &[u32]) -> Vec<Action> {
+    let epoch = nodes.known(&name(n)).map_or(0, |k| k.epoch);
+    let heard = Heard {
+        node: name(n),
+        boot_id: boot.to_string(),
+        slurmd_up: true,
+        epoch: Some(epoch),
+        jobs: jobs.iter().copied().collect(),
+    };
+    let actions = nodes.heard(now_s, heard);
+    nodes.word(now_s, &name(n));
+    actions
+}
+
+/// Eight nodes that have been heard twice, so that each has its witnesses and has said so; job 7 runs on n2.
+fn cluster() -> Nodes {
+    let mut nodes = Nodes::new(LIMITS, 0.0, []);
+    for at_s in [8.0, 9.0, 10.0] {
+        for n in 1..=8 {
+            heard(&mut nodes, at_s, n, "boot", if n == 2 { &[7] } else { &[] });
+        }
+    }
+    let holds = Held { job: JOB.job, restart_count: JOB.restart_count, cpus: 1 };
+    nodes.set_held(BTreeMap::from([(name(2), vec![holds])]));
+    nodes
+}
+
+/// All but one are heard.
+fn others_are_heard(nodes: &mut Nodes, now_s: f64, silent: &[usize]) {
+    for n in (1..=8).filter(|n| !silent.contains(n)) {
+        heard(nodes, now_s, n, "boot", &[]);
+    }
+}
+
+fn look_of(actions: &[Action]) -> (u64, BTreeSet<String>) {
+    let look = |a: &Action| {
+        if let Action::Look { epoch, witnesses, .. } = a { Some((*epoch, witnesses.clone())) } else { None }
+    };
+    actions.iter().find_map(look).expect("a look")
+}
+
+fn testimony(seen: Seen, granted_age_s: Option<f64>) -> Testimony {
+    Testimony { seen, granted_age_s, ended: BTreeSet::new() }
+}
+
+#[test]
+fn every_node_has_three_witnesses_and_says_so() {
+    let nodes = cluster();
+    for n in 1..=8 {
+        let known = nodes.known(&name(n)).unwrap();
+        assert_eq!((known.named.len(), known.witnesses().len()), (1, 3), "{known:?}");
+    }
+}
+
+#[test]
+fn a_silent_node_is_dead_when_nobody_reaches_it_and_its_run_begins_again_when_its_lease_is_over() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 13.0, &[2]);
+    assert!(nodes.look(13.0).is_empty());
+    let (epoch, witnesses) = look_of(&nodes.look(13.1));
+    let all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+    assert_eq!(nodes.released(13.2, "n2", JOB), Released::No(Unsure::Suspected));
+    let dead = nodes.looked(14.1, "n2", epoch, NOTHING, &all);
+    assert!(
+        matches!(&dead[..], [Action::Dead { node, silent_s }] if node == "n2" && (4.0..4.2).contains(silent_s)),
+        "{dead:?}"
+    );
+    assert_eq!(nodes.released(17.5, "n2", JOB), Released::No(Unsure::Lease { for_s: 0.5 }));
+    assert_eq!(nodes.released(18.0, "n2", JOB), Released::Yes(Proof::LeaseOver));
+    assert_eq!(nodes.known("n2").unwrap().ended, BTreeSet::from([JOB]));
+    let back = heard(&mut nodes, 60.0, 2, "boot", &[7]);
+    assert!(back.contains(&Action::Back { node: "n2".into() }));
+    let (word, _) = nodes.word(60.0, "n2");
+    assert_eq!((word.ended, word.held), (vec![JOB], vec![]), "what came back must end, and holds nothing");
+    heard(&mut nodes, 61.0, 2, "boot", &[]);
+    assert_eq!(nodes.known("n2").unwrap().ended, BTreeSet::new());
+    assert_eq!(nodes.released(61.5, "n2", JOB), Released::Yes(Proof::Ended));
+}
+
+#[test]
+fn a_lease_that_a_witness_granted_late_is_waited_for() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 13.0, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(13.1));
+    let mut all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+    all.entry(witnesses.first().unwrap().clone()).and_modify(|t| t.granted_age_s = Some(2.5));
+    nodes.looked(14.0, "n2", epoch, NOTHING, &all);
+    assert_eq!(nodes.released(18.0, "n2", JOB), Released::No(Unsure::Lease { for_s: 1.5 }));
+}
+
+#[test]
+fn whoever_is_reached_by_anybody_is_not_dead() {
+    for (here, there) in [(SLURMD, NOTHING), (NOTHING, SLURMD)] {
+        let mut nodes = cluster();
+        others_are_heard(&mut nodes, 13.0, &[2]);
+        let (epoch, witnesses) = look_of(&nodes.look(13.1));
+        let mut all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+        all.entry(witnesses.last().unwrap().clone()).and_modify(|t| t.seen = there);
+        assert!(nodes.looked(14.0, "n2", epoch, here, &all).is_empty());
+        assert!(!nodes.is_dead("n2"));
+        assert!(matches!(nodes.released(100.0, "n2", JOB), Released::No(Unsure::Reached { .. })));
+        others_are_heard(&mut nodes, 16.0, &[2]);
+        let (again, _) = look_of(&nodes.look(16.0));
+        assert_eq!(again, epoch, "the same silence");
+    }
+}
+
+#[test]
+fn without_a_majority_of_witnesses_nobody_is_dead() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 13.0, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(13.1));
+    let one = BTreeMap::from([(witnesses.first().unwrap().clone(), testimony(NOTHING, None))]);
+    assert!(nodes.looked(14.0, "n2", epoch, NOTHING, &one).is_empty());
+    assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::Crowd), "the others were not heard either");
+    others_are_heard(&mut nodes, 30.0, &[2]);
+    assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::NoMajority { answered: 1, of: 3 }));
+    assert_eq!(look_of(&nodes.look(30.0)).0, epoch, "they are asked again");
+}
+
+#[test]
+fn an_answer_to_an_earlier_silence_says_nothing() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 13.0, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(13.1));
+    let all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+    heard(&mut nodes, 13.5, 2, "boot", &[7]);
+    assert!(nodes.looked(14.0, "n2", epoch, NOTHING, &all).is_empty());
+    others_are_heard(&mut nodes, 17.0, &[2]);
+    let (later, _) = look_of(&nodes.look(17.0));
+    assert!(later > epoch);
+    assert!(nodes.looked(18.0, "n2", epoch, NOTHING, &all).is_empty());
+    assert!(!nodes.is_dead("n2"));
+}
+
+#[test]
+fn when_about_half_of_the_nodes_are_silent_nobody_is_looked_at_however_long_it_lasts() {
+    for (silent, is_crowd) in [(&[1, 2, 3][..], false), (&[1, 2, 3, 4], true), (&[1, 2, 3, 4, 5, 6, 7, 8], true)] {
+        let mut nodes = cluster();
+        for at_s in 11..4000 {
+            others_are_heard(&mut nodes, f64::from(at_s), silent);
+            assert_eq!(nodes.look(f64::from(at_s)).is_empty(), is_crowd || at_s < 14, "{silent:?} at {at_s}");
+            if !is_crowd && at_s > 20 {
+                break;
+            }
+        }
+        assert!(!is_crowd || nodes.released(4000.0, "n2", JOB) == Released::No(Unsure::Crowd));
+    }
+}
+
+#[test]
+fn nodes_that_slurm_has_out_of_service_are_not_missed() {
+    let mut nodes = cluster();
+    let out: BTreeSet<String> = [4, 5, 6].map(name).into();
+    nodes.set_out(&out);
+    others_are_heard(&mut nodes, 14.0, &[2, 4, 5, 6]);
+    let looks: Vec<Action> = nodes.look(14.0).into_iter().filter(|a| matches!(a, Action::Look { .. })).collect();
+    assert!(matches!(&looks[..], [Action::Look { node, .. }] if node == "n2"), "{looks:?}");
+}
+
+#[test]
+fn a_new_boot_is_a_death_and_ends_whatever_had_to_end() {
+    let mut nodes = cluster();
+    nodes.released(10.5, "n2", JOB);
+    assert_eq!(nodes.released(10.5, "n2", JOB), Released::No(Unsure::Ending));
+    let actions = heard(&mut nodes, 12.0, 2, "next", &[7]);
+    assert!(
+        matches!(&actions[0], Action::Rebooted { node, silent_s } if node == "n2" && *silent_s == 2.0),
+        "{actions:?}"
+    );
+    assert!(nodes.known("n2").unwrap().ended.is_empty(), "job 7 has begun there again");
+}
+
+#[test]
+fn a_later_life_of_the_controller_waits_for_everybody_and_knows_whom_to_ask() {
+    let before = cluster();
+    let kept: Vec<(String, Known)> = (1..=8).map(|n| (name(n), before.known(&name(n)).unwrap().clone())).collect();
+    let mut nodes = Nodes::new(LIMITS, 100.0, kept);
+    assert!(nodes.look(103.5).is_empty(), "nobody is heard: this host may have no network yet");
+    others_are_heard(&mut nodes, 103.5, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(103.6));
+    assert_eq!(witnesses, before.known("n2").unwrap().witnesses());
+    assert!(epoch > before.known("n2").unwrap().epoch);
+    let all = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, Some(4.0)))).collect();
+    nodes.looked(104.0, "n2", epoch, NOTHING, &all);
+    assert_eq!(nodes.released(107.9, "n2", JOB), Released::No(Unsure::Lease { for_s: 108.0 - 107.9 }));
+    assert_eq!(nodes.released(108.0, "n2", JOB), Released::Yes(Proof::LeaseOver));
+}
+
+#[test]
+fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
+    let mut nodes = cluster();
+    let gone: String = nodes.known("n2").unwrap().witnesses().first().unwrap().clone();
+    let n: usize = gone[1..].parse().unwrap();
+    for at_s in [11.0, 12.0, 13.0] {
+        others_are_heard(&mut nodes, at_s, &[n, 2]);
+    }
+    // The heartbeat arrives; its answer, with a witness in place of the one that is silent, is lost.
+    let old = nodes.known("n2").unwrap().epoch;
+    let beat =
+        Heard { node: name(2), boot_id: "boot".into(), slurmd_up: true, epoch: Some(old), jobs: BTreeSet::from([7]) };
+    nodes.heard(13.5, beat.clone());
+    assert!(nodes.word(13.5, "n2").1, "to be kept before it is said");
+    let asked = nodes.known("n2").unwrap().witnesses();
+    assert!(asked.len() == 4 && asked.contains(&gone));
+    let told = nodes.known("n2").unwrap().epoch;
+    nodes.heard(14.0, Heard { epoch: Some(told), ..beat });
+    let asked = nodes.known("n2").unwrap().witnesses();
+    assert!(asked.len() == 3 && !asked.contains(&gone));
+}
+
+#[test]
+fn power_that_is_off_is_proof_at_once() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 14.0, &[2]);
+    assert!(matches!(&nodes.powered_off(14.0, "n2")[..], [Action::Dead { .. }]));
+    assert_eq!(nodes.released(14.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
+    assert!(nodes.powered_off(14.0, "n3").is_empty(), "it is heard: the power controller means another");
+}
+
+#[test]
+fn a_node_of_a_service_that_does_not_fence_itself_is_never_presumed_frozen() {
+    let mut nodes = cluster();
+    let beat =
+        |epoch| Heard { node: name(2), boot_id: "boot".into(), slurmd_up: true, epoch, jobs: BTreeSet::from([7]) };
+    nodes.heard(11.0, beat(None));
+    others_are_heard(&mut nodes, 14.5, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(14.5));
+    let all = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+    nodes.looked(15.0, "n2", epoch, NOTHING, &all);
+    assert_eq!(nodes.released(1000.0, "n2", JOB), Released::No(Unsure::Unfenced));
+    assert_eq!(nodes.released(1000.0, "no-service", JOB), Released::Yes(Proof::SlurmsWord));
+}
+
+#[test]
+fn a_node_whose_service_was_away_when_it_fell_silent_is_never_presumed_frozen() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 13.5, &[2]);
+    let (epoch, witnesses) = look_of(&nodes.look(13.5));
+    let all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+    assert!(nodes.looked(14.0, "n2", epoch, SLURMD, &all).is_empty(), "its slurmd answers, its service does not");
+    others_are_heard(&mut nodes, 21.0, &[2]);
+    nodes.looked(21.0, "n2", epoch, NOTHING, &all);
+    assert!(nodes.is_dead("n2"));
+    assert_eq!(nodes.released(1000.0, "n2", JOB), Released::No(Unsure::Unfenced));
+    nodes.powered_off(1000.0, "n2");
+    assert_eq!(nodes.released(1000.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
+}
+
+#[test]
+fn a_node_of_which_nothing_is_left_is_forgotten_after_a_day() {
+    let mut nodes = cluster();
+    let later_s = 10.0 + FORGOTTEN_S + 1.0;
+    others_are_heard(&mut nodes, later_s, &[2, 3]);
+    let forgotten: Vec<Action> =
+        nodes.look(later_s).into_iter().filter(|a| matches!(a, Action::Forget { .. })).collect();
+    assert_eq!(forgotten, [Action::Forget { node: "n3".into() }], "n2 is held by a job");
+}

@@ -1,0 +1,305 @@
+//! What has to be done about the jobs of open runs, by Slurm's word on each of them, and when Slurm is to be asked.
+//!
+//! Slurm is asked about a job of ours only, and only when something may have happened to it: its wrapper left or is not
+//! heard, a node of it is silent, it waits in the queue. Otherwise once in a while.
+
+use crate::Nodes;
+use std::collections::BTreeMap;
+
+/// How long a job may look ended before its run is closed without its wrapper's word, s.
+const LAST_WORD_S: f64 = 5.0;
+
+/// How long slurmctld may not know a job before its run is closed, s.
+const FORGOTTEN_S: f64 = 60.0;
+
+/// Time between two tries of the same help, s.
+const AGAIN_S: f64 = 5.0;
+
+/// How long after a node's death a requeued job is taken to be requeued because of it, s.
+const BECAUSE_S: f64 = 900.0;
+
+/// Time between two questions about a job of which nothing is expected, s.
+const RARELY_S: f64 = 60.0;
+
+/// The same about one that may have ended, or is to start soon, s.
+const SOON_S: f64 = 1.0;
+
+/// The same about one that waits in the queue, s.
+const QUEUED_S: f64 = 15.0;
+
+/// How long a job that goes back to the queue is asked about often, s.
+const REQUEUE_S: f64 = 180.0;
+
+/// A wrapper that has not asked after its run for so long may be gone, s.
+const UNATTENDED_S: f64 = 45.0;
+
+/// An open run, as the controller's store knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT of its newest record.
+    pub restart_count: u32,
+    /// Who owns the run.
+    pub uid: u32,
+    /// Nodes of its newest record, that of its script first.
+    pub nodes: Vec<String>,
+    /// Whether its newest record has ended by handing the run back to the queue.
+    pub is_requeued: bool,
+    /// Whether its newest record has not ended.
+    pub is_running: bool,
+}
+
+/// What a job is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It has its nodes.
+    Running,
+    /// Its end is being cleaned up.
+    Completing,
+    /// It is in the queue, and may start.
+    Waiting,
+    /// It is in the queue, and Slurm makes it wait until a moment.
+    Delayed,
+    /// It has its nodes, and its processes are stopped.
+    Suspended,
+    /// Its script ended well.
+    Completed,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Its time was up.
+    Timeout,
+    /// It was ended by SIGKILL, as its wrapper would be.
+    Killed,
+    /// It ended otherwise.
+    Failed,
+}
+
+/// Slurm's word on a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its owner.
+    pub uid: u32,
+    /// What it is doing.
+    pub doing: Doing,
+    /// How often it was restarted.
+    pub restarts: u32,
+    /// Whether it is a batch job.
+    pub batch: bool,
+    /// The node of its script.
+    pub batch_host: Option<String>,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+    /// Whether Slurm may requeue it.
+    pub requeue: bool,
+    /// For how long it has been running, s.
+    pub began_ago_s: Option<f64>,
+}
+
+/// How a run ended, where its wrapper cannot say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its script ended well.
+    Completed,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Its time was up.
+    Timeout,
+    /// It failed.
+    Failed,
+    /// Slurm does not know any more, or the job is somebody else's by now.
+    Unknown,
+}
+
+/// Why a job is put back into the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The node of its script died, and Slurm leaves the job running without it.
+    ScriptLost,
+    /// Its wrapper was killed while its node lived.
+    WrapperKilled,
+}
+
+/// What is to be done about a run's job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Let a requeued job start now.
+    StartNow,
+    /// Put it back into the queue, which nobody else would.
+    Requeue(Cause),
+    /// Close its run.
+    Close(Ended),
+}
+
+/// What is remembered of one run's job.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    odd_since_s: Option<f64>,
+    helped_s: Option<f64>,
+    hit_s: Option<f64>,
+    asked_s: Option<f64>,
+    /// When the wrapper asked after its run last, s.
+    attended_s: Option<f64>,
+    /// When the wrapper went away while it was waiting for news, s.
+    gone_s: Option<f64>,
+    doing: Option<Doing>,
+    doing_since_s: f64,
+}
+
+/// The open runs.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    started_s: f64,
+    memory: BTreeMap<u32, Memory>,
+}
+
+impl Runs {
+    /// No runs; a wrapper gets time to deliver what it kept while nobody listened.
+    pub fn new(now_s: f64) -> Runs {
+        Runs { started_s: now_s, memory: BTreeMap::new() }
+    }
+
+    /// Runs that were hit by a death, or helped by us.
+    pub fn hit(&mut self, now_s: f64, jobs: impl IntoIterator<Item = u32>) {
+        for job in jobs {
+            let memory = self.memory.entry(job).or_default();
+            (memory.hit_s, memory.asked_s) = (Some(now_s), None);
+        }
+    }
+
+    /// A run's wrapper asks after it.
+    pub fn attended(&mut self, now_s: f64, job: u32) {
+        if let Some(memory) = self.memory.get_mut(&job) {
+            (memory.attended_s, memory.gone_s) = (Some(now_s), None);
+        }
+    }
+
+    /// A run's wrapper has gone away while it waited for news: its connection is closed.
+    pub fn left(&mut self, now_s: f64, job: u32) {
+        if let Some(memory) = self.memory.get_mut(&job) {
+            (memory.gone_s, memory.asked_s) = (Some(now_s), None);
+        }
+    }
+
+    /// The jobs that Slurm is to be asked about now, those longest ago first.
+    pub fn due(&mut self, now_s: f64, runs: &[Run], nodes: &Nodes) -> Vec<u32> {
+        self.memory.retain(|job, _| runs.iter().any(|r| r.job == *job));
+        let mut due: Vec<(Option<f64>, u32)> = Vec::new();
+        for run in runs {
+            let memory = self.memory.entry(run.job).or_default();
+            let pause_s = pause_s(now_s, run, memory, nodes);
+            if memory.asked_s.is_none_or(|at_s| now_s - at_s >= pause_s) {
+                due.push((memory.asked_s, run.job));
+            }
+        }
+        due.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        due.into_iter().map(|(_, job)| job).collect()
+    }
+
+    /// Slurm's answer about a run's job, none if it does not know it; what is to be done.
+    pub fn answered(&mut self, now_s: f64, run: &Run, job: Option<&Job>, nodes: &Nodes) -> Option<Action> {
+        let memory = self.memory.entry(run.job).or_default();
+        memory.asked_s = Some(now_s);
+        let doing = job.map(|j| j.doing);
+        if memory.doing != doing {
+            (memory.doing, memory.doing_since_s) = (doing, now_s);
+        }
+        let Some(job) = job else {
+            return self.lasting(now_s, run.job, FORGOTTEN_S).then_some(Action::Close(Ended::Unknown));
+        };
+        if job.uid != run.uid {
+            // The id is used again: nothing is done to it.
+            return self.lasting(now_s, run.job, LAST_WORD_S).then_some(Action::Close(Ended::Unknown));
+        }
+        match job.doing {
+            Doing::Running | Doing::Completing | Doing::Suspended => {
+                self.odd(run.job, None);
+                let lost = job.doing == Doing::Running && has_lost_its_script(now_s, run, job, nodes);
+                (lost && self.may_help(now_s, run.job)).then_some(Action::Requeue(Cause::ScriptLost))
+            }
+            Doing::Waiting | Doing::Delayed => {
+                self.odd(run.job, None);
+                let hit_s = self.memory.get(&run.job).and_then(|m| m.hit_s);
+                let ours = run.is_requeued || hit_s.is_some_and(|at_s| now_s - at_s < BECAUSE_S);
+                (ours && job.doing == Doing::Delayed && self.may_help(now_s, run.job)).then_some(Action::StartNow)
+            }
+            ended => {
+                if !self.lasting(now_s, run.job, LAST_WORD_S) {
+                    return None;
+                }
+                Some(Action::Close(match ended {
+                    Doing::Completed => Ended::Completed,
+                    Doing::Cancelled => Ended::Cancelled,
+                    Doing::Timeout => Ended::Timeout,
+                    Doing::Killed if job.requeue => {
+                        return self.may_help(now_s, run.job).then_some(Action::Requeue(Cause::WrapperKilled));
+                    }
+                    _ => Ended::Failed,
+                }))
+            }
+        }
+    }
+
+    fn odd(&mut self, job: u32, since_s: Option<f64>) {
+        if let Some(memory) = self.memory.get_mut(&job) {
+            memory.odd_since_s = since_s;
+        }
+    }
+
+    /// Whether something odd about a job has lasted.
+    fn lasting(&mut self, now_s: f64, job: u32, limit_s: f64) -> bool {
+        let memory = self.memory.entry(job).or_default();
+        let since_s = *memory.odd_since_s.get_or_insert(now_s);
+        now_s - since_s >= limit_s && now_s - self.started_s >= limit_s
+    }
+
+    fn may_help(&mut self, now_s: f64, job: u32) -> bool {
+        let memory = self.memory.entry(job).or_default();
+        if memory.helped_s.is_some_and(|at_s| now_s - at_s < AGAIN_S) {
+            return false;
+        }
+        memory.helped_s = Some(now_s);
+        true
+    }
+}
+
+/// Time until Slurm is asked about a job again, s.
+fn pause_s(now_s: f64, run: &Run, memory: &Memory, nodes: &Nodes) -> f64 {
+    let since_s = now_s - memory.doing_since_s;
+    match memory.doing {
+        None => SOON_S,
+        Some(Doing::Waiting | Doing::Delayed | Doing::Completing) => {
+            if since_s < REQUEUE_S {
+                SOON_S
+            } else {
+                QUEUED_S
+            }
+        }
+        Some(Doing::Running | Doing::Suspended) => {
+            let is_hit = memory.hit_s.is_some_and(|at_s| now_s - at_s < REQUEUE_S);
+            let is_left = memory.gone_s.is_some_and(|at_s| now_s - at_s < REQUEUE_S);
+            let is_dead = run.nodes.iter().any(|n| nodes.is_dead(n));
+            if is_hit || is_left || is_dead || !run.is_running {
+                SOON_S
+            } else if memory.attended_s.is_some_and(|at_s| now_s - at_s > UNATTENDED_S) {
+                QUEUED_S
+            } else {
+                RARELY_S
+            }
+        }
+        // It is over: its last words are waited for.
+        Some(_) => SOON_S,
+    }
+}
+
+/// Whether Slurm lets a job run on without its script: the node of the script is dead, or Slurm has taken it out.
+fn has_lost_its_script(now_s: f64, run: &Run, job: &Job, nodes: &Nodes) -> bool {
+    let Some(host) = job.batch_host.as_ref() else { return false };
+    // A job that began after the death is on a node that is just coming back.
+    let died = nodes.dead_for_s(now_s, host).is_some_and(|dead_s| job.began_ago_s.is_none_or(|ago_s| ago_s > dead_s));
+    let taken_out = job.batch && run.nodes.contains(host) && !job.nodes.contains(host);
+    died || taken_out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! What is done about the jobs of runs, one case at a time and through random histories.
+
+use super::*;
+use crate::Limits;
+use crate::nodes::Heard;
+use protocol::{Seen, Testimony};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
+
+fn run() -> Run {
+    let nodes = vec!["n1".to_string(), "n2".to_string()];
+    Run { job: 7, restart_count: 0, uid: 1000, nodes, is_requeued: false, is_running: true }
+}
+
+fn job(doing: Doing) -> Job {
+    let nodes = vec!["n1".to_string(), "n2".to_string()];
+    let batch_host = Some("n1".to_string());
+    Job { uid: 1000, doing, restarts: 0, batch: true, batch_host, nodes, requeue: true, began_ago_s: Some(50.0) }
+}
+
+fn no_nodes() -> Nodes {
+    Nodes::new(Limits::default(), 0.0, [])
+}
+
+/// Eight nodes, of which the first is found dead at 14 s.
+fn first_is_dead() -> Nodes {
+    let mut nodes = no_nodes();
+    let beat = |nodes: &mut Nodes, at_s: f64, n: usize| {
+        let name = format!("n{n}");
+        let epoch = nodes.known(&name).map(|k| k.epoch).or(Some(0));
+        nodes.heard(
+            at_s,
+            Heard { node: name.clone(), boot_id: "b".into(), slurmd_up: true, epoch, jobs: BTreeSet::new() },
+        );
+        nodes.word(at_s, &name);
+    };
+    for at_s in [8.0, 9.0, 10.0, 13.0] {
+        (1..=8).filter(|n| *n > 1 || at_s < 11.0).for_each(|n| beat(&mut nodes, at_s, n));
+    }
+    let looks = nodes.look(13.5);
+    let Some(crate::nodes::Action::Look { node, epoch, witnesses, .. }) = looks.last() else { panic!("{looks:?}") };
+    let all = witnesses.iter().map(|w| (w.clone(), Testimony::default())).collect();
+    nodes.looked(14.0, node, *epoch, Seen::default(), &all);
+    assert!(nodes.is_dead("n1"));
+    nodes
+}
+
+#[test]
+fn a_job_requeued_by_a_death_starts_at_once_and_one_requeued_by_hand_does_not() {
+    let (nodes, pending) = (no_nodes(), job(Doing::Delayed));
+    let mut runs = Runs::new(0.0);
+    assert_eq!(runs.answered(100.0, &run(), Some(&pending), &nodes), None);
+    runs.hit(100.0, [7]);
+    assert_eq!(runs.answered(101.0, &run(), Some(&pending), &nodes), Some(Action::StartNow));
+    assert_eq!(runs.answered(102.0, &run(), Some(&pending), &nodes), None, "not again at once");
+    assert_eq!(runs.answered(107.0, &run(), Some(&pending), &nodes), Some(Action::StartNow));
+    let mut runs = Runs::new(0.0);
+    let handed_back = Run { is_requeued: true, is_running: false, ..run() };
+    assert_eq!(runs.answered(100.0, &handed_back, Some(&pending), &nodes), Some(Action::StartNow));
+    assert_eq!(runs.answered(110.0, &handed_back, Some(&job(Doing::Waiting)), &nodes), None, "it waits for nodes");
+}
+
+#[test]
+fn a_job_without_a_script_is_requeued() {
+    let mut runs = Runs::new(0.0);
+    assert_eq!(runs.answered(14.0, &run(), Some(&job(Doing::Running)), &no_nodes()), None);
+    let requeue = Some(Action::Requeue(Cause::ScriptLost));
+    assert_eq!(runs.answered(15.0, &run(), Some(&job(Doing::Running)), &first_is_dead()), requeue);
+    let later = Job { began_ago_s: Some(1.0), ..job(Doing::Running) };
+    assert_eq!(Runs::new(0.0).answered(15.0, &run(), Some(&later), &first_is_dead()), None, "it began after the death");
+    let taken_out = Job { nodes: vec!["n2".into()], ..job(Doing::Running) };
+    assert_eq!(Runs::new(0.0).answered(15.0, &run(), Some(&taken_out), &no_nodes()), requeue, "while nobody watched");
+}
+
+#[test]
+fn a_killed_wrapper_is_told_from_a_job_that_ended() {
+    let nodes = no_nodes();
+    let mut runs = Runs::new(0.0);
+    assert_eq!(
+        runs.answered(100.0, &run(), Some(&job(Doing::Killed)), &nodes),
+        None,
+        "its last words may be on their way"
+    );
+    let requeue = Some(Action::Requeue(Cause::WrapperKilled));
+    assert_eq!(runs.answered(106.0, &run(), Some(&job(Doing::Killed)), &nodes), requeue);
+    for (doing, ended) in [
+        (Doing::Cancelled, Ended::Cancelled),
+        (Doing::Completed, Ended::Completed),
+        (Doing::Timeout, Ended::Timeout),
+        (Doing::Failed, Ended::Failed),
+    ] {
+        let mut runs = Runs::new(0.0);
+        runs.answered(100.0, &run(), Some(&job(doing)), &nodes);
+        assert_eq!(runs.answered(106.0, &run(), Some(&job(doing)), &nodes), Some(Action::Close(ended)));
+    }
+}
+
+#[test]
+fn a_job_of_somebody_else_gets_nothing_done() {
+    for doing in [Doing::Running, Doing::Delayed, Doing::Killed] {
+        let mut runs = Runs::new(0.0);
+        let strangers = Job { uid: 1001, ..job(doing) };
+        runs.hit(10.0, [7]);
+        for at_s in [100.0, 110.0] {
+            let action = runs.answered(at_s, &run(), Some(&strangers), &first_is_dead());
+            assert!(matches!(action, None | Some(Action::Close(Ended::Unknown))), "{action:?}");
+        }
+    }
+}
+
+#[test]
+fn slurm_is_asked_rarely_about_a_job_that_runs_and_at_once_when_its_wrapper_goes_away() {
+    let nodes = no_nodes();
+    let (mut runs, run) = (Runs::new(0.0), run());
+    let mut asked = 0;
+    for tenth in 0..36_000 {
+        let now_s = f64::from(tenth) / 10.0;
+        runs.attended(now_s, 7);
+        for _ in runs.due(now_s, std::slice::from_ref(&run), &nodes) {
+            asked += 1;
+            runs.answered(now_s, &run, Some(&job(Doing::Running)), &nodes);
+        }
+    }
+    assert_eq!(asked, 60, "once a minute");
+    runs.answered(3600.0, &run, Some(&job(Doing::Running)), &nodes);
+    assert!(runs.due(3600.5, std::slice::from_ref(&run), &nodes).is_empty());
+    runs.left(3601.0, 7);
+    assert_eq!(runs.due(3601.0, std::slice::from_ref(&run), &nodes), [7]);
+    runs.answered(3601.0, &run, Some(&job(Doing::Running)), &nodes);
+    assert_eq!(runs.due(3602.1, std::slice::from_ref(&run), &nodes), [7], "and often for a while");
+    assert!(runs.due(4000.0, &[], &nodes).is_empty());
+}
+
+#[test]
+fn what_waits_in_the_queue_is_asked_about_less_and_less() {
+    let nodes = no_nodes();
+    let (mut runs, run) = (Runs::new(0.0), Run { is_requeued: true, is_running: false, ..run() });
+    let mut asked = Vec::new();
+    for tenth in 0..36_000 {
+        let now_s = f64::from(tenth) / 10.0;
+        for _ in runs.due(now_s, std::slice::from_ref(&run), &nodes) {
+            asked.push(now_s);
+            runs.answered(now_s, &run, Some(&job(Doing::Waiting)), &nodes);
+        }
+    }
+    let soon = asked.iter().filter(|s| **s < 180.0).count();
+    assert!(soon > 100 && asked.len() - soon < 250, "{soon} of {}", asked.len());
+}
+
+#[test]
+fn random_histories_of_a_job() {
+    let all = [
+        Doing::Running,
+        Doing::Completing,
+        Doing::Delayed,
+        Doing::Waiting,
+        Doing::Killed,
+        Doing::Failed,
+        Doing::Cancelled,
+        Doing::Timeout,
+        Doing::Completed,
+    ];
+    let nodes = no_nodes();
+    for seed in 0..300 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut runs = Runs::new(0.0);
+        let hit = rng.random_bool(0.5);
+        if hit {
+            runs.hit(1000.0, [7]);
+        }
+        let (mut state, mut since_s, mut helped_s) = (0, 1000.0, f64::NEG_INFINITY);
+        for tick in 0..800 {
+            let now_s = 1000.0 + f64::from(tick) * 0.5;
+            if rng.random_bool(0.03) {
+                (state, since_s) = (rng.random_range(0..all.len()), now_s);
+            }
+            let doing = all[state];
+            match runs.answered(now_s, &run(), Some(&job(doing)), &nodes) {
+                Some(Action::StartNow) => assert!(hit && doing == Doing::Delayed, "seed {seed}: {doing:?}"),
+                Some(Action::Requeue(cause)) => {
+                    assert_eq!((cause, doing), (Cause::WrapperKilled, Doing::Killed), "seed {seed}");
+                }
+                Some(Action::Close(_)) => assert!(state >= 4, "seed {seed}: {doing:?}"),
+                None => {
+                    let over = state >= 5 && now_s - since_s > 6.0;
+                    assert!(!over, "seed {seed}: {doing:?} for {} s and nothing done", now_s - since_s);
+                    continue;
+                }
+            }
+            if state < 5 {
+                assert!(now_s - helped_s >= 5.0, "seed {seed}: helped twice at once");
+                helped_s = now_s;
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Which dead nodes may be set down in Slurm, when, and what becomes of it.
+//!
+//! Setting a node down ends every job on it. So it is done only where all of them are protected and can be recovered, and
+//! never to many in a short time. Everything else is left to Slurm, which comes to it in its own time.
+
+use crate::Limits;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The time in which [`Limits::set_down_per_minute`] counts, s.
+const MINUTE_S: f64 = 60.0;
+
+/// Time until what was left to Slurm is judged again, s; the longest until what failed is tried again.
+const AGAIN_S: f64 = 5.0;
+
+/// Time until what failed is tried again first, s; doubled each time.
+const RETRY_S: f64 = 0.5;
+
+/// A job that holds a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobOn {
+    /// Slurm job id.
+    pub job: u32,
+    /// What would become of it if the node were set down.
+    pub fate: Fate,
+}
+
+/// What would become of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is protected: it goes on in place, or from the queue.
+    Recovers,
+    /// It is protected, but Slurm would end it: it may neither be requeued nor lose a node.
+    Ends,
+    /// It did not ask for us.
+    Unprotected,
+}
+
+/// Why a dead node is left to Slurm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotSetDown {
+    /// A job on it did not ask for protection.
+    Unprotected {
+        /// Slurm job id.
+        job: u32,
+    },
+    /// A protected job on it could not be recovered.
+    Ends {
+        /// Slurm job id.
+        job: u32,
+    },
+    /// No job waits for it.
+    Empty,
+}
+
+impl std::fmt::Display for NotSetDown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotSetDown::Unprotected { job } => write!(f, "job {job} on it did not ask for protection"),
+            NotSetDown::Ends { job } => write!(f, "job {job} on it may neither be requeued nor lose a node"),
+            NotSetDown::Empty => f.write_str("no job waits for it"),
+        }
+    }
+}
+
+/// Whether a dead node may be set down while these jobs hold it. On one without power no job goes on, whoever's it is.
+///
+/// # Errors
+/// Why it is left to Slurm.
+pub fn judge(jobs: &[JobOn], is_off: bool) -> Result<(), NotSetDown> {
+    let find = |fate| jobs.iter().find(|j| j.fate == fate).map(|j| j.job);
+    match (find(Fate::Unprotected), find(Fate::Ends)) {
+        _ if is_off && find(Fate::Recovers).is_some() => Ok(()),
+        (Some(job), _) => Err(NotSetDown::Unprotected { job }),
+        (None, Some(job)) => Err(NotSetDown::Ends { job }),
+        (None, None) if jobs.is_empty() => Err(NotSetDown::Empty),
+        (None, None) => Ok(()),
+    }
+}
+
+/// A dead node on its way down.
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    /// It is to be set down: from a moment on, s.
+    Wanted { from_s: f64, retry_s: f64, left_to_slurm: Option<NotSetDown> },
+    /// It is down: by us, or by Slurm or a person.
+    Down { by_us: bool },
+}
+
+/// The nodes that are dead, and which of them are set down.
+#[derive(Clone, Debug, Default)]
+pub struct SetDowns {
+    nodes: BTreeMap<String, State>,
+    /// When the last ones were set down, s.
+    lately_s: VecDeque<f64>,
+}
+
+impl SetDowns {
+    /// Takes up the nodes that an earlier life has set down.
+    pub fn new(down: impl IntoIterator<Item = String>) -> SetDowns {
+        let down = down.into_iter().map(|node| (node, State::Down { by_us: true }));
+        SetDowns { nodes: down.collect(), lately_s: VecDeque::new() }
+    }
+
+    /// A node is dead.
+    pub fn want(&mut self, now_s: f64, node: &str) {
+        self.nodes.entry(node.to_string()).or_insert(State::Wanted {
+            from_s: now_s,
+            retry_s: RETRY_S,
+            left_to_slurm: None,
+        });
+    }
+
+    /// Nodes that are to be judged and set down now; no more than may be.
+    pub fn due(&mut self, now_s: f64, limits: &Limits) -> Vec<String> {
+        while self.lately_s.front().is_some_and(|at_s| now_s - at_s >= MINUTE_S) {
+            self.lately_s.pop_front();
+        }
+        let room = (limits.set_down_per_minute as usize).saturating_sub(self.lately_s.len());
+        let is_due = |s: &State| matches!(s, State::Wanted { from_s, .. } if now_s >= *from_s);
+        self.nodes.iter().filter(|(_, s)| is_due(s)).take(room).map(|(node, _)| node.clone()).collect()
+    }
+
+    /// It was left to Slurm, for now; whether that is news.
+    pub fn left_to_slurm(&mut self, now_s: f64, node: &str, why: NotSetDown) -> bool {
+        let Some(State::Wanted { from_s, left_to_slurm, .. }) = self.nodes.get_mut(node) else { return false };
+        *from_s = now_s + AGAIN_S;
+        let is_news = left_to_slurm.as_ref() != Some(&why);
+        *left_to_slurm = Some(why);
+        is_news
+    }
+
+    /// Slurm did not take the order: it is tried again.
+    pub fn failed(&mut self, now_s: f64, node: &str) {
+        if let Some(State::Wanted { from_s, retry_s, .. }) = self.nodes.get_mut(node) {
+            *from_s = now_s + *retry_s;
+            *retry_s = (*retry_s * 2.0).min(AGAIN_S);
+        }
+    }
+
+    /// It is down.
+    pub fn done(&mut self, now_s: f64, node: &str) {
+        self.lately_s.push_back(now_s);
+        self.nodes.insert(node.to_string(), State::Down { by_us: true });
+    }
+
+    /// Slurm or a person has set it down.
+    pub fn others(&mut self, node: &str) {
+        self.nodes.insert(node.to_string(), State::Down { by_us: false });
+    }
+
+    /// A node is heard again: it is not to be set down any more. Whether it is down by us.
+    pub fn back(&mut self, node: &str) -> bool {
+        match self.nodes.get(node) {
+            Some(State::Down { by_us: true }) => true,
+            Some(_) => {
+                self.nodes.remove(node);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// A node that was down is in service again, or somebody else's to care for.
+    pub fn forget(&mut self, node: &str) {
+        self.nodes.remove(node);
+    }
+
+    /// Nodes that are down by us.
+    pub fn down(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().filter(|(_, s)| **s == State::Down { by_us: true }).map(|(node, _)| node.as_str())
+    }
+
+    /// Whether a node is down by us.
+    pub fn is_down_by_us(&self, node: &str) -> bool {
+        self.nodes.get(node) == Some(&State::Down { by_us: true })
+    }
+
+    /// Whether a dead node is down, whoever has set it down.
+    pub fn is_down(&self, node: &str) -> bool {
+        matches!(self.nodes.get(node), Some(State::Down { .. }))
+    }
+
+    /// How a dead node stands, in a word: `setting down`, `down`, or why it is left to Slurm.
+    pub fn stands(&self, node: &str) -> Option<String> {
+        Some(match self.nodes.get(node)? {
+            State::Down { .. } => "down".to_string(),
+            State::Wanted { left_to_slurm: None, .. } => "setting down".to_string(),
+            State::Wanted { left_to_slurm: Some(why), .. } => format!("left to Slurm: {why}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { detect_s: 3.0, freeze_s: 5.0, lease_s: 8.0, set_down_per_minute: 2 };
+
+    fn on(job: u32, fate: Fate) -> JobOn {
+        JobOn { job, fate }
+    }
+
+    #[test]
+    fn a_node_is_set_down_only_where_every_job_on_it_recovers() {
+        let (ours, others) = (on(1, Fate::Recovers), on(2, Fate::Unprotected));
+        assert_eq!(judge(&[ours, on(2, Fate::Recovers)], false), Ok(()));
+        assert_eq!(judge(&[ours, others], false), Err(NotSetDown::Unprotected { job: 2 }));
+        assert_eq!(judge(&[on(1, Fate::Ends), on(2, Fate::Recovers)], false), Err(NotSetDown::Ends { job: 1 }));
+        assert_eq!(judge(&[], false), Err(NotSetDown::Empty));
+        assert_eq!(judge(&[ours, others], true), Ok(()), "without power nobody's job goes on");
+        assert_eq!(judge(&[others], true), Err(NotSetDown::Unprotected { job: 2 }), "nothing of ours waits for it");
+    }
+
+    #[test]
+    fn never_more_than_the_bounded_number_a_minute_and_none_is_forgotten() {
+        let mut downs = SetDowns::default();
+        let nodes: Vec<String> = (1..=5).map(|i| format!("n{i}")).collect();
+        nodes.iter().for_each(|n| downs.want(0.0, n));
+        let mut moments = Vec::new();
+        for tenth in 0..3000 {
+            let now_s = f64::from(tenth) / 10.0;
+            for node in downs.due(now_s, &LIMITS) {
+                downs.done(now_s, &node);
+                moments.push(now_s);
+            }
+        }
+        assert_eq!(moments, [0.0, 0.0, 60.0, 60.0, 120.0]);
+        assert_eq!(downs.down().count(), 5);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_and_what_is_refused_is_judged_again() {
+        let mut downs = SetDowns::default();
+        downs.want(0.0, "n1");
+        assert_eq!(downs.due(0.0, &LIMITS), ["n1"]);
+        downs.failed(0.0, "n1");
+        assert!(downs.due(0.4, &LIMITS).is_empty());
+        assert_eq!(downs.due(0.5, &LIMITS), ["n1"]);
+        downs.failed(0.5, "n1");
+        assert!(downs.due(1.4, &LIMITS).is_empty());
+        assert!(downs.left_to_slurm(5.0, "n1", NotSetDown::Unprotected { job: 7 }));
+        assert!(!downs.left_to_slurm(10.0, "n1", NotSetDown::Unprotected { job: 7 }), "said once");
+        assert_eq!(downs.stands("n1").as_deref(), Some("left to Slurm: job 7 on it did not ask for protection"));
+        assert_eq!(downs.due(15.0, &LIMITS), ["n1"]);
+        assert!(!downs.back("n1"));
+        assert!(downs.due(100.0, &LIMITS).is_empty(), "it is heard again");
+    }
+}
