@@ -6,10 +6,12 @@
 mod calibration;
 mod lend;
 mod site;
+mod watch;
 
 pub use calibration::Calibration;
 pub use lend::Lend;
 pub use site::{Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
+pub use watch::Watch;
 
 use std::fmt;
 use std::path::Path;
@@ -96,6 +98,7 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
             return Err(Error(format!("{name}: {key} = {value} must be a number above 0")));
         }
     }
+    site.watch.check(site.controller.detect_s, site.node.beat_s).map_err(|why| Error(format!("{name}: {why}")))?;
     if let Err(why) = check_url(&site.controller.url) {
         let url = &site.controller.url;
         return Err(Error(format!("{name}: controller.url = '{url}' {why}; write http://HOST:PORT")));

@@ -1,6 +1,6 @@
 //! The sections of the file, key by key, with their defaults.
 
-use crate::{Calibration, Lend};
+use crate::{Calibration, Lend, Watch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ pub struct Site {
     pub controller: Controller,
     /// The node service.
     pub node: Node,
+    /// Who is dead, and what may be done about it.
+    pub watch: Watch,
     /// Energy sources.
     pub energy: Energy,
     /// Where runs keep their files.

@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn job() -> JobCpu {
-        let step = StepCpu { name: "batch".into(), stepd_pid: 100, stepd_start_ticks: 1, cpu_s: 0.0 };
+        let step = StepCpu { name: "batch".into(), stepd_pid: 100, stepd_start_ticks: 1, cpu_s: 0.0, pids: vec![] };
         JobCpu { job_id: 42, cpu_s: 0.0, steps: vec![step], pids: vec![] }
     }
 

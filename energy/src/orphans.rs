@@ -108,7 +108,7 @@ mod tests {
         fs::create_dir_all(root.join("self")).unwrap();
         let mount = format!("70 69 0:38 / {} rw - cgroup2 cgroup2 rw\n", sys.display());
         fs::write(root.join("self/mountinfo"), mount).unwrap();
-        let step = StepCpu { name: "0".into(), stepd_pid: 100, stepd_start_ticks: 1, cpu_s: 0.0 };
+        let step = StepCpu { name: "0".into(), stepd_pid: 100, stepd_start_ticks: 1, cpu_s: 0.0, pids: vec![] };
         let job = JobCpu { job_id: 7, cpu_s: 0.0, steps: vec![step], pids: vec![101] };
         let procs = Processes { jobs: vec![job], ..Processes::default() };
         assert_eq!(orphans(&root, &procs, 7, 1000).unwrap(), [102]);

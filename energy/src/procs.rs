@@ -52,6 +52,8 @@ pub struct StepCpu {
     pub stepd_start_ticks: u64,
     /// CPU seconds, children that have ended included.
     pub cpu_s: f64,
+    /// Every process below the step process, that not included.
+    pub pids: Vec<i32>,
 }
 
 impl Processes {
@@ -128,7 +130,7 @@ pub(crate) fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &mut
         let Some((job_id, name)) = steps.remove(&root) else { continue };
         let cpu_s = ticks as f64 / tick_hz;
         let p = &processes[root];
-        let step = StepCpu { name, stepd_pid: p.pid, stepd_start_ticks: p.start_ticks, cpu_s };
+        let step = StepCpu { name, stepd_pid: p.pid, stepd_start_ticks: p.start_ticks, cpu_s, pids: pids.clone() };
         match found.jobs.iter_mut().find(|j| j.job_id == job_id) {
             Some(job) => {
                 job.steps.push(step);

@@ -1,6 +1,6 @@
 //! What a node service says to the controller, and to a wrapper that asks.
 
-use crate::{Fingerprint, Order};
+use crate::{Fingerprint, Incarnation, Order, Witness};
 use serde::{Deserialize, Serialize};
 
 /// One job's counters on one node, cumulative since the node service first saw the job there.
@@ -63,10 +63,16 @@ pub struct Beat {
     /// What the node is made of; absent until it has looked.
     #[serde(default)]
     pub fingerprint: Option<Fingerprint>,
+    /// The kernel's number of this boot; empty from services that tell none.
+    #[serde(default)]
+    pub boot_id: String,
+    /// The epoch in which this service asks its witnesses; absent from services that freeze nothing when they are cut off.
+    #[serde(default)]
+    pub epoch: Option<u64>,
 }
 
 /// A job that holds a node, whether or not it has processes there at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Held {
     /// Slurm job id.
     pub job: u32,
@@ -83,8 +89,18 @@ pub struct BeatReply {
     /// Protected jobs that hold this node: its idle power is theirs also between their steps.
     #[serde(default)]
     pub held: Vec<Held>,
-    /// Jobs whose processes must not go on here, since Slurm took the node away from them.
+    /// For services that know no [`BeatReply::ended`]: jobs that must not go on here.
+    #[serde(default)]
     pub fence: Vec<u32>,
+    /// Lives of jobs that have begun again elsewhere: what is left of them here must end.
+    #[serde(default)]
+    pub ended: Vec<Incarnation>,
+    /// The node's epoch.
+    #[serde(default)]
+    pub epoch: u64,
+    /// Who grants this node its lease while the controller does not answer.
+    #[serde(default)]
+    pub witnesses: Vec<Witness>,
 }
 
 /// What the controller knows of one node's health.
@@ -98,8 +114,11 @@ pub struct NodeHealth {
     pub silent_s: Option<f64>,
     /// Whether its slurmd answered at the last heartbeat.
     pub slurmd_up: bool,
-    /// Whether the controller has declared it dead.
+    /// Whether it is dead: Slurm has it down, and nothing of the run goes on there.
     pub dead: bool,
+    /// Whether the controller has found it dead, though it may not be known yet that nothing goes on there.
+    #[serde(default)]
+    pub doomed: bool,
     /// The last counters of the job that was asked about.
     pub job: Option<JobReading>,
 }

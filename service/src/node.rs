@@ -4,6 +4,7 @@ use crate::controller::part;
 use crate::frequency::{self, Frequency};
 use crate::gpus;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
+use crate::lease::{self, Holder};
 use crate::metrics::{self, Family};
 use crate::spool::Spool;
 use crate::{lock, now_s};
@@ -54,6 +55,7 @@ pub(crate) struct Node {
     started_s: f64,
     fingerprint: Mutex<Option<Fingerprint>>,
     pub(crate) frequency: Frequency,
+    pub(crate) lease: Holder,
     /// The jobs that hold this node, as the controller said last.
     held: Mutex<Vec<Held>>,
     /// CPUs of this node that Slurm gives out.
@@ -64,7 +66,7 @@ pub(crate) struct Node {
 pub(crate) struct Books {
     pub(crate) meter: Meter,
     pub(crate) accounts: Accounts,
-    processes: Processes,
+    pub(crate) processes: Processes,
     /// Whose jobs they are, as the owners of their processes tell.
     owners: BTreeMap<u32, u32>,
     scanner: energy::Scanner,
@@ -108,6 +110,7 @@ pub async fn serve(params: Params) -> Result<()> {
     let own = &params.site.node;
     let [cpus, own_frequency] = own.cpufreq_of(&params.node);
     let frequency = Frequency::open(cpus, own_frequency);
+    let lease = Holder::open(&params.site, &params.node, &params.proc_root)?;
     let node = Arc::new(Node {
         params,
         munge,
@@ -117,6 +120,7 @@ pub async fn serve(params: Params) -> Result<()> {
         started_s: now_s(),
         fingerprint: Mutex::default(),
         frequency,
+        lease,
         held: Mutex::default(),
         cpus: OnceLock::new(),
     });
@@ -126,6 +130,8 @@ pub async fn serve(params: Params) -> Result<()> {
     std::thread::spawn(move || looking.look_at_hardware_for_ever());
     let asking = node.clone();
     std::thread::spawn(move || gpus::ask_for_ever(&asking));
+    let holding = node.clone();
+    std::thread::spawn(move || holding.hold_for_ever());
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);
@@ -144,6 +150,9 @@ pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
         Route::new("GET", "/metrics", Access::Open, get(metrics)),
         Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
         Route::new("POST", "/v1/jobs/{job}/frequency", Access::Known, post(frequency::set)),
+        Route::new("POST", "/v1/jobs/{job}/end", Access::Known, post(lease::end)),
+        Route::new("POST", "/v1/lease", Access::Known, post(lease::grant)),
+        Route::new("POST", "/v1/testimony", Access::Known, post(lease::testify)),
         Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
 }
@@ -218,7 +227,7 @@ impl Node {
         wire::Client::new(&site.controller.url, site.munge_socket.clone(), limit)
     }
 
-    fn beat_for_ever(&self, url: &str) {
+    fn beat_for_ever(self: &Arc<Self>, url: &str) {
         let site = &self.params.site;
         let client = self.controller(ANSWER_LIMIT);
         let period = Duration::from_secs_f64(site.node.beat_s);
@@ -233,16 +242,18 @@ impl Node {
                 books.look(&self.params.proc_root);
                 self.beat(&books, url)
             };
+            self.note_lives();
             let here: Vec<u32> = beat.jobs.iter().map(|job| job.job).collect();
             self.frequency.expire(Instant::now(), |job| here.contains(&job));
+            // What is answered proves that this node was reached when it asked, not when it heard.
+            let sent_s = lease::now_s();
             let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
             self.look_at_self(&heard);
             match heard {
                 Ok(reply) => {
+                    let actions = self.lease.answered(sent_s, &reply);
                     *lock(&self.held) = reply.held;
-                    for job in reply.fence {
-                        self.fence(job);
-                    }
+                    self.act_on_lease(actions);
                 }
                 Err(e) => tracing::debug!(%e, "the controller did not hear"),
             }
@@ -267,7 +278,12 @@ impl Node {
         // Whoever was heard has a munged that answers.
         let munge = if heard.is_ok() { Ok(()) } else { self.munge.encode(b"").map(drop) };
         let source = lock(&self.books).meter.source().as_str().to_string();
+        let lease = match self.lease.is_cut_off() {
+            true => Err("nobody reaches this node: what is protected is frozen"),
+            false => Ok("held".to_string()),
+        };
         let parts = BTreeMap::from([
+            ("lease".to_string(), part(lease)),
             ("controller".to_string(), part(heard.as_ref().map(|_| "hears".to_string()))),
             ("munge".to_string(), part(munge.map(|()| "answers".to_string()))),
             ("energy".to_string(), Part { ok: true, text: source }),
@@ -287,7 +303,20 @@ impl Node {
             source: books.meter.source().as_str().to_string(),
             jobs: books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).map(reading).collect(),
             fingerprint: lock(&self.fingerprint).clone(),
+            boot_id: self.lease.boot_id(),
+            epoch: Some(self.lease.epoch()),
         }
+    }
+
+    /// Looks at the processes of this node anew.
+    pub(crate) fn look_at_processes(&self) {
+        lock(&self.books).look(&self.params.proc_root);
+    }
+
+    /// Whether a job has processes here.
+    pub(crate) fn has_job(&self, job: u32) -> bool {
+        self.look_at_processes();
+        lock(&self.books).processes.jobs.iter().any(|j| j.job_id == job)
     }
 
     /// Whether a job that has processes here is this user's.
@@ -326,25 +355,8 @@ impl Node {
         Ok(*self.cpus.get_or_init(|| cpus))
     }
 
-    /// Ends all processes of a job that Slurm has taken away from this node.
-    fn fence(&self, job: u32) {
-        let pids = {
-            let mut books = lock(&self.books);
-            books.look(&self.params.proc_root);
-            books.processes.pids_of(job).to_vec()
-        };
-        let strays = self.strays(job, &pids);
-        let pids = [pids, strays].concat();
-        if !pids.is_empty() {
-            tracing::warn!(job, processes = pids.len(), "ending a job that goes on elsewhere");
-        }
-        for pid in pids {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
-        }
-    }
-
     /// Processes of the job that left its steps' trees, found by their owner and their environment.
-    fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
+    pub(crate) fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
         let books = lock(&self.books);
         let owners: std::collections::BTreeSet<u32> =
             pids.iter().filter_map(|pid| owner(&self.params.proc_root, *pid)).filter(|uid| *uid != 0).collect();

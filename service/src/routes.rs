@@ -5,7 +5,7 @@ use crate::controller::{Controller, metrics};
 use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Write};
-use crate::{calibrations, loans, lock, now_s};
+use crate::{calibrations, loans, lock, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -44,6 +44,7 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("POST", "/v1/plan", Known, post(plan)),
         Route::new("POST", "/v1/records", Known, post(records)),
         Route::new("GET", "/v1/runs/{cluster}/{run}/health", Known, get(health)),
+        Route::new("POST", "/v1/runs/{cluster}/{run}/begin", Known, post(watching::begin)),
         Route::new("GET", "/v1/report", Known, get(report)),
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
@@ -99,8 +100,12 @@ async fn beats(
     if let Some(fingerprint) = &beat.fingerprint {
         lock(&c.fingerprints).insert(beat.node.clone(), fingerprint.clone());
     }
-    let (held, fence) = lock(&c.watch).heard(now_s(), beat);
-    Ok(Json(BeatReply { held, fence }))
+    let (reply, must_keep) = c.heard(&beat);
+    if must_keep {
+        // A node that holds its lease from witnesses whom a later life of this service does not know could not be fenced.
+        blocking(move || c.keep_node(&beat.node)).await??;
+    }
+    Ok(Json(reply))
 }
 
 async fn plan(
@@ -192,21 +197,23 @@ async fn health(
         return Err(absent("such run"));
     }
     if let Some(since) = wait.since {
+        let job = lock(&c.open).iter().find(|r| r.key == key).map(|r| r.job);
+        let attending = job.map(|job| c.watching.attend(job));
         c.orders.news(&key, since, limit).await;
+        attending.into_iter().for_each(watching::Attending::answered);
     }
     let health = blocking(move || -> Result<_> {
         let (news, orders) =
             c.orders.hand_out(now_s(), &key, wait.restart_count, |id| lock(&c.store).order_taken(id))?;
-        let open = c.readers.free().open_runs()?;
-        let Some(run) = open.into_iter().find(|r| r.key == key) else {
+        let Some(run) = c.readers.free().open_run(&key)? else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });
         };
-        let mut nodes = lock(&c.watch).health(now_s(), &run.nodes, run.job);
+        let mut nodes = c.watching.health(&run.nodes, run.job);
         if !lock(&c.open).iter().any(|r| r.key == key) {
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
-        nodes.iter_mut().filter(|h| c.loans.has_lent(&run, &h.node)).for_each(|h| h.dead = false);
+        nodes.iter_mut().filter(|h| c.loans.has_lent(&run, &h.node)).for_each(|h| (h.dead, h.doomed) = (false, false));
         Ok(RunHealth { news, nodes, orders })
     });
     Ok(Json(health.await??))
@@ -341,7 +348,7 @@ fn number(text: &str) -> Result<u32, Refusal> {
 }
 
 /// Names of runs are parts of paths elsewhere, so they are held to plain ones here.
-fn named(key: &RunKey) -> Result<RunKey, Refusal> {
+pub(crate) fn named(key: &RunKey) -> Result<RunKey, Refusal> {
     let plain = |name: &str| {
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         (1..=LONGEST_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(known)

@@ -7,11 +7,13 @@ mod mysql;
 mod ordering;
 mod rows;
 mod sqlite;
+mod watching;
 
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
 pub(crate) use database::{params, row};
 pub use ordering::KeptOrder;
 pub(crate) use rows::Rows;
+pub use watching::NodeWatch;
 
 use crate::apply::{self, Applying};
 use anyhow::{Context, Result, bail};
@@ -21,7 +23,7 @@ use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -29,7 +31,24 @@ const STEPS: [&str; 7] = [
     include_str!("store/schema5.sql"),
     include_str!("store/schema6.sql"),
     include_str!("store/schema7.sql"),
+    include_str!("store/schema8.sql"),
 ];
+
+const OPEN_RUNS: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
+     JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
+     WHERE r.state = 'running'";
+
+fn open_run(r: &Row) -> Result<OpenRun> {
+    let nodes: String = r.get(4)?;
+    Ok(OpenRun {
+        key: RunKey { cluster: r.get(0)?, run: r.get(1)? },
+        job: r.get(2)?,
+        restart_count: r.get(3)?,
+        nodes: serde_json::from_str(&nodes).unwrap_or_default(),
+        record_state: r.get(5)?,
+        uid: r.get(6)?,
+    })
+}
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
@@ -225,23 +244,16 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
-             JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
-             WHERE r.state = 'running'",
-        )?;
-        let rows = statement.query_map(params![], |r| {
-            let nodes: String = r.get(4)?;
-            Ok(OpenRun {
-                key: RunKey { cluster: r.get(0)?, run: r.get(1)? },
-                job: r.get(2)?,
-                restart_count: r.get(3)?,
-                nodes: serde_json::from_str(&nodes).unwrap_or_default(),
-                record_state: r.get(5)?,
-                uid: r.get(6)?,
-            })
-        })?;
-        rows.collect()
+        self.connection.prepare_cached(OPEN_RUNS)?.query_map(params![], open_run)?.collect()
+    }
+
+    /// A run, if it has not ended.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_run(&self, key: &RunKey) -> Result<Option<OpenRun>> {
+        let sql = format!("{OPEN_RUNS} AND r.cluster = ?1 AND r.run = ?2");
+        self.connection.prepare_cached(&sql)?.query_optional(params![key.cluster, key.run], open_run)
     }
 
     /// Adds time for which nodes were watched.

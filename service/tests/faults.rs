@@ -178,7 +178,7 @@ fn ten_thousand_events_outlive_steps_of_the_clock() {
     });
 }
 
-/// The daemon's clock is really the one that steps: a node's heartbeat grows old at once.
+/// The daemon's clock is really the one that steps, by ten years; no node falls silent by that.
 fn sees_a_step(site: &Site, ahead_s: &Path) {
     let beat = Beat {
         version: protocol::VERSION,
@@ -191,13 +191,25 @@ fn sees_a_step(site: &Site, ahead_s: &Path) {
         source: "model".into(),
         jobs: Vec::new(),
         fingerprint: None,
+        boot_id: "boot".into(),
+        epoch: None,
     };
     site.client().post::<Beat, BeatReply>("/v1/beats", &beat).expect("heard");
     send(&site.client(), "step", &records(1)).expect("stored");
-    std::fs::write(ahead_s, "5000").expect("written");
+    std::fs::write(ahead_s, TEN_YEARS_S.to_string()).expect("written");
+    let since = std::time::SystemTime::UNIX_EPOCH;
+    let now_s = std::time::SystemTime::now().duration_since(since).expect("a time").as_secs() as i64;
+    let year = 1970 + (now_s + TEN_YEARS_S) / 31_556_952;
+    until("a line of the log from ten years ahead", || {
+        site.client().get::<RunHealth>("/v1/runs/c/none/health").expect_err("no such run, which is logged");
+        site.log("controller").contains(&format!("{year}-")).then_some(())
+    });
     let health = site.client().get::<RunHealth>("/v1/runs/c/step/health").expect("health").nodes;
-    assert!(health[0].silent_s.is_some_and(|s| s >= 5000.0), "{health:?}");
+    assert!(health[0].silent_s.is_some_and(|s| s < 1000.0), "{health:?}");
 }
+
+/// As the calendar has it, s.
+const TEN_YEARS_S: i64 = 315_569_520;
 
 /// Waits until the store has all of a run.
 fn arrived(site: &Site, run: &str, all: &[Record]) {

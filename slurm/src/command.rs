@@ -48,6 +48,15 @@ pub struct Slurm {
     pub conf: Option<PathBuf>,
 }
 
+/// A job that holds a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobOn {
+    /// Slurm job id.
+    pub job: u32,
+    /// User id of its owner.
+    pub uid: u32,
+}
+
 impl Slurm {
     /// Slurm with its commands in `bin_dir`, or in the `PATH`.
     pub fn new(bin_dir: Option<PathBuf>) -> Self {
@@ -87,6 +96,28 @@ impl Slurm {
     /// All nodes.
     pub fn nodes(&self) -> Result<Vec<Node>, Error> {
         parse_nodes(&self.output("scontrol", &["show", "node", "-o"])?)
+    }
+
+    /// A node; none if Slurm does not know it.
+    pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
+        match self.output("scontrol", &["show", "node", "-o", name]) {
+            Ok(text) => Ok(parse_nodes(&text)?.into_iter().find(|n| n.name == name)),
+            Err(Error::Refused { text, .. }) if text.contains("not found") => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The jobs that hold a node now, by fields that no user writes.
+    pub fn jobs_on(&self, node: &str) -> Result<Vec<JobOn>, Error> {
+        let (nodes, states) =
+            (format!("--nodelist={node}"), "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED");
+        let text = self.output("squeue", &["--noheader", "--all", &nodes, states, "--format=%A|%U"])?;
+        let read = |line: &str| -> Result<JobOn, Error> {
+            let wrong = || Error::unreadable("job on a node", line);
+            let (job, uid) = line.trim().split_once('|').ok_or_else(wrong)?;
+            Ok(JobOn { job: job.parse().map_err(|_| wrong())?, uid: uid.parse().map_err(|_| wrong())? })
+        };
+        text.lines().filter(|l| !l.trim().is_empty()).map(read).collect()
     }
 
     /// The partitions that this user may see.

@@ -19,7 +19,7 @@ mod step;
 pub use accounting::{
     Accounted, NodeEvent, NodeHistory, parse_accounting, parse_events, parse_named_step, parse_operators,
 };
-pub use command::Slurm;
+pub use command::{JobOn, Slurm};
 pub use error::Error;
 pub use job::{Exit, Job, JobState, parse_gpus, parse_job, parse_jobs};
 pub use node::{Node, parse_node, parse_nodes};

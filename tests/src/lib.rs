@@ -131,12 +131,13 @@ impl Site {
         let munge = slurm.join("munge/munge.socket.2");
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
-             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n{}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
+             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
             dir.join("spool"),
             wanted.node_toml,
+            dir.join("{node}.lease"),
             shared.display(),
             wanted.toml
         );

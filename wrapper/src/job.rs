@@ -134,6 +134,13 @@ impl Job {
 }
 
 impl Job {
+    /// Whether a node of this record is dead, or found to be, since the record began.
+    fn has_lost_a_node(&self) -> bool {
+        let nodes = self.controller.health().nodes;
+        let doomed = |h: NodeHealth| NodeHealth { dead: h.dead || h.doomed, ..h };
+        !dead(&nodes.into_iter().map(doomed).collect::<Vec<_>>(), self.started_s).is_empty()
+    }
+
     /// Slurm forgets that it requeued a job for another one's sake; only accounting tells, a moment later.
     fn why_requeued(&self) -> FailureKind {
         let limit = Instant::now() + ACCOUNTED_LIMIT;
@@ -170,7 +177,7 @@ impl Cluster for Job {
             .health()
             .nodes
             .iter()
-            .any(|h| !h.dead && (!h.slurmd_up || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
+            .any(|h| !h.dead && (h.doomed || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
     }
 
     fn cause(&mut self) -> Option<FailureKind> {
@@ -189,7 +196,7 @@ impl Cluster for Job {
         match job.state {
             JobState::Running => None,
             _ if job.preempted => Some(FailureKind::Preempted),
-            _ if !dead(&self.controller.health().nodes, self.started_s).is_empty() => Some(FailureKind::Node),
+            _ if self.has_lost_a_node() => Some(FailureKind::Node),
             JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
             JobState::Preempted => Some(FailureKind::Preempted),
             JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),

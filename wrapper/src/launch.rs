@@ -16,6 +16,7 @@ use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
+use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
@@ -26,6 +27,7 @@ use nix::sys::signal::Signal;
 use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request, RunKey};
 use slurm::Slurm;
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -83,6 +85,12 @@ fn again(attempt: u32) -> Command {
     command
 }
 
+/// Exit code of a job that was asked to end before it began: 128 + SIGTERM.
+const TERMINATED: i32 = 143;
+
+/// The run, `cluster/run`, for everything that a wrapper starts.
+pub const RUN: &str = "JOULEPOINT_RUN";
+
 /// Tells a driver from its supervisor, and which one it is.
 pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
 
@@ -108,12 +116,14 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let runs = me.runs_folder(settings, site);
     let (run, resumes) = me.run_name(&runs, attempt > 0)?;
     let key = RunKey { cluster: me.cluster.clone(), run };
+    mark(&format!("{}/{}", key.cluster, key.run));
     let path = runs.join(&key.cluster).join(&key.run);
     let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
     let turns = Turns::take_up(&path);
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run), me.restart_count));
     let accounted = accounted(&records, &me);
+    let former = if me.job.is_some() { release::former(&records, &me) } else { BTreeSet::new() };
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
@@ -131,6 +141,18 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     if resumes {
         // Steps outlive the `srun` of a wrapper that was killed.
         script.cancel_steps();
+    }
+    let here = me.node.clone().and_then(|node| site.node.socket_of(&node).map(|socket| (node, socket)));
+    let releasing = Releasing {
+        former,
+        controller: controller.clone(),
+        port: port(&site.node.listen),
+        munge_socket: site.munge_socket.clone(),
+        here: here.clone(),
+    };
+    match releasing.wait(&mut clock) {
+        Release::Terminated => return Ok(Outcome::Ended(TERMINATED)),
+        Release::Free { after_s } => tracing::info!(after_s, "nothing of this run goes on elsewhere"),
     }
     let lender = Lender::new(controller.client.clone(), (*slurm).clone(), site);
     if settings.lend {
@@ -176,7 +198,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         nodes: me.nodes.clone(),
         port: port(&site.node.listen),
         munge_socket: site.munge_socket.clone(),
-        here: me.node.clone().and_then(|node| site.node.socket_of(&node).map(|socket| (node, socket))),
+        here,
         controller,
         local: Some(Local::open(&site.energy.sources(), supervisor)),
         frequency: None,
@@ -375,6 +397,12 @@ pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
     let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
     let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
     Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })
+}
+
+/// Marks all that this process starts as the run's, for the node service that freezes what is protected.
+fn mark(run: &str) {
+    // SAFETY: no other thread of this process uses the environment yet.
+    unsafe { std::env::set_var(RUN, run) };
 }
 
 /// The inherited descriptor on which a program may name the files of a checkpoint that is complete.

@@ -35,6 +35,7 @@ mod passing;
 pub mod ports;
 pub mod processes;
 pub mod redirects;
+pub mod release;
 pub mod resized;
 pub mod run_folder;
 pub mod sandboxes;

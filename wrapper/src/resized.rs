@@ -88,7 +88,15 @@ mod tests {
     }
 
     fn dead(node: &str) -> NodeHealth {
-        NodeHealth { node: node.into(), url: String::new(), silent_s: None, slurmd_up: false, dead: true, job: None }
+        NodeHealth {
+            node: node.into(),
+            url: String::new(),
+            silent_s: None,
+            slurmd_up: false,
+            dead: true,
+            doomed: true,
+            job: None,
+        }
     }
 
     fn get(variables: &[(String, String)], name: &str) -> String {

@@ -8,7 +8,7 @@ use crate::{JobCpu, StepCpu};
 /// A scan with these jobs and CPU seconds, one step each.
 fn scan(jobs: &[(u32, f64)]) -> Processes {
     let job = |(job_id, cpu_s): &(u32, f64)| {
-        let step = StepCpu { name: "0".into(), stepd_pid: 10, stepd_start_ticks: 5, cpu_s: *cpu_s };
+        let step = StepCpu { name: "0".into(), stepd_pid: 10, stepd_start_ticks: 5, cpu_s: *cpu_s, pids: vec![] };
         JobCpu { job_id: *job_id, cpu_s: *cpu_s, steps: vec![step], pids: vec![] }
     };
     Processes { jobs: jobs.iter().map(job).collect(), ..Processes::default() }
@@ -115,7 +115,7 @@ fn a_job_that_left_keeps_its_last_figure_and_then_is_retired() {
 fn a_step_that_left_keeps_its_cpu_time() {
     let mut a = Accounts::new(4, 0.0);
     let mut two = scan(&[(1, 5.0)]);
-    two.jobs[0].steps.push(StepCpu { name: "1".into(), stepd_pid: 20, stepd_start_ticks: 6, cpu_s: 7.0 });
+    two.jobs[0].steps.push(StepCpu { name: "1".into(), stepd_pid: 20, stepd_start_ticks: 6, cpu_s: 7.0, pids: vec![] });
     a.book_one(0.0, 0.0, SourceKind::Rapl, &two);
     a.book_one(1.0, 10.0, SourceKind::Rapl, &scan(&[(1, 6.0)]));
     assert_eq!(a.job(1).unwrap().cpu_s, 13.0);

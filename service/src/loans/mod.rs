@@ -116,7 +116,7 @@ impl Controller {
         let open = lock(&self.reader).lendings(f64::INFINITY)?;
         if !open.is_empty() {
             tracing::info!(loans = open.len(), "open loans are taken up");
-            lock(&self.watch).wait_for(now_s(), open.iter().flat_map(|l| &l.nodes));
+            self.watching.wait_for(open.iter().flat_map(|l| &l.nodes));
         }
         lock(&self.loans.open).extend(open.into_iter().map(|l| (l.id.clone(), l)));
         Ok(())
@@ -225,11 +225,11 @@ impl Controller {
     /// Notes who is on the lent nodes, and how much energy they used there.
     fn note_stays(&self, loan: Loan, world: &World, seen: &Seen) -> Result<Loan> {
         let Some(lent_s) = loan.lent_s.filter(|_| loan.back_s.is_none()) else { return Ok(loan) };
-        let (mut stays, watch) = (loan.stays.clone(), lock(&self.watch));
+        let mut stays = loan.stays.clone();
         for job in seen.jobs.iter().filter(|j| is_borrower(j, &loan, lent_s)) {
             for node in job.nodes.iter().filter(|n| loan.nodes.contains(n)) {
                 let end_s = job.end_s.filter(|_| job.state.is_over());
-                let joules = watch.joules(node, job.id);
+                let joules = self.watching.joules(node, job.id);
                 let start_s = job.start_s.unwrap_or(lent_s).max(lent_s);
                 // A job that slurmctld had forgotten begins anew, and its stay, too.
                 let is_it =
@@ -251,7 +251,6 @@ impl Controller {
                 }
             }
         }
-        drop(watch);
         let stays_on = |s: &Stay| {
             seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s) && j.nodes.contains(&s.node))
         };
@@ -296,7 +295,7 @@ impl Controller {
             Act::Requeue => {
                 let runs = lock(&self.reader).open_runs()?;
                 let hit: Vec<_> = runs.into_iter().filter(|r| r.key == loan.key).collect();
-                lock(&self.watch).hit(now_s(), &hit);
+                self.watching.hit(&hit);
                 slurm.requeue(loan.job)?;
             }
             Act::Borrower { job, deed } => self.do_to_chosen(loan, world, *job, *deed)?,

@@ -215,7 +215,7 @@ impl Controller {
             Deed::PutBack => {
                 let runs = lock(&self.reader).open_runs()?;
                 let hit: Vec<_> = runs.into_iter().filter(|r| is_of(r, chosen)).collect();
-                lock(&self.watch).hit(now_s(), &hit);
+                self.watching.hit(&hit);
                 slurm.requeue(job)?;
             }
         }

@@ -73,9 +73,10 @@ impl Site {
         let text = format!(
             "munge_socket = {:?}\nslurm_bin = \"/nonexistent\"\n[controller]\nurl = \"http://{controller}\"\n\
              listen = \"{controller}\"\nstore = {store:?}\n[node]\nlisten = \"{node}\"\nsocket = \"\"\nspool = {:?}\n\
-             [energy]\nsources = [\"model\"]\n",
+             [watch]\nlease_file = {:?}\n[energy]\nsources = [\"model\"]\n",
             munged.socket(),
             path("spool"),
+            path("lease"),
         );
         std::fs::write(path("conf"), text).expect("conf");
         Site { store, munged, controller, node, environment: Vec::new(), dir }

@@ -2,9 +2,10 @@
 
 use crate::site::{ALICE, PATIENCE, Site, beat, daemon, ended, is_root, started, until};
 use protocol::{
-    Axis, BasePower, Batch, Calibration, Event, FailureKind, Fingerprint, FrequencyRequest, JobReading, Measured,
-    Noise, Operation, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record,
-    Request, RunKey, Setting, Skipped, Source, Storage, StoredFit, Verb,
+    Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint,
+    FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, Measured, Noise, Operation, OrderRequest,
+    OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting,
+    Skipped, Source, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -228,6 +229,23 @@ fn real_requests_and_answers_are_as_described() {
     });
     assert_eq!(health["orders"].as_array().map(Vec::len), Some(1));
     fits(&answer("get", "/v1/runs/{cluster}/{run}/health"), &health);
+    let former = FormerNode { node: "n1".into(), of: Incarnation { job: 7, restart_count: 0 } };
+    let begin = BeginRequest { version: protocol::VERSION, former: vec![former.clone()] };
+    fits(&body("/v1/runs/{cluster}/{run}/begin"), &value(&begin));
+    let waits = site.as_user(ALICE, |c| c.post::<_, Value>("/v1/runs/c/7.1/begin", &begin)).expect("an answer");
+    assert_eq!(waits["waits"][0]["because"], json!({"why": "ending"}));
+    for because in [
+        Unsure::Lease { for_s: 1.5 },
+        Unsure::Suspected,
+        Unsure::Reached { by: "n3".into() },
+        Unsure::NoMajority { answered: 1, of: 3 },
+        Unsure::Crowd,
+        Unsure::Unfenced,
+    ] {
+        let reply = BeginReply { waits: vec![WaitsFor { former: former.clone(), because }] };
+        fits(&answer("post", "/v1/runs/{cluster}/{run}/begin"), &value(&reply));
+    }
+    fits(&answer("post", "/v1/runs/{cluster}/{run}/begin"), &waits);
     post("/v1/records", &records(3, rest));
     let order = get("/v1/orders/a1");
     assert_eq!(order["checkpoint"]["number"], 1);
@@ -333,6 +351,28 @@ fn a_node_answers_as_described_and_every_route_is_answered() {
     // A number that no other cluster on this machine gives to a job.
     let refused = client.post::<_, Value>("/v1/jobs/700000007/frequency", &frequency).expect_err("no such job");
     assert!(refused.to_string().contains("job 700000007 has no process here"), "{refused}");
+    let version = protocol::VERSION;
+    let posts = [
+        ("/v1/lease", "/v1/lease", value(&LeaseRequest { version, node: "n2".into(), epoch: 1 })),
+        ("/v1/jobs/{job}/end", "/v1/jobs/7/end", value(&EndRequest { version, restart_count: 0 })),
+        (
+            "/v1/testimony",
+            "/v1/testimony",
+            value(&TestimonyRequest {
+                version,
+                node: "n2".into(),
+                url: "http://127.0.0.1:1".into(),
+                slurmd: None,
+                epoch: 1,
+                ended: [Incarnation { job: 7, restart_count: 0 }].into(),
+            }),
+        ),
+    ];
+    for (path, asked, request) in posts {
+        fits(&body(path), &request);
+        let answered = client.post::<_, Value>(asked, &request).expect("an answer");
+        fits(&answer("post", path), &answered);
+    }
     for (method, path) in described() {
         let asked = path.replace("{cluster}", "c").replace("{run}", "7.1").replace("{id}", "a1").replace("{job}", "7");
         let of_node = description()["paths"][&path][method.to_lowercase()]["tags"] == json!(["node"]);

@@ -8,12 +8,14 @@ mod loans;
 mod orders;
 mod site;
 
-use protocol::{Beat, BeatReply, Health, NodeFailure, NodeReading, Plan, PlanRequest, Request, RunAccount, RunHealth};
-use protocol::{Setting, Source};
-use site::{ALICE, MALLORY, PATIENCE, Site, beat, daemon, ended, is_root, refused, started, until};
+use protocol::{
+    Beat, BeatReply, BeginReply, BeginRequest, FormerNode, Health, Incarnation, NodeFailure, NodeReading, Plan,
+    PlanRequest, Request, RunAccount, RunHealth, Setting, Source, Unsure, WaitsFor,
+};
+use site::{ALICE, MALLORY, PATIENCE, Silent, Site, beat, daemon, ended, is_root, refused, started, until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::private::PrivateMunged;
 use wire::{Client, Error};
 
@@ -148,26 +150,66 @@ fn a_plan_is_made_and_a_wrong_wish_is_refused() {
     assert!(refused(ask(question("ft-energy-io-bound", "lots")), 422).contains("'lots'"));
 }
 
+/// Beats of n2, which is reached at `url`, until it has its witnesses; its epoch.
+fn with_witnesses(site: &Site, url: &str) -> u64 {
+    let mut epoch = 0;
+    until("n2 to have its witnesses", || {
+        let beat = Beat { url: url.to_string(), epoch: Some(epoch), ..beat("n2") };
+        let reply: BeatReply = site.client().post("/v1/beats", &beat).expect("heard");
+        let knows = reply.epoch == epoch && reply.witnesses.len() == 3;
+        epoch = reply.epoch;
+        (knows && reply.held.iter().any(|h| h.job == 7)).then_some(())
+    });
+    epoch
+}
+
 #[test]
-fn a_dead_node_is_set_down_its_run_told_and_its_orphans_fenced() {
+fn a_dead_node_is_set_down_its_run_told_and_what_comes_back_of_it_ended() {
     if !is_root() {
         return;
     }
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
-    let site = Site::start(closed);
+    let silent = Silent::new();
+    let site = Site::start(silent.address.port());
+    let _nodes = site.nodes(&["n1", "n3", "n4"]);
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    let epoch = with_witnesses(&site, &format!("http://{}", silent.address));
+    site.put("holders", &format!("7|{ALICE}\n"));
     let begun = Instant::now();
-    assert!(site.beat("n2").fence.is_empty());
     until("n2 to be set down", || {
-        site.asked().contains("update NodeName=n2 State=DOWN Reason=joulepoint: no slurmd").then_some(())
+        site.asked().contains("update NodeName=n2 State=DOWN Reason=joulepoint:").then_some(())
     });
     println!("set down {:.2} s after the last heartbeat, with detect_s = 0.5", begun.elapsed().as_secs_f64());
     let run = until("the failure", || site.report(ALICE).pop().filter(|r| r.total.failures == 1));
     assert_eq!((run.failures[0].kind.as_str(), run.failures[0].node.as_deref()), ("node", Some("n2")));
     let deaths: Vec<NodeFailure> = site.as_user(MALLORY, |c| c.get("/v1/failures")).expect("deaths, for everybody");
     assert_eq!(deaths.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n2"]);
-    assert_eq!(site.beat_as("n2", false).fence, [7], "what is left of the job there must end");
+    let health =
+        || site.as_user(ALICE, |c| c.get::<RunHealth>("/v1/runs/c/7.1/health")).expect("health").nodes.remove(1);
+    assert!(health().doomed && !health().dead, "its lease is not over: {:?}", health());
+    until("its lease to be over", || health().dead.then_some(()));
+    assert!(begun.elapsed() >= Duration::from_secs(3), "a lease has 3 s");
+    let reply = site.beat_as("n2", false);
+    assert_eq!(reply.ended, [Incarnation { job: 7, restart_count: 0 }], "what is left of the job there must end");
+    assert!(reply.epoch > epoch && reply.held.is_empty());
     assert_eq!(site.asked().matches("State=DOWN").count(), 1, "once");
+}
+
+#[test]
+fn a_node_with_a_job_that_is_not_ours_is_left_to_slurm() {
+    if !is_root() {
+        return;
+    }
+    let silent = Silent::new();
+    let site = Site::start(silent.address.port());
+    let _nodes = site.nodes(&["n1", "n3", "n4"]);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    with_witnesses(&site, &format!("http://{}", silent.address));
+    site.put("holders", &format!("7|{ALICE}\n8|{MALLORY}\n"));
+    until("its fate", || site.log().contains("left to Slurm").then_some(()));
+    assert!(site.log().contains("job 8 on it did not ask for protection"), "{}", site.log());
+    assert!(!site.asked().contains("State=DOWN"));
+    site.put("holders", &format!("7|{ALICE}\n"));
+    until("n2 to be set down once it is ours alone", || site.asked().contains("State=DOWN").then_some(()));
 }
 
 #[test]
@@ -176,14 +218,23 @@ fn a_node_whose_slurmd_answers_is_left_alone() {
         return;
     }
     let slurmd = TcpListener::bind("127.0.0.1:0").expect("bound");
-    slurmd.set_nonblocking(false).expect("blocking");
     let site = Site::start(slurmd.local_addr().expect("address").port());
-    site.beat("n2");
-    // The look at the silent node is the event; two of them leave time for a wrong act.
-    for _ in 0..2 {
-        slurmd.accept().expect("the controller looks");
+    let _nodes = site.nodes(&["n1", "n3", "n4"]);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    with_witnesses(&site, &format!("http://{}", Silent::new().address));
+    // The looks at the silent node are the events; those of the controller and of three witnesses, twice.
+    for _ in 0..8 {
+        slurmd.accept().expect("somebody looks");
     }
     assert!(!site.asked().contains("State=DOWN"));
+    let begin = BeginRequest {
+        version: protocol::VERSION,
+        former: vec![FormerNode { node: "n2".into(), of: Incarnation { job: 7, restart_count: 0 } }],
+    };
+    let reply: BeginReply = site.as_user(ALICE, |c| c.post("/v1/runs/c/7.1/begin", &begin)).expect("an answer");
+    assert!(matches!(&reply.waits[..], [WaitsFor { because: Unsure::Reached { .. }, .. }]), "{reply:?}");
+    let others = site.as_user(MALLORY, |c| c.post::<_, BeginReply>("/v1/runs/c/7.1/begin", &begin));
+    refused(others, 404);
 }
 
 #[test]

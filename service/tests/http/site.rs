@@ -25,6 +25,37 @@ pub struct Site {
     pub url: String,
 }
 
+/// Node services.
+pub struct Nodes(Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// An address whose host is silent: as many wait there as it will take, so that it drops what comes.
+pub struct Silent {
+    pub address: std::net::SocketAddr,
+    _kept: (std::net::TcpListener, Vec<TcpStream>),
+}
+
+impl Silent {
+    pub fn new() -> Silent {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).expect("0")).expect("listens");
+        let address = listener.local_addr().expect("an address");
+        let mut waiting = Vec::new();
+        while let Ok(one) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+            waiting.push(one);
+        }
+        Silent { address, _kept: (listener, waiting) }
+    }
+}
+
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -71,12 +102,14 @@ fn slurm_script(dir: &Path) -> PathBuf {
          'show job -o '*_*) grep \" ArrayJobId=${{4%_*}} ArrayTaskId=${{4#*_}} \" {d}/jobs || {{ echo 'Invalid job id specified' >&2; exit 1; }} ;;\n\
          'show job -o '*) grep \"^JobId=$4 \" {d}/jobs || {{ echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; }} ;;\n\
          'show node -o') cat {d}/nodes ;;\n\
+         'show node -o '*) grep \"^NodeName=$4 \" {d}/nodes || {{ echo \"Node $4 not found\" >&2; exit 1; }} ;;\n\
+         *--nodelist=*) cat {d}/holders 2>/dev/null ;;\n\
          'show config') echo 'SlurmdPort = 6818'; echo 'SlurmUser = slurm({SLURM_USER})' ;;\n\
          *'format=User,AdminLevel') echo 'root|Administrator'; echo 'daemon|Operator'; echo 'games|None' ;;\nesac\n"
     );
     let bin = dir.join("bin");
     std::fs::create_dir_all(&bin).expect("folder");
-    for name in ["scontrol", "sacct", "sacctmgr"] {
+    for name in ["scontrol", "sacct", "sacctmgr", "squeue"] {
         std::fs::write(bin.join(name), &script).expect("script");
         std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).expect("executable");
     }
@@ -106,11 +139,12 @@ impl Site {
         let conf = dir.path().join("joulepoint.toml");
         let text = format!(
             "munge_socket = {:?}\nslurm_bin = {bin:?}\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
-             store = {:?}\ndetect_s = 0.5\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\nbeat_s = 0.1\n[energy]\nsources = [\"model\"]\n",
+             store = {:?}\ndetect_s = 0.5\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\nbeat_s = 0.1\n[watch]\nfreeze_s = 1.0\nlease_s = 3.0\nlease_file = {:?}\n[energy]\nsources = [\"model\"]\n",
             munged.socket(),
             dir.path().join("store.sqlite"),
             dir.path().join("run/{node}.socket"),
             dir.path().join("spool"),
+            dir.path().join("run/{node}.lease"),
         );
         std::fs::write(&conf, text).expect("conf");
         let child = daemon(&conf, &["--role=controller"]);
@@ -199,6 +233,12 @@ impl Site {
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, self.dir.path().join(name))).expect("written");
     }
 
+    /// Services of other nodes, which may witness; gone with the value.
+    pub fn nodes(&self, names: &[&str]) -> Nodes {
+        let conf = self.dir.path().join("joulepoint.toml");
+        Nodes(names.iter().map(|name| daemon(&conf, &["--role=node", "--node", name])).collect())
+    }
+
     pub fn wait_until_well(&self) {
         until("the controller", || (self.raw("GET /healthz HTTP/1.1", "", b"").0 == 200).then_some(()));
     }
@@ -216,10 +256,6 @@ impl Site {
 
     pub fn report(&self, uid: u32) -> Vec<RunAccount> {
         self.as_user(uid, |c| c.get("/v1/report")).expect("a report")
-    }
-
-    pub fn beat(&self, node: &str) -> BeatReply {
-        self.beat_as(node, true)
     }
 
     pub fn beat_as(&self, node: &str, slurmd_up: bool) -> BeatReply {
@@ -240,6 +276,8 @@ pub fn beat(node: &str) -> Beat {
         source: "model".into(),
         jobs: vec![reading],
         fingerprint: None,
+        boot_id: "boot".into(),
+        epoch: Some(0),
     }
 }
 

@@ -56,9 +56,10 @@ impl Daemons {
         let (controller, node, conf) = (address()?, address()?, dir.join("conf"));
         let text = format!(
             "munge_socket = {:?}\nslurm_bin = \"/nonexistent\"\n[controller]\nurl = \"http://{controller}\"\n\
-             listen = \"{controller}\"\nstore = {store:?}\n[node]\nlisten = \"{node}\"\nsocket = \"\"\nspool = {:?}\n",
+             listen = \"{controller}\"\nstore = {store:?}\n[node]\nlisten = \"{node}\"\nsocket = \"\"\nspool = {:?}\n[watch]\nlease_file = {:?}\n",
             munged.socket(),
-            dir.join("spool")
+            dir.join("spool"),
+            dir.join("lease"),
         );
         std::fs::write(&conf, text)?;
         let mut daemons = Daemons { munged, conf, controller, children: Vec::new() };

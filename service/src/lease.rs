@@ -1,0 +1,322 @@
+//! Holds this node's lease: asks its witnesses when the controller does not answer, freezes what is protected when
+//! nobody does, and answers for other nodes as their witness.
+
+use crate::http::{Document, Refusal, blocking, forbidden};
+use crate::lives::Lives;
+use crate::lock;
+use crate::node::Node;
+use crate::reach::{Places, see};
+use crate::routes::{Answer, version};
+use crate::watching::limits;
+use anyhow::{Context, Result};
+use axum::extract::State;
+use axum::{Extension, Json};
+use config::Site;
+use nix::time::{ClockId, clock_gettime};
+use protocol::{BeatReply, EndReply, EndRequest, Incarnation, LeaseReply, LeaseRequest, Testimony, TestimonyRequest};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use watch::lease::{Action, Word};
+use watch::{Lease, Limits, Testimonies};
+use wire::Peer;
+
+/// Time between two looks at the lease.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Longest wait for a witness.
+const WITNESS_LIMIT: Duration = Duration::from_secs(1);
+
+/// What is kept over restarts of this service, within one boot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    boot_id: String,
+    lease: Lease,
+    testimonies: Testimonies,
+    /// Where each witness answers.
+    urls: BTreeMap<String, String>,
+}
+
+/// The lease of a node, and what it has said of others.
+pub(crate) struct Holder {
+    kept: Mutex<Kept>,
+    file: PathBuf,
+    limits: Limits,
+    pub(crate) lives: Mutex<Lives>,
+}
+
+/// Seconds of this boot, those in suspension included.
+pub(crate) fn now_s() -> f64 {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
+    now.as_secs_f64()
+}
+
+impl Holder {
+    /// The lease that an earlier life of the service held in this boot, or none yet.
+    pub(crate) fn open(site: &Site, node: &str, proc_root: &Path) -> Result<Holder> {
+        let boot_id = boot_id(proc_root);
+        let file = site.watch.lease_file_of(node);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("watch.lease_file = {}", file.display()))?;
+        }
+        let before = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+        let kept = before
+            .filter(|k| !boot_id.is_empty() && k.boot_id == boot_id)
+            .unwrap_or(Kept { boot_id, ..Kept::default() });
+        let lives = Mutex::new(Lives::new(proc_root.to_path_buf()));
+        let holder = Holder { kept: Mutex::new(kept), file, limits: limits(site), lives };
+        holder.keep(&lock(&holder.kept));
+        Ok(holder)
+    }
+
+    /// The kernel's number of this boot.
+    pub(crate) fn boot_id(&self) -> String {
+        lock(&self.kept).boot_id.clone()
+    }
+
+    /// The epoch in which this node asks its witnesses.
+    pub(crate) fn epoch(&self) -> u64 {
+        lock(&self.kept).lease.epoch()
+    }
+
+    /// Whether what is protected here is frozen for want of proof.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        lock(&self.kept).lease.is_cut_off(now_s(), &self.limits)
+    }
+
+    /// Writes the lease down; in memory, since it ends with the boot.
+    fn keep(&self, kept: &Kept) {
+        let part = self.file.with_extension("part");
+        let written = serde_json::to_vec(kept)
+            .map_err(std::io::Error::from)
+            .and_then(|text| std::fs::write(&part, text))
+            .and_then(|()| std::fs::rename(&part, &self.file));
+        if let Err(e) = written {
+            tracing::error!(%e, file = %self.file.display(), "the lease cannot be kept over a restart of this service");
+        }
+    }
+
+    /// The controller has answered the heartbeat that was sent at `sent_s`.
+    pub(crate) fn answered(&self, sent_s: f64, reply: &BeatReply) -> Vec<Action> {
+        let word = Word {
+            held: reply.held.clone(),
+            ended: reply.ended.clone(),
+            epoch: reply.epoch,
+            witnesses: reply.witnesses.iter().map(|w| w.node.clone()).collect(),
+        };
+        let mut kept = lock(&self.kept);
+        kept.testimonies.controller_answered();
+        kept.urls = reply.witnesses.iter().map(|w| (w.node.clone(), w.url.clone())).collect();
+        let actions = kept.lease.answered(sent_s, word);
+        self.keep(&kept);
+        actions
+    }
+}
+
+/// The kernel's number of this boot; empty where it tells none.
+fn boot_id(proc_root: &Path) -> String {
+    let path = proc_root.join("sys/kernel/random/boot_id");
+    let read = std::fs::read_to_string(&path).inspect_err(|e| {
+        tracing::error!(%e, path = %path.display(), "boots of this node cannot be told apart");
+    });
+    read.map(|text| text.trim().to_string()).unwrap_or_default()
+}
+
+impl Node {
+    /// Looks after the lease for ever.
+    pub(crate) fn hold_for_ever(self: &Arc<Self>) {
+        loop {
+            let now_s = now_s();
+            let (actions, changed) = {
+                let mut kept = lock(&self.lease.kept);
+                let before: Vec<_> = kept.lease.held().collect();
+                let actions = kept.lease.look(now_s, &self.lease.limits);
+                let changed = before != kept.lease.held().collect::<Vec<_>>();
+                if changed {
+                    self.lease.keep(&kept);
+                }
+                (actions, changed)
+            };
+            if changed {
+                tracing::warn!(?actions, "this node's lease has changed");
+            }
+            self.act_on_lease(actions);
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Does what follows from the lease.
+    pub(crate) fn act_on_lease(self: &Arc<Self>, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Ask { witnesses, epoch } => self.ask(&witnesses, epoch),
+                Action::Freeze(of) => self.freeze(of),
+                Action::Thaw(of) => {
+                    let gone_on = lock(&self.lease.lives).go_on(of);
+                    tracing::warn!(job = of.job, processes = gone_on, "the cluster reaches this node: a job goes on");
+                }
+                Action::End(of) => {
+                    self.end(of, false);
+                }
+            }
+        }
+    }
+
+    fn freeze(&self, of: Incarnation) {
+        let pids = self.pids_of_life(of, true);
+        let stopped = lock(&self.lease.lives).stop(of, &pids, || self.pids_again(of, true));
+        if stopped > 0 {
+            tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
+        }
+    }
+
+    /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
+    /// only if `unknown` ones are.
+    fn end(&self, of: Incarnation, unknown: bool) -> u32 {
+        let mut pids = self.pids_of_life(of, unknown);
+        if unknown {
+            pids.extend(self.strays(of.job, &pids));
+        }
+        if pids.is_empty() {
+            let mut kept = lock(&self.lease.kept);
+            kept.lease.gone(of);
+            self.lease.keep(&kept);
+            return 0;
+        }
+        let ended = lock(&self.lease.lives).end(of, &pids, || {
+            let mut again = self.pids_again(of, unknown);
+            if unknown {
+                again.extend(self.strays(of.job, &again));
+            }
+            again
+        });
+        tracing::warn!(
+            job = of.job,
+            restart_count = of.restart_count,
+            processes = ended,
+            "a job that goes on elsewhere is ended here"
+        );
+        u32::try_from(pids.len()).unwrap_or(u32::MAX)
+    }
+
+    fn pids_of_life(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
+        self.look_at_processes();
+        let mut lives = lock(&self.lease.lives);
+        lives.pids(&lock(&self.books).processes, of, unknown)
+    }
+
+    /// The same once more, while the lives are locked: they always are before the books.
+    fn pids_again(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
+        self.look_at_processes();
+        let books = lock(&self.books);
+        Lives::new(self.params.proc_root.clone()).pids(&books.processes, of, unknown)
+    }
+
+    /// Tells the lease which protected jobs have processes here.
+    pub(crate) fn note_lives(&self) {
+        let here = lock(&self.lease.lives).protected(&lock(&self.books).processes);
+        lock(&self.lease.kept).lease.seen(&here);
+    }
+
+    /// Asks witnesses for the lease, each by itself.
+    fn ask(self: &Arc<Self>, witnesses: &BTreeSet<String>, epoch: u64) {
+        for witness in witnesses {
+            let Some(url) = lock(&self.lease.kept).urls.get(witness).cloned().filter(|u| !u.is_empty()) else {
+                continue;
+            };
+            let (node, witness) = (self.clone(), witness.clone());
+            std::thread::spawn(move || {
+                let sent_s = now_s();
+                let socket = node.params.site.munge_socket.clone();
+                let client = wire::Client::of_node(&url, &witness, socket, WITNESS_LIMIT);
+                let request = LeaseRequest { version: protocol::VERSION, node: node.params.node.clone(), epoch };
+                match client.post::<_, LeaseReply>("/v1/lease", &request) {
+                    Ok(LeaseReply { refused: None }) => lock(&node.lease.kept).lease.granted(sent_s, &witness, epoch),
+                    Ok(LeaseReply { refused: Some(why) }) => tracing::info!(witness, ?why, "the lease is not granted"),
+                    Err(e) => tracing::debug!(witness, %e, "a witness does not answer"),
+                }
+            });
+        }
+    }
+}
+
+/// Another node asks for its lease.
+pub(crate) async fn grant(
+    State(node): State<Arc<Node>>,
+    Extension(peer): Extension<Peer>,
+    Document(request): Document<LeaseRequest>,
+) -> Answer<LeaseReply> {
+    if peer.uid != 0 {
+        return Err(forbidden(peer, "ask for a node's lease"));
+    }
+    version(request.version)?;
+    let mut kept = lock(&node.lease.kept);
+    let granted = kept.testimonies.grant(now_s(), &request.node, request.epoch);
+    node.lease.keep(&kept);
+    Ok(Json(LeaseReply { refused: granted.err() }))
+}
+
+/// The controller asks what this node sees of another.
+pub(crate) async fn testify(
+    State(node): State<Arc<Node>>,
+    Extension(peer): Extension<Peer>,
+    Document(request): Document<TestimonyRequest>,
+) -> Answer<Testimony> {
+    if peer.uid != 0 {
+        return Err(forbidden(peer, "ask for testimony"));
+    }
+    version(request.version)?;
+    let testimony = blocking(move || {
+        let places = Places { url: request.url.clone(), slurmd: request.slurmd.clone() };
+        let seen = see(&places);
+        let mut testimony = {
+            let mut kept = lock(&node.lease.kept);
+            let testimony = kept.testimonies.testify(now_s(), &request.node, request.epoch, seen);
+            // What binds this witness is written down before it is said.
+            node.lease.keep(&kept);
+            testimony
+        };
+        if seen.service {
+            testimony.ended = node.pass_on(&request);
+        }
+        testimony
+    });
+    Ok(Json(testimony.await?))
+}
+
+impl Node {
+    /// Passes on to a node that the controller does not reach what is to be ended there; what of it has ended.
+    fn pass_on(&self, request: &TestimonyRequest) -> BTreeSet<Incarnation> {
+        let socket = self.params.site.munge_socket.clone();
+        let client = wire::Client::of_node(&request.url, &request.node, socket, WITNESS_LIMIT);
+        let has_ended = |of: &&Incarnation| {
+            let end = EndRequest { version: protocol::VERSION, restart_count: of.restart_count };
+            let asked = client.post::<_, EndReply>(&format!("/v1/jobs/{}/end", of.job), &end);
+            asked.is_ok_and(|reply| reply.left == 0)
+        };
+        request.ended.iter().filter(has_ended).copied().collect()
+    }
+}
+
+/// Somebody wants what is left of a job's earlier lives ended: its owner, or root.
+pub(crate) async fn end(
+    State(node): State<Arc<Node>>,
+    Extension(peer): Extension<Peer>,
+    job: Result<axum::extract::Path<u32>, axum::extract::rejection::PathRejection>,
+    Document(request): Document<EndRequest>,
+) -> Answer<EndReply> {
+    let job = job?.0;
+    version(request.version)?;
+    let left = blocking(move || -> Result<u32, Refusal> {
+        if !node.has_job(job) {
+            return Ok(0);
+        }
+        if !node.is_owner(peer.uid, job) {
+            return Err(forbidden(peer, &format!("end what is left of job {job}")));
+        }
+        Ok(node.end(Incarnation { job, restart_count: request.restart_count }, true))
+    });
+    Ok(Json(EndReply { left: left.await?? }))
+}

@@ -1,0 +1,263 @@
+//! Finds the processes of one life of a job on this node, and stops, continues or ends them.
+//!
+//! A process is signalled by its pidfd, opened before it was seen to be the job's for the second time: a number that was
+//! used again in between is nobody's to kill.
+
+use energy::{JobCpu, Processes, StepCpu};
+use protocol::Incarnation;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// An environment longer than this is searched only so far, bytes.
+const ENVIRON_LIMIT: u64 = 2 << 20;
+
+/// Set by the wrapper for all that it starts.
+const MARK: &[u8] = b"JOULEPOINT_RUN=";
+
+/// Which life a step's processes are of, and whether a wrapper of ours started them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life {
+    /// SLURM_RESTART_COUNT; none where no environment tells it.
+    restart_count: Option<u32>,
+    is_protected: bool,
+}
+
+/// The lives of the jobs on this node.
+#[derive(Debug)]
+pub struct Lives {
+    proc_root: PathBuf,
+    /// By step process and its start: what was found once is found for good.
+    known: BTreeMap<(i32, u64), Life>,
+    /// What was stopped by us, by number and start.
+    stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
+}
+
+impl Lives {
+    /// The lives on a node whose processes are under `proc_root`.
+    pub fn new(proc_root: PathBuf) -> Lives {
+        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new() }
+    }
+
+    /// Protected jobs that have processes here.
+    pub fn protected(&mut self, processes: &Processes) -> BTreeSet<Incarnation> {
+        let all = |job: &JobCpu| job.steps.iter().map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect::<Vec<_>>();
+        let here: BTreeSet<(i32, u64)> = processes.jobs.iter().flat_map(all).collect();
+        self.known.retain(|step, _| here.contains(step));
+        let mut found = BTreeSet::new();
+        for job in &processes.jobs {
+            for step in &job.steps {
+                let life = self.life(job.job_id, step);
+                if let (true, Some(restart_count)) = (life.is_protected, life.restart_count) {
+                    found.insert(Incarnation { job: job.job_id, restart_count });
+                }
+            }
+        }
+        found
+    }
+
+    /// Which life a step is of, as the first of its processes tells that has the job's variables.
+    fn life(&mut self, job: u32, step: &StepCpu) -> Life {
+        let key = (step.stepd_pid, step.stepd_start_ticks);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let mut life = Life { restart_count: None, is_protected: false };
+        let wanted = format!("SLURM_JOB_ID={job}");
+        for pid in &step.pids {
+            let environ = self.environ(*pid);
+            let has = |entry: &[u8]| environ.split(|b| *b == 0).any(|e| e == entry);
+            if !has(wanted.as_bytes()) {
+                continue;
+            }
+            let count = environ.split(|b| *b == 0).find_map(|e| e.strip_prefix(b"SLURM_RESTART_COUNT="));
+            let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok());
+            life.restart_count = life.restart_count.or(Some(count.unwrap_or(0)));
+            life.is_protected |= environ.split(|b| *b == 0).any(|e| e.starts_with(MARK));
+        }
+        if life.is_protected {
+            self.known.insert(key, life);
+        }
+        life
+    }
+
+    fn environ(&self, pid: i32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let path = self.proc_root.join(pid.to_string()).join("environ");
+        let read = std::fs::File::open(path).and_then(|f| f.take(ENVIRON_LIMIT).read_to_end(&mut bytes));
+        if read.is_ok() { bytes } else { Vec::new() }
+    }
+
+    /// Processes of a job's lives up to one; those of steps that do not tell their life only if `unknown` ones count.
+    pub fn pids(&mut self, processes: &Processes, of: Incarnation, unknown: bool) -> Vec<i32> {
+        let Some(job) = processes.jobs.iter().find(|j| j.job_id == of.job) else { return Vec::new() };
+        // Slurm's own step of a job is of no life, and has nothing of the run.
+        let is_its = |life: Life, step: &StepCpu| {
+            life.restart_count.map_or(unknown && step.name != "extern", |count| count <= of.restart_count)
+        };
+        let steps: Vec<&StepCpu> = job.steps.iter().filter(|s| is_its(self.life(of.job, s), s)).collect();
+        let mut pids: Vec<i32> = steps.into_iter().flat_map(|s| &s.pids).copied().collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// Stops processes of a life and remembers them; how many were running.
+    pub fn stop(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> usize {
+        let running: Vec<i32> = pids.iter().copied().filter(|pid| self.runs(*pid)).collect();
+        let mut stopped = 0;
+        for (pid, fd) in sure(&running, again) {
+            if let Some(start) = start_ticks(&self.proc_root, pid)
+                && pidfd_send_signal(&fd, Signal::STOP).is_ok()
+            {
+                stopped += 1;
+                self.stopped.entry(of).or_default().insert((pid, start));
+            }
+        }
+        stopped
+    }
+
+    /// Lets those go on that were stopped by us.
+    pub fn go_on(&mut self, of: Incarnation) -> usize {
+        let stopped = self.stopped.remove(&of).unwrap_or_default();
+        let mut gone_on = 0;
+        for (pid, start) in stopped {
+            let Some(fd) = open(pid) else { continue };
+            // The number is still the same process's.
+            if start_ticks(&self.proc_root, pid) == Some(start) && pidfd_send_signal(&fd, Signal::CONT).is_ok() {
+                gone_on += 1;
+            }
+        }
+        gone_on
+    }
+
+    /// Ends processes; how many there were.
+    pub fn end(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> usize {
+        let all = sure(pids, again);
+        for (_, fd) in &all {
+            // One that has ended meanwhile is no error.
+            let _ = pidfd_send_signal(fd, Signal::KILL);
+        }
+        self.stopped.retain(|stopped, _| stopped.job != of.job || stopped.restart_count > of.restart_count);
+        all.len()
+    }
+
+    fn runs(&self, pid: i32) -> bool {
+        state(&self.proc_root, pid).is_some_and(|s| !matches!(s, b'T' | b't' | b'Z' | b'X'))
+    }
+}
+
+/// Those of `pids` that are found once more after their pidfds were opened.
+fn sure(pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> Vec<(i32, OwnedFd)> {
+    let opened: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, open(*pid)?))).collect();
+    if opened.is_empty() {
+        return opened;
+    }
+    let again = again();
+    opened.into_iter().filter(|(pid, _)| again.contains(pid)).collect()
+}
+
+fn open(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// The fields of a process behind its name.
+fn stat(proc_root: &Path, pid: i32) -> Option<String> {
+    let text = std::fs::read(proc_root.join(pid.to_string()).join("stat")).ok()?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    String::from_utf8(text[close + 1..].to_vec()).ok()
+}
+
+fn state(proc_root: &Path, pid: i32) -> Option<u8> {
+    stat(proc_root, pid)?.split_ascii_whitespace().next()?.bytes().next()
+}
+
+fn start_ticks(proc_root: &Path, pid: i32) -> Option<u64> {
+    stat(proc_root, pid)?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A process with these variables, which sleeps.
+    fn sleeper(variables: &[(&str, &str)]) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600").env_clear().envs(variables.iter().copied()).stdin(Stdio::null());
+        command.spawn().expect("sleep runs")
+    }
+
+    /// Job 7 with one step of these processes for each life.
+    fn processes(steps: &[&[&Child]]) -> Processes {
+        let step = |(n, pids): (usize, &&[&Child])| StepCpu {
+            name: n.to_string(),
+            stepd_pid: 1_000_000 + n as i32,
+            stepd_start_ticks: n as u64,
+            cpu_s: 0.0,
+            pids: pids.iter().map(|c| c.id() as i32).collect(),
+        };
+        let steps: Vec<StepCpu> = steps.iter().enumerate().map(step).collect();
+        let pids = steps.iter().flat_map(|s| s.pids.clone()).collect();
+        Processes { jobs: vec![JobCpu { job_id: 7, cpu_s: 0.0, steps, pids }], ..Processes::default() }
+    }
+
+    fn of(restart_count: u32) -> Incarnation {
+        Incarnation { job: 7, restart_count }
+    }
+
+    fn state_of(child: &Child) -> Option<u8> {
+        state(Path::new("/proc"), child.id() as i32)
+    }
+
+    /// Waits until a process is in a state; signals arrive a moment later.
+    fn wait_for(child: &Child, wanted: u8) {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while state_of(child) != Some(wanted) {
+            assert!(std::time::Instant::now() < end, "{:?} for ever", state_of(child));
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn lives_are_told_apart_by_what_their_processes_were_given() {
+        let job = ("SLURM_JOB_ID", "7");
+        let mut all = [
+            sleeper(&[job, ("JOULEPOINT_RUN", "c/7.1")]),
+            sleeper(&[job, ("SLURM_RESTART_COUNT", "1"), ("JOULEPOINT_RUN", "c/7.1")]),
+            sleeper(&[]),
+        ];
+        let found = processes(&[&[&all[0]], &[&all[1]], &[&all[2]]]);
+        let pid = |n: usize| all[n].id() as i32;
+        let mut lives = Lives::new("/proc".into());
+        assert_eq!(lives.protected(&found), BTreeSet::from([of(0), of(1)]));
+        assert_eq!(lives.pids(&found, of(0), false), [pid(0)]);
+        assert_eq!(lives.pids(&found, of(0), true), BTreeSet::from([pid(0), pid(2)]).into_iter().collect::<Vec<_>>());
+        assert_eq!(lives.pids(&found, of(1), false).len(), 2, "and all before");
+        assert!(lives.pids(&Processes::default(), of(1), true).is_empty());
+        for child in &mut all {
+            child.kill().and_then(|()| child.wait()).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_stopped_goes_on_and_what_its_user_had_stopped_stays_so() {
+        let mut all = [sleeper(&[]), sleeper(&[])];
+        let pids: Vec<i32> = all.iter().map(|c| c.id() as i32).collect();
+        let by_user = open(pids[1]).unwrap();
+        pidfd_send_signal(&by_user, Signal::STOP).unwrap();
+        wait_for(&all[1], b'T');
+        let mut lives = Lives::new("/proc".into());
+        assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 1);
+        wait_for(&all[0], b'T');
+        assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 0, "it is stopped");
+        assert_eq!(lives.go_on(of(0)), 1);
+        wait_for(&all[0], b'S');
+        assert_eq!(state_of(&all[1]), Some(b'T'));
+        assert_eq!(lives.end(of(0), &pids, || vec![pids[0]]), 1, "the other is no longer the job's");
+        all[0].wait().unwrap();
+        assert_eq!(state_of(&all[1]), Some(b'T'));
+        all[1].kill().and_then(|()| all[1].wait()).unwrap();
+    }
+}

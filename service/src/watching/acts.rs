@@ -1,0 +1,249 @@
+//! Does what the watch says: sets nodes down and back in service, requeues and starts jobs, closes runs.
+
+use super::power;
+use crate::account;
+use crate::controller::Controller;
+use crate::store::OpenRun;
+use crate::{lock, now_s};
+use anyhow::{Context, Result, bail};
+use protocol::{FailureKind, Incarnation};
+use slurm::{Job, JobState};
+use std::sync::Arc;
+use watch::nodes;
+use watch::runs::{Action, Cause, Ended};
+use watch::set_down::{Fate, JobOn, judge};
+
+/// How often a run whose wrapper is killed is put back into the queue.
+const MOST_WRAPPER_DEATHS: u32 = 3;
+
+/// What our reasons for setting a node down begin with.
+const OURS: &str = "joulepoint:";
+
+impl Controller {
+    /// Does what follows from what is known of nodes.
+    pub(super) fn act_on_nodes(self: &Arc<Self>, actions: Vec<nodes::Action>) {
+        for action in actions {
+            let done = match action {
+                nodes::Action::Keep { node } => self.keep_node(&node),
+                nodes::Action::Forget { node } => lock(&self.store).forget_node(&node),
+                nodes::Action::Look { node, epoch, witnesses, ended } => {
+                    self.look_at(node, epoch, witnesses, ended);
+                    Ok(())
+                }
+                nodes::Action::Dead { node, silent_s } => {
+                    lock(&self.watching.downs).want(self.watching.now_s(), &node);
+                    let seen = format!("neither this host nor its witnesses have reached it for {silent_s:.1} s");
+                    self.node_died(&node, silent_s, &seen)
+                }
+                nodes::Action::Rebooted { node, silent_s } => {
+                    self.node_died(&node, silent_s, &format!("it has booted, after {silent_s:.1} s of silence"))
+                }
+                nodes::Action::Back { node } => {
+                    tracing::info!(node, "a node that was dead is heard again");
+                    lock(&self.watching.downs).back(&node);
+                    Ok(())
+                }
+            };
+            if let Err(e) = done {
+                tracing::error!(error = format!("{e:#}"), "what was seen of a node could not be acted upon");
+            }
+        }
+    }
+
+    /// Notes a death while the runs are still open there, before Slurm ends them.
+    fn node_died(&self, node: &str, silent_s: f64, seen: &str) -> Result<()> {
+        let now_s = now_s();
+        tracing::warn!(node, silent_s, seen, "a node is dead");
+        // Asked before the store is locked: a loan that changes holds the loans, then the store.
+        let open = lock(&self.open).clone();
+        let spared: Vec<_> = open.iter().filter(|run| self.loans.has_lent(run, node)).map(|run| &run.key).collect();
+        let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
+        let text = format!("node {node} died: {seen}");
+        let hit = lock(&self.store).node_died(node, now_s - silent_s, now_s, &text, is_hit)?;
+        self.watching.hit(&hit);
+        hit.iter().for_each(|run| self.orders.tell(&run.key));
+        Ok(())
+    }
+
+    /// Sets those dead nodes down on which every job is ours to recover, a few at a time.
+    pub(super) fn set_down_due(self: &Arc<Self>, runs: &[OpenRun]) {
+        let due = lock(&self.watching.downs).due(self.watching.now_s(), &self.watching.limits);
+        for node in due {
+            if let Err(e) = self.set_down(&node, runs) {
+                tracing::error!(node, error = format!("{e:#}"), "a dead node is not down yet; it will be tried again");
+                lock(&self.watching.downs).failed(self.watching.now_s(), &node);
+            }
+        }
+    }
+
+    fn set_down(self: &Arc<Self>, node: &str, runs: &[OpenRun]) -> Result<()> {
+        let now_s = self.watching.now_s();
+        if !lock(&self.watching.nodes).is_dead(node) {
+            lock(&self.watching.downs).forget(node);
+            return Ok(());
+        }
+        let known = self.slurm.node(node)?.with_context(|| format!("Slurm does not know node {node}"))?;
+        if known.state == "DOWN" {
+            // Whoever has set it down brings it back.
+            let by_us = known.reason.starts_with(OURS);
+            return self.is_down(node, runs, by_us);
+        }
+        let mut jobs = Vec::new();
+        for on in self.slurm.jobs_on(node)? {
+            jobs.push(JobOn { job: on.job, fate: self.fate(&on, runs)? });
+        }
+        let is_off = lock(&self.watching.nodes).is_off(node);
+        if let Err(why) = judge(&jobs, is_off) {
+            let is_news = lock(&self.watching.downs).left_to_slurm(now_s, node, why.clone());
+            if is_news {
+                tracing::warn!(node, %why, "a dead node is left to Slurm");
+            }
+            self.fence_by_power(node, &jobs);
+            return Ok(());
+        }
+        let reason = format!("{OURS} reached by nobody");
+        tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
+        self.slurm.node_down(node, &reason)?;
+        self.is_down(node, runs, true)
+    }
+
+    /// A dead node is down in Slurm: what ran there has to end if it comes back, and its runs learn of it.
+    fn is_down(&self, node: &str, runs: &[OpenRun], by_us: bool) -> Result<()> {
+        let on_it = |r: &&OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
+        let on_it: Vec<&OpenRun> = runs.iter().filter(on_it).collect();
+        let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
+        lock(&self.watching.nodes).give_up(node, lives);
+        self.keep_node(node)?;
+        match by_us {
+            true => lock(&self.watching.downs).done(self.watching.now_s(), node),
+            false => lock(&self.watching.downs).others(node),
+        }
+        self.keep_node(node)?;
+        on_it.iter().for_each(|run| self.orders.tell(&run.key));
+        Ok(())
+    }
+
+    /// What would become of a job if its node were set down.
+    fn fate(&self, on: &slurm::JobOn, runs: &[OpenRun]) -> Result<Fate> {
+        let Some(run) = runs.iter().find(|r| r.job == on.job && r.uid == on.uid && r.record_state == "running") else {
+            return Ok(Fate::Unprotected);
+        };
+        let job = self.look_again(run)?;
+        // Whether a job goes on without a node (`--no-kill`) Slurm does not say.
+        Ok(if job.requeue && job.batch { Fate::Recovers } else { Fate::Ends })
+    }
+
+    /// Takes the power of a dead node away, where the site allows it and a protected job waits for it.
+    fn fence_by_power(self: &Arc<Self>, node: &str, jobs: &[JobOn]) {
+        let Some(power) = self.watching.power.clone().filter(|p| p.may_cut) else { return };
+        if lock(&self.watching.nodes).is_off(node) || !jobs.iter().any(|j| j.fate != Fate::Unprotected) {
+            return;
+        }
+        let (controller, node) = (self.clone(), node.to_string());
+        std::thread::spawn(move || {
+            tracing::warn!(node, "a dead node's power is taken away");
+            let off = power.off(&node).and_then(|()| power.status(&node));
+            match off {
+                Ok(power::Status::Off) => {
+                    let now_s = controller.watching.now_s();
+                    let actions = lock(&controller.watching.nodes).powered_off(now_s, &node);
+                    controller.act_on_nodes(actions);
+                }
+                Ok(power::Status::On) => tracing::error!(node, "it has power all the same"),
+                Err(e) => tracing::error!(node, %e, "the power controller did not take it away"),
+            }
+        });
+    }
+
+    /// Puts nodes that we have set down back into service that are well; those that failed to be are tried again.
+    pub(crate) fn resume_well(&self) -> Result<()> {
+        let down: Vec<String> = lock(&self.watching.downs).down().map(str::to_string).collect();
+        for name in down.iter().filter(|n| self.watching.is_well(n)) {
+            let node = self.slurm.node(name)?;
+            if node.as_ref().is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
+                tracing::info!(node = name, "a node that was set down is well again");
+                self.slurm.node_resume(name)?;
+            }
+            lock(&self.watching.downs).forget(name);
+            self.keep_node(name)?;
+        }
+        Ok(())
+    }
+
+    /// Does what follows from Slurm's word on a run's job.
+    pub(super) fn act_on_run(&self, run: &OpenRun, action: Action) {
+        tracing::debug!(job = run.job, ?action, "acting");
+        let done = match action {
+            Action::StartNow if self.site.controller.start_requeued_at_once => self.start_now(run),
+            Action::StartNow => Ok(()),
+            Action::Requeue(cause) => self.requeue(run, cause),
+            Action::Close(ended) => self.close(run, ended),
+        };
+        if let Err(e) = done {
+            tracing::error!(job = run.job, ?action, error = format!("{e:#}"), "failed; it will be tried again");
+        }
+    }
+
+    fn start_now(&self, run: &OpenRun) -> Result<()> {
+        self.look_again(run)?;
+        tracing::info!(job = run.job, "a requeued job starts at once");
+        Ok(self.slurm.start_now(run.job)?)
+    }
+
+    fn close(&self, run: &OpenRun, ended: Ended) -> Result<()> {
+        let state = match ended {
+            Ended::Completed => "completed",
+            Ended::Cancelled => "cancelled",
+            Ended::Timeout => "timeout",
+            Ended::Failed => "failed",
+            Ended::Unknown => self.accounted(run).unwrap_or("unknown"),
+        };
+        tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
+        self.orders.close(now_s(), &run.key);
+        lock(&self.store).close(run, now_s(), state)?;
+        // Slurm takes no AdminComment of a job that is over.
+        self.account_end(&account::account(lock(&self.reader).connection(), &run.key)?);
+        Ok(())
+    }
+
+    /// Asks Slurm for the one job before anything is done to it.
+    pub(crate) fn look_again(&self, run: &OpenRun) -> Result<Job> {
+        let job = self.slurm.job(run.job)?.with_context(|| format!("Slurm no longer knows job {}", run.job))?;
+        if job.uid != run.uid {
+            bail!("job {} belongs to user {}, not to the run's user {}", run.job, job.uid, run.uid);
+        }
+        Ok(job)
+    }
+
+    /// How a job ended that slurmctld has forgotten, as accounting knows it.
+    fn accounted(&self, run: &OpenRun) -> Option<&'static str> {
+        let last = self.slurm.accounted(run.job).ok()?.pop()?;
+        Some(match last.state {
+            JobState::Completed => "completed",
+            JobState::Cancelled => "cancelled",
+            JobState::Timeout | JobState::Deadline => "timeout",
+            state if state.is_over() => "failed",
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn requeue(&self, run: &OpenRun, cause: Cause) -> Result<()> {
+        self.look_again(run)?;
+        let now_s = now_s();
+        let reason = match cause {
+            Cause::ScriptLost => "the node of the batch script died; the job would stay without a script for ever",
+            Cause::WrapperKilled => "the wrapper was killed",
+        };
+        if cause == Cause::WrapperKilled {
+            let deaths = lock(&self.store).failures(&run.key, FailureKind::Wrapper)?;
+            if deaths >= MOST_WRAPPER_DEATHS {
+                tracing::error!(job = run.job, deaths, "its wrapper is killed again and again: the run is given up");
+                return lock(&self.store).close(run, now_s, "failed");
+            }
+            lock(&self.store).failed(&run.key, FailureKind::Wrapper, now_s, reason)?;
+        }
+        tracing::warn!(job = run.job, reason, "requeueing");
+        self.watching.hit(std::slice::from_ref(run));
+        Ok(self.slurm.requeue(run.job)?)
+    }
+}

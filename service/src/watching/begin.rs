@@ -1,0 +1,49 @@
+//! Says to a wrapper whether its run may begin again, as far as nodes go that it cannot ask itself.
+
+use crate::http::{Document, Refusal, absent, blocking};
+use crate::lock;
+use crate::routes::{Answer, Shared, named, version};
+use anyhow::Result;
+use axum::Extension;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use protocol::{BeginReply, BeginRequest, RunKey, WaitsFor};
+use watch::Released;
+use wire::Peer;
+
+/// Most nodes of one question.
+const MOST: usize = 4096;
+
+pub(crate) async fn begin(
+    State(c): Shared,
+    Extension(peer): Extension<Peer>,
+    path: std::result::Result<Path<(String, String)>, PathRejection>,
+    Document(question): Document<BeginRequest>,
+) -> Answer<BeginReply> {
+    let Path((cluster, run)) = path?;
+    let key = named(&RunKey { cluster, run })?;
+    version(question.version)?;
+    if question.former.len() > MOST {
+        let text = format!("{} former nodes are named, and one question may name {MOST}", question.former.len());
+        return Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, text));
+    }
+    let waits = blocking(move || -> Result<_, Refusal> {
+        let open = c.readers.free().open_run(&key)?.filter(|r| c.access.may(peer.uid, r.uid));
+        let run = open.ok_or_else(|| absent("such run"))?;
+        // Of this run's own job only.
+        let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == run.job).collect();
+        let mut waits = Vec::new();
+        for former in former {
+            let released = lock(&c.watching.nodes).released(c.watching.now_s(), &former.node, former.of);
+            // Whatever comes of it: the node is to end it when it is heard again.
+            c.keep_node(&former.node)?;
+            if let Released::No(because) = released {
+                waits.push(WaitsFor { former, because });
+            }
+        }
+        Ok(waits)
+    });
+    Ok(Json(BeginReply { waits: waits.await?? }))
+}

@@ -1,0 +1,103 @@
+//! Looks at silent nodes from here, and asks their witnesses what they see.
+
+use super::power;
+use crate::controller::Controller;
+use crate::lock;
+use crate::reach::{Places, see};
+use protocol::{Incarnation, Testimony, TestimonyRequest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest wait for a witness: it looks for a second itself.
+const WITNESS_LIMIT: Duration = Duration::from_millis(1600);
+
+impl Controller {
+    /// Looks at a silent node beside everything else; what is seen goes to the watch.
+    pub(super) fn look_at(
+        self: &Arc<Self>,
+        node: String,
+        epoch: u64,
+        witnesses: BTreeSet<String>,
+        ended: BTreeSet<Incarnation>,
+    ) {
+        if !lock(&self.watching.looking).insert(node.clone()) {
+            return;
+        }
+        let controller = self.clone();
+        std::thread::spawn(move || {
+            let places = controller.places(&node);
+            let (here, testimonies) = std::thread::scope(|scope| {
+                let here = scope.spawn(|| see(&places));
+                let asked = controller.ask_witnesses(&node, epoch, &witnesses, &ended, &places);
+                (here.join().unwrap_or_default(), asked)
+            });
+            tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
+            let now_s = controller.watching.now_s();
+            let mut actions = lock(&controller.watching.nodes).looked(now_s, &node, epoch, here, &testimonies);
+            if let Some(power) = &controller.watching.power {
+                actions.extend(controller.ask_power(power, &node));
+            }
+            lock(&controller.watching.looking).remove(&node);
+            controller.act_on_nodes(actions);
+        });
+    }
+
+    /// What a power controller says of a node.
+    fn ask_power(&self, power: &power::Controller, node: &str) -> Vec<watch::nodes::Action> {
+        match power.status(node) {
+            Ok(power::Status::Off) => lock(&self.watching.nodes).powered_off(self.watching.now_s(), node),
+            Ok(power::Status::On) => Vec::new(),
+            Err(e) => {
+                tracing::warn!(node, %e, "the power controller gives no answer");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Where a node is reached, as its heartbeats and Slurm told.
+    fn places(&self, node: &str) -> Places {
+        let url = lock(&self.watching.beats).get(node).map(|b| b.url.clone()).unwrap_or_default();
+        let of_slurm = self.slurm.node(node).ok().flatten();
+        let slurmd = of_slurm.map(|n| format!("{}:{}", n.addr, n.port.unwrap_or_else(|| self.slurmd_port())));
+        Places { url, slurmd }
+    }
+
+    /// The cluster's port of slurmds.
+    fn slurmd_port(&self) -> u16 {
+        let told = self.slurm.config_value("SlurmdPort").ok().flatten();
+        told.and_then(|p| p.split('-').next()?.parse().ok()).unwrap_or(6818)
+    }
+
+    fn ask_witnesses(
+        &self,
+        node: &str,
+        epoch: u64,
+        witnesses: &BTreeSet<String>,
+        ended: &BTreeSet<Incarnation>,
+        places: &Places,
+    ) -> BTreeMap<String, Testimony> {
+        let request = TestimonyRequest {
+            version: protocol::VERSION,
+            node: node.to_string(),
+            url: places.url.clone(),
+            slurmd: places.slurmd.clone(),
+            epoch,
+            ended: ended.clone(),
+        };
+        std::thread::scope(|scope| {
+            let ask = |witness: &String| {
+                let url = lock(&self.watching.beats).get(witness).map(|b| b.url.clone()).filter(|u| !u.is_empty());
+                let (witness, request) = (witness.clone(), &request);
+                scope.spawn(move || {
+                    let client = wire::Client::of_node(&url?, &witness, self.site.munge_socket.clone(), WITNESS_LIMIT);
+                    let said = client.post::<_, Testimony>("/v1/testimony", request);
+                    let said = said.inspect_err(|e| tracing::debug!(witness, %e, "a witness does not answer"));
+                    Some((witness, said.ok()?))
+                })
+            };
+            let asked: Vec<_> = witnesses.iter().map(ask).collect();
+            asked.into_iter().filter_map(|a| a.join().ok().flatten()).collect()
+        })
+    }
+}

@@ -1,0 +1,386 @@
+//! Watches over nodes and runs: takes in heartbeats, asks Slurm about our own jobs, and does what the watch says.
+//!
+//! What to conclude is the room `watch`'s; this room looks, keeps what must outlive the service, and acts. Everything is
+//! counted on the monotonic clock; only what is stored is told by the wall.
+
+mod acts;
+mod begin;
+mod looks;
+mod power;
+
+pub(crate) use begin::begin;
+
+use crate::controller::Controller;
+use crate::lock;
+use crate::store::{NodeWatch, OpenRun};
+use anyhow::Result;
+use config::Site;
+use protocol::{Beat, BeatReply, Held, NodeHealth, Witness};
+use slurm::{Job, JobState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use watch::nodes::{Action, Heard, Known};
+use watch::runs::{self, Doing};
+use watch::{Limits, Nodes, Runs, SetDowns};
+
+/// Time between two looks.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
+/// Time between two readings of the open runs, s.
+const READ_RUNS_S: f64 = 0.5;
+
+/// Most jobs that Slurm is asked about in one look.
+const MOST_ASKED: usize = 16;
+
+/// Time between two questions about all nodes while many of them are silent, s.
+const ASK_OUT_S: f64 = 30.0;
+
+/// Most silent nodes that are named where people read.
+const MOST_NAMED: usize = 10;
+
+/// Signal of a job whose script was killed.
+const SIGKILL: i32 = 9;
+
+/// What a heartbeat brought beside its place in the watch.
+#[derive(Clone, Debug, Default)]
+struct LastBeat {
+    url: String,
+    slurmd_up: bool,
+    jobs: Vec<protocol::JobReading>,
+}
+
+/// The limits of a site, by which controller and nodes agree.
+pub(crate) fn limits(site: &Site) -> Limits {
+    let config::Watch { freeze_s, lease_s, set_down_per_minute, .. } = site.watch;
+    Limits { detect_s: site.controller.detect_s, freeze_s, lease_s, set_down_per_minute }
+}
+
+/// The watch of a controller.
+pub(crate) struct Watching {
+    began: Instant,
+    limits: Limits,
+    nodes: Mutex<Nodes>,
+    downs: Mutex<SetDowns>,
+    runs: Mutex<Runs>,
+    /// Slurm's last word on the jobs of open runs, and when it came, s.
+    words: Mutex<BTreeMap<u32, (f64, Job)>>,
+    beats: Mutex<BTreeMap<String, LastBeat>>,
+    /// What heartbeats brought about, for the thread that acts.
+    news: Mutex<Vec<Action>>,
+    /// Nodes that are being looked at.
+    looking: Mutex<BTreeSet<String>>,
+    out_asked_s: Mutex<f64>,
+    read: Mutex<(f64, Vec<OpenRun>)>,
+    keeping: Mutex<()>,
+    power: Option<power::Controller>,
+    pub(crate) asked: AtomicU64,
+}
+
+impl Watching {
+    /// The watch, with what an earlier life of it has kept.
+    pub(crate) fn new(site: &Site, kept: Vec<NodeWatch>) -> Watching {
+        let limits = limits(site);
+        let known = |k: &NodeWatch| (k.node.clone(), k.known.clone());
+        let beat = |k: &NodeWatch| (k.node.clone(), LastBeat { url: k.url.clone(), slurmd_up: true, jobs: Vec::new() });
+        Watching {
+            began: Instant::now(),
+            limits,
+            nodes: Mutex::new(Nodes::new(limits, 0.0, kept.iter().map(known))),
+            downs: Mutex::new(SetDowns::new(kept.iter().filter(|k| k.is_down).map(|k| k.node.clone()))),
+            runs: Mutex::new(Runs::new(0.0)),
+            words: Mutex::default(),
+            beats: Mutex::new(kept.iter().map(beat).collect()),
+            news: Mutex::default(),
+            looking: Mutex::default(),
+            out_asked_s: Mutex::new(f64::NEG_INFINITY),
+            read: Mutex::new((f64::NEG_INFINITY, Vec::new())),
+            keeping: Mutex::default(),
+            power: power::Controller::new(&site.watch),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Seconds since this service began, on the monotonic clock.
+    pub(crate) fn now_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// How many nodes are heard.
+    pub(crate) fn heard(&self) -> usize {
+        lock(&self.nodes).heard_now(self.now_s()).count()
+    }
+
+    /// Nodes that are heard, for the time that they were watched.
+    pub(crate) fn heard_names(&self) -> Vec<String> {
+        lock(&self.nodes).heard_now(self.now_s()).map(str::to_string).collect()
+    }
+
+    /// Nodes from which heartbeats are to come from now on.
+    pub(crate) fn wait_for<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
+        lock(&self.nodes).wait_for(self.now_s(), names);
+    }
+
+    /// Runs that were hit by a death, or are being helped.
+    pub(crate) fn hit(&self, runs: &[OpenRun]) {
+        lock(&self.runs).hit(self.now_s(), runs.iter().map(|r| r.job));
+    }
+
+    /// Whether a node is heard, has its slurmd, and nothing speaks against it.
+    pub(crate) fn is_well(&self, node: &str) -> bool {
+        lock(&self.nodes).is_well(self.now_s(), node)
+    }
+
+    /// Energy that a job has used on a node, as its last heartbeat told, J.
+    pub(crate) fn joules(&self, node: &str, job: u32) -> Option<f64> {
+        lock(&self.beats).get(node)?.jobs.iter().find(|r| r.job == job).map(|r| r.joules)
+    }
+
+    /// A run's wrapper waits for news of it, until the value is dropped.
+    pub(crate) fn attend(self: &std::sync::Arc<Self>, job: u32) -> Attending {
+        lock(&self.runs).attended(self.now_s(), job);
+        Attending { watching: self.clone(), job, has_answered: false }
+    }
+
+    /// Health of some nodes, with the last counters of a job.
+    pub(crate) fn health(&self, names: &[String], job: u32) -> Vec<NodeHealth> {
+        let now_s = self.now_s();
+        let (nodes, downs, beats) = (lock(&self.nodes), lock(&self.downs), lock(&self.beats));
+        let of = |name: &String| {
+            let beat = beats.get(name).filter(|_| nodes.silent_s(now_s, name).is_some());
+            let doomed = nodes.is_dead(name);
+            NodeHealth {
+                node: name.clone(),
+                url: beat.map(|b| b.url.clone()).unwrap_or_default(),
+                silent_s: nodes.dead_for_s(now_s, name).or(nodes.silent_s(now_s, name)),
+                slurmd_up: beat.is_none_or(|b| b.slurmd_up),
+                dead: downs.is_down(name) && nodes.is_fenced(now_s, name),
+                doomed,
+                job: beat.and_then(|b| b.jobs.iter().find(|j| j.job == job).cloned()),
+            }
+        };
+        names.iter().map(of).collect()
+    }
+
+    /// How nodes stand, for people: how many are heard, and each that is not.
+    pub(crate) fn in_words(&self) -> String {
+        let now_s = self.now_s();
+        let (nodes, downs) = (lock(&self.nodes), lock(&self.downs));
+        let mut text = format!("{} heard", nodes.heard_now(now_s).count());
+        let silent: Vec<(&str, &str)> = nodes.silent(now_s).collect();
+        for (name, stands) in silent.iter().take(MOST_NAMED) {
+            let down = downs.stands(name).map(|d| format!(", {d}")).unwrap_or_default();
+            text.push_str(&format!("; {name} {stands}{down}"));
+        }
+        if silent.len() > MOST_NAMED {
+            text.push_str(&format!("; and {} more", silent.len() - MOST_NAMED));
+        }
+        if nodes.is_crowd(now_s) {
+            text.push_str("; so many are silent that none is taken for dead");
+        }
+        text
+    }
+}
+
+/// A wrapper that waits for news of its run; it has gone away if this is dropped without an answer.
+pub(crate) struct Attending {
+    watching: std::sync::Arc<Watching>,
+    job: u32,
+    has_answered: bool,
+}
+
+impl Attending {
+    /// It gets its answer, and will ask again.
+    pub(crate) fn answered(mut self) {
+        self.has_answered = true;
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        if !self.has_answered {
+            lock(&self.watching.runs).left(self.watching.now_s(), self.job);
+        }
+    }
+}
+
+impl Controller {
+    /// Takes in a heartbeat; what the node is told, and whether what is known of it is to be kept before.
+    pub(crate) fn heard(&self, beat: &Beat) -> (BeatReply, bool) {
+        let watching = &self.watching;
+        let now_s = watching.now_s();
+        let heard = Heard {
+            node: beat.node.clone(),
+            boot_id: beat.boot_id.clone(),
+            slurmd_up: beat.slurmd_up,
+            epoch: beat.epoch,
+            jobs: beat.jobs.iter().map(|j| j.job).collect(),
+        };
+        let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
+        lock(&watching.beats).insert(beat.node.clone(), last);
+        let (actions, word, has_changed) = {
+            let mut nodes = lock(&watching.nodes);
+            let actions = nodes.heard(now_s, heard);
+            let (word, has_changed) = nodes.word(now_s, &beat.node);
+            (actions, word, has_changed)
+        };
+        let must_keep = has_changed || actions.iter().any(|a| matches!(a, Action::Keep { .. }));
+        lock(&watching.news).extend(actions.into_iter().filter(|a| !matches!(a, Action::Keep { .. })));
+        let beats = lock(&watching.beats);
+        let url = |node: &String| beats.get(node).map(|b| b.url.clone()).unwrap_or_default();
+        let reply = BeatReply {
+            held: word.held,
+            fence: word.ended.iter().map(|of| of.job).collect(),
+            ended: word.ended,
+            epoch: word.epoch,
+            witnesses: word.witnesses.iter().map(|node| Witness { node: node.clone(), url: url(node) }).collect(),
+        };
+        (reply, must_keep)
+    }
+
+    /// Writes down what must outlive this service of a node, before anything rests on it.
+    pub(crate) fn keep_node(&self, node: &str) -> Result<()> {
+        // What is read first must not be written last.
+        let _keeping = lock(&self.watching.keeping);
+        let known: Option<Known> = lock(&self.watching.nodes).known(node).cloned();
+        let Some(known) = known else { return Ok(()) };
+        let is_down = lock(&self.watching.downs).is_down_by_us(node);
+        let url = lock(&self.watching.beats).get(node).map(|b| b.url.clone()).unwrap_or_default();
+        lock(&self.store).keep_node(&NodeWatch { node: node.to_string(), known, is_down, url })
+    }
+
+    /// Looks at everything once, and does what follows.
+    pub(crate) fn watch_once(self: &std::sync::Arc<Self>) -> Result<()> {
+        let watching = &self.watching;
+        let runs = self.open_runs_now()?;
+        let asked = self.ask_about_jobs(&runs);
+        self.note_held(&runs);
+        let now_s = watching.now_s();
+        let mut actions = std::mem::take(&mut *lock(&watching.news));
+        actions.extend(lock(&watching.nodes).look(now_s));
+        if lock(&watching.nodes).is_crowd(now_s) {
+            self.ask_who_is_out(now_s);
+        }
+        self.act_on_nodes(actions);
+        self.set_down_due(&runs);
+        asked
+    }
+
+    /// The runs that have not ended, read now and then.
+    fn open_runs_now(&self) -> Result<Vec<OpenRun>> {
+        let now_s = self.watching.now_s();
+        let mut read = lock(&self.watching.read);
+        if now_s - read.0 >= READ_RUNS_S {
+            *read = (now_s, lock(&self.reader).open_runs()?);
+        }
+        Ok(read.1.clone())
+    }
+
+    /// Asks Slurm about those of our own jobs to which something may have happened, and helps them.
+    fn ask_about_jobs(self: &std::sync::Arc<Self>, runs: &[OpenRun]) -> Result<()> {
+        let watching = &self.watching;
+        let known: Vec<runs::Run> = runs.iter().map(run).collect();
+        let due = lock(&watching.runs).due(watching.now_s(), &known, &lock(&watching.nodes));
+        lock(&watching.words).retain(|job, _| known.iter().any(|r| r.job == *job));
+        for job in due.into_iter().take(MOST_ASKED) {
+            let answer = if job == 0 { None } else { self.slurm.job(job)? };
+            watching.asked.fetch_add(1, Ordering::Relaxed);
+            let now_s = watching.now_s();
+            let word = answer.as_ref().map(|j| word(j, crate::now_s()));
+            match answer {
+                Some(answer) => drop(lock(&watching.words).insert(job, (now_s, answer))),
+                None => drop(lock(&watching.words).remove(&job)),
+            }
+            for (open, of) in runs.iter().zip(&known).filter(|(open, _)| open.job == job) {
+                let action = lock(&watching.runs).answered(now_s, of, word.as_ref(), &lock(&watching.nodes));
+                if let Some(action) = action {
+                    self.act_on_run(open, action);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which protected jobs hold which nodes, and which runs are their owners' by Slurm's word.
+    fn note_held(&self, runs: &[OpenRun]) {
+        let words = lock(&self.watching.words);
+        let theirs = |r: &&OpenRun| words.get(&r.job).is_some_and(|(_, j)| j.uid == r.uid);
+        let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+        for run in runs.iter().filter(theirs) {
+            let Some((_, job)) = words.get(&run.job) else { continue };
+            if job.state != JobState::Running || job.restarts != run.restart_count {
+                continue;
+            }
+            // Slurm's short record has the sum only: the nodes of a job are mostly alike.
+            let cpus = job.num_cpus.div_ceil(job.nodes.len().max(1) as u32);
+            for node in &job.nodes {
+                let holds = Held { job: run.job, restart_count: run.restart_count, cpus };
+                held.entry(node.clone()).or_default().push(holds);
+            }
+        }
+        let open = runs.iter().filter(theirs).cloned().collect();
+        drop(words);
+        *lock(&self.open) = std::sync::Arc::new(open);
+        lock(&self.watching.nodes).set_held(held);
+    }
+
+    /// Asks Slurm which nodes nobody misses, while so many are silent that it matters; the only question about all nodes.
+    fn ask_who_is_out(&self, now_s: f64) {
+        let mut asked_s = lock(&self.watching.out_asked_s);
+        if now_s - *asked_s < ASK_OUT_S {
+            return;
+        }
+        *asked_s = now_s;
+        match self.slurm.nodes() {
+            Ok(nodes) => {
+                let is_out = |n: &&slurm::Node| {
+                    n.state == "DOWN" || n.has_flag("POWERED_DOWN") || n.has_flag("DRAIN") && n.state == "IDLE"
+                };
+                let out = nodes.iter().filter(is_out).map(|n| n.name.clone()).collect();
+                lock(&self.watching.nodes).set_out(&out);
+            }
+            Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),
+        }
+    }
+}
+
+fn run(open: &OpenRun) -> runs::Run {
+    runs::Run {
+        job: open.job,
+        restart_count: open.restart_count,
+        uid: open.uid,
+        nodes: open.nodes.clone(),
+        is_requeued: open.record_state == "requeued",
+        is_running: open.record_state == "running",
+    }
+}
+
+/// What a job is doing, by Slurm's word at `now_s`.
+fn word(job: &Job, now_s: f64) -> runs::Job {
+    let doing = match job.state {
+        JobState::Running if job.has_flag("COMPLETING") => Doing::Completing,
+        JobState::Running => Doing::Running,
+        JobState::Completing => Doing::Completing,
+        JobState::Suspended => Doing::Suspended,
+        JobState::Pending if job.reason == "BeginTime" || job.eligible_s.is_some_and(|at_s| at_s > now_s + 1.0) => {
+            Doing::Delayed
+        }
+        JobState::Pending => Doing::Waiting,
+        JobState::Completed => Doing::Completed,
+        JobState::Cancelled => Doing::Cancelled,
+        JobState::Timeout | JobState::Deadline => Doing::Timeout,
+        JobState::Failed if job.exit.signal == SIGKILL || job.exit.code == 128 + SIGKILL => Doing::Killed,
+        _ => Doing::Failed,
+    };
+    runs::Job {
+        uid: job.uid,
+        doing,
+        restarts: job.restarts,
+        batch: job.batch,
+        batch_host: job.batch_host.clone(),
+        nodes: job.nodes.clone(),
+        requeue: job.requeue,
+        began_ago_s: job.start_s.map(|at_s| (now_s - at_s).max(0.0)),
+    }
+}
