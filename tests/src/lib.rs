@@ -4,6 +4,7 @@ pub mod chroot;
 pub mod hosts;
 pub mod lending;
 pub mod page;
+pub mod partitions;
 pub mod transparent;
 
 use anyhow::{Context, Result, bail};

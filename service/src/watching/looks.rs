@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for a witness: it looks for a second itself.
-const WITNESS_LIMIT: Duration = Duration::from_millis(1600);
+/// Longest wait for a witness: it looks itself for more than a second.
+const WITNESS_LIMIT: Duration = Duration::from_millis(2000);
 
 impl Controller {
     /// Looks at a silent node beside everything else; what is seen goes to the watch.

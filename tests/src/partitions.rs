@@ -1,0 +1,299 @@
+//! Power losses and partitions on a real cluster: what is done to it, and what must hold afterwards.
+
+use crate::Site;
+use anyhow::{Context, Result, bail, ensure};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use testbed::{ALICE, BOB, End};
+
+/// For anything that should happen, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Steps of the program, of 50 ms each.
+const STEPS: u32 = 700;
+
+/// Nodes of the run; the first one is that of its script.
+const NODES: usize = 3;
+
+/// What is wrong for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A node of the run loses its power, and has it back later.
+    Power,
+    /// The node of its script does.
+    BatchHostPower,
+    /// A node of the run is cut off from everybody.
+    CutFromAll,
+    /// The node of its script is.
+    BatchHostCutFromAll,
+    /// A node of the run is cut off from the controller service and from slurmctld.
+    CutFromController,
+    /// Nothing that a node of the run sends arrives.
+    OneWayOut,
+    /// Nothing that is sent to a node of the run arrives.
+    OneWayIn,
+    /// The cluster falls into two halves.
+    Halves,
+    /// The controller service is cut off from all.
+    ServiceCut,
+    /// Controller service and slurmctld are cut off from all nodes.
+    ControllerCut,
+    /// Nobody reaches anybody.
+    Switch,
+    /// A third of all packets is lost.
+    Lossy,
+    /// The slurmds of all nodes are stopped.
+    Slurmds,
+}
+
+/// All kinds of trouble, in the order in which a campaign plays them.
+pub const TROUBLES: [Trouble; 13] = [
+    Trouble::Power,
+    Trouble::CutFromAll,
+    Trouble::BatchHostPower,
+    Trouble::OneWayOut,
+    Trouble::CutFromController,
+    Trouble::Halves,
+    Trouble::BatchHostCutFromAll,
+    Trouble::OneWayIn,
+    Trouble::Switch,
+    Trouble::ServiceCut,
+    Trouble::Lossy,
+    Trouble::ControllerCut,
+    Trouble::Slurmds,
+];
+
+impl Trouble {
+    /// Whether a node loses its power.
+    pub fn is_power_loss(self) -> bool {
+        matches!(self, Trouble::Power | Trouble::BatchHostPower)
+    }
+
+    /// Whether nothing may come of it for any job: nobody is dead.
+    pub fn is_harmless(self) -> bool {
+        use Trouble::{ControllerCut, ServiceCut, Slurmds, Switch};
+        matches!(self, Switch | ServiceCut | ControllerCut | Slurmds)
+    }
+}
+
+/// What one history showed.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// What was wrong.
+    pub trouble: Trouble,
+    /// From the loss of power until it was noticed, s.
+    pub detected_s: Option<f64>,
+    /// From then until the program worked again, s.
+    pub resumed_s: Option<f64>,
+    /// How often the run began again.
+    pub restarts: u32,
+}
+
+/// Plays one history: the run ends with the right result, had one writer at any time, and somebody else's job beside it was
+/// not touched.
+///
+/// # Errors
+/// What does not hold.
+pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha8Rng) -> Result<History> {
+    let name = format!("{trouble:?}-{}", rng.random_range(0..1_000_000)).to_lowercase();
+    let folder = site.folder(ALICE, &name)?;
+    let job = submit(site, &folder, trouble)?;
+    let run = site.wait_report(job, "two checkpoints", PATIENCE, |run| {
+        (run["total"]["checkpoints"].as_u64() >= Some(2)).then(|| run.clone())
+    })?;
+    let nodes = nodes(&run);
+    ensure!(nodes.len() == NODES, "job {job} has {nodes:?}");
+    let bystander = bystander(site, &nodes)?;
+    let batch_host = matches!(trouble, Trouble::BatchHostPower | Trouble::BatchHostCutFromAll);
+    let victim = nodes[if batch_host { 0 } else { rng.random_range(1..nodes.len()) }].clone();
+    let begun = Instant::now();
+    make(site, trouble, &victim, &nodes)?;
+    let resumed_s = follow(site, &folder, trouble, begun, lasts)?;
+    mend(site, trouble, &victim)?;
+    let state = site.wait(&format!("job {job} to end"), PATIENCE, |site| ended(site, job))?;
+    ensure!(state == "completed", "job {job} ended as {state}");
+    check_result(&folder)?;
+    check_writers(&folder)?;
+    let left = site.wait_state(bystander, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], PATIENCE)?;
+    ensure!(left == "COMPLETED" && restarts(site, bystander)? == 0, "somebody else's job {bystander} ended as {left}");
+    site.wait("all nodes to be idle", PATIENCE, |site| {
+        let output = site.cluster.command("sinfo").args(["-h", "-N", "-t", "idle", "-o", "%N"]).output()?;
+        let idle = String::from_utf8_lossy(&output.stdout).split_whitespace().count();
+        Ok((idle == site.cluster.nodes.len()).then_some(()))
+    })?;
+    let run = site.report(job)?.context("a report")?;
+    check_energy(&run)?;
+    let restarts = restarts(site, job)?;
+    if trouble.is_harmless() {
+        ensure!(restarts == 0 && run["total"]["failures"] == 0, "{trouble:?} ended something: {run:#}");
+    }
+    Ok(History { trouble, detected_s: detected_s(&run).filter(|_| trouble.is_power_loss()), resumed_s, restarts })
+}
+
+fn submit(site: &Site, folder: &Path, trouble: Trouble) -> Result<u32> {
+    let program = crate::repository().join("apps/tally/tally.py");
+    let copy = folder.join("tally.py");
+    fs::copy(program, &copy)?;
+    // A third of the time must be left when the trouble is over.
+    let steps = if trouble == Trouble::Switch { STEPS + 1200 } else { STEPS };
+    let script = format!("srun python3 {} --steps {steps} --step-ms 50", copy.display());
+    let nodes = format!("-N{NODES}");
+    let tasks = format!("-n{NODES}");
+    let args = [
+        &nodes,
+        &tasks,
+        "--exclusive",
+        "--open-mode=append",
+        "--ft-energy=energy",
+        "--ft-energy-interval=3s",
+        "--ft-energy-signal=USR1",
+        "--ft-energy-done=state.?",
+    ];
+    site.submit(ALICE, folder, &args, &script)
+}
+
+/// A job that never asked for us, on a node that the run does not have.
+fn bystander(site: &Site, nodes: &[String]) -> Result<u32> {
+    let free = site.cluster.nodes.iter().rev().find(|n| !nodes.contains(n)).context("a free node")?;
+    let folder = site.folder(BOB, "beside")?;
+    site.submit(BOB, &folder, &["-N1", "-n1", "-w", free, "-o", "/dev/null"], "sleep 40")
+}
+
+fn end(node: &str) -> Result<End> {
+    Ok(node.parse()?)
+}
+
+fn make(site: &mut Site, trouble: Trouble, victim: &str, nodes: &[String]) -> Result<()> {
+    let all = site.cluster.ends();
+    let others: Vec<End> = all.iter().filter(|e| e.to_string() != victim).cloned().collect();
+    match trouble {
+        Trouble::Power | Trouble::BatchHostPower => site.cluster.kill_node(victim),
+        Trouble::CutFromAll | Trouble::BatchHostCutFromAll => site.cut_node(victim),
+        Trouble::CutFromController => site.cut_from_controller(victim),
+        Trouble::OneWayOut => site.cluster.cut_one_way(&[end(victim)?], &others),
+        Trouble::OneWayIn => site.cluster.cut_one_way(&others, &[end(victim)?]),
+        Trouble::Halves => {
+            // The victim with as many others that the run does not have.
+            let apart: Vec<&String> = site.cluster.nodes.iter().filter(|n| !nodes.contains(n)).take(2).collect();
+            let apart: BTreeSet<String> = apart.into_iter().cloned().chain([victim.to_string()]).collect();
+            let (one, other): (Vec<End>, Vec<End>) = all.into_iter().partition(|e| apart.contains(&e.to_string()));
+            site.cluster.cut(&one, &other)
+        }
+        Trouble::ServiceCut => site.cut_service(),
+        Trouble::ControllerCut => site.cut_controller(),
+        Trouble::Switch => site.cut_all(),
+        Trouble::Lossy => site.cluster.lose(&all, &all, 20),
+        Trouble::Slurmds => {
+            let nodes = site.cluster.nodes.clone();
+            nodes.iter().try_for_each(|n| site.cluster.kill_slurmd(n))
+        }
+    }
+}
+
+/// Lets the trouble last; after how long the program has worked again, where it was lost, s.
+fn follow(site: &Site, folder: &Path, trouble: Trouble, begun: Instant, lasts: Duration) -> Result<Option<f64>> {
+    let before = generations(folder)?;
+    let mut resumed_s = None;
+    while begun.elapsed() < lasts || (trouble.is_power_loss() && resumed_s.is_none()) {
+        if resumed_s.is_none() && generations(folder)? > before {
+            resumed_s = Some(begun.elapsed().as_secs_f64());
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("the run does not go on: {:?}", site.metrics());
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    Ok(resumed_s)
+}
+
+fn mend(site: &mut Site, trouble: Trouble, victim: &str) -> Result<()> {
+    site.heal()?;
+    match trouble {
+        Trouble::Power | Trouble::BatchHostPower => site.cluster.revive_node(victim),
+        Trouble::Slurmds => {
+            let nodes = site.cluster.nodes.clone();
+            nodes.iter().try_for_each(|n| site.cluster.revive_node(n))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ended(site: &Site, job: u32) -> Result<Option<String>> {
+    let run = site.report(job)?.context("a report")?;
+    let state = run["state"].as_str().context("a state")?;
+    Ok(matches!(state, "completed" | "failed" | "cancelled" | "timeout").then(|| state.to_string()))
+}
+
+fn nodes(run: &Value) -> Vec<String> {
+    let last = run["records"].as_array().and_then(|r| r.last());
+    let nodes = last.and_then(|r| r["nodes"].as_array());
+    nodes.into_iter().flatten().filter_map(|n| n.as_str().map(str::to_string)).collect()
+}
+
+fn restarts(site: &Site, job: u32) -> Result<u32> {
+    let shown = site.cluster.job(job)?;
+    Ok(shown.get("Restarts").context("restarts")?.parse()?)
+}
+
+/// When a dead node was noticed, after its loss, as the report has it.
+fn detected_s(run: &Value) -> Option<f64> {
+    run["failures"].as_array()?.iter().find(|f| f["counts"] == true)?["detection_s"].as_f64()
+}
+
+fn writers(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("writers.{rank}"))
+}
+
+/// How many instances of the first rank have worked.
+fn generations(folder: &Path) -> Result<usize> {
+    let text = fs::read_to_string(writers(folder, 0))?;
+    let who: BTreeSet<&str> = text.lines().filter_map(|l| l.split(' ').nth(1)).collect();
+    Ok(who.len())
+}
+
+/// The last of the hashes is what it is without any trouble.
+fn check_result(folder: &Path) -> Result<()> {
+    for rank in 0..NODES {
+        let text = fs::read_to_string(folder.join(format!("result.{rank}"))).context("a result")?;
+        let (steps, last) = text.trim().split_once(' ').context("steps and a hash")?;
+        let mut chain = "0".repeat(64);
+        for _ in 0..steps.parse::<u32>()? {
+            chain = Sha256::digest(chain.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+        }
+        ensure!(last == chain, "rank {rank} ends with {last} and not with {chain}");
+    }
+    Ok(())
+}
+
+/// Nobody writes after somebody else has begun to.
+fn check_writers(folder: &Path) -> Result<()> {
+    for rank in 0..NODES {
+        let text = fs::read_to_string(writers(folder, rank))?;
+        let mut over: BTreeSet<&str> = BTreeSet::new();
+        let mut now = "";
+        for line in text.lines() {
+            let who = line.split(' ').nth(1).with_context(|| format!("a line {line}"))?;
+            ensure!(!over.contains(who), "rank {rank}: {who} wrote beside {now}: {line}");
+            if who != now {
+                over.insert(now);
+                now = who;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The phases of a run add up to what its nodes measured.
+fn check_energy(run: &Value) -> Result<()> {
+    let total = run["total"]["joules"].as_f64().context("a total")?;
+    let phases = run["phases"].as_array().context("phases")?;
+    let phases: f64 = phases.iter().filter_map(|p| p["joules"].as_f64()).sum();
+    ensure!(total > 0.0 && (phases - total).abs() <= 1e-6 * total, "phases {phases} J, total {total} J");
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Nodes that lose their power and cables that are cut, on a real Slurm: one writer at any time, and nobody else harmed.
+//!
+//! Each kind of trouble once; `xtask partitions` plays as many as are wanted, and says how long it took.
+
+use anyhow::Result;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use suite::partitions::{Trouble, play};
+use suite::{Site, Wanted};
+
+fn site() -> MutexGuard<'static, Site> {
+    static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
+    let start = || {
+        let dir = PathBuf::from(format!("/tmp/joulepoint-partitions-{}", std::process::id()));
+        // Slurm itself is not to decide while the trouble lasts.
+        let wanted = Wanted { slurmd_timeout_s: 900, ..Wanted::default() };
+        Mutex::new(Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts"))
+    };
+    SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn once(trouble: Trouble, lasts_s: u64) -> Result<()> {
+    let history = play(&mut site(), trouble, Duration::from_secs(lasts_s), &mut ChaCha8Rng::seed_from_u64(lasts_s))?;
+    println!("  {history:?}");
+    Ok(())
+}
+
+#[test]
+fn a_node_without_power_is_noticed_and_its_run_goes_on() -> Result<()> {
+    once(Trouble::Power, 15)
+}
+
+#[test]
+fn the_node_of_the_script_without_power_is_noticed_and_its_run_goes_on() -> Result<()> {
+    once(Trouble::BatchHostPower, 15)
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_all_freezes_what_it_runs_before_it_begins_elsewhere() -> Result<()> {
+    once(Trouble::CutFromAll, 25)
+}
+
+#[test]
+fn the_node_of_the_script_that_is_cut_off_freezes_what_it_runs_before_it_begins_elsewhere() -> Result<()> {
+    once(Trouble::BatchHostCutFromAll, 25)
+}
+
+#[test]
+fn a_node_that_only_the_controller_does_not_reach_goes_on() -> Result<()> {
+    once(Trouble::CutFromController, 20)
+}
+
+#[test]
+fn cables_that_carry_one_direction_only_make_no_second_writer() -> Result<()> {
+    once(Trouble::OneWayOut, 20)?;
+    once(Trouble::OneWayIn, 20)
+}
+
+#[test]
+fn two_halves_make_no_second_writer() -> Result<()> {
+    once(Trouble::Halves, 20)
+}
+
+#[test]
+fn a_switch_that_reboots_ends_nothing() -> Result<()> {
+    once(Trouble::Switch, 60)
+}
+
+#[test]
+fn a_controller_that_is_cut_off_ends_nothing() -> Result<()> {
+    once(Trouble::ServiceCut, 20)?;
+    once(Trouble::ControllerCut, 20)
+}
+
+#[test]
+fn stopped_slurmds_end_nothing() -> Result<()> {
+    once(Trouble::Slurmds, 20)
+}
