@@ -11,7 +11,7 @@ packages="
     openmpi-bin libopenmpi-dev libpmix2
     gromacs gromacs-data lammps lammps-examples
     chromium chromium-driver
-    mmdebstrap sqlite3 util-linux procps passwd iproute2
+    mmdebstrap sqlite3 util-linux procps passwd iproute2 nftables libfaketime
     build-essential debhelper lintian rpm python3
 "
 

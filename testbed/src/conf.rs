@@ -1,43 +1,51 @@
 //! Writes the cluster's configuration files; pure text, no processes.
 
+use crate::cables::End;
+use crate::network::Network;
 use crate::options::Options;
-use crate::ports::Ports;
 use anyhow::Result;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Node names n1 .. nN.
 pub(crate) fn node_names(count: u32) -> Vec<String> {
-    (1..=count).map(|i| format!("n{i}")).collect()
+    (1..=count).map(|i| End::Node(i).to_string()).collect()
 }
 
+/// All ends of cables in a cluster of so many nodes.
+pub(crate) fn ends(nodes: u32) -> Vec<End> {
+    [End::Slurmctld, End::Service, End::Login].into_iter().chain((1..=nodes).map(End::Node)).collect()
+}
+
+/// Where the ends of cables are.
+type Addresses<'a> = &'a dyn Fn(&End) -> Ipv4Addr;
+
 /// Writes everything under `dir/etc`.
-pub(crate) fn write_all(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) -> Result<()> {
+pub(crate) fn write_all(dir: &Path, name: &str, o: &Options, network: &Network) -> Result<()> {
     let etc = dir.join("etc");
     std::fs::create_dir_all(&etc)?;
-    std::fs::write(etc.join("slurm.conf"), slurm_conf(dir, name, host, o, ports))?;
+    std::fs::write(etc.join("slurm.conf"), slurm_conf(dir, name, o, &|end| network.address(end)))?;
     std::fs::write(etc.join("plugstack.conf"), plugstack_conf(o))?;
     std::fs::write(etc.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n")?;
-    std::fs::write(etc.join("hosts"), hosts(host, o.nodes))?;
-    for node in node_names(o.nodes) {
-        std::fs::write(etc.join(format!("openmpi-{node}.conf")), openmpi_conf(dir, &node))?;
-    }
+    std::fs::write(etc.join("hosts"), hosts(&ends(o.nodes), &|end| network.address(end)))?;
+    std::fs::write(etc.join("openmpi.conf"), OPENMPI_CONF)?;
     if o.accounting {
         let path = etc.join("slurmdbd.conf");
-        std::fs::write(&path, slurmdbd_conf(dir, ports))?;
+        std::fs::write(&path, slurmdbd_conf(dir, network.address(&End::Slurmctld)))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     }
     Ok(())
 }
 
-fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) -> String {
+fn slurm_conf(dir: &Path, name: &str, o: &Options, address: Addresses) -> String {
     let d = dir.display();
+    let head = address(&End::Slurmctld);
     let socket = format!("{d}/munge/munge.socket.2");
     let mut keys: Vec<(&str, String)> = vec![
         ("ClusterName", name.into()),
-        ("SlurmctldHost", format!("{host}(127.0.0.1)")),
-        ("SlurmctldPort", ports.controller().to_string()),
+        ("SlurmctldHost", format!("{}({head})", End::Slurmctld)),
         ("AuthType", "auth/munge".into()),
         ("AuthInfo", format!("socket={socket},cred_expire={}", o.cred_expire_s)),
         ("CredType", "cred/munge".into()),
@@ -45,8 +53,6 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
         ("SlurmdUser", "root".into()),
         ("StateSaveLocation", format!("{d}/state")),
         ("SlurmdSpoolDir", format!("{d}/spool/%n")),
-        // PMIx makes a folder here for each step and node: it must not be the same for two nodes.
-        ("TmpFS", format!("{d}/tmp/%n")),
         ("SlurmctldPidFile", format!("{d}/run/slurmctld.pid")),
         ("SlurmdPidFile", format!("{d}/run/slurmd.%n.pid")),
         ("SlurmctldLogFile", format!("{d}/log/slurmctld.log")),
@@ -77,8 +83,7 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
     if o.accounting {
         keys.extend([
             ("AccountingStorageType", "accounting_storage/slurmdbd".into()),
-            ("AccountingStorageHost", "127.0.0.1".into()),
-            ("AccountingStoragePort", ports.dbd().to_string()),
+            ("AccountingStorageHost", head.to_string()),
             ("AccountingStoragePass", socket),
             ("AccountingStoreFlags", "job_comment".into()),
         ]);
@@ -89,13 +94,11 @@ fn slurm_conf(dir: &Path, name: &str, host: &str, o: &Options, ports: &Ports) ->
     for (key, value) in keys.iter().filter(|(k, _)| !sets(&o.extra_conf, k)) {
         let _ = writeln!(text, "{key}={value}");
     }
-    let first = ports.first_node();
-    let last = first + o.nodes as u16 - 1;
-    let _ = writeln!(
-        text,
-        "NodeName=n[1-{}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={} RealMemory={}",
-        o.nodes, o.cpus_per_node, o.memory_mib_per_node
-    );
+    for number in 1..=o.nodes {
+        let node = End::Node(number);
+        let (at, cpus, memory) = (address(&node), o.cpus_per_node, o.memory_mib_per_node);
+        let _ = writeln!(text, "NodeName={node} NodeAddr={at} CPUs={cpus} RealMemory={memory}");
+    }
     if !o.extra_conf.to_lowercase().contains("partitionname=") {
         let _ = writeln!(text, "PartitionName=all Nodes=n[1-{}] Default=YES MaxTime=INFINITE State=UP", o.nodes);
     }
@@ -114,35 +117,27 @@ fn plugstack_conf(o: &Options) -> String {
     }
 }
 
-fn hosts(host: &str, nodes: u32) -> String {
-    let mut text = format!("127.0.0.1 localhost\n127.0.0.1 {host}\n");
-    for node in node_names(nodes) {
-        let _ = writeln!(text, "127.0.0.1 {node}");
+fn hosts(ends: &[End], address: Addresses) -> String {
+    let mut text = "127.0.0.1 localhost\n".to_string();
+    for end in ends {
+        let _ = writeln!(text, "{} {end}", address(end));
     }
     text
 }
 
 /// What the administrator of such a cluster would write into openmpi-mca-params.conf.
-fn openmpi_conf(dir: &Path, node: &str) -> String {
-    format!(
-        "# All nodes are this machine: talk over the loopback interface.\n\
-         btl = self,vader,tcp\nbtl_tcp_if_include = lo\noob_tcp_if_include = lo\n\
-         # Two cores serve all nodes: give way while waiting, and pin nothing.\n\
-         mpi_yield_when_idle = 1\nhwloc_base_binding_policy = none\nrmaps_base_oversubscribe = 1\n\
-         # The session folder dies with the node's files.\n\
-         orte_tmpdir_base = {}/tmp/{node}\n",
-        dir.display()
-    )
-}
+const OPENMPI_CONF: &str = "btl = self,vader,tcp\n\
+    # Two cores serve all nodes: give way while waiting, and pin nothing.\n\
+    mpi_yield_when_idle = 1\nhwloc_base_binding_policy = none\nrmaps_base_oversubscribe = 1\n";
 
-fn slurmdbd_conf(dir: &Path, ports: &Ports) -> String {
+fn slurmdbd_conf(dir: &Path, address: Ipv4Addr) -> String {
     let d = dir.display();
     format!(
-        "AuthType=auth/munge\nAuthInfo=socket={d}/munge/munge.socket.2\nDbdHost=localhost\nDbdAddr=127.0.0.1\n\
-         DbdPort={}\nSlurmUser=root\nDebugLevel=verbose\nLogFile={d}/log/slurmdbd.log\nPidFile={d}/run/slurmdbd.pid\n\
+        "AuthType=auth/munge\nAuthInfo=socket={d}/munge/munge.socket.2\nDbdHost={}\nDbdAddr={address}\n\
+         SlurmUser=root\nDebugLevel=verbose\nLogFile={d}/log/slurmdbd.log\nPidFile={d}/run/slurmdbd.pid\n\
          StorageType=accounting_storage/mysql\nStorageHost=localhost\nStorageUser=slurm\nStoragePass=x\n\
          StorageLoc=slurm_acct_db\n",
-        ports.dbd()
+        End::Slurmctld
     )
 }
 
@@ -152,11 +147,10 @@ mod tests {
 
     #[test]
     fn a_key_of_the_caller_replaces_ours() {
-        let ports = Ports::claim(10).unwrap();
         let o = Options { extra_conf: "killwait = 30".into(), ..Options::default() };
-        let text = slurm_conf(Path::new("/d"), "c", "h", &o, &ports);
+        let text = slurm_conf(Path::new("/d"), "c", &o, &|_| Ipv4Addr::LOCALHOST);
         assert!(!text.contains("KillWait=2"));
         assert!(text.contains("killwait = 30"));
-        assert!(text.contains("NodeName=n[1-8]"));
+        assert!(text.contains("NodeName=n8 NodeAddr=127.0.0.1 "));
     }
 }

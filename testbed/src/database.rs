@@ -1,10 +1,9 @@
 //! Runs a private MariaDB for slurmdbd: no network, no users, data in memory, gone with the cluster.
 
-use crate::keeper::{Daemon, Namespace};
+use crate::keeper::Namespace;
 use anyhow::{Context, Result, bail};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Debian's file with the server's own tables; slurmdbd needs those for stored procedures.
 pub(crate) const SYSTEM_TABLES: &str = "/usr/share/mysql/mysql_system_tables.sql";
@@ -19,8 +18,8 @@ pub(crate) fn setup(dir: &Path) -> String {
     format!("mount -t tmpfs -o mode=0700 tmpfs '{}'", dir.join("db/data").display())
 }
 
-/// Makes the system tables and starts the server; the caller waits until [`ready`].
-pub(crate) fn start(dir: &Path, inside: &Namespace) -> Result<Daemon> {
+/// Makes the system tables; then the server can be started.
+pub(crate) fn make_tables(dir: &Path, inside: &Namespace) -> Result<()> {
     let bootstrap = dir.join("db/bootstrap.sh");
     let server = server_arguments(dir);
     let script = format!(
@@ -28,16 +27,11 @@ pub(crate) fn start(dir: &Path, inside: &Namespace) -> Result<Daemon> {
         server.join(" ")
     );
     std::fs::write(&bootstrap, script)?;
-    let log = dir.join("log/mariadb.log");
-    let out = Command::new("nsenter")
-        .args(["--target", &inside.init.to_string(), "--pid", "--mount", "--", "sh"])
-        .arg(&bootstrap)
-        .output()
-        .context("nsenter sh")?;
+    let out = inside.enter("sh").arg(&bootstrap).output().context("nsenter sh")?;
     if !out.status.success() {
         bail!("MariaDB could not make its tables: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    inside.spawn(&server, &[], &log)
+    Ok(())
 }
 
 /// Whether the server answers.
@@ -45,7 +39,8 @@ pub(crate) fn ready(dir: &Path) -> bool {
     UnixStream::connect(socket(dir)).is_ok()
 }
 
-fn server_arguments(dir: &Path) -> Vec<String> {
+/// The server's words.
+pub(crate) fn server_arguments(dir: &Path) -> Vec<String> {
     let db = dir.join("db");
     let mut arguments = vec!["mariadbd".to_string(), "--no-defaults".into(), "--user=root".into()];
     arguments.push(format!("--datadir={}/data", db.display()));

@@ -1,14 +1,15 @@
-//! Starts a test cluster by hand, runs one command on it and stops it.
+//! Starts a test cluster by hand, runs one command on it and stops it; or gives orders to one that runs.
 
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use testbed::{Cluster, Options};
 
-const USAGE: &str = "usage: testbed [--nodes N] [--cred-expire SECONDS] [--slurmd-timeout SECONDS] [--no-accounting] [--conf LINE]... DIR -- COMMAND...\n\
+const USAGE: &str = "usage: testbed [--nodes N] [--cred-expire SECONDS] [--slurmd-timeout SECONDS] [--no-accounting] [--own-clocks] [--conf LINE]... DIR -- COMMAND...\n\
     Starts a private Slurm in DIR (an empty folder), runs COMMAND with SLURM_CONF set, and stops the cluster.\n\
-    A node dies with: kill -9 $(cat DIR/run/n3.pid)";
+    usage: testbed at DIR ORDER...\n\
+    Does something to the cluster that runs in DIR:";
 
 fn main() -> ExitCode {
     match run() {
@@ -21,8 +22,18 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some((dir, options, command)) = parse(std::env::args().skip(1))? else {
-        println!("{USAGE}");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [at, dir, order @ ..] = words.as_slice()
+        && at == "at"
+    {
+        let said = testbed::order(Path::new(dir), order)?;
+        if !said.is_empty() {
+            println!("{said}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((dir, options, command)) = parse(words.into_iter())? else {
+        println!("{USAGE}\n{}", testbed::ORDERS);
         return Ok(ExitCode::SUCCESS);
     };
     let begin = Instant::now();
@@ -53,6 +64,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<(PathBuf, Opt
                 options.extra_conf.push('\n');
             }
             "--no-accounting" => options.accounting = false,
+            "--own-clocks" => options.own_clocks = true,
             "--" => break,
             path if dir.is_none() && !path.starts_with('-') => dir = Some(PathBuf::from(path)),
             other => bail!("{other:?} is not understood\n{USAGE}"),

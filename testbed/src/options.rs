@@ -23,6 +23,11 @@ pub struct Options {
     pub cred_expire_s: u32,
     /// Lines for slurm.conf; a key given here replaces the same key of ours.
     pub extra_conf: String,
+    /// Folders that all nodes see where they are, as the cluster's own: for what is below `/tmp`, `/var/tmp`,
+    /// `/dev/shm` or `/run`, which each node has for itself.
+    pub shared: Vec<PathBuf>,
+    /// Whether the daemons of each node see a clock that can be set ([`crate::Cluster::set_clock`]), by libfaketime.
+    pub own_clocks: bool,
     /// A daemon that runs inside each node's namespaces beside slurmd and dies with it; `%n` becomes the node's name.
     pub node_command: Option<Vec<String>>,
     /// Environment of all daemons and of all commands made by [`crate::Cluster::command`] and `command_as`.
@@ -50,6 +55,8 @@ impl Default for Options {
             slurmd_timeout_s: 10,
             cred_expire_s: 120,
             extra_conf: String::new(),
+            shared: Vec::new(),
+            own_clocks: false,
             node_command: None,
             env: Vec::new(),
         }

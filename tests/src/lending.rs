@@ -96,7 +96,8 @@ pub fn site(dir: &Path, nodes: usize, progress: &mut dyn FnMut(&str)) -> Result<
          [lend]\nshortest_s = 1.0\npatience_s = 90.0\n[criu]\ncommand = {:?}\n",
         own.join("criu")
     );
-    let site = Site::start(dir, &Wanted { nodes: nodes as u32, toml, ..Wanted::default() }, progress)?;
+    let site =
+        Site::start(dir, &Wanted { nodes: nodes as u32, toml, shared: vec![own], ..Wanted::default() }, progress)?;
     let source = repository().join("apps/stencil");
     let settings = [format!("BUILD={}", dir.join("bin").display()), format!("MLOG={}", built()?.display())];
     let output = Command::new("make").arg("-C").arg(source).args(settings).output()?;

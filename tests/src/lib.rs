@@ -15,7 +15,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Options, Plugin};
+use testbed::{Cluster, End, Network, Options, Plugin};
+
+/// Usual port of the controller service.
+const CONTROLLER_PORT: u16 = 6820;
 
 /// Programs that the workspace builds and a site installs.
 const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
@@ -43,6 +46,8 @@ pub struct Wanted {
     pub plugin_args: Vec<String>,
     /// Slurm's own detection of dead nodes, s: slow, so that ours is what the tests see. It asks nodes three times as often.
     pub slurmd_timeout_s: u32,
+    /// Folders below `/tmp` and the like that all nodes see, beside the site's own.
+    pub shared: Vec<PathBuf>,
 }
 
 impl Default for Wanted {
@@ -54,6 +59,7 @@ impl Default for Wanted {
             slurm_conf: String::new(),
             plugin_args: Vec::new(),
             slurmd_timeout_s: 120,
+            shared: Vec::new(),
         }
     }
 }
@@ -110,8 +116,11 @@ impl Site {
         }
         let conf = dir.join("joulepoint.toml");
         let slurm = dir.join("slurm");
-        let address = testbed::own_address();
+        let network = Network::new()?;
+        let address = format!("{}:{CONTROLLER_PORT}", network.address(&End::Service));
         let path = |p: &Path| p.display().to_string();
+        let mut shared = wanted.shared.clone();
+        shared.push(dir.to_path_buf());
         let mut args = vec![format!("wrapper={}", path(&bin.join("joulepoint"))), format!("conf={}", path(&conf))];
         args.extend(wanted.plugin_args.iter().cloned());
         let options = Options {
@@ -124,6 +133,7 @@ impl Site {
                     .map(str::to_string)
                     .to_vec(),
             ),
+            shared,
             env: vec![("JOULEPOINT_CONF".to_string(), path(&conf))],
             ..Options::default()
         };
@@ -132,7 +142,7 @@ impl Site {
         let munge = slurm.join("munge/munge.socket.2");
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
-             store = {:?}\n\n[node]\nlisten = \"127.0.0.1:0\"\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
+             store = {:?}\n\n[node]\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
@@ -143,7 +153,7 @@ impl Site {
             wanted.toml
         );
         fs::write(&conf, text)?;
-        let cluster = Cluster::start(&slurm, &options, progress)?;
+        let cluster = Cluster::start_on(network, &slurm, &options, progress)?;
         if cluster.munge_socket != munge || cluster.shared() != shared {
             bail!(
                 "the testbed's paths have changed: {}, {}",
@@ -165,7 +175,8 @@ impl Site {
     /// Starts `joulepointd --role=controller` and waits until all nodes that run have sent a heartbeat.
     pub fn start_controller(&mut self) -> Result<()> {
         let log = fs::OpenOptions::new().append(true).create(true).open(self.conf.with_file_name("controller.log"))?;
-        let mut command = self.cluster.command(&self.bin().join("joulepointd").display().to_string());
+        let program = self.bin().join("joulepointd").display().to_string();
+        let mut command = self.cluster.command_on(&End::Service, &program)?;
         command.args(["--role=controller", "--conf"]).arg(&self.conf).stdout(log.try_clone()?).stderr(log);
         // SAFETY: prctl is safe between fork and exec.
         unsafe {
@@ -198,6 +209,36 @@ impl Site {
             controller.wait()?;
         }
         Ok(())
+    }
+
+    /// Cuts the controller's cables to all nodes: the service's and slurmctld's, as if both were on one host.
+    pub fn cut_controller(&self) -> Result<()> {
+        self.cluster.cut(&[End::Service, End::Slurmctld], &self.cluster.node_ends())
+    }
+
+    /// Cuts the controller service off from all nodes and from slurmctld, which see each other.
+    pub fn cut_service(&self) -> Result<()> {
+        self.cluster.cut(&[End::Service], &[vec![End::Slurmctld], self.cluster.node_ends()].concat())
+    }
+
+    /// Cuts a node off from the controller service and from slurmctld; it sees the other nodes.
+    pub fn cut_from_controller(&self, node: &str) -> Result<()> {
+        self.cluster.cut(&[node.parse()?], &[End::Service, End::Slurmctld])
+    }
+
+    /// Cuts a node off from everything.
+    pub fn cut_node(&self, node: &str) -> Result<()> {
+        self.cluster.cut(&[node.parse()?], &self.cluster.ends())
+    }
+
+    /// Takes the switch away: nobody reaches anybody.
+    pub fn cut_all(&self) -> Result<()> {
+        self.cluster.cut(&self.cluster.ends(), &self.cluster.ends())
+    }
+
+    /// Mends all cables.
+    pub fn heal(&self) -> Result<()> {
+        self.cluster.heal_all()
     }
 
     /// The controller's metrics, as text.

@@ -92,7 +92,7 @@ pub fn site(dir: &Path, nodes: u32, progress: &mut dyn FnMut(&str)) -> Result<Re
         own.join("criu"),
         Wanted::default().toml
     );
-    let site = Site::start(dir, &Wanted { nodes, toml, ..Wanted::default() }, progress)?;
+    let site = Site::start(dir, &Wanted { nodes, toml, shared: vec![own], ..Wanted::default() }, progress)?;
     build(&bin(&site))?;
     Ok(Ok(site))
 }

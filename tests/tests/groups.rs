@@ -136,12 +136,18 @@ fn nothing_is_left_of_relays(site: &Site, run: &Value) -> Result<()> {
     let socket = address["socket"].as_str().context("a socket")?;
     let name = socket.rsplit(['/', '@']).next().and_then(|name| name.split('.').next()).context("a name")?;
     ensure!(name.starts_with("joulepoint-"), "{socket}");
-    let files = fs::read_dir("/tmp")?.flatten().map(|f| f.file_name().to_string_lossy().into_owned());
-    let left: Vec<String> = files.filter(|f| f.starts_with(name)).collect();
-    ensure!(left.is_empty(), "left in /tmp: {left:?}");
-    site.wait("the relays to end", MINUTES, |_| {
-        Ok((!fs::read_to_string("/proc/net/unix")?.contains(name)).then_some(()))
-    })
+    for node in site.cluster.nodes.iter().filter(|node| site.cluster.has_power(node)) {
+        let on = |program: &str, word: &str| {
+            site.cluster.output(site.cluster.command_on(&node.parse()?, program)?.arg(word))
+        };
+        let files = on("ls", "/tmp")?;
+        let left: Vec<&str> = files.lines().filter(|f| f.starts_with(name)).collect();
+        ensure!(left.is_empty(), "left in /tmp of {node}: {left:?}");
+        site.wait(&format!("the relays on {node} to end"), MINUTES, |_| {
+            Ok((!on("cat", "/proc/net/unix")?.contains(name)).then_some(()))
+        })?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -286,6 +286,7 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
             place.path("criu/criu"),
             Wanted::default().toml
         ),
+        shared: vec![place.0.clone()],
         ..Wanted::default()
     };
     let mut site = Site::start(&place.path("site"), &wanted, &mut |text| println!("  {text}")).expect("a site");

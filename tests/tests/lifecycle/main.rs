@@ -1,10 +1,17 @@
-//! The private cluster's own promises: nodes die whole, come back, and nothing outlives the caller.
+//! The private cluster's own promises: nodes die whole, come back, cables can be cut, and nothing outlives the caller.
+
+mod cables;
+mod power;
+mod standstill;
 
 use anyhow::{Context, Result, ensure};
-use std::io::{BufRead, BufReader};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use testbed::{ALICE, BOB, Cluster, Options};
+use testbed::{ALICE, BOB, Cluster, End, Options};
 
 const SOON: Duration = Duration::from_secs(90);
 
@@ -91,7 +98,60 @@ fn two_clusters_live_side_by_side() -> Result<()> {
         let out = cluster.output(cluster.command_as(ALICE, "srun").arg("id").arg("-un"))?;
         ensure!(out.trim() == ALICE, "srun said {out:?}");
     }
+    // Each has addresses of its own, and none leads into the other.
+    let (here, there) = (a.address(&End::Slurmctld), (b.address(&End::Slurmctld), 6817).into());
+    ensure!(here != b.address(&End::Slurmctld), "both are at {here}");
+    let across = a.in_network_of(&End::Node(1), || TcpStream::connect_timeout(&there, SOON))?;
+    ensure!(across.as_ref().is_err_and(|e| e.kind() == ErrorKind::NetworkUnreachable), "{across:?}");
     Ok(())
+}
+
+/// Everything of a cluster that could be left of it in this machine's own namespaces.
+struct Traces {
+    pids: Vec<i32>,
+    /// Network namespaces, as /proc shows them.
+    networks: BTreeSet<PathBuf>,
+    /// The link to the login node.
+    link: PathBuf,
+    control_group: PathBuf,
+}
+
+impl Traces {
+    /// Those of the cluster in `home`, which process `caller` has started.
+    fn of(home: &Path, caller: u32) -> Result<Traces> {
+        let mut pids = Vec::new();
+        for name in ["keeper", "n1", "n2"] {
+            pids.push(std::fs::read_to_string(home.join(format!("run/{name}.pid")))?.trim().parse::<i32>()?);
+        }
+        let networks = pids.iter().map(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")));
+        let networks = networks.collect::<std::io::Result<BTreeSet<_>>>()?;
+        ensure!(networks.len() == 3, "not a network each: {networks:?}");
+        let hosts = std::fs::read_to_string(home.join("etc/hosts"))?;
+        let address = hosts.lines().find_map(|l| l.strip_suffix(" login")).context("a login node")?;
+        let number = address.split('.').nth(2).context("a number")?;
+        let link = PathBuf::from(format!("/sys/class/net/jptest{number}"));
+        let group = std::fs::read_to_string(format!("/proc/{}/cgroup", pids[1]))?;
+        let group = group.lines().find_map(|l| l.strip_prefix("0::/")?.strip_suffix("/n1")).context("a group")?;
+        ensure!(group.contains(&format!("-{caller}-")), "{group}");
+        let mounts = std::fs::read_to_string("/proc/mounts")?;
+        let root = mounts.lines().find(|l| l.contains(" cgroup2 ")).and_then(|l| l.split(' ').nth(1));
+        let control_group = Path::new(root.context("cgroup2")?).join(group);
+        let traces = Traces { pids, networks, link, control_group };
+        ensure!(traces.link.exists() && traces.control_group.exists(), "{:?}", traces.left());
+        Ok(traces)
+    }
+
+    /// What there still is.
+    fn left(&self) -> Vec<String> {
+        let mut left: Vec<String> = self.pids.iter().filter(|p| exists(**p)).map(|p| format!("process {p}")).collect();
+        left.extend([&self.link, &self.control_group].iter().filter(|p| p.exists()).map(|p| p.display().to_string()));
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        for entry in all.filter(|e| e.file_name().to_string_lossy().parse::<i32>().is_ok()) {
+            let network = std::fs::read_link(entry.path().join("ns/net"));
+            left.extend(network.ok().filter(|n| self.networks.contains(n)).map(|n| format!("{entry:?} in {n:?}")));
+        }
+        left
+    }
 }
 
 #[test]
@@ -104,17 +164,21 @@ fn nothing_outlives_a_caller_that_is_killed() -> Result<()> {
     let mut line = String::new();
     BufReader::new(caller.stdout.take().context("a pipe")?).read_line(&mut line)?;
     ensure!(line == "up\n", "testbed said {line:?}");
-    let mut pids = Vec::new();
-    for name in ["keeper", "n1", "n2"] {
-        pids.push(std::fs::read_to_string(home.join(format!("run/{name}.pid")))?.trim().parse::<i32>()?);
-    }
+    let traces = Traces::of(&home, caller.id())?;
+    let rules = || Command::new("nft").args(["list", "tables"]).output().map(|o| o.stdout);
+    let before = rules()?;
+    let order = |words: &[&str]| testbed::order(&home, &words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+    order(&["cut", "n1", "all"])?;
+    // What is frozen cannot end by itself.
+    order(&["suspend", "n2"])?;
+    ensure!(rules()? == before, "rules for cables are in this machine's own network");
     // The command that ran on the cluster is the caller's own child.
     let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", caller.id()))?;
     caller.kill()?;
     caller.wait()?;
     let deadline = Instant::now() + SOON;
-    while pids.iter().any(|p| exists(*p)) {
-        ensure!(Instant::now() < deadline, "of {pids:?} some live on");
+    while !traces.left().is_empty() {
+        ensure!(Instant::now() < deadline, "left: {:?}", traces.left());
         std::thread::sleep(Duration::from_millis(20));
     }
     for pid in child.split_whitespace() {
@@ -124,5 +188,17 @@ fn nothing_outlives_a_caller_that_is_killed() -> Result<()> {
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL)?;
         }
     }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_left_of_a_cluster_that_is_stopped() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let home = dir.path().join("c");
+    let cluster = Cluster::start(&home, &small(2), &mut |_| ())?;
+    let traces = Traces::of(&home, std::process::id())?;
+    cluster.suspend_node("n2")?;
+    cluster.stop();
+    ensure!(traces.left().is_empty(), "left: {:?}", traces.left());
     Ok(())
 }
