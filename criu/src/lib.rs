@@ -27,8 +27,6 @@ pub mod temporary;
 pub mod tool;
 pub mod warden;
 
-pub use mlog::turn;
-
 use std::time::Duration;
 
 /// Exit code of a warden that could not restore, or reach the driver: as if the program had been killed, so that it is

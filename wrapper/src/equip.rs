@@ -9,10 +9,10 @@ use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::linked;
 use crate::mail::Post;
+use crate::placements::Placements;
 use crate::ports::Engine;
 use crate::scr::{Halting, Scr};
 use crate::script::{Script, Steps, Tree};
-use crate::turns::Turns;
 use options::{Engine as Kind, Settings};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ pub struct Gear<'a> {
     pub commands: Option<Commands>,
     /// CRIU of this node, if it was tried and works.
     pub criu: Option<PathBuf>,
-    /// The turns of tasks of steps.
-    pub turns: Turns,
+    /// The placements of tasks of steps.
+    pub placements: Placements,
     /// What the site says of it.
     pub dumps: &'a config::Criu,
     /// Address of this node for the tasks of steps, if the script starts some.
@@ -67,7 +67,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Hook), Some(commands), ..) => Box::new(Hook::new(post, checkpoints, commands)),
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
-            let (turns, dumps, appends) = (gear.turns, gear.dumps.clone(), gear.appends);
+            let (placements, dumps, appends) = (gear.placements, gear.dumps.clone(), gear.appends);
             let parts = criu_steps::Parts {
                 post,
                 checkpoints,
@@ -78,7 +78,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 host,
                 node,
                 limit_s,
-                turns,
+                placements,
                 dumps,
                 appends,
             };

@@ -14,12 +14,12 @@ use crate::lend::Lender;
 use crate::mail::{self, Post};
 use crate::mpi;
 use crate::nodes::{Local, Nodes};
+use crate::placements::Placements;
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::turns::Turns;
 use crate::{identity::Identity, linked, sandboxes};
 use config::Site;
 use nix::sys::signal::Signal;
@@ -110,7 +110,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     let key = RunKey { cluster: me.cluster.clone(), run };
     let path = runs.join(&key.cluster).join(&key.run);
     let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
-    let turns = Turns::take_up(&path);
+    let placements = Placements::take_up(&path);
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run), me.restart_count));
     let accounted = accounted(&records, &me);
@@ -216,7 +216,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
     if resumes && (places.is_some() || by_steps) {
-        turns.wait_for_others();
+        placements.wait_for_others();
     }
     if let Some(places) = places {
         let criu = match criu {
@@ -224,11 +224,11 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
             None if settings.lend && slow.is_none() => criu::on_this_node(site, &me, &runs),
             None => Err(String::new()),
         };
-        let (setup, me, given) = (&setup, &me, turns.clone());
+        let (setup, me, given) = (&setup, &me, placements.clone());
         let launch =
-            Launch { setup, site, me, argv, post, steps, slurm, places, before, lender, criu, turns: given, slow };
+            Launch { setup, site, me, argv, post, steps, slurm, places, before, lender, criu, placements: given, slow };
         let outcome = launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
-        turns.end();
+        placements.end();
         return outcome;
     }
     let (announced, descriptor) = announcements(&me.folder)?;
@@ -247,7 +247,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         host: by_steps.then(|| address(&slurm, &me)),
         appends: by_steps.then(|| sandboxes::appends(&slurm)).flatten(),
         criu: criu.map(|c| c.command),
-        turns: turns.clone(),
+        placements: placements.clone(),
         halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
         limit_s,
         announced,
@@ -262,7 +262,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         store: &mut folder,
     };
     let outcome = driver::run(&setup, ports);
-    turns.end();
+    placements.end();
     drop(descriptor);
     Ok(outcome)
 }

@@ -32,6 +32,7 @@ pub mod mpi;
 pub mod nodes;
 pub mod orders;
 mod passing;
+pub mod placements;
 pub mod ports;
 pub mod processes;
 pub mod redirects;
@@ -44,5 +45,5 @@ pub mod srun;
 pub mod streams;
 pub mod supervise;
 pub mod tool;
-pub mod turns;
+
 pub mod wardens;

@@ -21,12 +21,12 @@ use crate::lend::Lender;
 use crate::mail::{MailClock, Post, Tries, now_s};
 use crate::mpi;
 use crate::nodes::Nodes;
+use crate::placements::Placements;
 use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::sandboxes::appends;
 use crate::script::{Script, Steps};
-use crate::turns::Turns;
 use ::criu::relay;
 use config::Site;
 use options::{Engine as Kind, Settings};
@@ -66,8 +66,8 @@ pub struct Launch<'a> {
     pub lender: Lender,
     /// The CRIU by which groups are dumped or survivors parked, or why there is none.
     pub criu: Result<PathBuf, String>,
-    /// The turns of all that is started in steps.
-    pub turns: Turns,
+    /// The placements of all that is started in steps.
+    pub placements: Placements,
     /// What is done with survivors where nothing can be lent.
     pub slow: Option<Slow>,
 }
@@ -144,7 +144,7 @@ impl Launch<'_> {
             all: Arc::default(),
             post: self.post.clone(),
             steps: self.steps.clone(),
-            turns: self.turns.clone(),
+            placements: self.placements.clone(),
             empties: (!self.setup.resumes).then(|| appends(&self.slurm) == Some(false)),
             dealt: Dealt::open(folder.path(), fingerprint(self.argv)),
             within: within.clone(),
@@ -206,7 +206,7 @@ impl Launch<'_> {
             log,
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
-            turns: self.turns.clone(),
+            placements: self.placements.clone(),
             sockets: format!("@{}.relay", board.name()),
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
