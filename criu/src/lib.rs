@@ -33,8 +33,7 @@ use std::time::Duration;
 /// tried again.
 pub const EXIT_KILLED: i32 = 137;
 
-/// File in a checkpoint's folder that tells why it could not be restored.
-pub const NOT_RESTORED: &str = "not-restored";
+pub use protocol::NOT_RESTORED;
 
 /// A limit that a clock can hold.
 pub fn seconds(limit_s: f64) -> Duration {

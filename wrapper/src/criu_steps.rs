@@ -6,11 +6,9 @@
 use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
 use crate::cancelled;
-use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
 use crate::mail::{Post, Tries, Try, now_s};
-use crate::placements::Placements;
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Unprepared};
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
 use crate::streams;
@@ -18,6 +16,8 @@ use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
 use protocol::Manifest;
+use run::Checkpoints;
+use run::Placements;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -149,7 +149,7 @@ impl Engine for CriuSteps {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
         self.placements.over(&self.placements.of(PLACE));

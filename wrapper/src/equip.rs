@@ -1,7 +1,6 @@
 //! Builds the engine that was chosen for a run.
 
-use crate::app::{Announced, App, Ask, Files};
-use crate::checkpoints::Checkpoints;
+use crate::app::{self, Announced, App, Ask, Files};
 use crate::criu::{self, Criu};
 use crate::criu_steps::{self, CriuSteps};
 use crate::dmtcp::Dmtcp;
@@ -9,11 +8,13 @@ use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::linked;
 use crate::mail::Post;
-use crate::placements::Placements;
 use crate::ports::Engine;
 use crate::scr::{Halting, Scr};
 use crate::script::{Script, Steps, Tree};
+use crate::writers;
 use options::{Engine as Kind, Settings};
+use run::Checkpoints;
+use run::Placements;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct Gear<'a> {
     pub limit_s: f64,
     /// What the program announces.
     pub announced: Announced,
+    /// Who may still write to its files.
+    pub writers: writers::Ask,
 }
 
 /// The engine of this kind; `script` runs what the engine puts in the script's place.
@@ -105,7 +108,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
             let signal = settings.signal.map(|s| (s.number, ask));
             let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
-            Box::new(App::new(post, checkpoints, files, signal, gear.announced))
+            let app = App::new(post, checkpoints, files, signal, gear.announced);
+            Box::new(app.of_job(gear.writers, app::limit(limit_s)))
         }
     })
 }

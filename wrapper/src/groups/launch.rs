@@ -10,7 +10,7 @@ use super::place::{Before, Places};
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
-use crate::app::{Announced, App, Ask, Files};
+use crate::app::{self, Announced, App, Ask, Files};
 use crate::calls::fingerprint;
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::Hook;
@@ -21,16 +21,17 @@ use crate::lend::Lender;
 use crate::mail::{MailClock, Post, Tries, now_s};
 use crate::mpi;
 use crate::nodes::Nodes;
-use crate::placements::Placements;
 use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::sandboxes::appends;
 use crate::script::{Script, Steps};
+use crate::writers;
 use ::criu::relay;
 use config::Site;
 use options::{Engine as Kind, Settings};
 use protocol::Event;
+use run::Placements;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io;
@@ -70,6 +71,8 @@ pub struct Launch<'a> {
     pub placements: Placements,
     /// What is done with survivors where nothing can be lent.
     pub slow: Option<Slow>,
+    /// Who may still write to the files of a program.
+    pub writers: writers::Ask,
 }
 
 /// The groups of the job, if it is to have some and can.
@@ -95,8 +98,8 @@ pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Place
 /// Groups that lack nodes, such as lent ones that died, cannot become one program: the run goes back to the queue.
 pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outcome {
     let mut tell = |events: Vec<Event>| {
-        if let Err(reason) = folder.append(now_s(), events) {
-            tracing::error!(%reason, "the journal cannot be written");
+        if let Err(e) = folder.append(now_s(), events) {
+            tracing::error!(%e, "the journal cannot be written");
         }
         folder.flush(FLUSH_LIMIT_S);
     };
@@ -135,9 +138,8 @@ impl Launch<'_> {
         cluster: &mut Job,
         folder: &mut RunFolder,
     ) -> io::Result<Outcome> {
-        let settings = &self.setup.settings;
         let count = self.places.groups.len();
-        let mut lines = Folders::open(folder.path(), count, settings.keep)?;
+        let mut lines = Folders::open(folder, count).map_err(io::Error::other)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
         let within = self.within(folder);
         let seats = Seats {
@@ -262,6 +264,7 @@ impl Launch<'_> {
                 let signal = settings.signal.map(|s| (s.number, ask));
                 let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group) };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
+                let app = app.of_job(self.writers.clone(), app::limit(self.setup.checkpoint_limit_s));
                 Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
             }
         })

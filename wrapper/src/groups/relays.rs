@@ -3,10 +3,10 @@
 use super::ports::{News, Relays};
 use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
-use crate::placements::Placements;
 use crate::ports::Happening;
 use crate::processes;
 use options::Log;
+use run::Placements;
 use serde::Deserialize;
 use slurm::Slurm;
 use std::fs;
@@ -323,7 +323,8 @@ mod tests {
         let slurm = Arc::new(Slurm::new(Some(dir.path().to_path_buf())));
         let (sockets, all) = (String::new(), vec![Relay::default()]);
         std::fs::create_dir(&run).unwrap();
-        let placements = Placements::take_up(&run);
+        let taken = run::take_up(&run, &run::line::Claim::default(), run::Patience::NONE).unwrap();
+        let placements = Placements::of_holder(&run, &taken.holder);
         let mut relays = Steps {
             srun,
             slurm,
