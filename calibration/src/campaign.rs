@@ -310,8 +310,7 @@ fn conclude(site: &Site, cluster: &str, u: &Underway) -> Result<(Calibration, Pa
     calibration.differing = differing.map(|f| (f.node.clone(), f.fingerprint.clone())).collect();
     planner::sound::check(&calibration).map_err(|why| anyhow!("{}: {why}", u.node_type))?;
     let file = u.state.folder.join("calibration.json");
-    wrapper::checkpoints::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?)
-        .with_context(|| file.display().to_string())?;
+    run::write_durably(&file, &serde_json::to_vec_pretty(&calibration)?).with_context(|| file.display().to_string())?;
     Ok((calibration, file))
 }
 

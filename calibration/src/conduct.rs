@@ -90,7 +90,7 @@ fn step(site: &Site, state: &State, worker: &[String], width: u32, name: &str, o
 
 fn write_orders(state: &State, name: &str, orders: &[Order]) -> Result<PathBuf> {
     let path = state.folder.join(format!("orders-{name}.json"));
-    wrapper::checkpoints::write_durably(&path, &serde_json::to_vec(orders)?)?;
+    run::write_durably(&path, &serde_json::to_vec(orders)?)?;
     Ok(path)
 }
 

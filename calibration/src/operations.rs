@@ -5,6 +5,7 @@ use crate::orders::Order;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use protocol::{Manifest, ManifestFile, Operation};
+use run::{Checkpoints, Patience, bring_back, take};
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,7 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use wrapper::app::{Announced, App, Ask, Files};
-use wrapper::checkpoints::{Checkpoints, bring_back, take};
 use wrapper::mail::{MailClock, now_s, queue};
 use wrapper::ports::{Clock, Engine, Happening};
 
@@ -155,6 +155,7 @@ fn commit(checkpoints: &Checkpoints, number: u64, files: Vec<ManifestFile>) -> R
         bytes: files.iter().map(|f| f.bytes).sum(),
         step: String::new(),
         engine: "app".into(),
+        holder: None,
         files,
     };
     checkpoints.commit(&manifest)?;
@@ -228,7 +229,7 @@ fn read(folder: &Path, p: u32, share: usize) -> Result<Repeatable> {
     let originals = originals(&folder.join("originals"), p, share)?;
     let checkpoints = Checkpoints::open(folder.join("checkpoints"), 1)?;
     let (number, into) = checkpoints.room()?;
-    let manifest = commit(&checkpoints, number, take(&originals, &into).map_err(anyhow::Error::msg)?)?;
+    let manifest = commit(&checkpoints, number, take(&originals, &into)?)?;
     let at = checkpoints.path(manifest.number);
     Ok(Box::new(move || -> Result<f64> {
         originals.iter().try_for_each(fs::remove_file)?;
@@ -237,8 +238,8 @@ fn read(folder: &Path, p: u32, share: usize) -> Result<Repeatable> {
             posix_fadvise(&copy, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
         }
         let begun = Instant::now();
-        let newest = checkpoints.newest().0.context("the checkpoint is damaged")?;
-        bring_back(&newest, &at).map_err(anyhow::Error::msg)?;
+        let newest = checkpoints.newest()?.0.context("the checkpoint is damaged")?;
+        bring_back(&newest, &at, Patience::SHORT)?;
         Ok(begun.elapsed().as_secs_f64())
     }))
 }
@@ -352,7 +353,7 @@ mod tests {
         again.once().unwrap();
         again.between().unwrap();
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 1).unwrap();
-        let (newest, damaged) = checkpoints.newest();
+        let (newest, damaged) = checkpoints.newest().unwrap();
         assert_eq!((newest.map(|m| (m.files.len(), m.bytes)), damaged.len()), (Some((3, 3000)), 0));
     }
 }

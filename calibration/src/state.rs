@@ -113,8 +113,7 @@ impl State {
     /// What the file system says.
     pub fn assign(&self, assignment: &Assignment) -> Result<()> {
         let path = self.folder.join("assignment.json");
-        wrapper::checkpoints::write_durably(&path, &serde_json::to_vec_pretty(assignment)?)
-            .with_context(|| path.display().to_string())
+        run::write_durably(&path, &serde_json::to_vec_pretty(assignment)?).with_context(|| path.display().to_string())
     }
 
     /// Reads what is to be measured.
@@ -133,8 +132,7 @@ impl State {
     /// What the file system says.
     pub fn note_jobs(&self, jobs: &[u32]) -> Result<()> {
         let path = self.folder.join("jobs.json");
-        wrapper::checkpoints::write_durably(&path, &serde_json::to_vec(jobs)?)
-            .with_context(|| path.display().to_string())
+        run::write_durably(&path, &serde_json::to_vec(jobs)?).with_context(|| path.display().to_string())
     }
 
     /// The jobs that were noted last; none where none were.
@@ -182,7 +180,7 @@ impl State {
             let text = fs::read(&path)?;
             let kept: String =
                 String::from_utf8_lossy(&text).lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
-            wrapper::checkpoints::write_durably(&path, kept.as_bytes()).with_context(|| path.display().to_string())?;
+            run::write_durably(&path, kept.as_bytes()).with_context(|| path.display().to_string())?;
         }
         Ok(())
     }

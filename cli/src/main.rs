@@ -174,8 +174,8 @@ struct WardenArgs {
     #[arg(long, value_name = "FOLDER")]
     run: PathBuf,
     /// Until when it is wanted.
-    #[arg(long, value_name = "TURN")]
-    turn: Option<criu::turn::Turn>,
+    #[arg(long, alias = "turn", value_name = "PLACEMENT")]
+    placement: Option<fencing::Placement>,
     /// Checkpoint to go on from.
     #[arg(long, env = wrapper::criu::RESTORE, value_name = "FOLDER")]
     restore: Option<PathBuf>,
@@ -297,10 +297,20 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = args;
             let WardenArgs { call, tasks, rank, node, step, .. } = args;
             let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step });
-            let WardenArgs { stdin, stdin_at, labels, turn, .. } = args;
+            let WardenArgs { stdin, stdin_at, labels, placement, .. } = args;
             let stdin = stdin.map(|file| (file, stdin_at));
-            let task =
-                criu::warden::Task { criu, run, member, turn, restore, limit_s, own_network, stdin, labels, command };
+            let task = criu::warden::Task {
+                criu,
+                run,
+                member,
+                placement,
+                restore,
+                limit_s,
+                own_network,
+                stdin,
+                labels,
+                command,
+            };
             return Ok(criu::warden::run(&task));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),

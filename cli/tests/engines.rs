@@ -48,7 +48,7 @@ impl Place {
     }
 
     fn journal(&self) -> String {
-        let pattern = self.path(".joulepoint/*/*/journal");
+        let pattern = self.path(".joulepoint/*/*/journal*");
         glob::glob(&pattern.to_string_lossy())
             .unwrap()
             .flatten()

@@ -56,7 +56,7 @@ impl Place {
         let out = File::create(run.join("out")).unwrap().metadata().unwrap();
         let common = vec![(out.dev(), out.ino())];
         let sandboxes =
-            Sandboxes { criu: "criu".into(), run, turn: None, restore: None, limit_s: 9.0, common, appends };
+            Sandboxes { criu: "criu".into(), run, placement: None, restore: None, limit_s: 9.0, common, appends };
         place.more = vec![sandboxes.variable(), ("SLURM_JOB_NUM_NODES".into(), nodes.into())];
         place
     }

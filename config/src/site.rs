@@ -3,7 +3,7 @@
 use crate::{Calibration, Lend, Watch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -194,11 +194,26 @@ impl Energy {
 pub struct Runs {
     /// Folder on a file system that all nodes share; `{home}` and `{user}` stand for the user's.
     pub dir: String,
+    /// Folders that all nodes share though the type of their file system does not say so.
+    pub shared: Vec<PathBuf>,
 }
+
+impl Runs {
+    /// Whether all nodes have the same file at this path, on a file system of this type.
+    pub fn is_shared(&self, path: &Path, fs: &str) -> bool {
+        SHARED.contains(&fs) || fs.starts_with("fuse.") || self.shared.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
+/// Types of file systems that are shared between nodes; those that begin with `fuse.` are, too.
+const SHARED: [&str; 19] = [
+    "9p", "afs", "beegfs", "ceph", "cifs", "dvs", "fhgfs", "fuse", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2",
+    "orangefs", "panfs", "smb3", "virtiofs", "wekafs",
+];
 
 impl Default for Runs {
     fn default() -> Self {
-        Runs { dir: "{home}/.joulepoint".to_string() }
+        Runs { dir: "{home}/.joulepoint".to_string(), shared: Vec::new() }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
 use crate::warden::Task;
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
-use mlog::turn::{self, Turn};
+use fencing::Placement;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -81,7 +81,7 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, s
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
-    task.turn.clone().into_iter().for_each(end_with);
+    task.placement.clone().into_iter().for_each(end_with);
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
             if of_checkpoint {
@@ -101,11 +101,11 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, s
     }
 }
 
-/// Ends this process when a turn is over, and with it all others of the sandbox, whatever they are at.
-fn end_with(turn: Turn) {
+/// Ends this process when its placement is over, and with it all others of the sandbox, whatever they are at.
+fn end_with(placement: Placement) {
     thread::spawn(move || {
-        while !turn.is_over() {
-            thread::sleep(turn::LOOK);
+        while !placement.is_over() {
+            thread::sleep(fencing::LOOK);
         }
         protocol::say!("joulepoint: another has taken the place of this program, or its run has ended; it ends");
         std::process::exit(EXIT_KILLED)

@@ -27,16 +27,13 @@ pub mod temporary;
 pub mod tool;
 pub mod warden;
 
-pub use mlog::turn;
-
 use std::time::Duration;
 
 /// Exit code of a warden that could not restore, or reach the driver: as if the program had been killed, so that it is
 /// tried again.
 pub const EXIT_KILLED: i32 = 137;
 
-/// File in a checkpoint's folder that tells why it could not be restored.
-pub const NOT_RESTORED: &str = "not-restored";
+pub use protocol::NOT_RESTORED;
 
 /// A limit that a clock can hold.
 pub fn seconds(limit_s: f64) -> Duration {

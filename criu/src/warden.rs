@@ -4,7 +4,7 @@ use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
-use mlog::turn::Turn;
+use fencing::Placement;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -29,7 +29,7 @@ pub struct Task {
     /// Which task of which step it is, if it is one.
     pub member: Option<Member>,
     /// Until when it is wanted, if it runs where nobody may be able to end it.
-    pub turn: Option<Turn>,
+    pub placement: Option<Placement>,
     /// The checkpoint to go on from.
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.

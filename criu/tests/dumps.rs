@@ -28,7 +28,7 @@ const SKIPPED: i32 = 77;
 const COUNTS: u32 = 1200;
 
 /// Until when the program is wanted.
-const TURN: &str = "DUMPS_TURN";
+const PLACEMENT: &str = "DUMPS_TURN";
 
 /// Makes the program a task of a step.
 const MEMBER: &str = "DUMPS_MEMBER";
@@ -49,7 +49,7 @@ fn main() {
             criu,
             run,
             member: std::env::var_os(MEMBER).map(|_| member()),
-            turn: std::env::var(TURN).ok().map(|turn| turn.parse().unwrap()),
+            placement: std::env::var(PLACEMENT).ok().map(|one| one.parse().unwrap()),
             restore,
             limit_s: 60.0,
             own_network,
@@ -75,7 +75,7 @@ fn main() {
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
-    ends_when_its_turn_is_over(&criu);
+    ends_when_its_placement_is_over(&criu);
     thread::scope(|all| {
         // It waits most of its time.
         all.spawn(|| goes_on_when_storage_hangs(&criu));
@@ -333,11 +333,11 @@ fn obeys_a_driver(criu: &Path) {
 }
 
 /// Nobody tells it: it looks by itself, also when it has gone on from a dump, and not before another has its place.
-fn ends_when_its_turn_is_over(criu: &Path) {
+fn ends_when_its_placement_is_over(criu: &Path) {
     let sandbox = Sandbox::new(criu, false);
-    let file = sandbox.path("turns");
+    let file = sandbox.path(fencing::FILE);
     let started = |holder: u64, from: &str| {
-        let child = sandbox.command(from).env(TURN, format!("{holder}:0:g0:{}", file.display())).spawn().unwrap();
+        let child = sandbox.command(from).env(PLACEMENT, format!("{holder}:0:g0:{}", file.display())).spawn().unwrap();
         sandbox.wait();
         child
     };
@@ -348,7 +348,7 @@ fn ends_when_its_turn_is_over(criu: &Path) {
     told(2);
     assert_eq!(first.wait().unwrap().code(), Some(criu::EXIT_KILLED));
     let mut second = started(2, "dump");
-    thread::sleep(2 * criu::turn::LOOK);
+    thread::sleep(2 * fencing::LOOK);
     sandbox.wait();
     told(3);
     assert_eq!(second.wait().unwrap().code(), Some(criu::EXIT_KILLED));

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };
     let journal = if *first < 128 { with_checksums(rest) } else { rest.to_vec() };
-    let records = wrapper::journal::read(&journal);
+    let records = run::history::records(&journal);
     let numbers: Vec<u64> = records.iter().map(|r| r.seq).collect();
     assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>(), "numbers without a hole");
     assert!(records.len() <= journal.len() / 40 + 1);

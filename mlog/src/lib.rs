@@ -27,7 +27,6 @@ pub mod relay;
 mod segment;
 mod status;
 mod store;
-pub mod turn;
 
 pub use call::exchange;
 pub use collective::{Number, Operation};

@@ -1,10 +1,10 @@
 //! `joulepoint-relay`: serves the message log of one group, and answers questions about it.
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use fencing::{Placement, SUCCESSION};
 use mlog::book::Book;
 use mlog::frame::{Frame, Kind};
 use mlog::relay::{Config, Relay};
-use mlog::turn::{SUCCESSION, Turn};
 use mlog::{Error, Medium, connect, exchange};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -101,9 +101,9 @@ struct Serve {
     /// What becomes of a program that wants messages which are in no log any more.
     #[arg(long, value_enum, default_value = "end")]
     lost: Lost,
-    /// End when the run says that this turn is over, and wait for the relay of the turn before to end.
-    #[arg(long, value_name = "TURN", env = "JOULEPOINT_TURN", hide_env_values = true)]
-    turn: Option<Turn>,
+    /// End when the run says that this placement is over, and wait for the relay before to end.
+    #[arg(long, alias = "turn", value_name = "PLACEMENT", env = "JOULEPOINT_PLACEMENT", hide_env_values = true)]
+    placement: Option<Placement>,
     /// Address and port for other relays; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: String,
@@ -141,7 +141,7 @@ fn act(what: What) -> Result<(), Error> {
                 // that one holds it.
                 let folder = Book::open(&whose.run)?;
                 let path = folder.path(&format!("{}.alive", whose.group));
-                let held = if serve.turn.is_some() { SUCCESSION } else { Duration::ZERO };
+                let held = if serve.placement.is_some() { SUCCESSION } else { Duration::ZERO };
                 std::thread::spawn(move || beat(&path, held, every));
             }
             let mut relay = Relay::open(&config(serve))?;
@@ -230,7 +230,7 @@ fn config(serve: Serve) -> Config {
         limit_bytes: serve.log_bytes,
         keep: serve.keep,
         patient: serve.lost == Lost::Wait,
-        turn: serve.turn,
+        placement: serve.placement,
         advertise: serve.advertise.or_else(|| any.then(name).flatten()),
         listen: serve.listen,
         socket: serve.socket,

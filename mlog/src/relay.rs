@@ -12,8 +12,8 @@ use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
-use crate::turn::{self, Turn};
 use crate::{Error, system};
+use fencing::{LOOK, Placement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +46,7 @@ pub struct Config {
     /// A program whose messages are lost waits for a sender that goes back, instead of being told.
     pub patient: bool,
     /// Until when it is wanted: nobody may be able to end it otherwise. One before it that holds the log is about to end.
-    pub turn: Option<Turn>,
+    pub placement: Option<Placement>,
     /// Address and port to listen on.
     pub listen: String,
     /// Host name for other relays; the one listened on if absent.
@@ -74,7 +74,7 @@ pub struct Relay {
     /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
     /// Until when it is wanted, and when that was looked for last.
-    turn: Option<(Turn, Instant)>,
+    placement: Option<(Placement, Instant)>,
     /// The program has left because it was sent away.
     pub(crate) rests: bool,
     book: Book,
@@ -112,7 +112,7 @@ impl Relay {
         let book = Book::open(&run)?;
         let log_dir = config.log_dir.clone().unwrap_or_else(|| book.path(&format!("{group}.log")));
         let (mut store, damage) =
-            Store::open(&log_dir, groups, config.medium, config.limit_bytes, config.turn.is_some())?;
+            Store::open(&log_dir, groups, config.medium, config.limit_bytes, config.placement.is_some())?;
         let marks = Marks::open(&log_dir, config.keep)?;
         if let Some(damage) = damage {
             tracing::error!(
@@ -146,7 +146,7 @@ impl Relay {
             token: Token::open(&book.path("token"))?,
             guests: Vec::new(),
             rest,
-            turn: config.turn.clone().map(|turn| (turn, Instant::now())),
+            placement: config.placement.clone().map(|one| (one, Instant::now())),
             rests: false,
             unix: door::open(&socket)?,
             tcp,
@@ -176,16 +176,16 @@ impl Relay {
                 self.pump(group);
             }
             self.flush_program();
-            self.look_at_turn();
+            self.look_at_placement();
         }
         Ok(())
     }
 
-    fn look_at_turn(&mut self) {
-        let due = self.turn.as_mut().filter(|(_, looked)| looked.elapsed() >= turn::LOOK);
-        if let Some((turn, looked)) = due {
+    fn look_at_placement(&mut self) {
+        let due = self.placement.as_mut().filter(|(_, looked)| looked.elapsed() >= LOOK);
+        if let Some((placement, looked)) = due {
             *looked = Instant::now();
-            self.ending |= turn.is_over();
+            self.ending |= placement.is_over();
         }
     }
 

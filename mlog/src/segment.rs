@@ -6,8 +6,8 @@
 
 use crate::buffer::Buffer;
 use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, LONGEST_BYTES};
-use crate::turn::SUCCESSION;
 use crate::{Error, system};
+use fencing::SUCCESSION;
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -203,7 +203,7 @@ pub fn hold(folder: &Path) -> Result<Flock<File>, Error> {
         .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))
 }
 
-/// Holds a log like [`hold`], as soon as a relay that holds it has ended: its turn is over.
+/// Holds a log like [`hold`], as soon as a relay that holds it has ended, since its placement is over.
 ///
 /// # Errors
 /// As there, if that one does not end within [`SUCCESSION`].

@@ -127,12 +127,12 @@ fn a_relay_does_not_use_a_token_that_others_may_read_and_two_relays_do_not_share
     assert_eq!(run.relay(0).code(), Some(2));
     assert!(run.errors(0).contains("another relay holds this log"));
     relay.kill();
-    // One that nobody could end goes when its turn is over, and the next one waits for that.
-    let file = run.path("turns");
-    let turn = |number| format!("7:{number}:relay.g0:{}", file.display());
-    let mut relay = run.relay_with(0, &["--turn", &turn(0)]);
+    // One that nobody could end goes when its placement is over, and the next one waits for that.
+    let file = run.path(fencing::FILE);
+    let placement = |number| format!("7:{number}:relay.g0:{}", file.display());
+    let mut relay = run.relay_with(0, &["--placement", &placement(0)]);
     wait_for("a relay", || run.status(0));
-    let _next = run.relay_with(0, &["--turn", &turn(1)]);
+    let _next = run.relay_with(0, &["--placement", &placement(1)]);
     std::fs::write(&file, r#"{"version": 1, "holder": 7, "over": {"relay.g0": 1}}"#).expect("written");
     assert_eq!(relay.code(), Some(0));
     wait_for("the next", || run.status(0));

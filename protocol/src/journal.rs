@@ -2,6 +2,7 @@
 
 use crate::{JobReading, OrderState, OrderedCheckpoint, Phase, Plan, Verb};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Names one run: the Slurm job it was submitted as, on one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,7 +69,7 @@ impl FailureKind {
 }
 
 /// One file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
     /// Path of the copy, relative to the checkpoint's folder.
     pub copy: String,
@@ -78,10 +79,47 @@ pub struct ManifestFile {
     pub bytes: u64,
     /// XXH3-128 of the content, hexadecimal.
     pub xxh3: String,
+    /// What it was beside its content; absent for files that go nowhere, and in manifests of versions before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<FileAttributes>,
+    /// What it is, if it has no copy of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<FileLink>,
 }
 
+/// A name that leads to something else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileLink {
+    /// A symbolic link to this path.
+    Symbolic(String),
+    /// One more name of the file that was taken from this path.
+    Hard(String),
+}
+
+/// What a file is beside its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAttributes {
+    /// Permission bits, with those for set-id and sticky.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last change of the content: seconds since the Unix epoch, and nanoseconds.
+    pub modified: (i64, u32),
+    /// Last reading, likewise.
+    pub accessed: (i64, u32),
+    /// Extended attributes, with POSIX ACLs; the values in hexadecimal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extended: BTreeMap<String, String>,
+}
+
+/// File in a checkpoint's folder that tells why it could not be restored.
+pub const NOT_RESTORED: &str = "not-restored";
+
 /// The file that makes a checkpoint complete: written last, atomically.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// Protocol version of the writer.
@@ -100,6 +138,9 @@ pub struct Manifest {
     pub step: String,
     /// Engine that made it.
     pub engine: String,
+    /// Number of the run's holder that made it; absent in those of versions before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<u64>,
     /// The files.
     pub files: Vec<ManifestFile>,
 }
@@ -268,6 +309,9 @@ pub struct Batch {
     pub version: u32,
     /// The run they belong to.
     pub key: RunKey,
+    /// Number of the run's holder that sends them; absent from versions before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<u64>,
     /// In order of `seq`.
     pub records: Vec<Record>,
 }

@@ -24,11 +24,14 @@ pub use calibration::{
     Quantity, Skipped, Storage, StoredCalibration, StoredFit,
 };
 pub use health::{Health, Part};
-pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
+pub use journal::{
+    Batch, Delivered, Event, FailureKind, FileAttributes, FileLink, Manifest, ManifestFile, NOT_RESTORED, Record,
+    RunKey,
+};
 pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
 pub use node::{
-    Beat, BeatReply, FrequencyRequest, FrequencyState, Held, JobReading, NodeFailure, NodeHealth, NodeReading,
-    RunHealth,
+    Beat, BeatReply, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings, LeavingsRequest, Left,
+    NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, StepSpan, Writers, WritersRequest,
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};

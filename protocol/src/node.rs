@@ -152,3 +152,93 @@ pub struct FrequencyState {
     /// Hz; absent where the node has its own.
     pub hz: Option<f64>,
 }
+
+/// What a run's wrapper asks of a node before it takes a file for finished: `POST /v1/jobs/{job}/writers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WritersRequest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// The files.
+    pub files: Vec<SharedFile>,
+}
+
+/// A file, as every node that shares it knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedFile {
+    /// Inode number.
+    pub inode: u64,
+    /// Type of its file system, such as `nfs4`; empty if it is not known.
+    pub fs: String,
+}
+
+/// Which of the job's processes on a node may still write to which files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writers {
+    /// Node name.
+    pub node: String,
+    /// Those that were found.
+    pub writers: Vec<FileWriter>,
+    /// How many processes could not be looked into: they may, too.
+    pub unseen: u32,
+}
+
+/// A process that has a file open for writing, or maps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileWriter {
+    /// Position of the file in the request, from 0.
+    pub file: u32,
+    /// Process id on the node.
+    pub pid: i32,
+    /// Name of the program.
+    pub process: String,
+    /// Whether it maps the file.
+    pub is_mapped: bool,
+}
+
+/// What a run's wrapper asks of a node after steps have ended: `POST /v1/jobs/{job}/leavings`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeavingsRequest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// What the clock of the node that asks says.
+    pub now_s: f64,
+    /// The steps.
+    pub steps: Vec<StepSpan>,
+}
+
+/// When a step ran, by the clock of the node that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepSpan {
+    /// When it began.
+    pub begun_s: f64,
+    /// When it ended.
+    pub ended_s: f64,
+}
+
+/// What steps may have left on storage that only one node has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Leavings {
+    /// Node name.
+    pub node: String,
+    /// The boot of the node, which what lies in memory does not outlive.
+    pub boot_id: String,
+    /// Whether all local storage was looked through: else each step may have left something.
+    pub is_whole: bool,
+    /// For how long it was looked, s.
+    pub took_s: f64,
+    /// One for each step that was asked about.
+    pub steps: Vec<Left>,
+}
+
+/// What one step has left on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Files that outlive a boot.
+    pub on_disk: bool,
+    /// Files that do not.
+    pub in_memory: bool,
+}

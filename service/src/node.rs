@@ -5,7 +5,9 @@ use crate::frequency::{self, Frequency};
 use crate::gpus;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::lease::{self, Holder};
+use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
+use crate::open_files;
 use crate::spool::Spool;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
@@ -60,6 +62,7 @@ pub(crate) struct Node {
     held: Mutex<Vec<Held>>,
     /// CPUs of this node that Slurm gives out.
     cpus: OnceLock<u32>,
+    pub(crate) walks: Walks,
 }
 
 /// The meter, the accounts, and the last look at the processes.
@@ -123,6 +126,7 @@ pub async fn serve(params: Params) -> Result<()> {
         lease,
         held: Mutex::default(),
         cpus: OnceLock::new(),
+        walks: Walks::default(),
     });
     let delivering = node.clone();
     std::thread::spawn(move || delivering.spool.deliver_for_ever(&delivering.controller(DELIVERY_LIMIT)));
@@ -153,6 +157,8 @@ pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
         Route::new("POST", "/v1/jobs/{job}/end", Access::Known, post(lease::end)),
         Route::new("POST", "/v1/lease", Access::Known, post(lease::grant)),
         Route::new("POST", "/v1/testimony", Access::Known, post(lease::testify)),
+        Route::new("POST", "/v1/jobs/{job}/writers", Access::Known, post(open_files::writers)),
+        Route::new("POST", "/v1/jobs/{job}/leavings", Access::Known, post(leavings::leavings)),
         Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
 }
@@ -192,6 +198,11 @@ fn energy_config(params: &Params) -> energy::Config {
 }
 
 impl Books {
+    /// The processes of a job at the last look.
+    pub(crate) fn pids_of(&self, job: u32) -> Vec<i32> {
+        self.processes.pids_of(job).to_vec()
+    }
+
     fn look(&mut self, proc_root: &std::path::Path) {
         match self.scanner.scan(now_s()) {
             Ok(processes) => self.processes = processes,
@@ -325,6 +336,18 @@ impl Node {
         books.look(&self.params.proc_root);
         let here = books.processes.jobs.iter().any(|j| j.job_id == job);
         here && (uid == 0 || books.owners.get(&job) == Some(&uid))
+    }
+
+    /// The processes of a job here, for its owner and root; none if it is somebody else's.
+    pub(crate) fn processes_of(&self, uid: u32, job: u32) -> Option<Vec<i32>> {
+        let pids = {
+            let mut books = lock(&self.books);
+            books.look(&self.params.proc_root);
+            let (owner, pids) = (books.owners.get(&job), books.pids_of(job));
+            let is_theirs = uid == 0 || owner.map_or(pids.is_empty(), |owner| *owner == uid);
+            is_theirs.then_some(pids)?
+        };
+        Some([self.strays(job, &pids), pids].concat())
     }
 
     /// Whether the CPU frequency is a job's to set: the site allows it, and all CPUs that Slurm gives out are the job's.

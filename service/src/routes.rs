@@ -4,7 +4,7 @@ use crate::account::{self, Wanted};
 use crate::controller::{Controller, metrics};
 use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
 use crate::orders::NotTaken;
-use crate::store::{OpenRun, Write};
+use crate::store::{OpenRun, Superseded, Write};
 use crate::{calibrations, loans, lock, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -154,7 +154,11 @@ async fn records(
         Ok(batch)
     })
     .await??;
-    let upto = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await?;
+    let written = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await;
+    let upto = written.map_err(|e| match e.downcast_ref::<Superseded>() {
+        Some(superseded) => Refusal(StatusCode::CONFLICT, superseded.to_string()),
+        None => e.into(),
+    })?;
     c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
     let stored = batch.records.iter().filter(|r| r.seq <= upto);
     stored.for_each(|r| c.orders.heard(now_s(), &batch.key, r));

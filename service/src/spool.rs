@@ -185,8 +185,9 @@ impl Spool {
                 "run {}: the controller has records up to {upto}, the spool those up to {last}",
                 batch.key.run
             ))),
-            // Whoever is not the run's user, or sends what nobody understands, is not waited for.
-            Err(Error::Refused { status: 400 | 403 | 413, text }) => {
+            // Whoever is not the run's user, or sends what nobody understands, is not waited for; nor is a holder that
+            // another has followed, which has brought all that counts of these.
+            Err(Error::Refused { status: 400 | 403 | 409 | 413, text }) => {
                 tracing::error!(
                     run = batch.key.run,
                     uid,

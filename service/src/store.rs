@@ -1,6 +1,7 @@
 //! The store: SQLite or MariaDB, every record exactly once.
 
 mod database;
+mod holders;
 mod keeping;
 mod lending;
 mod mysql;
@@ -11,6 +12,7 @@ mod watching;
 
 pub use database::{Connection, FromValue, Row, Statement, ToValue, Value};
 pub(crate) use database::{params, row};
+pub use holders::Superseded;
 pub use ordering::KeptOrder;
 pub(crate) use rows::Rows;
 pub use watching::NodeWatch;
@@ -23,7 +25,7 @@ use protocol::{Batch, JobReading, NodeFailure, RunKey};
 use std::path::Path;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -32,6 +34,7 @@ const STEPS: [&str; 8] = [
     include_str!("store/schema6.sql"),
     include_str!("store/schema7.sql"),
     include_str!("store/schema8.sql"),
+    include_str!("store/schema9.sql"),
 ];
 
 const OPEN_RUNS: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
@@ -129,6 +132,7 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
     let mut upto: u64 = c
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE cluster = ?1 AND run = ?2")?
         .query_row(params![cluster, run], |r| r.get(0))?;
+    holders::admit(c, batch, upto)?;
     let mut events = Rows::new("events", 5, "");
     let mut applying = Applying::new(c, &batch.key, uid);
     for record in &batch.records {

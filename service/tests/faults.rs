@@ -230,7 +230,7 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     let (mut controller, mut node) = (site.controller(), site.node());
     let known = Arc::new(wrapper::job::Controller::new(site.client(), "c/w.1".into(), 0));
     let spool = site.node_client();
-    let courier = Courier::start(known, Box::new(move || Some(spool.clone())), key("w.1"), Vec::new());
+    let courier = Courier::start(known, Box::new(move || Some(spool.clone())), key("w.1"), None, Vec::new());
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     for (n, some) in all.chunks(250).enumerate() {
         courier.take(some.to_vec());

@@ -35,7 +35,8 @@ fn run(job: u32) -> Batch {
         lent,
     ];
     let records = (1..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0, event }).collect();
-    Batch { version: protocol::VERSION, key: RunKey { cluster: "c".into(), run: format!("{job}.1") }, records }
+    let key = RunKey { cluster: "c".into(), run: format!("{job}.1") };
+    Batch { version: protocol::VERSION, key, holder: None, records }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 fn batch(run: &str, seqs: std::ops::RangeInclusive<u64>) -> Batch {
     let record = |seq| Record { seq, at_s: 1.0, event: Event::CheckpointFailed { reason: format!("reason {seq}") } };
     let key = RunKey { cluster: "c".into(), run: run.into() };
-    Batch { version: protocol::VERSION, key, records: seqs.map(record).collect() }
+    Batch { version: protocol::VERSION, key, holder: None, records: seqs.map(record).collect() }
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -151,6 +151,11 @@ impl Slurm {
         }
     }
 
+    /// Puts a job back into the queue, where it waits until its user or an operator releases it.
+    pub fn requeue_held(&self, job: u32) -> Result<(), Error> {
+        self.output("scontrol", &["requeuehold", &job.to_string()]).map(drop)
+    }
+
     /// Lets a requeued job start without the two minutes that Slurm makes it wait; for jobs that are pending.
     ///
     /// Not at this very moment: its old credential is revoked by the second, and a start within the same second

@@ -280,9 +280,9 @@ fn a_group_goes_back_further_for_messages_that_were_only_in_a_log_that_died() ->
 /// Takes the log of a group's relay from it, and holds it against the next ones.
 fn seize_log(site: &Site, run: &Path, group: usize) -> Result<Flock<fs::File>> {
     let log = run.join(format!("relays/{group}.log"));
-    let mut turns: Value = serde_json::from_slice(&fs::read(run.join("turns"))?)?;
-    turns["over"][format!("relay.g{group}")] = 1.into();
-    fs::write(run.join("turns"), turns.to_string())?;
+    let mut token: Value = serde_json::from_slice(&fs::read(run.join("fencing-token"))?)?;
+    token["over"][format!("relay.g{group}")] = 1.into();
+    fs::write(run.join("fencing-token"), token.to_string())?;
     site.wait("the log", MINUTES, |_| {
         Ok(Flock::lock(fs::File::open(log.join("lock"))?, FlockArg::LockExclusiveNonblock).ok())
     })

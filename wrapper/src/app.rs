@@ -1,28 +1,49 @@
 //! Engine `app`: the program's own checkpoints, asked for by a signal or written by itself at the given interval.
 
-use crate::checkpoints::{Checkpoints, bring_back, take};
-use crate::mail::{Post, Tries, Try};
-use crate::ports::{Engine, Happening, Saved};
+mod files;
+mod finished;
+
+pub use files::{Announced, Files};
+
+use crate::mail::{Post, Tries};
+use crate::ports::{Engine, Happening, Saved, Unprepared};
+use crate::writers;
+use files::{Glances, States};
+use finished::{Before, Limits, NotFinished, is_still, wait};
 use protocol::Manifest;
-use std::collections::BTreeMap;
+use run::{Checkpoints, Patience, Worker, bring_back, take};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Time between two looks at the files of a checkpoint that was asked for.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// How long they have to be unchanged to be taken as finished.
-const REST: Duration = Duration::from_millis(100);
 
 /// Time between two looks at files that the program may write at any time.
 const WATCH: Duration = Duration::from_millis(1000);
 
+/// How long files that stand still may be held open before a checkpoint is given up, and that is told.
+const HELD: Duration = Duration::from_secs(60);
+
+/// The same, once they were seen for that long.
+const SEEN_HELD: Duration = Duration::from_secs(5);
+
+/// How long the driver waits for files that come back and do not get on.
+const STALLED: Duration = Duration::from_secs(120);
+
+/// How often files are copied again that have changed meanwhile.
+const TRIES: u32 = 5;
+
+/// Longest wait for a checkpoint, where nobody says another.
+const LIMIT: Duration = Duration::from_secs(3600);
+
 /// Where files of a program go that it is not to find, beside them.
 const ASIDE: &str = ".joulepoint-aside";
+
+/// How long the engine waits for a checkpoint that the driver gives up after so long: it can say why.
+pub fn limit(checkpoint_limit_s: f64) -> Duration {
+    Duration::from_secs_f64((checkpoint_limit_s * 0.9).max(0.0))
+}
 
 /// Sends a request for a checkpoint to the program; an error is a sentence.
 pub type Ask = Arc<dyn Fn(i32) -> Result<(), String> + Send + Sync>;
@@ -34,64 +55,17 @@ pub struct App {
     files: Files,
     signal: Option<(i32, Ask)>,
     announced: Announced,
+    writers: writers::Ask,
+    limit: Duration,
     tries: Tries,
     watches: Tries,
     taken: Arc<Mutex<States>>,
+    /// How many announcements were taken up.
+    heard: Arc<AtomicU64>,
+    /// Brings files back, which may hang.
+    worker: Worker,
     /// What was there before the run, if nothing newer than a line may be.
     found: Option<States>,
-}
-
-/// Which files make up a checkpoint.
-#[derive(Clone, Debug)]
-pub struct Files {
-    /// Folder of relative patterns.
-    pub folder: PathBuf,
-    /// Patterns with `*` and `?`.
-    pub patterns: Vec<String>,
-}
-
-/// Files that the program announced on the inherited descriptor, and how often it did.
-#[derive(Clone, Debug, Default)]
-pub struct Announced(Arc<Mutex<(u64, Vec<PathBuf>)>>);
-
-/// What a file looked like.
-type State = (u64, u64, i64, i64);
-type States = BTreeMap<PathBuf, State>;
-
-impl Files {
-    /// The files that are there now, and what they look like.
-    fn now(&self) -> States {
-        let mut states = States::new();
-        for pattern in &self.patterns {
-            let full = self.folder.join(pattern);
-            let Ok(paths) = glob::glob(&full.to_string_lossy()) else { continue };
-            for path in paths.flatten() {
-                if let Some(state) = state(&path) {
-                    states.insert(path, state);
-                }
-            }
-        }
-        states
-    }
-}
-
-fn state(path: &Path) -> Option<State> {
-    let m = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    Some((m.ino(), m.len(), m.mtime(), m.mtime_nsec()))
-}
-
-impl Announced {
-    /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
-    pub fn line(&self, folder: &Path, line: &str) {
-        let files = line.split_whitespace().map(|p| folder.join(p)).collect();
-        if let Ok(mut state) = self.0.lock() {
-            *state = (state.0 + 1, files);
-        }
-    }
-
-    fn get(&self) -> (u64, Vec<PathBuf>) {
-        self.0.lock().map(|s| s.clone()).unwrap_or_default()
-    }
 }
 
 impl App {
@@ -109,25 +83,35 @@ impl App {
             files,
             signal,
             announced,
+            writers: writers::here(),
+            limit: LIMIT,
             tries: Tries::default(),
             watches: Tries::default(),
             taken: Arc::default(),
+            heard: Arc::default(),
+            worker: Worker::start(),
             found: None,
         }
+    }
+
+    /// Asks these processes whether they still write, and waits so long for a checkpoint.
+    pub fn of_job(mut self, writers: writers::Ask, limit: Duration) -> App {
+        (self.writers, self.limit) = (writers, limit);
+        self
     }
 
     /// The program is to find no files but those of its line: with newer ones it would not go back far enough. What a
     /// run that begins has found, and nobody has changed since, is its user's.
     pub fn exact(mut self, resumes: bool) -> App {
-        self.found = Some(if resumes { States::new() } else { self.files.now() });
+        self.found = Some(if resumes { States::new() } else { self.files.now().unwrap_or_default() });
         self
     }
 
     /// Takes the program's files out of its sight, but those of a line and those that were there before the run.
     fn set_aside(&self, line: Option<&Manifest>, found: &States) -> Result<(), String> {
         let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| Path::new(&f.original) == path));
-        let stays = |path: &PathBuf, state: &State| of_line(path) || found.get(path) == Some(state);
-        for (path, _) in self.files.now().into_iter().filter(|(path, state)| !stays(path, state)) {
+        let now = self.files.now().map_err(|e| e.to_string())?;
+        for (path, _) in now.into_iter().filter(|(path, state)| !of_line(path) && found.get(path) != Some(state)) {
             let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { continue };
             let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(&path, folder.join(name)));
             moved.map_err(|e| format!("{}: {e}", path.display()))?;
@@ -137,28 +121,62 @@ impl App {
 
     /// Watches the files of a program that checkpoints by itself.
     fn watch(&self) {
-        let (files, post, taken) = (self.files.clone(), self.post.clone(), self.taken.clone());
+        let (files, post, taken, writers) =
+            (self.files.clone(), self.post.clone(), self.taken.clone(), self.writers.clone());
+        let (announced, heard) = (self.announced.clone(), self.heard.clone());
         let watch = self.watches.begin();
-        if let Ok(mut known) = taken.lock() {
-            *known = files.now();
-        }
+        *lock(&taken) = files.now().unwrap_or_default();
         thread::spawn(move || {
-            let mut before = States::new();
+            let mut known = Glances::new();
+            let (mut before, mut since, mut is_told, mut told) = (Glances::new(), Instant::now(), false, 0);
             while watch.is_current() {
-                let now = files.now();
-                // Complete means: different from what was taken last, and unchanged since the last look.
-                let news = !now.is_empty() && now == before && taken.lock().is_ok_and(|t| *t != now);
-                if news {
-                    if let Ok(mut known) = taken.lock() {
-                        *known = now.clone();
-                    }
+                let glance = files.glance();
+                let count = announced.get().0;
+                if count > heard.load(Ordering::SeqCst).max(told) {
+                    told = count;
+                    // What it has announced is taken as it is, and not once more for its looks.
+                    *lock(&taken) = files.now().unwrap_or_default();
+                    known = glance.clone();
                     post.tell_of(&watch, Happening::Appeared);
                 }
-                before = now;
+                if glance != before {
+                    (before, since, is_told) = (glance, Instant::now(), false);
+                } else if !before.is_empty() && before != known {
+                    match news(&files, &taken, &writers) {
+                        Some(true) => {
+                            known = before.clone();
+                            post.tell_of(&watch, Happening::Appeared);
+                        }
+                        Some(false) => known = before.clone(),
+                        // The engine will say why they cannot be taken.
+                        None if since.elapsed() > HELD && !std::mem::replace(&mut is_told, true) => {
+                            post.tell_of(&watch, Happening::Appeared);
+                        }
+                        None => {}
+                    }
+                }
                 thread::sleep(WATCH);
             }
         });
     }
+}
+
+/// Whether files are finished and others than those that were taken last; none while that cannot be said.
+fn news(files: &Files, taken: &Mutex<States>, writers: &writers::Ask) -> Option<bool> {
+    let now = files.now().ok()?;
+    if *lock(taken) == now {
+        return Some(false);
+    }
+    let names: Vec<PathBuf> = now.keys().cloned().collect();
+    if !writers(&names).is_nobody() {
+        return None;
+    }
+    *lock(taken) = now;
+    Some(true)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine for App {
@@ -170,14 +188,18 @@ impl Engine for App {
         self.signal.is_some()
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
         if let Some(found) = &self.found {
             self.set_aside(from, found)?;
         }
         if let Some(manifest) = from {
             let folder = self.checkpoints.path(manifest.number);
-            bring_back(manifest, &folder)?;
+            let (line, from) = (manifest.clone(), folder.clone());
+            let back = move || bring_back(&line, &from, Patience::LONG);
+            for remark in self.worker.call("bringing the files of a checkpoint back", STALLED, back)?? {
+                tracing::warn!(remark, "a file has not come back wholly as it was");
+            }
             environment.push(("FT_ENERGY_RESTART_DIR".to_string(), folder.to_string_lossy().into_owned()));
         }
         environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
@@ -190,22 +212,42 @@ impl Engine for App {
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
         let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
-        let signal = self.signal.clone();
+        let (signal, writers, limit) = (self.signal.clone(), self.writers.clone(), self.limit);
+        let heard = self.heard.clone();
         thread::spawn(move || {
             let begun = Instant::now();
-            let result = match signal {
-                Some((number, ask)) => {
-                    let before = (files.now(), announced.get().0);
-                    ask(number).and_then(|()| written(&one, &files, &announced, &before))
+            let made = || -> Result<Saved, String> {
+                let before = match &signal {
+                    Some((number, ask)) => {
+                        let states = files.now().map_err(|e| e.to_string())?;
+                        let before = Before { states, announced: announced.get().0 };
+                        ask(*number).map(|()| before)?
+                    }
+                    // What is there is new to us.
+                    None => Before { states: States::new(), announced: heard.load(Ordering::SeqCst) },
+                };
+                let held_limit = if signal.is_some() { HELD } else { SEEN_HELD };
+                heard.store(announced.get().0, Ordering::SeqCst);
+                for _ in 0..TRIES {
+                    let left = limit.saturating_sub(begun.elapsed());
+                    let finished =
+                        wait(&one, &files, &announced, &before, &writers, Limits { whole: left, held: held_limit })
+                            .inspect_err(tell_held)
+                            .map_err(|e| e.to_string())?;
+                    // The program goes on while its files are copied.
+                    let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
+                    match take(&finished.files, &into) {
+                        Ok(taken) if is_still(&finished, &files, &writers).map_err(|e| e.to_string())? => {
+                            return Ok(Saved { files: taken, still_s });
+                        }
+                        Ok(_) | Err(run::Error::Changing(_)) => emptied(&into).map_err(|e| e.to_string())?,
+                        Err(e) => return Err(e.to_string()),
+                    }
                 }
-                None => Ok((files.now().into_keys().collect(), begun)),
+                Err(NotFinished::Changing.to_string())
             };
-            // The program goes on while its files are copied.
-            let saved = result.and_then(|(originals, written)| {
-                let still_s = Some(written.duration_since(begun).as_secs_f64());
-                Ok(Saved { files: take(&originals, &into)?, still_s })
-            });
-            post.tell_of(&one, Happening::Checkpointed(saved));
+            let made = made();
+            post.tell_of(&one, Happening::Checkpointed(made));
         });
     }
 
@@ -214,50 +256,23 @@ impl Engine for App {
     }
 }
 
+/// What the user alone can mend is said where they look.
+fn tell_held(why: &NotFinished) {
+    if matches!(why, NotFinished::Held(_) | NotFinished::Missing(_)) {
+        protocol::say!("joulepoint: no checkpoint: {why}");
+    }
+}
+
+/// Removes the copies of a try that was in vain.
+fn emptied(folder: &Path) -> std::io::Result<()> {
+    fs::read_dir(folder)?.try_for_each(|entry| fs::remove_file(entry?.path()))
+}
+
 impl Drop for App {
     fn drop(&mut self) {
         self.tries.void();
         self.watches.void();
     }
-}
-
-/// Waits until the program has written its checkpoint: announced, or all patterns have a new file at rest. The files, and
-/// when it had.
-fn written(
-    one: &Try,
-    files: &Files,
-    announced: &Announced,
-    before: &(States, u64),
-) -> Result<(Vec<PathBuf>, Instant), String> {
-    let (mut last, mut since) = (States::new(), Instant::now());
-    loop {
-        if !one.is_current() {
-            return Err("given up".to_string());
-        }
-        let (count, named) = announced.get();
-        if count > before.1 && !named.is_empty() {
-            return Ok((named, Instant::now()));
-        }
-        let now = files.now();
-        let fresh = |p: &PathBuf, s: &State| before.0.get(p) != Some(s);
-        if now != last {
-            (last, since) = (now, Instant::now());
-        } else if !now.is_empty()
-            && since.elapsed() >= REST
-            && now.iter().any(|(p, s)| fresh(p, s))
-            && every_pattern_is_fresh(files, &before.0)
-        {
-            return Ok((now.into_keys().collect(), since));
-        }
-        thread::sleep(LOOK);
-    }
-}
-
-fn every_pattern_is_fresh(files: &Files, before: &States) -> bool {
-    files.patterns.iter().all(|pattern| {
-        let one = Files { folder: files.folder.clone(), patterns: vec![pattern.clone()] };
-        one.now().iter().any(|(p, s)| before.get(p) != Some(s))
-    })
 }
 
 /// What tells a program how often it should checkpoint.

@@ -3,7 +3,12 @@
 //! `RUN/calls/` holds one file for each call, named by what tells calls apart and by how many alike came before it.
 //! The wrapper opens and settles the folder, the stand-in for `srun` ([`crate::srun`]) reads and writes it.
 
-use crate::checkpoints::write_durably;
+mod left;
+
+pub use left::{NodeLeft, Present};
+
+use left::Known;
+use run::write_durably;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
@@ -94,12 +99,14 @@ pub struct Calls {
 }
 
 /// What a recovery line means for a script that is started again.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// Whether the line is to be brought back: not if all that ran when it was made has ended since.
     pub line_is_needed: bool,
     /// End of the last call that is not run again.
     pub kept_until_s: Option<f64>,
+    /// Sentences on calls that had ended and are run again, since what they left is not here.
+    pub again: Vec<String>,
 }
 
 impl Calls {
@@ -109,7 +116,7 @@ impl Calls {
     /// What the file system says.
     pub fn open(run: &Path, argv: &[String]) -> io::Result<Calls> {
         let calls = Calls { folder: run.join("calls"), life: None };
-        for folder in [calls.folder.clone(), calls.claims(), calls.bin()] {
+        for folder in [calls.folder.clone(), calls.claims(), calls.bin(), calls.unsettled_folder()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let stand_in = calls.bin().join("srun");
@@ -234,6 +241,64 @@ impl Calls {
         write_durably(&self.folder.join(format!("{name}.json")), &serde_json::to_vec(call)?)
     }
 
+    /// Whether these calls were made in this very life of the job, on these nodes; it is the next one's to know, too.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn is_same_life(&self, life: &str) -> io::Result<bool> {
+        let file = self.folder.join("record");
+        let before = match fs::read_to_string(&file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        if before != life {
+            write_durably(&file, life.as_bytes())?;
+        }
+        Ok(before == life)
+    }
+
+    /// A call has ended, and it is not known yet what it has left on its nodes.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unsettle(&self, name: &str) -> io::Result<()> {
+        fs::write(self.unsettled_folder().join(name), "")
+    }
+
+    /// Calls that have ended, and of which it is not known yet what they have left on their nodes.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unsettled(&self) -> io::Result<Vec<String>> {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        fs::read_dir(self.unsettled_folder())?.map(name).collect()
+    }
+
+    /// Keeps what a call that ended then has left on which nodes; nothing is kept if nobody can know.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn keep_left(&self, name: &str, at_s: f64, nodes: Option<Vec<NodeLeft>>) -> io::Result<()> {
+        if let Some(nodes) = nodes {
+            write_durably(&self.left_file(name), &serde_json::to_vec(&Known { at_s, nodes })?)?;
+        }
+        gone(fs::remove_file(self.unsettled_folder().join(name)))
+    }
+
+    /// What a call has left, if that is known.
+    fn left(&self, name: &str, call: &Call) -> Option<Vec<NodeLeft>> {
+        let known: Known = serde_json::from_slice(&fs::read(self.left_file(name)).ok()?).ok()?;
+        call.ended.as_ref().filter(|end| end.at_s == known.at_s).map(|_| known.nodes)
+    }
+
+    fn left_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.left"))
+    }
+
+    fn unsettled_folder(&self) -> PathBuf {
+        self.folder.join("unsettled")
+    }
+
     /// The folder itself, with the copies of outputs.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -245,15 +310,25 @@ impl Calls {
     }
 
     /// Makes the record agree with the recovery line that was begun at `line_s`, for a run that was last seen well
-    /// at `alive_s`.
+    /// at `alive_s` and goes on at `present`, which is absent outside Slurm.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn settle(&self, line_s: Option<f64>, alive_s: f64) -> io::Result<Settled> {
+    pub fn settle(&self, line_s: Option<f64>, alive_s: f64, present: Option<&Present>) -> io::Result<Settled> {
         let mut calls = self.all()?;
         let before: Vec<Call> = calls.iter().map(|(_, c)| c.clone()).collect();
         let mut after = before.clone();
-        let line_is_needed = settle(&mut after, line_s, alive_s);
+        let lacks = |(name, call): &(String, Call)| {
+            let ended = present.filter(|_| call.ended.is_some());
+            ended.and_then(|present| present.lacks(self.left(name, call).as_deref()))
+        };
+        let lacking: Vec<Option<String>> = calls.iter().map(lacks).collect();
+        let line_is_needed = settle(&mut after, line_s, alive_s, |i| lacking[i].is_some());
+        let sentence = |(call, why): (&Call, &Option<String>)| {
+            let Call { number, command, .. } = call;
+            why.as_ref().map(|why| format!("step {number} (srun {command}) is run again: {why}"))
+        };
+        let again = before.iter().zip(&lacking).filter_map(sentence).collect();
         for ((name, call), new) in calls.iter_mut().zip(&after) {
             if line_is_needed && line_s.is_some_and(|s| new.begun_s > s) {
                 fs::remove_file(self.folder.join(format!("{name}.json")))?;
@@ -262,7 +337,7 @@ impl Calls {
             }
         }
         let kept_until_s = after.iter().filter_map(|c| c.ended.as_ref()).map(|e| e.at_s).reduce(f64::max);
-        Ok(Settled { line_is_needed, kept_until_s })
+        Ok(Settled { line_is_needed, kept_until_s, again })
     }
 
     fn all(&self) -> io::Result<Vec<(String, Call)>> {
@@ -293,15 +368,22 @@ impl Calls {
     }
 }
 
-/// Takes back what cannot count as ended; tells whether the line is needed.
-fn settle(calls: &mut [Call], line_s: Option<f64>, alive_s: f64) -> bool {
+/// Takes back what cannot count as ended, and of what has ended that which `lacks` what it left; tells whether the line is
+/// needed.
+fn settle(calls: &mut [Call], line_s: Option<f64>, alive_s: f64, lacks: impl Fn(usize) -> bool) -> bool {
     for call in calls.iter_mut() {
         call.ended.take_if(|e| e.code != 0 && e.at_s + DOUBT_S > alive_s);
     }
     take_back_indistinct(calls);
-    let Some(line_s) = line_s else { return true };
     let end_s = |c: &Call| c.ended.as_ref().map_or(f64::INFINITY, |e| e.at_s);
-    let mut running = calls.iter().filter(|c| c.begun_s <= line_s && end_s(c) > line_s).peekable();
+    let ran = |c: &Call| line_s.is_some_and(|line_s| c.begun_s <= line_s && end_s(c) > line_s);
+    let ran_at_line: Vec<bool> = calls.iter().map(ran).collect();
+    for (i, call) in calls.iter_mut().enumerate() {
+        call.ended.take_if(|_| lacks(i));
+    }
+    take_back_indistinct(calls);
+    let Some(line_s) = line_s else { return true };
+    let mut running = calls.iter().zip(ran_at_line).filter(|(_, ran)| *ran).map(|(c, _)| c).peekable();
     if running.peek().is_some() && running.all(|c| c.ended.is_some()) {
         return false;
     }
@@ -357,7 +439,7 @@ mod tests {
 
     /// Which calls count as ended, and whether the line is needed.
     fn settled(mut calls: Vec<Call>, line_s: Option<f64>, well_s: f64) -> (Vec<bool>, bool) {
-        let needed = settle(&mut calls, line_s, well_s);
+        let needed = settle(&mut calls, line_s, well_s, |_| false);
         (calls.iter().map(|c| c.ended.is_some()).collect(), needed)
     }
 
@@ -395,14 +477,51 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_lacks_what_it_left_runs_again_and_does_not_bring_another_line_back() {
+        let lacking = |calls: &[Call], line_s, lacks: &[usize]| {
+            let mut calls = calls.to_vec();
+            let needed = settle(&mut calls, line_s, 99.0, |i| lacks.contains(&i));
+            (calls.iter().map(|c| c.ended.is_some()).collect::<Vec<_>>(), needed)
+        };
+        // Stage-in, a step with the line, and one that was interrupted.
+        let calls = [call("in", 0.0, Some((1.0, 0))), call("a", 1.0, Some((10.0, 0))), call("b", 10.0, None)];
+        assert_eq!(lacking(&calls, Some(5.0), &[0]), (vec![false, true, false], false));
+        assert_eq!(lacking(&calls, Some(15.0), &[0]), (vec![false, true, false], true));
+        // What the step with the line left is not there: it goes on from its line.
+        assert_eq!(lacking(&calls, Some(5.0), &[1]), (vec![true, false, false], true));
+    }
+
+    #[test]
+    fn what_a_step_has_left_is_known_of_the_time_that_it_ended_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        let elsewhere = Present { nodes: vec!["n2".into()], ..Present::default() };
+        let left = |node: &str| NodeLeft { node: node.into(), boot_id: "b".into(), in_memory: false };
+        for (name, nodes) in [("a.1", vec![]), ("b.1", vec![left("n1")]), ("c.1", vec![left("n2")])] {
+            calls.write(name, &call(name, 1.0, Some((2.0, 0)))).unwrap();
+            calls.unsettle(name).unwrap();
+            assert_eq!(calls.unsettled().unwrap(), [name]);
+            calls.keep_left(name, 2.0, Some(nodes)).unwrap();
+            assert_eq!(calls.unsettled().unwrap(), Vec::<String>::new());
+        }
+        calls.write("d.1", &call("d", 1.0, Some((3.0, 0)))).unwrap();
+        calls.keep_left("d.1", 2.0, Some(vec![])).unwrap();
+        let settled = calls.settle(None, 99.0, Some(&elsewhere)).unwrap();
+        let ended = |name: &str| calls.read(name).unwrap().ended.is_some();
+        assert_eq!(["a.1", "b.1", "c.1", "d.1"].map(ended), [true, false, true, false]);
+        assert_eq!(settled.again.len(), 2);
+        assert!(settled.again.iter().any(|s| s.contains("it has left files on n1")), "{:?}", settled.again);
+    }
+
+    #[test]
     fn what_began_after_the_line_has_never_been() {
         let dir = tempfile::tempdir().unwrap();
         let calls = Calls::open(dir.path(), &[]).unwrap();
         calls.write("a.1", &call("a", 1.0, Some((2.0, 0)))).unwrap();
         calls.write("b.1", &call("b", 3.0, None)).unwrap();
         calls.write("c.1", &call("c", 5.0, Some((6.0, 0)))).unwrap();
-        let settled = calls.settle(Some(4.0), 99.0).unwrap();
-        assert_eq!(settled, Settled { line_is_needed: true, kept_until_s: Some(2.0) });
+        let settled = calls.settle(Some(4.0), 99.0, None).unwrap();
+        assert_eq!(settled, Settled { line_is_needed: true, kept_until_s: Some(2.0), again: Vec::new() });
         assert!(calls.read("a.1").is_some_and(|c| c.ended.is_some()) && calls.read("b.1").is_some());
         assert_eq!(calls.read("c.1"), None);
     }
@@ -427,7 +546,7 @@ mod tests {
         let calls = Calls::open(dir.path(), &[]).unwrap();
         fs::write(calls.folder.join("a.1.json"), "{\"number\":1,").unwrap();
         assert_eq!(calls.read("a.1"), None);
-        assert_eq!(calls.settle(None, 0.0).unwrap().kept_until_s, None);
+        assert_eq!(calls.settle(None, 0.0, None).unwrap().kept_until_s, None);
     }
 
     #[test]

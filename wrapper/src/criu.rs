@@ -1,16 +1,16 @@
 //! Engine `criu`: the whole script of a job on one node in a sandbox, dumped and restored without its help.
 
 use crate::app::interval_variables;
-use crate::checkpoints::{Checkpoints, survey, write_durably};
 use crate::identity::Identity;
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved};
+use crate::ports::{Engine, Happening, Saved, Unprepared};
 use ::criu::client::{self, Ask};
 use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
 use config::{Compress, Site};
 use options::Network;
 use protocol::Manifest;
+use run::{Checkpoints, survey, write_durably};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -123,7 +123,7 @@ impl Engine for Criu {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
         if let Some(manifest) = from {
             is_own(&self.run)?;
@@ -147,7 +147,8 @@ impl Engine for Criu {
             let dumped = client::dump(&run, &ask, || one.is_current());
             let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
-                Ok(Saved { files: survey(&into)?, still_s: Some(frozen_s) })
+                let files = survey(&into).map_err(|e| e.to_string())?;
+                Ok(Saved { files, still_s: Some(frozen_s) })
             });
             post.tell_of(&one, Happening::Checkpointed(saved));
         });

@@ -6,18 +6,18 @@
 use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
 use crate::cancelled;
-use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
 use crate::mail::{Post, Tries, Try, now_s};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Unprepared};
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
 use crate::streams;
-use crate::turns::Turns;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
 use protocol::Manifest;
+use run::Checkpoints;
+use run::Placements;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// Exit code that stands for a script whose tasks were killed: it begins anew from the newest line.
 const KILLED: i32 = 128 + libc::SIGKILL;
 
-/// Where the steps of the script take their turns, with each beginning of it.
+/// Where the steps of the script take their placements, with each beginning of it.
 const PLACE: &str = "steps";
 
 /// Head start of who watches nodes over the news that a task on another node is gone.
@@ -55,7 +55,7 @@ pub struct CriuSteps {
     attempt: Arc<Mutex<Option<Attempt>>>,
     attempts: Tries,
     tries: Tries,
-    turns: Turns,
+    placements: Placements,
     dumps: config::Criu,
 }
 
@@ -93,8 +93,8 @@ pub struct Parts {
     pub node: String,
     /// Longest time of a dump or restore, s.
     pub limit_s: f64,
-    /// The turns of tasks.
-    pub turns: Turns,
+    /// The placements of tasks.
+    pub placements: Placements,
     /// What the site says of dumps.
     pub dumps: config::Criu,
     /// Whether `srun` keeps what an output file has, if Slurm says so.
@@ -107,7 +107,8 @@ impl CriuSteps {
     /// # Errors
     /// What the file system or the network says.
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
-        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, turns, dumps, appends } = parts;
+        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, placements, dumps, appends } =
+            parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
@@ -133,9 +134,9 @@ impl CriuSteps {
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
-        let sandboxes = Sandboxes { criu, run, turn: None, restore: None, limit_s, common, appends };
+        let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends };
         let (attempts, tries) = (Tries::default(), Tries::default());
-        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, turns, dumps })
+        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, placements, dumps })
     }
 }
 
@@ -148,11 +149,11 @@ impl Engine for CriuSteps {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
-        self.turns.over(&self.turns.of(PLACE));
-        self.sandboxes.turn = Some(self.turns.of(PLACE).to_string());
+        self.placements.over(&self.placements.of(PLACE));
+        self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new() });
         // The script writes again what it has written itself, and the stand-in what its steps have.

@@ -4,6 +4,7 @@
 use crate::job::Controller;
 use protocol::{Batch, Delivered, Record, RunKey};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,12 +17,25 @@ const BATCH: usize = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// What the controller answers to new records of a holder that another has followed.
+const SUPERSEDED: u16 = 409;
+
 /// The node service on this node, if it is known where it answers.
 pub type Spool = Box<dyn Fn() -> Option<Client> + Send>;
 
 /// Delivers records in the background.
 pub struct Courier {
     shared: Arc<(Mutex<Queue>, Condvar)>,
+    superseded: Arc<AtomicBool>,
+}
+
+/// Whose records they are.
+struct Sender {
+    key: RunKey,
+    /// Number of the run's holder; absent for a controller of a version that knows none.
+    holder: Option<u64>,
+    /// The controller has said that there is a newer one.
+    superseded: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -40,20 +54,33 @@ impl Queue {
     }
 
     /// The first records after a position.
-    fn batch(&self, key: &RunKey, after: u64) -> Batch {
+    fn batch(&self, of: &Sender, after: u64) -> Batch {
         let records = self.waiting.iter().filter(|r| r.seq > after).take(BATCH).cloned().collect();
-        Batch { version: protocol::VERSION, key: key.clone(), records }
+        Batch { version: protocol::VERSION, key: of.key.clone(), holder: of.holder, records }
     }
 }
 
 impl Courier {
-    /// A courier for one run; `earlier` are the records that the journal holds already.
-    pub fn start(controller: Arc<Controller>, spool: Spool, key: RunKey, earlier: Vec<Record>) -> Courier {
+    /// A courier for one run and its holder; `earlier` are the records that the journals hold already.
+    pub fn start(
+        controller: Arc<Controller>,
+        spool: Spool,
+        key: RunKey,
+        holder: Option<u64>,
+        earlier: Vec<Record>,
+    ) -> Courier {
         let queue = Queue { waiting: earlier.into(), ..Queue::default() };
         let shared = Arc::new((Mutex::new(queue), Condvar::new()));
-        let courier = Courier { shared: shared.clone() };
-        thread::spawn(move || deliver(&shared, &controller, &spool, &key));
+        let superseded = Arc::new(AtomicBool::new(false));
+        let courier = Courier { shared: shared.clone(), superseded: superseded.clone() };
+        let of = Sender { key, holder, superseded };
+        thread::spawn(move || deliver(&shared, &controller, &spool, of));
         courier
+    }
+
+    /// Whether the controller knows a newer holder of the run.
+    pub fn is_superseded(&self) -> bool {
+        self.superseded.load(Ordering::SeqCst)
     }
 
     /// Takes up records that are in the journal.
@@ -86,14 +113,14 @@ impl Courier {
     }
 }
 
-fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, key: &RunKey) {
+fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, mut of: Sender) {
     let (queue, changed) = shared;
     let mut pause = FIRST_PAUSE;
     loop {
         let batch = {
             let Ok(queue) = queue.lock() else { return };
             let Ok(queue) = changed.wait_while(queue, |q| q.waiting.is_empty()) else { return };
-            queue.batch(key, 0)
+            queue.batch(&of, 0)
         };
         let first = batch.records.first().map_or(0, |r| r.seq);
         match controller.client.post::<Batch, Delivered>("/v1/records", &batch) {
@@ -109,9 +136,18 @@ fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Sp
             Ok(Delivered { upto }) => {
                 tracing::warn!(upto, first, "the controller has forgotten records; the run's next wrapper brings them");
             }
+            Err(Error::Refused { status: SUPERSEDED, text }) => {
+                tracing::warn!(text, "another wrapper has taken the run up; nothing more is delivered");
+                return of.superseded.store(true, Ordering::SeqCst);
+            }
+            Err(Error::Refused { status: 400, .. }) if of.holder.is_some() => {
+                // An older controller knows no holders.
+                of.holder = None;
+                continue;
+            }
             Err(e) => {
                 tracing::debug!(%e, "records wait for the controller");
-                if is_away(&e) && into_spool(shared, spool, key).is_none() {
+                if is_away(&e) && into_spool(shared, spool, &of).is_none() {
                     return;
                 }
             }
@@ -131,13 +167,13 @@ fn is_away(error: &Error) -> bool {
 }
 
 /// Hands what waits to this node's spool, as much as it takes; none if another thread has panicked.
-fn into_spool(shared: &(Mutex<Queue>, Condvar), spool: &Spool, key: &RunKey) -> Option<()> {
+fn into_spool(shared: &(Mutex<Queue>, Condvar), spool: &Spool, of: &Sender) -> Option<()> {
     let (queue, changed) = shared;
     let Some(client) = spool() else { return Some(()) };
     loop {
         let batch = {
             let queue = queue.lock().ok()?;
-            queue.batch(key, queue.spooled)
+            queue.batch(of, queue.spooled)
         };
         if batch.records.is_empty() {
             return Some(());

@@ -4,12 +4,12 @@
 //! Tasks of `srun` are children of slurmd, not of the script: DMTCP would bring the script back without them, so a
 //! checkpoint is refused while `srun` runs.
 
-use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved};
+use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::script::{Instead, Tree};
 use crate::tool;
 use protocol::{Manifest, ManifestFile};
+use run::{Checkpoints, survey};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl Engine for Dmtcp {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, _interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, _interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         self.port = match self.coordinate() {
             Err(e) if from.is_none() => {
                 protocol::say!("joulepoint: {e}; the job runs without checkpoints");
@@ -169,6 +169,6 @@ fn take_images(folder: &Path, into: &Path) -> Result<Vec<ManifestFile>, String> 
         let to = into.join(image.file_name().unwrap_or_default());
         fs::rename(&image, to).map_err(|e| format!("{}: {e}", image.display()))?;
     }
-    let files = survey(into)?;
+    let files = survey(into).map_err(|e| e.to_string())?;
     if files.is_empty() { Err("dmtcp_command left no image".to_string()) } else { Ok(files) }
 }

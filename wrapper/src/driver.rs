@@ -9,7 +9,7 @@ mod line;
 use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger};
 use crate::orders::Desk;
-use crate::ports::{Happening, Ports};
+use crate::ports::{Happening, Ports, Unprepared};
 use options::Settings;
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, FailureKind, Manifest, Order, Phase, Plan};
@@ -91,7 +91,19 @@ pub enum Outcome {
     Ended(i32),
     /// The run is back in the queue.
     Requeued,
+    /// Another wrapper has the run.
+    Superseded,
 }
+
+/// What the job's output is told then.
+pub(crate) const SUPERSEDED: &str = "another wrapper has taken this run up since; this one ends its program and itself, and leaves the rest to that one";
+
+/// What it is told of a run whose checkpoints cannot be read.
+pub(crate) const HELD: &str =
+    "the job goes back into the queue and is held; when the storage is well again: scontrol release";
+
+/// Exit code of a wrapper whose run another one has taken up.
+pub const EXIT_SUPERSEDED: i32 = 123;
 
 /// How one attempt of the script ended.
 enum End {
@@ -101,6 +113,8 @@ enum End {
     Vacate { kind: FailureKind, reason: String },
     Restart,
     Terminated(FailureKind),
+    Held(String),
+    Superseded,
 }
 
 /// A checkpoint on its way.
@@ -125,6 +139,8 @@ struct Driver<'a> {
     final_line_taken: bool,
     crashes: u32,
     last_reason: String,
+    /// Another wrapper has taken the run up: nothing of it is written any more.
+    is_superseded: bool,
 }
 
 /// Runs a job script to its end, or hands the run back to the queue.
@@ -144,6 +160,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         final_line_taken: false,
         crashes: 0,
         last_reason: String::new(),
+        is_superseded: false,
     };
     driver.run()
 }
@@ -152,22 +169,41 @@ impl Driver<'_> {
     fn run(&mut self) -> Outcome {
         let mut from = self.take_up();
         loop {
-            match self.attempt(from.as_ref()) {
+            let end = match from {
+                Ok(line) => self.attempt(line.as_ref()),
+                Err(end) => end,
+            };
+            from = match end {
+                _ if self.is_superseded => return self.abandon(),
                 End::Finished(code) => {
                     return self.leave(if code == 0 { "completed" } else { "failed" }, code);
                 }
-                End::Again => from = self.roll_back(),
+                End::Again => self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
-                End::Restart => from = self.restart(),
+                End::Restart => self.restart(),
                 End::Vacate { kind, reason } => return self.vacate(kind, &reason),
                 End::Terminated(kind) => return self.terminated(kind),
+                End::Held(reason) => return self.hold(&reason),
+                End::Superseded => return self.abandon(),
             }
         }
     }
 
+    /// The newest recovery line, with what is to be told of others; or the run cannot go on now.
+    fn newest(&mut self) -> Result<(Option<Manifest>, Vec<Event>), End> {
+        match self.ports.store.newest() {
+            Ok((line, notes)) => {
+                notes.iter().for_each(|note| protocol::say!("joulepoint: {note}"));
+                Ok((line, notes.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect()))
+            }
+            Err(e) if e.is_superseded() => Err(End::Superseded),
+            Err(e) => Err(End::Held(e.to_string())),
+        }
+    }
+
     /// Tells who takes the run up, and from which recovery line.
-    fn take_up(&mut self) -> Option<Manifest> {
-        let (from, damaged) = self.ports.store.newest();
+    fn take_up(&mut self) -> Result<Option<Manifest>, End> {
+        let newest = self.newest();
         let s = &self.setup.started;
         let started = Event::Started {
             job: s.job,
@@ -177,30 +213,32 @@ impl Driver<'_> {
             partition: s.partition.clone(),
             job_name: s.job_name.clone(),
             nodes: s.nodes.clone(),
-            resumed_from: from.as_ref().map(|m| m.number),
+            resumed_from: newest.as_ref().ok().and_then(|(line, _)| line.as_ref()).map(|m| m.number),
             dir: s.dir.clone(),
         };
         let mut events = vec![started, Event::Planned(Box::new(self.setup.plan.clone()))];
-        events.extend(damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }));
-        if self.setup.resumes {
-            events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
-        }
+        let line = newest.map(|(line, mut notes)| {
+            events.append(&mut notes);
+            if self.setup.resumes {
+                events.push(rolled_back(line.as_ref(), self.ports.store.finished_s()));
+            }
+            line
+        });
         self.note(events);
-        from
+        line
     }
 
     /// Goes back to the newest recovery line after a failure within this record.
-    fn roll_back(&mut self) -> Option<Manifest> {
-        let (from, damaged) = self.ports.store.newest();
-        let mut events: Vec<Event> = damaged.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect();
-        events.push(rolled_back(from.as_ref(), self.ports.store.finished_s()));
-        events.append(&mut self.desk.restarted(from.as_ref().map(|m| m.number)));
+    fn roll_back(&mut self) -> Result<Option<Manifest>, End> {
+        let (line, mut events) = self.newest()?;
+        events.push(rolled_back(line.as_ref(), self.ports.store.finished_s()));
+        events.append(&mut self.desk.restarted(line.as_ref().map(|m| m.number)));
         self.note(events);
-        from
+        Ok(line)
     }
 
     /// Goes back because a person wants it.
-    fn restart(&mut self) -> Option<Manifest> {
+    fn restart(&mut self) -> Result<Option<Manifest>, End> {
         self.give_up();
         self.ports.child.stop();
         self.cut(Phase::Restart);
@@ -210,10 +248,16 @@ impl Driver<'_> {
     /// Starts the script once and follows it until it ends or has to be ended.
     fn attempt(&mut self, from: Option<&Manifest>) -> End {
         let interval_s = self.adaptation.interval_s();
+        if let Err(e) = self.ports.store.show() {
+            return if e.is_superseded() { End::Superseded } else { End::Held(e.to_string()) };
+        }
         let environment = match self.ports.engine.prepare(from, interval_s) {
             Ok(environment) => environment,
-            Err(reason) => {
-                self.failed_checkpoint(format!("could not be brought back: {reason}"), &[]);
+            Err(Unprepared::Storage(reason)) if from.is_some() => {
+                return End::Held(format!("the checkpoint could not be brought back: {reason}"));
+            }
+            Err(e) => {
+                self.failed_checkpoint(format!("could not be brought back: {e}"), &[]);
                 return End::Finished(EXIT_NOT_RESTORED);
             }
         };
@@ -227,6 +271,9 @@ impl Driver<'_> {
         self.line_s = self.ports.clock.now_s();
         loop {
             let until_s = self.act();
+            if self.is_superseded {
+                return End::Superseded;
+            }
             match self.ports.clock.wait(until_s) {
                 None => self.timed_out(),
                 Some(Happening::Exited { code }) => return self.exited(code),
@@ -251,6 +298,7 @@ impl Driver<'_> {
                 Some(Happening::Terminate) => {
                     return self.ended_from_outside();
                 }
+                Some(Happening::Superseded) => return End::Superseded,
                 // A coordinated run has one group.
                 Some(Happening::Group(_)) => {}
             }
@@ -351,8 +399,10 @@ impl Driver<'_> {
             return;
         }
         let now_s = self.ports.clock.now_s();
-        if let Err(reason) = self.ports.store.append(now_s, events) {
-            tracing::error!(%reason, "the journal cannot be written; the job goes on");
+        match self.ports.store.append(now_s, events) {
+            Ok(()) => {}
+            Err(e) if e.is_superseded() => self.is_superseded = true,
+            Err(e) => tracing::error!(%e, "the journal cannot be written; the job goes on"),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Builds the engine that was chosen for a run.
 
-use crate::app::{Announced, App, Ask, Files};
-use crate::checkpoints::Checkpoints;
+use crate::app::{self, Announced, App, Ask, Files};
 use crate::criu::{self, Criu};
 use crate::criu_steps::{self, CriuSteps};
 use crate::dmtcp::Dmtcp;
@@ -12,8 +11,10 @@ use crate::mail::Post;
 use crate::ports::Engine;
 use crate::scr::{Halting, Scr};
 use crate::script::{Script, Steps, Tree};
-use crate::turns::Turns;
+use crate::writers;
 use options::{Engine as Kind, Settings};
+use run::Checkpoints;
+use run::Placements;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,8 +42,8 @@ pub struct Gear<'a> {
     pub commands: Option<Commands>,
     /// CRIU of this node, if it was tried and works.
     pub criu: Option<PathBuf>,
-    /// The turns of tasks of steps.
-    pub turns: Turns,
+    /// The placements of tasks of steps.
+    pub placements: Placements,
     /// What the site says of it.
     pub dumps: &'a config::Criu,
     /// Address of this node for the tasks of steps, if the script starts some.
@@ -55,6 +56,8 @@ pub struct Gear<'a> {
     pub limit_s: f64,
     /// What the program announces.
     pub announced: Announced,
+    /// Who may still write to its files.
+    pub writers: writers::Ask,
 }
 
 /// The engine of this kind; `script` runs what the engine puts in the script's place.
@@ -67,7 +70,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Hook), Some(commands), ..) => Box::new(Hook::new(post, checkpoints, commands)),
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
-            let (turns, dumps, appends) = (gear.turns, gear.dumps.clone(), gear.appends);
+            let (placements, dumps, appends) = (gear.placements, gear.dumps.clone(), gear.appends);
             let parts = criu_steps::Parts {
                 post,
                 checkpoints,
@@ -78,7 +81,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 host,
                 node,
                 limit_s,
-                turns,
+                placements,
                 dumps,
                 appends,
             };
@@ -105,7 +108,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
             let signal = settings.signal.map(|s| (s.number, ask));
             let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
-            Box::new(App::new(post, checkpoints, files, signal, gear.announced))
+            let app = App::new(post, checkpoints, files, signal, gear.announced);
+            Box::new(app.of_job(gear.writers, app::limit(limit_s)))
         }
     })
 }

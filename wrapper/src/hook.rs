@@ -1,11 +1,11 @@
 //! Engine `hook`: commands of the site or the user make and bring back checkpoints.
 
 use crate::app::interval_variables;
-use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved};
+use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::tool;
 use protocol::Manifest;
+use run::{Checkpoints, survey};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -54,7 +54,7 @@ impl Engine for Hook {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
         environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
         if let Some(manifest) = from {
@@ -73,7 +73,7 @@ impl Engine for Hook {
         thread::spawn(move || {
             let done =
                 run(&commands.checkpoint, "FT_ENERGY_CHECKPOINT_DIR", &into, commands.limit, || one.is_current());
-            let files = done.and_then(|()| survey(&into)).and_then(|files| {
+            let files = done.and_then(|()| survey(&into).map_err(|e| e.to_string())).and_then(|files| {
                 if files.is_empty() { Err("the checkpoint command left no file".to_string()) } else { Ok(files) }
             });
             // What the program does meanwhile only the command knows.

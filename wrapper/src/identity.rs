@@ -4,6 +4,7 @@ use crate::launch::expand;
 use crate::resized::Layout;
 use config::Site;
 use options::Settings;
+use run::line::Claim;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,6 +86,13 @@ impl Identity {
         let layout = self.layout(0);
         let tasks = layout.tasks.or_else(|| Some(layout.tasks_per_node? * layout.nodes.len()))?;
         u32::try_from(tasks).ok()
+    }
+
+    /// What the run's folder is told of its holder.
+    pub fn claim(&self) -> Claim {
+        let node = self.node.clone().or_else(|| self.nodes.first().cloned()).unwrap_or_default();
+        let at_s = crate::mail::now_s();
+        Claim { holder: 0, job: self.job, restart_count: self.restart_count, node, at_s }
     }
 
     /// The folder under which this user's runs are kept.

@@ -208,14 +208,22 @@ impl Cluster for Job {
     }
 
     fn requeue(&mut self) -> Result<(), String> {
-        for _ in 1..REQUEUE_TRIES {
-            match self.slurm.requeue(self.job) {
-                Ok(()) => return Ok(()),
-                // A slurmctld that starts again is back in seconds; without it the run would end here.
-                Err(e) => tracing::warn!(%e, "the job is not back in the queue; it is tried again"),
-            }
-            thread::sleep(REQUEUE_PAUSE);
-        }
-        self.slurm.requeue(self.job).map_err(|e| e.to_string())
+        persistently(|| self.slurm.requeue(self.job))
     }
+
+    fn requeue_held(&mut self) -> Result<(), String> {
+        persistently(|| self.slurm.requeue_held(self.job))
+    }
+}
+
+/// Puts a job back into the queue: a slurmctld that starts again is back in seconds; without it the run would end here.
+pub(crate) fn persistently(requeue: impl Fn() -> Result<(), slurm::Error>) -> Result<(), String> {
+    for _ in 1..REQUEUE_TRIES {
+        match requeue() {
+            Ok(()) => return Ok(()),
+            Err(e) => tracing::warn!(%e, "the job is not back in the queue; it is tried again"),
+        }
+        thread::sleep(REQUEUE_PAUSE);
+    }
+    requeue().map_err(|e| e.to_string())
 }

@@ -1,15 +1,17 @@
 //! Puts a wrapper together from the request, the site and the job's environment, and runs it.
 
 use crate::app::Announced;
+use crate::calls::{Calls, Present};
 use crate::criu;
 use crate::deliver::{Courier, Spool};
-use crate::driver::{self, Outcome, Setup, Started};
+use crate::driver::{self, EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
 use crate::engines::{self, Facts};
 use crate::equip::{Gear, equip};
 use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
 use crate::hook::Commands;
-use crate::job::{Controller, Job};
+use crate::job::{Controller, Job, persistently};
+use crate::leavings::Asker;
 use crate::lend::Lender;
 use crate::mail::{self, Post};
 use crate::mpi;
@@ -20,8 +22,7 @@ use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::turns::Turns;
-use crate::{identity::Identity, linked, sandboxes};
+use crate::{identity::Identity, linked, sandboxes, writers};
 use config::Site;
 use nix::sys::signal::Signal;
 use options::{Resume, Settings};
@@ -33,7 +34,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -65,15 +67,37 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
             exec(argv)
         });
     };
-    match drive(request, &settings, &site, argv, attempt) {
+    let me = Identity::from_environment(argv);
+    let mut resumes = me.restart_count > 0 || attempt > 0;
+    let outcome = drive(request, &settings, &site, argv, attempt, &me, &mut resumes);
+    // Work that was done is not begun anew because of an error.
+    match outcome.or_else(|e| if resumes { Ok(hold(&site, &me, &e.to_string())) } else { Err(e) }) {
         Ok(Outcome::Ended(code)) => code,
         Ok(Outcome::Requeued) => {
             thread::sleep(REQUEUED_LIMIT);
             0
         }
+        Ok(Outcome::Superseded) => EXIT_SUPERSEDED,
         Err(e) => {
             protocol::say!("joulepoint: {e}; the job runs unprotected");
             exec(argv)
+        }
+    }
+}
+
+/// What earlier wrappers have done cannot be reached: the job goes back into the queue and waits there for a person.
+fn hold(site: &Site, me: &Identity, reason: &str) -> Outcome {
+    let Some(job) = me.job else {
+        protocol::say!("joulepoint: {reason}; the command is not begun anew for that");
+        return Outcome::Ended(EXIT_NOT_RESTORED);
+    };
+    protocol::say!("joulepoint: {reason}; {HELD}");
+    let slurm = Slurm::new(site.slurm_bin.clone());
+    match persistently(|| slurm.requeue_held(job)) {
+        Ok(()) => Outcome::Requeued,
+        Err(e) => {
+            protocol::say!("joulepoint: the job could not be requeued: {e}");
+            Outcome::Ended(EXIT_NOT_RESTORED)
         }
     }
 }
@@ -103,7 +127,16 @@ fn exec(argv: &[String]) -> i32 {
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
-fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], attempt: u32) -> io::Result<Outcome> {
+/// Sets `resumes`, also for when it fails, to whether earlier wrappers have worked on the run.
+fn drive(
+    request: &Request,
+    settings: &Settings,
+    site: &Site,
+    argv: &[String],
+    attempt: u32,
+    me: &Identity,
+    resumes: &mut bool,
+) -> io::Result<Outcome> {
     let signals = supervise::block_signals()?;
     if std::env::var_os("SLURM_PROCID").is_some() {
         // Without the batch step's task the job ends; a driver that lived on would take that for somebody's wish.
@@ -112,23 +145,35 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     // The kernel would call it "exe", after the way it was started.
     nix::sys::prctl::set_name(c"joulepoint")?;
     let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
-    let me = Identity::from_environment(argv);
     let runs = me.runs_folder(settings, site);
-    let (run, resumes) = me.run_name(&runs, attempt > 0)?;
+    let (run, found) = me.run_name(&runs, attempt > 0)?;
+    if me.restart_count > 0 && !found {
+        protocol::say!("joulepoint: nothing of an earlier start of this job is in {}; it begins anew", runs.display());
+    }
+    *resumes = found;
+    let resumes = found;
     let key = RunKey { cluster: me.cluster.clone(), run };
     mark(&format!("{}/{}", key.cluster, key.run));
     let path = runs.join(&key.cluster).join(&key.run);
-    let (mut folder, records) = RunFolder::open(&path, settings.keep)?;
-    let turns = Turns::take_up(&path);
+    let (mut folder, records) = match RunFolder::take_up(&path, settings.keep, &me.claim()) {
+        Err(e) if e.is_superseded() => {
+            protocol::say!("joulepoint: {SUPERSEDED}");
+            return Ok(Outcome::Superseded);
+        }
+        taken => taken.map_err(io::Error::other)?,
+    };
+    let placements = folder.placements();
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
     let controller = Arc::new(Controller::new(client, format!("{}/{}", key.cluster, key.run), me.restart_count));
-    let accounted = accounted(&records, &me);
-    let former = if me.job.is_some() { release::former(&records, &me) } else { BTreeSet::new() };
+    let accounted = accounted(&records, me);
+    let former = if me.job.is_some() { release::former(&records, me) } else { BTreeSet::new() };
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
-    folder.deliver_by(Courier::start(controller.clone(), spool(site, &me, &controller), key, records));
+    let holder = folder.holder();
+    folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder.number(), records));
     let (post, mut clock) = mail::queue();
+    folder.watch(post.clone());
     let supervisor = nix::unistd::getppid().as_raw();
     let tree = Tree::new(supervisor);
     pass_signals_on(signals, post.clone(), tree.clone());
@@ -159,8 +204,8 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         // The groups need their nodes before they are dealt out.
         groups::park::take_up(&path, &lender);
     }
-    let (mut plan, chosen, criu) = plan(request, settings, site, &me, argv, &runs, &controller);
-    let places = groups::launch::places(settings, &me, &slurm);
+    let (mut plan, chosen, criu) = plan(request, settings, site, me, argv, &runs, &controller);
+    let places = groups::launch::places(settings, me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
     if places.is_none() && !before.groups.is_empty() && had_enough {
@@ -205,11 +250,13 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     nodes.frequency =
         plan.checkpoint_hz.filter(|_| me.job.is_some()).map(|hz| Frequency::new(job, hz, nodes.services()));
-    let hindrance = (settings.lend && places.is_some()).then(|| groups::slow::hindrance(site, &slurm, &me)).flatten();
+    let hindrance = (settings.lend && places.is_some()).then(|| groups::slow::hindrance(site, &slurm, me)).flatten();
     let lowest = || site.node.cpufreq.then(|| Frequency::new(job, 0.0, nodes.services()));
     let slow = hindrance.map(|why| Slow { why, frequency: lowest() });
     plan.reasons.extend(slow.as_ref().map(Slow::remark));
-    folder.write_plan(&plan)?;
+    if let Err(e) = folder.write_plan(&plan) {
+        protocol::say!("joulepoint: the plan is not written down: {e}");
+    }
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let margin_s = before_end_s(settings).unwrap_or(site.wrapper.end_margin_s);
     let requeue_at_end = settings.requeue.unwrap_or(site.wrapper.requeue_at_end);
@@ -238,26 +285,42 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
     };
     let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
     if resumes && (places.is_some() || by_steps) {
-        turns.wait_for_others();
+        placements.wait_for_others();
     }
+    let live = live(me, &nodes.controller);
+    let writers = writers(me, site, &nodes, live.clone());
     if let Some(places) = places {
         let criu = match criu {
             Some(criu) => Ok(criu.command),
-            None if settings.lend && slow.is_none() => criu::on_this_node(site, &me, &runs),
+            None if settings.lend && slow.is_none() => criu::on_this_node(site, me, &runs),
             None => Err(String::new()),
         };
-        let (setup, me, given) = (&setup, &me, turns.clone());
-        let launch =
-            Launch { setup, site, me, argv, post, steps, slurm, places, before, lender, criu, turns: given, slow };
+        let (setup, given) = (&setup, placements.clone());
+        let launch = Launch {
+            setup,
+            site,
+            me,
+            argv,
+            post,
+            steps,
+            slurm,
+            places,
+            before,
+            lender,
+            criu,
+            placements: given,
+            slow,
+            writers,
+        };
         let outcome = launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
-        turns.end();
+        placements.end();
         return outcome;
     }
     let (announced, descriptor) = announcements(&me.folder)?;
-    script.calls = folder.resume_by(resume(settings, chosen, by_steps), argv);
+    script.calls = remembered(&mut folder, resume(settings, chosen, by_steps), argv, me, &nodes, live.clone());
     let gear = Gear {
         settings,
-        me: &me,
+        me,
         post,
         checkpoints: folder.checkpoints(),
         run: &path,
@@ -266,13 +329,14 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         steps,
         commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
         dumps: &site.criu,
-        host: by_steps.then(|| address(&slurm, &me)),
+        host: by_steps.then(|| address(&slurm, me)),
         appends: by_steps.then(|| sandboxes::appends(&slurm)).flatten(),
         criu: criu.map(|c| c.command),
-        turns: turns.clone(),
+        placements: placements.clone(),
         halt_s: end_s.filter(|_| requeue_at_end).map(|e| e - margin_s),
         limit_s,
         announced,
+        writers,
     };
     let mut engine = equip(chosen, gear, &mut script)?;
     let ports = Ports {
@@ -284,9 +348,63 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         store: &mut folder,
     };
     let outcome = driver::run(&setup, ports);
-    turns.end();
+    placements.end();
     drop(descriptor);
     Ok(outcome)
+}
+
+/// The job's nodes that are not known to be dead.
+fn live(me: &Identity, controller: &Arc<Controller>) -> Live {
+    let (names, controller) = (me.nodes.clone(), controller.clone());
+    Arc::new(move || {
+        let known = controller.last();
+        let is_dead = |node: &&String| known.iter().any(|h| h.dead && h.node == **node);
+        names.iter().filter(|node| !is_dead(node)).cloned().collect()
+    })
+}
+
+type Live = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// Who says whether the program still writes to its files.
+fn writers(me: &Identity, site: &Site, nodes: &Nodes, live: Live) -> writers::Ask {
+    let Some(job) = me.job else { return writers::here() };
+    let nodes = writers::Nodes {
+        job,
+        nodes: Box::new(move || live()),
+        here: me.node.clone(),
+        services: nodes.services(),
+        runs: site.runs.clone(),
+    };
+    writers::of_job(nodes)
+}
+
+/// The record of the script's steps, if one is kept, and who finds out what they leave behind.
+fn remembered(
+    folder: &mut RunFolder,
+    resume: Resume,
+    argv: &[String],
+    me: &Identity,
+    nodes: &Nodes,
+    live: Live,
+) -> Option<Calls> {
+    let Some(job) = me.job else { return folder.resume_by(resume, argv, None) };
+    let (services, all, of) = (Mutex::new(nodes.services()), me.nodes.clone(), live.clone());
+    let is_same_life = Arc::new(AtomicBool::new(false));
+    let known = is_same_life.clone();
+    let present = move || {
+        let nodes = of();
+        let boots = Asker::boots(job, &nodes, &services.lock().unwrap_or_else(PoisonError::into_inner));
+        Present { is_unchanged: known.load(Ordering::SeqCst) && nodes == all, nodes, boots }
+    };
+    let calls = folder.resume_by(resume, argv, Some(Arc::new(present)))?;
+    let life = format!("{job}.{} {}", me.restart_count, me.nodes.join(","));
+    match calls.is_same_life(&life) {
+        Ok(is_same) => is_same_life.store(is_same, Ordering::SeqCst),
+        Err(e) => tracing::warn!(%e, "all steps of which nobody knows what they left are run again"),
+    }
+    let asker = Asker { job, calls: calls.clone(), nodes: Box::new(move || live()), services: nodes.services() };
+    asker.start();
+    Some(calls)
 }
 
 /// The node service of the node on which this wrapper runs: its socket, or where the controller said that it answers.

@@ -26,6 +26,8 @@ pub enum Happening {
     Terminate,
     /// A person orders something; the same order may be told again.
     Ordered(Order),
+    /// Another wrapper has taken the run up.
+    Superseded,
     /// One group of an uncoordinated run tells something.
     Group(crate::groups::ports::News),
 }
@@ -70,6 +72,29 @@ pub trait Meter {
     fn add(&mut self, _node: &str) {}
 }
 
+/// Why a checkpoint was not brought back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unprepared {
+    /// The storage does not answer, or not well: it may later.
+    #[error("{0}")]
+    Storage(String),
+    /// It cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl From<String> for Unprepared {
+    fn from(reason: String) -> Unprepared {
+        Unprepared::Unusable(reason)
+    }
+}
+
+impl From<run::Error> for Unprepared {
+    fn from(e: run::Error) -> Unprepared {
+        Unprepared::Storage(e.to_string())
+    }
+}
+
 /// What makes and brings back checkpoints.
 pub trait Engine {
     /// Name, as in `--ft-energy-engine`.
@@ -79,8 +104,8 @@ pub trait Engine {
     /// Brings the files of a checkpoint back and tells the variables that the program is to see.
     ///
     /// # Errors
-    /// A sentence; the checkpoint cannot be used.
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String>;
+    /// Why it cannot.
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared>;
     /// Begins a checkpoint into a folder; the answer comes as [`Happening::Checkpointed`].
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
@@ -117,6 +142,10 @@ pub trait Child {
     fn terminate(&mut self);
     /// Ends the script, what it started and the job's steps, and waits for that; bounded in time.
     fn stop(&mut self);
+    /// Ends what runs on this node at once, and asks nobody for it: the job and its steps are another wrapper's.
+    fn abandon(&mut self) {
+        self.stop();
+    }
     /// Name of the running step, empty if the program runs in the script itself.
     fn step(&mut self) -> String;
 }
@@ -134,27 +163,44 @@ pub trait Cluster {
     /// # Errors
     /// A sentence.
     fn requeue(&mut self) -> Result<(), String>;
+    /// Puts the job back into the queue, where it waits until a person releases it.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn requeue_held(&mut self) -> Result<(), String> {
+        self.requeue()
+    }
 }
 
-/// Everything of the run that outlives its wrapper.
+/// Everything of the run that outlives its wrapper. Every call shows the fencing token first, and tells of a newer holder.
 pub trait Store {
     /// Writes records durably, all or none.
     ///
     /// # Errors
-    /// A sentence; the run goes on.
-    fn append(&mut self, at_s: f64, events: Vec<Event>) -> Result<(), String>;
+    /// The run goes on, unless a newer holder has it.
+    fn append(&mut self, at_s: f64, events: Vec<Event>) -> run::Result<()>;
     /// The folder for the next checkpoint, and its number.
     ///
     /// # Errors
-    /// A sentence, such as a full disk.
-    fn room(&mut self) -> Result<(u64, PathBuf), String>;
-    /// Makes a checkpoint complete, and forgets those beyond the number to keep.
+    /// Such as a full disk.
+    fn room(&mut self) -> run::Result<(u64, PathBuf)>;
+    /// Makes a checkpoint complete; those beyond the number to keep go when it was read back.
     ///
     /// # Errors
-    /// A sentence; earlier checkpoints stay valid.
-    fn commit(&mut self, manifest: &Manifest) -> Result<(), String>;
-    /// The newest checkpoint whose files are all there and unchanged; damaged ones are named.
-    fn newest(&mut self) -> (Option<Manifest>, Vec<String>);
+    /// Earlier checkpoints stay valid.
+    fn commit(&mut self, manifest: &Manifest) -> run::Result<()>;
+    /// The newest checkpoint whose files are all there and unchanged; those that are not used are named.
+    ///
+    /// # Errors
+    /// There are checkpoints, and none can be read now: the run must not begin anew for that.
+    fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)>;
+    /// Whether the run is this wrapper's still; asked before its program is started.
+    ///
+    /// # Errors
+    /// A newer holder has it, or nobody can tell now.
+    fn show(&mut self) -> run::Result<()> {
+        Ok(())
+    }
     /// End of the last step that is not run again; computing before it is kept.
     fn finished_s(&self) -> f64 {
         0.0

@@ -33,7 +33,7 @@ pub struct Sandboxes {
     pub run: PathBuf,
     /// Until when the tasks are wanted.
     #[serde(default)]
-    pub turn: Option<String>,
+    pub placement: Option<String>,
     /// Folder of the recovery line, if there is one.
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.
@@ -166,7 +166,7 @@ impl Sandboxes {
         let path = |p: &Path| p.to_string_lossy().into_owned();
         all.extend([path(&us), "warden".to_string(), "--criu".to_string(), path(&self.criu)]);
         all.extend(["--run".to_string(), path(&self.run), "--call".to_string(), call.to_string()]);
-        all.extend(self.turn.iter().flat_map(|turn| ["--turn".to_string(), turn.clone()]));
+        all.extend(self.placement.iter().flat_map(|one| ["--placement".to_string(), one.clone()]));
         if let Some((_, line)) = self.outputs(call) {
             all.extend(["--restore".to_string(), path(line)]);
         }
@@ -188,7 +188,7 @@ mod tests {
         Sandboxes {
             criu: "/criu".into(),
             run: "/run/1".into(),
-            turn: Some("5:0:steps:/run/1/turns".into()),
+            placement: Some("5:0:steps:/run/1/fencing-token".into()),
             restore,
             limit_s: 9.0,
             common: vec![(1, 2)],
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_warden_stands_before_the_program_and_goes_on_from_a_line_that_has_its_call() {
-        let plain = "-i none US warden --criu /criu --run /run/1 --call a.1 --turn 5:0:steps:/run/1/turns --limit-s 9 -- prog -n 7";
+        let plain = "-i none US warden --criu /criu --run /run/1 --call a.1 --placement 5:0:steps:/run/1/fencing-token --limit-s 9 -- prog -n 7";
         assert_eq!(words("-n 6 -i none -- prog -n 7", None, false).unwrap(), format!("-n 6 {plain}"));
         let line = tempfile::tempdir().unwrap();
         let restore = || Some(line.path().to_path_buf());

@@ -4,11 +4,11 @@
 //! (`SCR_FLUSH=1`), since a cache on a node dies with it.
 
 use crate::calls::Calls;
-use crate::checkpoints::{Checkpoints, survey};
 use crate::mail::{Post, Tries, now_s};
-use crate::ports::{Engine, Happening, Saved};
+use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::tool;
 use protocol::Manifest;
+use run::{Checkpoints, survey};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,7 +104,7 @@ impl Engine for Scr {
         self.halted.load(Ordering::SeqCst)
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         if tool::find("scr_halt").is_some() {
             // A halt of the record before, or of SCR_Finalize, would end the program at once.
             let removed = tool::output(Command::new("scr_halt").arg("--remove").arg(&self.prefix), LIMIT);
@@ -135,7 +135,7 @@ impl Engine for Scr {
             let named = newest(&prefix).and_then(|n| n.ok_or_else(|| "SCR has no complete checkpoint".to_string()));
             let written = named.and_then(|name| fs::write(into.join(NAME), name).map_err(|e| e.to_string()));
             // SCR has written it, and the program goes on.
-            let files = written.and_then(|()| survey(&into));
+            let files = written.and_then(|()| survey(&into).map_err(|e| e.to_string()));
             let saved = files.map(|files| Saved { files, still_s: Some(0.0) });
             post.tell_of(&one, Happening::Checkpointed(saved));
         });

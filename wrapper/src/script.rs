@@ -212,6 +212,20 @@ impl Child for Script {
         }
     }
 
+    fn abandon(&mut self) {
+        self.tries.void();
+        let limit = Instant::now() + GRACE;
+        loop {
+            // A srun that is asked to end has Slurm end its step by a number that may be the other wrapper's by now.
+            let left = self.tree.processes();
+            if left.is_empty() || Instant::now() > limit {
+                return;
+            }
+            left.iter().for_each(|p| processes::signal(p.pid, libc::SIGKILL));
+            thread::sleep(LOOK);
+        }
+    }
+
     fn step(&mut self) -> String {
         let Some(Steps { slurm, job }) = &self.job else { return String::new() };
         if !self.tree.processes().iter().any(|p| p.name == "srun") {

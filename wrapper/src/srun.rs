@@ -318,7 +318,8 @@ fn follow(
         let outputs = saved.collect::<io::Result<_>>();
         let written = outputs.and_then(|outputs| {
             call.ended = Some(End { at_s: now_s(), code, outputs });
-            calls.write(name, &call)
+            calls.write(name, &call)?;
+            calls.unsettle(name)
         });
         if let Err(e) = written {
             protocol::say!("joulepoint: the end of this step cannot be remembered: {e}");

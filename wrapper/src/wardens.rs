@@ -10,10 +10,10 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use crate::checkpoints::write_durably;
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said};
 use ::criu::strangers::Strangers;
 pub use dump::{Dump, Standing};
+use run::write_durably;
 use std::fs::DirBuilder;
 use std::io;
 use std::net::TcpListener;

@@ -60,6 +60,7 @@ fn play(seed: u64) -> [u64; 6] {
                 return [w.restarts, w.loans, w.lacking, w.refused, speeds.len() as u64, late as u64];
             }
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
+            Ok(Outcome::Superseded) => panic!("nobody else has the run"),
             Err(cause) if cause.is::<Killed>() => {}
             Err(cause) => resume_unwind(cause),
         }

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store};
+use wrapper::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
 
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
@@ -50,12 +52,12 @@ impl Engine for World {
     fn halted(&self) -> bool {
         self.halted
     }
-    fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
         Ok(Vec::new())
     }
     fn begin(&mut self, _: PathBuf) {
         let file = |copy: &String| {
-            let file = ManifestFile { copy: copy.clone(), original: String::new(), bytes: 1, xxh3: String::new() };
+            let file = ManifestFile { copy: copy.clone(), bytes: 1, ..ManifestFile::default() };
             Saved { files: vec![file], still_s: Some(0.0) }
         };
         let result = self.last_checkpoint.as_ref().map(file).ok_or_else(|| "nothing is complete".to_string());
@@ -98,18 +100,18 @@ impl Cluster for World {
 }
 
 impl Store for World {
-    fn append(&mut self, _: f64, _: Vec<Event>) -> Result<(), String> {
+    fn append(&mut self, _: f64, _: Vec<Event>) -> run::Result<()> {
         Ok(())
     }
-    fn room(&mut self) -> Result<(u64, PathBuf), String> {
+    fn room(&mut self) -> run::Result<(u64, PathBuf)> {
         Ok((1, PathBuf::from("1")))
     }
-    fn commit(&mut self, manifest: &Manifest) -> Result<(), String> {
+    fn commit(&mut self, manifest: &Manifest) -> run::Result<()> {
         self.did(&format!("commit {}", manifest.files[0].copy));
         Ok(())
     }
-    fn newest(&mut self) -> (Option<Manifest>, Vec<String>) {
-        (None, Vec::new())
+    fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
+        Ok((None, Vec::new()))
     }
     fn flush(&mut self, _: f64) {}
 }

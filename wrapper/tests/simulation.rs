@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Killed, check_energy, plan};
+use common::{Killed, check_energy, disk_full, plan};
 use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::{Rng, SeedableRng};
@@ -15,7 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store};
+use wrapper::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
 
 const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
@@ -162,7 +164,13 @@ impl World {
         if fails {
             return Happening::Checkpointed(Err("disk quota exceeded".into()));
         }
-        let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
+        let file = ManifestFile {
+            copy: "0".into(),
+            original: "o".into(),
+            bytes: 1,
+            xxh3: "x".into(),
+            ..ManifestFile::default()
+        };
         Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: None }))
     }
 
@@ -227,7 +235,7 @@ impl Engine for Port {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut w = self.0.borrow_mut();
         w.call();
         let newest = w.lines.iter().rev().find(|(_, _, rotten)| !rotten);
@@ -299,26 +307,26 @@ impl Cluster for Port {
 }
 
 impl Store for Port {
-    fn append(&mut self, _: f64, events: Vec<Event>) -> Result<(), String> {
+    fn append(&mut self, _: f64, events: Vec<Event>) -> run::Result<()> {
         let mut w = self.0.borrow_mut();
         w.call();
         w.journal.extend(events);
         Ok(())
     }
 
-    fn room(&mut self) -> Result<(u64, PathBuf), String> {
+    fn room(&mut self) -> run::Result<(u64, PathBuf)> {
         let mut w = self.0.borrow_mut();
         w.call();
         w.next_number += 1;
         Ok((w.next_number, PathBuf::new()))
     }
 
-    fn commit(&mut self, manifest: &Manifest) -> Result<(), String> {
+    fn commit(&mut self, manifest: &Manifest) -> run::Result<()> {
         let mut w = self.0.borrow_mut();
         w.call();
         let full = w.chances.disk_full;
         if w.chance(full) {
-            return Err("no space left on device".into());
+            return Err(disk_full());
         }
         let progress = w.stored_progress.expect("a checkpoint was begun");
         let rots = w.chances.checkpoint_rots;
@@ -329,13 +337,13 @@ impl Store for Port {
         Ok(())
     }
 
-    fn newest(&mut self) -> (Option<Manifest>, Vec<String>) {
+    fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
         let mut w = self.0.borrow_mut();
         w.call();
         let damaged = w.lines.iter().filter(|(_, _, rotten)| *rotten).map(|(m, _, _)| format!("{}", m.number));
         let damaged = damaged.collect();
         w.lines.retain(|(_, _, rotten)| !rotten);
-        (w.lines.last().map(|(m, _, _)| m.clone()), damaged)
+        Ok((w.lines.last().map(|(m, _, _)| m.clone()), damaged))
     }
 
     fn flush(&mut self, _: f64) {
@@ -450,6 +458,7 @@ fn play(seed: u64) {
         match outcome {
             Ok(Outcome::Ended(0)) => return,
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
+            Ok(Outcome::Superseded) => panic!("nobody else has the run"),
             Err(cause) if cause.is::<Killed>() => {}
             Err(cause) => resume_unwind(cause),
         }

@@ -92,7 +92,7 @@ impl Journal {
     /// Puts the run into the store, as the service does with what arrives.
     pub fn store(self, store: &mut Store) {
         let count = self.records.len() as u64;
-        let batch = Batch { version: protocol::VERSION, key: self.key, records: self.records };
+        let batch = Batch { version: protocol::VERSION, key: self.key, holder: None, records: self.records };
         assert_eq!(store.append(&batch, 1000).expect("stored"), count);
     }
 }

@@ -6,7 +6,7 @@ use protocol::RunKey;
 use std::path::Path;
 
 /// Tables with rows of a run; the run's own last, so that a deletion that is cut short is taken up again.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     "events",
     "records",
     "resumed",
@@ -17,6 +17,7 @@ const TABLES: [&str; 11] = [
     "decisions",
     "loans",
     "lending",
+    "holders",
     "runs",
 ];
 

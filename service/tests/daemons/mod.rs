@@ -179,7 +179,7 @@ pub fn records(count: u64) -> Vec<Record> {
 }
 
 pub fn batch(run: &str, records: &[Record]) -> Batch {
-    Batch { version: protocol::VERSION, key: key(run), records: records.to_vec() }
+    Batch { version: protocol::VERSION, key: key(run), holder: None, records: records.to_vec() }
 }
 
 pub fn send(client: &Client, run: &str, records: &[Record]) -> Result<u64, Error> {

@@ -2,10 +2,7 @@
 
 use crate::site::{ALICE, PATIENCE, Site, beat, daemon, ended, is_root, started, until};
 use protocol::{
-    Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint,
-    FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, Measured, Noise, Operation, OrderRequest,
-    OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting,
-    Skipped, Source, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor,
+    Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint, FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, LeavingsRequest, Measured, Noise, Operation, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, SharedFile, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor, WritersRequest,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -213,7 +210,7 @@ fn real_requests_and_answers_are_as_described() {
     let key = RunKey { cluster: "c".into(), run: "7.1".into() };
     let records = |first: u64, events: Vec<Event>| {
         let records = (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event });
-        value(&Batch { version: protocol::VERSION, key: key.clone(), records: records.collect() })
+        value(&Batch { version: protocol::VERSION, key: key.clone(), holder: Some(1), records: records.collect() })
     };
     let mut all = events(serde_json::from_value(plan).expect("a plan"));
     let rest = all.split_off(2);
@@ -348,6 +345,19 @@ fn a_node_answers_as_described_and_every_route_is_answered() {
     let reading = client.get::<Value>("/v1/jobs/7/energy?restart=0").expect("a reading");
     fits(&answer("get", "/v1/jobs/{job}/energy"), &reading);
     let frequency = FrequencyRequest { version: protocol::VERSION, hz: Some(1.2e9), lease_s: 1.0 };
+    let files = vec![SharedFile { inode: 7, fs: "ext4".into() }];
+    let asked = WritersRequest { version: protocol::VERSION, files };
+    fits(&body("/v1/jobs/{job}/writers"), &value(&asked));
+    let writers = client.post::<_, Value>("/v1/jobs/700000007/writers", &asked).expect("an answer");
+    fits(&answer("post", "/v1/jobs/{job}/writers"), &writers);
+    assert_eq!(writers["writers"], json!([]));
+    let steps = vec![StepSpan { begun_s: 1.0, ended_s: 2.0 }];
+    let asked = LeavingsRequest { version: protocol::VERSION, now_s: 3.0, steps };
+    fits(&body("/v1/jobs/{job}/leavings"), &value(&asked));
+    let leavings = client.post::<_, Value>("/v1/jobs/700000007/leavings", &asked).expect("an answer");
+    fits(&answer("post", "/v1/jobs/{job}/leavings"), &leavings);
+    let again = client.post::<_, Value>("/v1/jobs/700000007/leavings", &asked).expect_err("too soon");
+    assert!(again.to_string().contains("503"), "{again}");
     // A number that no other cluster on this machine gives to a job.
     let refused = client.post::<_, Value>("/v1/jobs/700000007/frequency", &frequency).expect_err("no such job");
     assert!(refused.to_string().contains("job 700000007 has no process here"), "{refused}");

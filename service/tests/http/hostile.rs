@@ -60,7 +60,7 @@ impl Site {
 fn batch(run: &str, event: Event) -> Vec<u8> {
     let key = RunKey { cluster: "c".into(), run: run.into() };
     let records = vec![Record { seq: 1, at_s: 100.0, event }];
-    serde_json::to_vec(&Batch { version: 1, key, records }).expect("JSON")
+    serde_json::to_vec(&Batch { version: 1, key, holder: None, records }).expect("JSON")
 }
 
 fn order(field: &str) -> Vec<u8> {

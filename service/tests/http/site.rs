@@ -251,7 +251,7 @@ impl Site {
         let records =
             (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
         let key = RunKey { cluster: "c".into(), run: run.into() };
-        self.as_user(uid, |c| c.post("/v1/records", &Batch { version: protocol::VERSION, key, records }))
+        self.as_user(uid, |c| c.post("/v1/records", &Batch { version: protocol::VERSION, key, holder: None, records }))
     }
 
     pub fn report(&self, uid: u32) -> Vec<RunAccount> {

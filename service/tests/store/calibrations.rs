@@ -72,7 +72,7 @@ fn started(node: &str, restart_count: u32) -> Event {
 fn tell(store: &mut Store, name: &str, from: u64, events: Vec<Event>) {
     let records = (from..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect();
     let key = RunKey { cluster: "c".into(), run: name.into() };
-    store.append(&Batch { version: protocol::VERSION, key, records }, 1000).expect("stored");
+    store.append(&Batch { version: protocol::VERSION, key, holder: None, records }, 1000).expect("stored");
 }
 
 /// A run on `node` that commits checkpoints of 300 MB, each so long, at 130 W.

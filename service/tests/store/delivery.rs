@@ -1,11 +1,11 @@
 //! Records arrive: each is stored once and in order, whatever is sent twice, lost or refused.
 
 use super::{UID, batch, both, ended, records, run_with_a_death, started, told};
-use protocol::{Event, Record, RunAccount};
+use protocol::{Batch, Event, Record, RunAccount};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use service::account::{Wanted, accounts};
-use service::store::Write;
+use service::store::{Superseded, Write};
 
 #[test]
 fn what_is_sent_twice_is_stored_once() {
@@ -16,6 +16,26 @@ fn what_is_sent_twice_is_stored_once() {
         assert_eq!(store.append(&batch, UID).expect("again"), 27);
         assert_eq!(told(store, "7.1"), once);
         assert_eq!(once.checkpoints.len(), 1);
+    });
+}
+
+#[test]
+fn a_holder_that_another_has_followed_may_repeat_what_is_stored_and_adds_nothing() {
+    both(|store| {
+        let all = records(1, run_with_a_death());
+        let of = |holder, records: &[Record]| Batch { holder: Some(holder), ..batch("7.1", records.to_vec()) };
+        assert_eq!(store.append(&of(1, &all[..5]), UID).expect("the first"), 5);
+        assert_eq!(store.append(&of(2, &all[..8]), UID).expect("the second"), 8);
+        assert_eq!(store.append(&of(1, &all[..8]), UID).expect("nothing new"), 8);
+        let late = store.append(&of(1, &all[..9]), UID).expect_err("something new");
+        let newer = late.downcast_ref::<Superseded>().map(|s| (s.holder, s.newer));
+        assert_eq!(newer, Some((1, 2)));
+        assert_eq!(store.append(&of(2, &all[8..10]), UID).expect("the second goes on"), 10);
+        // Another run has holders of its own, and a sender of a version before says nothing.
+        assert_eq!(store.append(&Batch { holder: Some(1), ..batch("8.1", all.clone()) }, UID).expect("stored"), 27);
+        assert_eq!(store.append(&batch("7.1", all.clone()), UID).expect("stored"), 27);
+        store.forget(1e12, 10).expect("forgotten");
+        assert_eq!(store.append(&of(1, &all), UID).expect("nothing is known of it"), 27);
     });
 }
 

@@ -60,7 +60,7 @@ fn records(first: u64, events: Vec<Event>) -> Vec<Record> {
 }
 
 fn batch(run: &str, records: Vec<Record>) -> Batch {
-    Batch { version: protocol::VERSION, key: key(run), records }
+    Batch { version: protocol::VERSION, key: key(run), holder: None, records }
 }
 
 /// A MariaDB and its folder, which go in this order.

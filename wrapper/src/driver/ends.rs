@@ -1,7 +1,8 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{
-    Driver, End, FLUSH_LIMIT_S, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, VERDICT_LIMIT_S, ended_as, failure,
+    Driver, EXIT_NOT_RESTORED, End, FLUSH_LIMIT_S, HELD, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
+    VERDICT_LIMIT_S, ended_as, failure,
 };
 use crate::ports::Happening;
 use policy::decide::Why;
@@ -39,6 +40,7 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(Happening::Superseded) => return End::Superseded,
                 _ => {}
             }
         }
@@ -75,6 +77,7 @@ impl Driver<'_> {
                     return Some(self.ended_from_outside());
                 }
                 Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(Happening::Superseded) => return Some(End::Superseded),
                 Some(_) => {}
                 None => self.give_up(),
             }
@@ -150,6 +153,7 @@ impl Driver<'_> {
             match self.ports.clock.wait(limit_s) {
                 Some(Happening::Exited { code }) => break code,
                 Some(Happening::Ordered(order)) => self.ordered(order),
+                Some(Happening::Superseded) => return self.abandon(),
                 Some(_) => {}
                 None => break 143,
             }
@@ -164,6 +168,36 @@ impl Driver<'_> {
         self.requeue(kind)
     }
 
+    /// Another wrapper has taken the run up: the job, its steps and its folder are that one's.
+    pub(super) fn abandon(&mut self) -> Outcome {
+        protocol::say!("joulepoint: {SUPERSEDED}");
+        if self.checkpointing.take().is_some() {
+            self.ports.engine.give_up();
+        }
+        self.ports.child.abandon();
+        Outcome::Superseded
+    }
+
+    /// The run can go on from nowhere now, and does not begin anew for that: it waits in the queue for a person.
+    pub(super) fn hold(&mut self, reason: &str) -> Outcome {
+        protocol::say!("joulepoint: {reason}; {HELD}");
+        self.decided("hold", reason);
+        self.ports.child.stop();
+        self.cut(Phase::Idle);
+        self.end("requeued", 0);
+        if self.is_superseded {
+            return self.abandon();
+        }
+        self.ports.store.flush(FLUSH_LIMIT_S);
+        match self.ports.cluster.requeue_held() {
+            Ok(()) => Outcome::Requeued,
+            Err(reason) => {
+                self.decided("end", &format!("could not be requeued: {reason}"));
+                self.leave("failed", EXIT_NOT_RESTORED)
+            }
+        }
+    }
+
     /// Hands the run back to the queue.
     pub(super) fn requeue(&mut self, kind: FailureKind) -> Outcome {
         self.ports.child.stop();
@@ -174,6 +208,9 @@ impl Driver<'_> {
             self.note(vec![failure(kind, None, now_s, now_s, reason)]);
         }
         self.end("requeued", 0);
+        if self.is_superseded {
+            return self.abandon();
+        }
         self.ports.store.flush(FLUSH_LIMIT_S);
         match self.ports.cluster.requeue() {
             Ok(()) => Outcome::Requeued,
@@ -187,6 +224,9 @@ impl Driver<'_> {
     pub(super) fn leave(&mut self, state: &str, exit_code: i32) -> Outcome {
         self.cut(Phase::Idle);
         self.end(state, exit_code);
+        if self.is_superseded {
+            return self.abandon();
+        }
         self.ports.store.flush(FLUSH_LIMIT_S);
         Outcome::Ended(exit_code)
     }

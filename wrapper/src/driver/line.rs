@@ -23,7 +23,10 @@ impl Driver<'_> {
                 // The journal is synced while the engine works: the phase is as long as the checkpoint.
                 self.note(cut.events);
             }
-            Err(reason) => self.failed_checkpoint(format!("no room for a checkpoint: {reason}"), &orders),
+            Err(e) => {
+                self.is_superseded |= e.is_superseded();
+                self.failed_checkpoint(format!("no room for a checkpoint: {e}"), &orders);
+            }
         }
     }
 
@@ -67,10 +70,12 @@ impl Driver<'_> {
             bytes: files.iter().map(|f| f.bytes).sum(),
             step,
             engine: self.ports.engine.name().to_string(),
+            holder: None,
             files,
         };
-        if let Err(reason) = self.ports.store.commit(&manifest) {
-            self.failed_checkpoint(reason, &running.orders);
+        if let Err(e) = self.ports.store.commit(&manifest) {
+            self.is_superseded |= e.is_superseded();
+            self.failed_checkpoint(e.to_string(), &running.orders);
             return false;
         }
         self.line_s = ended_s;
@@ -134,6 +139,9 @@ impl Driver<'_> {
     }
 
     pub(super) fn failed_checkpoint(&mut self, reason: String, orders: &[Order]) {
+        if self.is_superseded {
+            return;
+        }
         let now_s = self.ports.clock.now_s();
         self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
         tracing::warn!(%reason, "checkpoint failed; earlier ones stay valid");

@@ -120,8 +120,10 @@ impl Groups<'_> {
             return;
         }
         let now_s = self.ports.clock.now_s();
-        if let Err(reason) = self.ports.store.append(now_s, events) {
-            tracing::error!(%reason, "the journal cannot be written; the job goes on");
+        match self.ports.store.append(now_s, events) {
+            Ok(()) => {}
+            Err(e) if e.is_superseded() => self.is_superseded = true,
+            Err(e) => tracing::error!(%e, "the journal cannot be written; the job goes on"),
         }
     }
 }

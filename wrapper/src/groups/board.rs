@@ -10,8 +10,8 @@ use crate::cancelled;
 use crate::mail::{Post, now_s};
 use crate::ports::Happening;
 use crate::script::Steps;
-use crate::turns::Turns;
-use ::criu::turn::Turn;
+use fencing::Placement;
+use run::Placements;
 use slurm::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,7 +47,7 @@ pub struct Seats {
     pub(super) post: Post,
     /// The job's steps.
     pub(super) steps: Option<Steps>,
-    pub(super) turns: Turns,
+    pub(super) placements: Placements,
     /// Whether the output files of a call are emptied that does not say it itself; none if the run goes on, and all of them
     /// are kept.
     pub(super) empties: Option<bool>,
@@ -73,7 +73,7 @@ pub(super) struct Seat {
 #[derive(Clone)]
 pub(super) struct Running {
     name: String,
-    turn: Turn,
+    placement: Placement,
     nodes: Vec<String>,
     /// When it was to be started.
     since_s: f64,
@@ -239,7 +239,7 @@ impl Seats {
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             if code != 0 {
                 // Slurm may have forgotten the step.
-                seats.turns.over(&step.turn);
+                seats.placements.over(&step.placement);
             }
             let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
             if code != 0 {
@@ -252,7 +252,7 @@ impl Seats {
 
     /// Nobody wants what runs of a call any more, whether or not Slurm knows it.
     fn leave(&self, seat: &Seat) {
-        seat.running.values().for_each(|step| self.turns.over(&step.turn));
+        seat.running.values().for_each(|step| self.placements.over(&step.placement));
         seat.running.values().for_each(|step| clear(self.steps.as_ref(), &step.name));
     }
 
@@ -315,15 +315,15 @@ impl Shares for Seats {
                 Ok(way) => way,
                 Err(code) => return Some(code),
             };
-            let turn = self.turns.of(&format!("{call}.g{group}"));
+            let placement = self.placements.of(&format!("{call}.g{group}"));
             let empties = self.empties.is_some_and(|by_site| seat.call.appends().map_or(by_site, |appends| !appends));
             let first = if empties && seat.begun.is_empty() { seat.call.emptied(call) } else { String::new() };
             let is_first = seat.begun.insert(group);
-            let share = seat.call.share(call, group, places, &words(&way.words, &turn), empties && is_first);
+            let share = seat.call.share(call, group, places, &words(&way.words, &placement), empties && is_first);
             let Way { sandbox, outputs, from_bytes, .. } = way;
             let running = Running {
                 name: share.step,
-                turn,
+                placement,
                 nodes: share.nodes,
                 since_s: now_s(),
                 may_cancel_itself: seat.call.may_cancel_itself(),
@@ -415,9 +415,10 @@ impl Sandboxes {
 }
 
 /// The words that go before a program's, if a warden with these words starts it.
-fn words(of_warden: &[String], turn: &Turn) -> Vec<String> {
+fn words(of_warden: &[String], placement: &Placement) -> Vec<String> {
     let Some(us) = std::env::current_exe().ok().filter(|_| !of_warden.is_empty()) else { return Vec::new() };
-    let first = [us.to_string_lossy().into_owned(), "warden".to_string(), "--turn".to_string(), turn.to_string()];
+    let first =
+        [us.to_string_lossy().into_owned(), "warden".to_string(), "--placement".to_string(), placement.to_string()];
     first.into_iter().chain(of_warden.iter().cloned()).collect()
 }
 

@@ -8,13 +8,13 @@ use super::board::{Seat, Seats, Way, Within, tell};
 use super::known::{self, Ended, Known, Written};
 use super::words::{Outputs, Told};
 use crate::app::interval_variables;
-use crate::checkpoints::Checkpoints;
 use crate::criu::is_own;
 use crate::criu_steps::length_from;
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening};
+use crate::ports::{Engine, Happening, Unprepared};
 use crate::wardens::{Dump, Standing, Wardens};
 use protocol::Manifest;
+use run::Checkpoints;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -327,7 +327,7 @@ impl Engine for GroupCriu {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         is_own(&self.within.run)?;
         self.wardens.forget();
         let mut environment = interval_variables(interval_s);

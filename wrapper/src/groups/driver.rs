@@ -10,10 +10,13 @@ use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::sweep::{Sweep, Then};
 use super::words::{NODE_MEMORY, own_code};
-use crate::driver::{FLUSH_LIMIT_S, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, Setup, ended_as, failure, rolled_back};
+use crate::driver::{
+    EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, SUPERSEDED, Setup, ended_as,
+    failure, rolled_back,
+};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
-use crate::ports::Happening;
+use crate::ports::{Happening, Unprepared};
 use protocol::{Event, FailureKind, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +61,10 @@ pub struct Groups<'a> {
     pub(super) aside: BTreeSet<String>,
     /// When the accounts are cut at the latest.
     pub(super) next_cut_s: f64,
+    /// Another wrapper has taken the run up: nothing of it is written any more.
+    pub(super) is_superseded: bool,
+    /// Why the run cannot go on now, and waits in the queue for a person.
+    pub(super) held: Option<String>,
 }
 
 /// Runs a job script to its end, or hands the run back to the queue.
@@ -86,18 +93,26 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         unserved: before.unserved,
         aside: BTreeSet::new(),
         next_cut_s: now_s + LONGEST_CUT_S,
+        is_superseded: false,
+        held: None,
     };
     run.take_up(&before.groups);
+    if !run.may_go_on() {
+        return run.stopped();
+    }
     if let Err(why) = run.ports.child.start(&[]) {
         run.decided("end", &format!("the job script could not be started: {why}"));
         return run.leave("failed", why.code);
     }
     loop {
         let until_s = run.act();
+        if run.is_superseded || run.held.is_some() {
+            return run.stopped();
+        }
         let happening = run.ports.clock.wait(until_s);
         run.cut_in_time();
         if let Some(outcome) = happening.and_then(|h| run.hear(h)).or_else(|| run.swept()) {
-            return outcome;
+            return if run.is_superseded { run.stopped() } else { outcome };
         }
     }
 }
@@ -126,8 +141,12 @@ impl Groups<'_> {
             }
             self.decided_in(group, "place group", "has its nodes");
             self.all[group].resumed = line.as_ref().map(|m| m.number);
-            if let Err(reason) = self.prepare(group, line.as_ref()) {
-                self.failed_checkpoint(group, format!("could not be brought back: {reason}"));
+            if let Err(e) = self.prepare(group, line.as_ref()) {
+                let reason = format!("could not be brought back: {e}");
+                if matches!(e, Unprepared::Storage(_)) && line.is_some() {
+                    self.held.get_or_insert(format!("a checkpoint of group {group} {reason}"));
+                }
+                self.failed_checkpoint(group, reason);
             }
             self.phase(group);
         }
@@ -148,6 +167,7 @@ impl Groups<'_> {
                 let kind = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
                 return Some(self.terminated(kind));
             }
+            Happening::Superseded => self.is_superseded = true,
             Happening::Checkpointed(_) | Happening::Appeared => {}
         }
         None
@@ -193,6 +213,9 @@ impl Groups<'_> {
 
     /// Starts what is down of a group that is well.
     pub(super) fn launch(&mut self, group: usize) {
+        if !self.may_go_on() {
+            return;
+        }
         let places: Vec<Vec<String>> = self.all.iter().map(|g| g.nodes.clone()).collect();
         let count = self.all.len();
         let now_s = self.ports.clock.now_s();
@@ -372,11 +395,40 @@ impl Groups<'_> {
                     let answer = self.desk.hear(order, self.on_demand());
                     self.note(answer.into_iter().collect());
                 }
+                Some(Happening::Superseded) => self.is_superseded = true,
                 Some(_) => {}
                 None => break 143,
             }
         };
         self.leave(ended_as(kind), code)
+    }
+
+    /// The run cannot go on: another wrapper has it, or nothing of it can be read now.
+    fn stopped(&mut self) -> Outcome {
+        for (group, engine) in self.ports.engines.iter_mut().enumerate() {
+            if self.all[group].checkpointing.take().is_some() {
+                engine.give_up();
+            }
+        }
+        let Some(reason) = self.held.take().filter(|_| !self.is_superseded) else {
+            protocol::say!("joulepoint: {SUPERSEDED}");
+            self.ports.child.abandon();
+            return Outcome::Superseded;
+        };
+        protocol::say!("joulepoint: {reason}; {HELD}");
+        self.decided("hold", &reason);
+        self.ports.lending.stop();
+        self.ports.relays.stop();
+        self.ports.child.stop();
+        self.cut_all(Some(Phase::Idle));
+        self.end("requeued", 0);
+        match self.ports.cluster.requeue_held() {
+            Ok(()) => Outcome::Requeued,
+            Err(reason) => {
+                self.decided("end", &format!("could not be requeued: {reason}"));
+                self.leave("failed", EXIT_NOT_RESTORED)
+            }
+        }
     }
 
     /// Hands the run back to the queue.
@@ -396,6 +448,9 @@ impl Groups<'_> {
         };
         self.note(told.into_iter().map(|(kind, reason)| failure(kind, None, now_s, now_s, &reason)).collect());
         self.end("requeued", 0);
+        if self.is_superseded {
+            return self.stopped();
+        }
         match self.ports.cluster.requeue() {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {

@@ -4,8 +4,8 @@
 //! Nothing that a script wrote down counts for another script.
 
 use crate::calls::DOUBT_S;
-use crate::checkpoints::write_durably;
 use crate::mail::now_s;
+use run::write_durably;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use super::place::{Before, Places};
 use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
-use crate::app::{Announced, App, Ask, Files};
+use crate::app::{self, Announced, App, Ask, Files};
 use crate::calls::fingerprint;
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::Hook;
@@ -26,11 +26,12 @@ use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::sandboxes::appends;
 use crate::script::{Script, Steps};
-use crate::turns::Turns;
+use crate::writers;
 use ::criu::relay;
 use config::Site;
 use options::{Engine as Kind, Settings};
 use protocol::Event;
+use run::Placements;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io;
@@ -66,10 +67,12 @@ pub struct Launch<'a> {
     pub lender: Lender,
     /// The CRIU by which groups are dumped or survivors parked, or why there is none.
     pub criu: Result<PathBuf, String>,
-    /// The turns of all that is started in steps.
-    pub turns: Turns,
+    /// The placements of all that is started in steps.
+    pub placements: Placements,
     /// What is done with survivors where nothing can be lent.
     pub slow: Option<Slow>,
+    /// Who may still write to the files of a program.
+    pub writers: writers::Ask,
 }
 
 /// The groups of the job, if it is to have some and can.
@@ -95,8 +98,8 @@ pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Place
 /// Groups that lack nodes, such as lent ones that died, cannot become one program: the run goes back to the queue.
 pub fn lacking_nodes(cluster: &mut dyn Cluster, folder: &mut dyn Store) -> Outcome {
     let mut tell = |events: Vec<Event>| {
-        if let Err(reason) = folder.append(now_s(), events) {
-            tracing::error!(%reason, "the journal cannot be written");
+        if let Err(e) = folder.append(now_s(), events) {
+            tracing::error!(%e, "the journal cannot be written");
         }
         folder.flush(FLUSH_LIMIT_S);
     };
@@ -135,16 +138,15 @@ impl Launch<'_> {
         cluster: &mut Job,
         folder: &mut RunFolder,
     ) -> io::Result<Outcome> {
-        let settings = &self.setup.settings;
         let count = self.places.groups.len();
-        let mut lines = Folders::open(folder.path(), count, settings.keep)?;
+        let mut lines = Folders::open(folder, count).map_err(io::Error::other)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
         let within = self.within(folder);
         let seats = Seats {
             all: Arc::default(),
             post: self.post.clone(),
             steps: self.steps.clone(),
-            turns: self.turns.clone(),
+            placements: self.placements.clone(),
             empties: (!self.setup.resumes).then(|| appends(&self.slurm) == Some(false)),
             dealt: Dealt::open(folder.path(), fingerprint(self.argv)),
             within: within.clone(),
@@ -206,7 +208,7 @@ impl Launch<'_> {
             log,
             // A line is copied a moment after the program has committed it, so that the program is one ahead.
             keep: settings.keep + 1,
-            turns: self.turns.clone(),
+            placements: self.placements.clone(),
             sockets: format!("@{}.relay", board.name()),
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
@@ -262,6 +264,7 @@ impl Launch<'_> {
                 let signal = settings.signal.map(|s| (s.number, ask));
                 let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group) };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
+                let app = app.of_job(self.writers.clone(), app::limit(self.setup.checkpoint_limit_s));
                 Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
             }
         })

@@ -6,12 +6,12 @@
 use super::board::Seats;
 use super::ports::{Lending, Market, News};
 use super::relays::own_step;
-use crate::checkpoints::{survey, write_durably};
 use crate::criu::RESTORE;
 use crate::lend::{Lender, Offer, Outcome};
 use crate::mail::{Post, Tries, now_s};
 use crate::ports::Happening;
 use ::criu::client::{self, Ask};
+use run::{survey, write_durably};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::DirBuilderExt;
@@ -113,7 +113,9 @@ impl Lending for Park {
             if !wanted.is_current() {
                 return;
             }
-            let dumped = room(&folder).and_then(|()| said(&mut command)).and_then(|()| survey(&folder));
+            let dumped = room(&folder)
+                .and_then(|()| said(&mut command))
+                .and_then(|()| survey(&folder).map_err(|e| e.to_string()));
             if !wanted.is_current() {
                 // It was told to come back while it was still being sent away.
                 let _ = said(&mut wake);

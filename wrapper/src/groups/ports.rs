@@ -107,25 +107,28 @@ pub trait Shares {
     fn end(&mut self, call: u64, code: i32);
 }
 
-/// The recovery lines of the groups, numbered through the whole run.
+/// The recovery lines of the groups, numbered through the whole run. Every call shows the fencing token first.
 pub trait Lines {
     /// The folder for a group's next checkpoint, and its number.
     ///
     /// # Errors
-    /// A sentence, such as a full disk.
-    fn room(&mut self, group: usize) -> Result<(u64, PathBuf), String>;
-    /// Makes a checkpoint complete, and forgets those beyond the number to keep.
+    /// Such as a full disk.
+    fn room(&mut self, group: usize) -> run::Result<(u64, PathBuf)>;
+    /// Makes a checkpoint complete; those beyond the number to keep go when it was read back.
     ///
     /// # Errors
-    /// A sentence; earlier checkpoints stay valid.
-    fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String>;
+    /// Earlier checkpoints stay valid.
+    fn commit(&mut self, group: usize, manifest: &Manifest) -> run::Result<()>;
     /// Checkpoints of a group from a number on are never used any more.
     ///
     /// # Errors
-    /// A sentence.
-    fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String>;
-    /// The newest checkpoint of a group whose files are all there and unchanged; damaged ones are named.
-    fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>);
+    /// What the file system says.
+    fn forget_from(&mut self, group: usize, number: u64) -> run::Result<()>;
+    /// The newest checkpoint of a group whose files are all there and unchanged; those that are not used are named.
+    ///
+    /// # Errors
+    /// There are checkpoints, and none can be read now.
+    fn newest(&mut self, group: usize) -> run::Result<(Option<Manifest>, Vec<String>)>;
 }
 
 /// The relays through which coupled groups talk.

@@ -6,6 +6,7 @@ use super::place::{UNSERVED, in_order};
 use super::sweep::Then;
 use super::words::{NOT_BEGUN, own_code};
 use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure};
+use crate::ports::Unprepared;
 use protocol::{Event, FailureKind, Manifest, Phase};
 
 /// A program that ended badly is not believed to have crashed before a dead node would have been noticed, s.
@@ -20,13 +21,43 @@ const MOST_REFUSALS: u32 = 12;
 impl Groups<'_> {
     /// The newest line of a group; damaged ones are noted.
     pub(super) fn newest(&mut self, group: usize) -> Option<Manifest> {
-        let (line, damaged) = self.ports.lines.newest(group);
-        damaged.into_iter().for_each(|reason| self.note_in(group, Event::CheckpointFailed { reason }));
-        line
+        match self.ports.lines.newest(group) {
+            Ok((line, notes)) => {
+                for reason in notes {
+                    protocol::say!("joulepoint: group {group}: {reason}");
+                    self.note_in(group, Event::CheckpointFailed { reason });
+                }
+                line
+            }
+            Err(e) => {
+                self.cannot_go_on(e);
+                None
+            }
+        }
+    }
+
+    /// The storage does not let the run go on: another wrapper has it, or nothing can be read.
+    pub(super) fn cannot_go_on(&mut self, e: run::Error) {
+        if e.is_superseded() {
+            self.is_superseded = true;
+        } else {
+            self.held.get_or_insert(e.to_string());
+        }
+    }
+
+    /// Whether the run is still this wrapper's, and its checkpoints can be read: before anything is started.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        if self.held.is_none()
+            && !self.is_superseded
+            && let Err(e) = self.ports.store.show()
+        {
+            self.cannot_go_on(e);
+        }
+        self.held.is_none() && !self.is_superseded
     }
 
     /// Brings a line of a group back, and keeps what its program is to see.
-    pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), String> {
+    pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), Unprepared> {
         self.all[group].log_begins = line.map_or(0, |m| m.number);
         let interval_s = self.all[group].adaptation.interval_s();
         let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
@@ -168,8 +199,9 @@ impl Groups<'_> {
         g.shares.values_mut().filter(|s| matches!(s, Share::Ended(_))).for_each(|s| *s = Share::Down(None));
         let reason = format!("group {to} wants messages that were only in a log that is lost");
         self.decided_in(group, "go back", &reason);
-        if let Err(reason) = self.ports.lines.forget_from(group, begins) {
-            self.failed_checkpoint(group, format!("could not be forgotten: {reason}"));
+        if let Err(e) = self.ports.lines.forget_from(group, begins) {
+            // What it would go back to is too late, and would be gone back to without end.
+            self.cannot_go_on(e);
         }
         self.cut(group, Phase::Restart);
         self.go_back(group, self.ports.clock.now_s());
@@ -204,6 +236,9 @@ impl Groups<'_> {
 
     /// Fills a group up with spares and starts it again from its line; without spares the run goes back to the queue.
     pub(super) fn restart(&mut self, group: usize) {
+        if !self.may_go_on() {
+            return;
+        }
         self.fill(group);
         let serves = self.serves(group);
         let g = &mut self.all[group];
@@ -225,8 +260,12 @@ impl Groups<'_> {
             return;
         }
         if let Some(line) = self.all[group].back.take() {
-            if let Err(reason) = self.prepare(group, line.as_ref()) {
-                self.failed_checkpoint(group, format!("could not be brought back: {reason}"));
+            if let Err(e) = self.prepare(group, line.as_ref()) {
+                if matches!(e, Unprepared::Storage(_)) && line.is_some() {
+                    self.held.get_or_insert(format!("a checkpoint of group {group} could not be brought back: {e}"));
+                    return;
+                }
+                self.failed_checkpoint(group, format!("could not be brought back: {e}"));
                 self.finish(group, Some(EXIT_NOT_RESTORED));
                 return;
             }

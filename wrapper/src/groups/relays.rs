@@ -5,8 +5,8 @@ use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
 use crate::ports::Happening;
 use crate::processes;
-use crate::turns::Turns;
 use options::Log;
+use run::Placements;
 use serde::Deserialize;
 use slurm::Slurm;
 use std::fs;
@@ -39,7 +39,7 @@ pub struct Steps {
     /// Checkpoints to which a group must be able to go back.
     pub keep: u32,
     /// Until when each relay is wanted.
-    pub turns: Turns,
+    pub placements: Placements,
     /// What the sockets of the relays are called, but for their groups: on each node, and of this wrapper only.
     pub sockets: String,
     /// CPUs of a node, of which a relay uses one.
@@ -187,12 +187,12 @@ impl Relays for Steps {
         // What an earlier relay said is heard, and what it counted is accounted for.
         let _ = fs::remove_file(self.status(group));
         let command = self.command(group, node);
-        let (turns, place) = (self.turns.clone(), format!("relay.g{group}"));
+        let (placements, place) = (self.placements.clone(), format!("relay.g{group}"));
         let relay = &mut self.all[group];
-        // First of all, so that what still tries to start the relay before takes no turn any more.
+        // First of all, so that what still tries to start the relay before takes no place any more.
         let one = relay.tries.begin();
         if !std::mem::replace(&mut relay.node, node.to_string()).is_empty() {
-            turns.over(&turns.of(&place));
+            placements.over(&placements.of(&place));
         }
         end(&relay.srun);
         // Each try has its own: the thread of an earlier one notes the end of its srun when it likes.
@@ -203,7 +203,7 @@ impl Relays for Steps {
         thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
         let node = node.to_string();
-        let mut kept = Kept { command, group, node, turns, place };
+        let mut kept = Kept { command, group, node, placements, place };
         thread::spawn(move || kept.serve(&one, &srun, &said, lost.as_ref()));
     }
 
@@ -254,8 +254,8 @@ struct Kept {
     command: Command,
     group: usize,
     node: String,
-    turns: Turns,
-    /// Where it takes its turns.
+    placements: Placements,
+    /// Its place in the run.
     place: String,
 }
 
@@ -269,11 +269,11 @@ impl Kept {
         loop {
             let begun = Instant::now();
             // One whose step slurmctld has forgotten is ended by nobody else.
-            let turn = self.turns.of(&self.place);
+            let placement = self.placements.of(&self.place);
             if !one.is_current() {
                 return;
             }
-            match self.command.env("JOULEPOINT_TURN", turn.to_string()).spawn() {
+            match self.command.env("JOULEPOINT_PLACEMENT", placement.to_string()).spawn() {
                 Ok(mut child) => {
                     srun.store(child.id() as i32, Ordering::SeqCst);
                     // Whoever called this try off before the line above found nothing to end.
@@ -283,7 +283,7 @@ impl Kept {
                     child.stderr.take().into_iter().for_each(|from| said.hear(from));
                     let ended = child.wait();
                     srun.store(0, Ordering::SeqCst);
-                    self.turns.over(&turn);
+                    self.placements.over(&placement);
                     if one.is_current() {
                         tracing::warn!(group, node, ?ended, "the relay ended; it is started again");
                         lost.inspect(|post| post.tell_of(one, Happening::Group(News::LogLost { group })));
@@ -323,9 +323,20 @@ mod tests {
         let slurm = Arc::new(Slurm::new(Some(dir.path().to_path_buf())));
         let (sockets, all) = (String::new(), vec![Relay::default()]);
         std::fs::create_dir(&run).unwrap();
-        let turns = Turns::take_up(&run);
-        let mut relays =
-            Steps { srun, slurm, run, log: Log::Disk, keep: 1, turns: turns.clone(), sockets, cpus: 1, post, all };
+        let taken = run::take_up(&run, &run::line::Claim::default(), run::Patience::NONE).unwrap();
+        let placements = Placements::of_holder(&run, &taken.holder);
+        let mut relays = Steps {
+            srun,
+            slurm,
+            run,
+            log: Log::Disk,
+            keep: 1,
+            placements: placements.clone(),
+            sockets,
+            cpus: 1,
+            post,
+            all,
+        };
         let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();
         let wait_for = |count: usize, more: Duration| {
             let begun = Instant::now();
@@ -339,7 +350,11 @@ mod tests {
             relays.place(0, node);
             wait_for(1, Duration::from_millis(500));
         }
-        assert_eq!(turns.of("relay.g0").number, 3, "each is told that its turn is over, whatever Slurm knows of it");
+        assert_eq!(
+            placements.of("relay.g0").number,
+            3,
+            "each is told that its placement is over, whatever Slurm knows of it"
+        );
         relays.stop();
         wait_for(0, Duration::ZERO);
     }

@@ -196,7 +196,10 @@ impl Groups<'_> {
                 self.all[group].checkpointing = Some(Making { number, folder: folder.clone(), begun_s });
                 self.ports.engines[group].begin(folder);
             }
-            Err(reason) => self.failed_checkpoint(group, format!("no room for a checkpoint: {reason}")),
+            Err(e) => {
+                self.is_superseded |= e.is_superseded();
+                self.failed_checkpoint(group, format!("no room for a checkpoint: {e}"));
+            }
         }
     }
 
@@ -242,9 +245,12 @@ impl Groups<'_> {
             bytes: files.iter().map(|f| f.bytes).sum(),
             step: String::new(),
             engine: self.ports.engines[group].name().to_string(),
+            holder: None,
             files,
         };
-        self.ports.lines.commit(group, &manifest)?;
+        let committed = self.ports.lines.commit(group, &manifest);
+        self.is_superseded |= committed.as_ref().is_err_and(run::Error::is_superseded);
+        committed.map_err(|e| e.to_string())?;
         self.unserved = 0;
         let g = &mut self.all[group];
         (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);

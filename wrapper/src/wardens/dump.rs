@@ -2,7 +2,6 @@
 
 use super::Wardens;
 use super::tasks::Running;
-use crate::checkpoints::{survey, write_durably};
 use crate::ports::Saved;
 use ::criu::client::Ask;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
@@ -10,6 +9,7 @@ use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::warden::ENDED;
 use config::Compress;
+use run::{survey, write_durably};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -82,7 +82,8 @@ impl Wardens {
             let folder = folder(dump.into, &task.member)?;
             write_durably(&folder.join(ENDED), code.to_string().as_bytes()).map_err(|e| e.to_string())?;
         }
-        Ok(Saved { files: survey(dump.into)?, still_s: Some(frozen_s) })
+        let files = survey(dump.into).map_err(|e| e.to_string())?;
+        Ok(Saved { files, still_s: Some(frozen_s) })
     }
 
     fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), String> {

@@ -6,6 +6,12 @@ use std::collections::BTreeMap;
 /// The wrapper is killed: unwinds through the driver and is caught by the history.
 pub struct Killed;
 
+/// What a full disk says.
+pub fn disk_full() -> run::Error {
+    let source = std::io::ErrorKind::StorageFull.into();
+    run::Error::Storage { path: "/run".into(), source }
+}
+
 fn figure(value: f64) -> Figure {
     Figure { value, from: "test".into() }
 }

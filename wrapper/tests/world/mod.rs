@@ -414,7 +414,13 @@ impl World {
     fn finish_checkpoint(&mut self, group: usize) -> Happening {
         let (_, _, fails, progress) = self.programs[group].asked.take().expect("asked");
         self.programs[group].restored = progress;
-        let file = ManifestFile { copy: "0".into(), original: "o".into(), bytes: 1, xxh3: "x".into() };
+        let file = ManifestFile {
+            copy: "0".into(),
+            original: "o".into(),
+            bytes: 1,
+            xxh3: "x".into(),
+            ..ManifestFile::default()
+        };
         let result =
             if fails { Err("disk quota exceeded".into()) } else { Ok(Saved { files: vec![file], still_s: Some(0.0) }) };
         Happening::Group(News::Checkpointed { group, result })

@@ -1,7 +1,7 @@
 //! The world as the driver of groups sees it.
 
 use super::{KEEP, Program, Shared};
-use crate::common::plan;
+use crate::common::{disk_full, plan};
 use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest};
 use rand::Rng;
@@ -12,7 +12,7 @@ use wrapper::groups::driver;
 use wrapper::groups::place::{Places, before};
 use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
 use wrapper::groups::words::NOT_BEGUN;
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store};
+use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
 
 struct Port(Shared);
 
@@ -55,7 +55,7 @@ impl Engine for GroupEngine {
         true
     }
 
-    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, String> {
+    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut w = self.0.borrow_mut();
         w.call();
         let p = &mut w.programs[self.1];
@@ -257,19 +257,19 @@ impl Lending for Port {
 }
 
 impl Lines for Port {
-    fn room(&mut self, _: usize) -> Result<(u64, PathBuf), String> {
+    fn room(&mut self, _: usize) -> run::Result<(u64, PathBuf)> {
         let mut w = self.0.borrow_mut();
         w.call();
         w.next_number += 1;
         Ok((w.next_number, PathBuf::new()))
     }
 
-    fn commit(&mut self, group: usize, manifest: &Manifest) -> Result<(), String> {
+    fn commit(&mut self, group: usize, manifest: &Manifest) -> run::Result<()> {
         let mut w = self.0.borrow_mut();
         w.call();
         let full = w.chances.disk_full;
         if w.chance(full) {
-            return Err("no space left on device".into());
+            return Err(disk_full());
         }
         let rots = w.chances.checkpoint_rots;
         let rotten = w.chance(rots);
@@ -280,20 +280,20 @@ impl Lines for Port {
         Ok(())
     }
 
-    fn forget_from(&mut self, group: usize, number: u64) -> Result<(), String> {
+    fn forget_from(&mut self, group: usize, number: u64) -> run::Result<()> {
         let mut w = self.0.borrow_mut();
         w.call();
         w.programs[group].lines.retain(|(m, ..)| m.number < number);
         Ok(())
     }
 
-    fn newest(&mut self, group: usize) -> (Option<Manifest>, Vec<String>) {
+    fn newest(&mut self, group: usize) -> run::Result<(Option<Manifest>, Vec<String>)> {
         let mut w = self.0.borrow_mut();
         w.call();
         let lines = &mut w.programs[group].lines;
         let damaged = lines.iter().filter(|(_, _, rotten)| *rotten).map(|(m, _, _)| format!("{}", m.number)).collect();
         lines.retain(|(_, _, rotten)| !rotten);
-        (lines.last().map(|(m, _, _)| m.clone()), damaged)
+        Ok((lines.last().map(|(m, _, _)| m.clone()), damaged))
     }
 }
 
@@ -348,23 +348,23 @@ impl Cluster for Port {
 }
 
 impl Store for Port {
-    fn append(&mut self, _: f64, events: Vec<Event>) -> Result<(), String> {
+    fn append(&mut self, _: f64, events: Vec<Event>) -> run::Result<()> {
         let mut w = self.0.borrow_mut();
         w.call();
         w.journal.extend(events);
         Ok(())
     }
 
-    fn room(&mut self) -> Result<(u64, PathBuf), String> {
-        Err("the run has groups".into())
+    fn room(&mut self) -> run::Result<(u64, PathBuf)> {
+        panic!("the run has groups")
     }
 
-    fn commit(&mut self, _: &Manifest) -> Result<(), String> {
-        Err("the run has groups".into())
+    fn commit(&mut self, _: &Manifest) -> run::Result<()> {
+        panic!("the run has groups")
     }
 
-    fn newest(&mut self) -> (Option<Manifest>, Vec<String>) {
-        (None, Vec::new())
+    fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
+        Ok((None, Vec::new()))
     }
 
     fn flush(&mut self, _: f64) {

@@ -122,7 +122,7 @@ fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 3])> {
                 overwritten_bytes: 0,
             };
             times.frozen_s.push(client::dump(dir, &ask, || true).map_err(anyhow::Error::msg)?);
-            let files = wrapper::checkpoints::survey(&folder).map_err(anyhow::Error::msg)?;
+            let files = run::survey(&folder)?;
             times.whole_s.push(start.elapsed().as_secs_f64());
             times.bytes = files.iter().map(|f| f.bytes).sum();
             fs::remove_dir_all(&folder)?;

@@ -78,7 +78,7 @@ pub fn batch(run: &str, first: u64, count: u64) -> Batch {
         seq => reading(seq as f64),
     };
     let records = (first..first + count).map(|seq| Record { seq, at_s: BEGIN_S + seq as f64, event: event(seq) });
-    Batch { version: protocol::VERSION, key: key(run), records: records.collect() }
+    Batch { version: protocol::VERSION, key: key(run), holder: None, records: records.collect() }
 }
 
 fn key(run: &str) -> RunKey {
@@ -137,7 +137,7 @@ fn hour(n: u32) -> Batch {
     }
     events.push(Event::Ended { state: "completed".into(), exit_code: 0 });
     let records = (1..).zip(events).map(|(seq, event)| Record { seq, at_s: begin_s + seq as f64, event }).collect();
-    Batch { version: protocol::VERSION, key: key(&format!("{n}.1")), records }
+    Batch { version: protocol::VERSION, key: key(&format!("{n}.1")), holder: None, records }
 }
 
 /// Time to read a day's accounts out of the year, and all of them, and what bears on a plan.

@@ -1,0 +1,119 @@
+//! One checkpoint in its folder: whether it is complete, and whether it still is what it was.
+
+use crate::copy::checksum;
+use crate::{Error, Patience, Result, storage};
+use protocol::{Manifest, ManifestFile, NOT_RESTORED};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// The file that makes a checkpoint complete.
+pub const MANIFEST: &str = "manifest.json";
+
+/// Names of the manifest of a checkpoint that is not to be used: it is damaged, or the run went back behind it.
+pub const DAMAGED: &str = "manifest.damaged";
+pub(crate) const FORGOTTEN: &str = "manifest.forgotten";
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has a manifest.
+    Complete,
+    /// It had one, and is not used.
+    SetAside,
+    /// It never had one.
+    Incomplete,
+}
+
+/// How far the checkpoint in a folder is.
+///
+/// # Errors
+/// What the file system says: then nobody knows.
+pub fn state(folder: &Path, patience: Patience) -> Result<State> {
+    for (name, state) in [(MANIFEST, State::Complete), (DAMAGED, State::SetAside), (FORGOTTEN, State::SetAside)] {
+        if storage::is_there(&folder.join(name), patience)? {
+            return Ok(state);
+        }
+    }
+    Ok(State::Incomplete)
+}
+
+/// What reading a manifest has told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Read {
+    /// The manifest.
+    Manifest(Box<Manifest>),
+    /// It was written by another version, and says what this one cannot understand.
+    Foreign(String),
+    /// It is no document.
+    Damaged(String),
+}
+
+/// Reads the manifest of a checkpoint that has one.
+///
+/// # Errors
+/// What the file system says: then nobody knows.
+pub(crate) fn manifest(folder: &Path, patience: Patience) -> Result<Read> {
+    let path = folder.join(MANIFEST);
+    let mut damage = String::new();
+    for _ in 0..2 {
+        let content = storage::read_if_there(&path, patience)?.ok_or_else(|| Error::at(&path)(gone()))?;
+        match serde_json::from_slice::<Manifest>(&content) {
+            Ok(manifest) if manifest.version == protocol::VERSION => return Ok(Read::Manifest(Box::new(manifest))),
+            Ok(manifest) => return Ok(Read::Foreign(format!("its manifest has version {}", manifest.version))),
+            Err(e) if e.is_data() => return Ok(Read::Foreign(format!("its manifest is of another version: {e}"))),
+            Err(e) => damage = format!("manifest: {e}"),
+        }
+        storage::refresh(folder);
+    }
+    Ok(Read::Damaged(damage))
+}
+
+fn gone() -> io::Error {
+    io::Error::from(ErrorKind::NotFound)
+}
+
+/// What a look at a checkpoint's files has told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Every file is there, unchanged.
+    Good,
+    /// It is not what it was, or cannot be restored.
+    Damaged(String),
+    /// The storage does not tell.
+    Unread(String),
+}
+
+/// Compares all files of a checkpoint with its manifest, as they are on the storage and not in this node's memory.
+pub fn verify(folder: &Path, manifest: &Manifest, patience: Patience) -> Verdict {
+    match storage::read_if_there(&folder.join(NOT_RESTORED), patience) {
+        Ok(None) => {}
+        Ok(Some(reason)) => {
+            return Verdict::Damaged(format!("it could not be restored: {}", String::from_utf8_lossy(&reason)));
+        }
+        Err(e) => return Verdict::Unread(e.to_string()),
+    }
+    for file in manifest.files.iter().filter(|file| file.link.is_none()) {
+        match is_unchanged(folder, file, patience) {
+            Ok(None) => {}
+            Ok(Some(damage)) => return Verdict::Damaged(damage),
+            Err(e) => return Verdict::Unread(e.to_string()),
+        }
+    }
+    Verdict::Good
+}
+
+/// What is wrong with a copy, if anything: it has to differ twice.
+fn is_unchanged(folder: &Path, file: &ManifestFile, patience: Patience) -> Result<Option<String>> {
+    let path = folder.join(&file.copy);
+    let mut damage = None;
+    for _ in 0..2 {
+        match patience.with(|| checksum(&path)) {
+            Ok(found) if found == (file.bytes, file.xxh3.clone()) => return Ok(None),
+            Ok(_) => damage = Some(format!("{} has changed", file.copy)),
+            Err(e) if e.kind() == ErrorKind::NotFound => damage = Some(format!("{} is gone", file.copy)),
+            Err(e) => return Err(Error::at(&path)(e)),
+        }
+        path.parent().into_iter().for_each(storage::refresh);
+    }
+    Ok(damage)
+}

@@ -1,0 +1,289 @@
+//! The checkpoints of a run, or of one group of it: room for the next, complete with a manifest, verified, and pruned.
+
+use crate::checkpoint::{self, DAMAGED, FORGOTTEN, MANIFEST, Read, State, Verdict};
+use crate::owners::Owners;
+use crate::seal::{self, Left};
+use crate::{Error, Holder, Patience, Result, storage};
+use protocol::Manifest;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A folder of checkpoints, and who may write there.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep: usize,
+    holder: Holder,
+    owners: Arc<Owners>,
+    /// Those whose files were read back, or used, since the run was taken up.
+    verified: Arc<Mutex<BTreeSet<u64>>>,
+    patience: Patience,
+}
+
+impl Checkpoints {
+    /// Takes a folder that is no run's.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(folder: PathBuf, keep: u32) -> Result<Checkpoints> {
+        Checkpoints::of_run(folder, keep, Holder::alone(), Arc::default(), Patience::SHORT)
+    }
+
+    /// Takes a folder of a run for its holder.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn of_run(
+        folder: PathBuf,
+        keep: u32,
+        holder: Holder,
+        owners: Arc<Owners>,
+        patience: Patience,
+    ) -> Result<Checkpoints> {
+        storage::make_folder(&folder, patience)?;
+        Ok(Checkpoints { folder, keep: keep.max(1) as usize, holder, owners, verified: Arc::default(), patience })
+    }
+
+    /// The same, of whoever waits longer or shorter for the storage.
+    pub fn patient(&self, patience: Patience) -> Checkpoints {
+        Checkpoints { patience, ..self.clone() }
+    }
+
+    /// Folder of a checkpoint.
+    pub fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(number.to_string())
+    }
+
+    /// The highest number that a checkpoint has had, complete or not; 0 if there was none.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn last(&self) -> Result<u64> {
+        let sealed = seal::sealed(&self.folder, self.patience)?.into_iter().map(|(number, _)| number);
+        let last = self.numbers()?.into_iter().chain(sealed).max().unwrap_or(0);
+        Ok(last.max(self.owners.last_first().saturating_sub(1)))
+    }
+
+    /// A fresh folder for the next checkpoint; what earlier, broken tries left is removed.
+    ///
+    /// # Errors
+    /// A newer holder has the run, or what the file system says.
+    pub fn room(&self) -> Result<(u64, PathBuf)> {
+        self.room_after(self.last()?)
+    }
+
+    /// Like [`Checkpoints::room`], with a number above `last`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn room_after(&self, last: u64) -> Result<(u64, PathBuf)> {
+        self.holder.show()?;
+        if let Err(e) = self.clear() {
+            tracing::warn!(%e, "what a broken checkpoint left is still there");
+        }
+        for number in last + 1.. {
+            let folder = self.path(number);
+            match self.patience.with(|| fs::create_dir(&folder)) {
+                Ok(()) => return Ok((number, folder)),
+                // A holder before had taken the number, and did not get far with it.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(Error::at(&folder)(e)),
+            }
+        }
+        Err(Error::at(&self.folder)(io::Error::other("there is no number left")))
+    }
+
+    /// Removes what never was complete. Only where it lies then can nobody complete it meanwhile.
+    fn clear(&self) -> Result<()> {
+        for number in self.numbers()? {
+            if checkpoint::state(&self.path(number), self.patience)? == State::Incomplete {
+                seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)?;
+            }
+        }
+        for path in self.unseal()?.incomplete {
+            fs::remove_dir_all(&path).map_err(Error::at(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a checkpoint complete.
+    ///
+    /// # Errors
+    /// A newer holder has the run: then the checkpoint counts for nothing, even if it looks complete. Or what the file system
+    /// says: then it does not count.
+    pub fn commit(&self, manifest: &Manifest) -> Result<()> {
+        let folder = self.path(manifest.number);
+        let manifest = Manifest { holder: self.holder.number(), ..manifest.clone() };
+        let text = serde_json::to_vec_pretty(&manifest).map_err(|e| Error::at(&folder)(e.into()))?;
+        self.holder.show()?;
+        self.patience.with(|| storage::sync_tree(&folder)).map_err(Error::at(&folder))?;
+        let written = self.patience.with(|| storage::write_durably(&folder.join(MANIFEST), &text));
+        written.and_then(|()| self.patience.with(|| storage::sync_folder(&self.folder))).map_err(Error::at(&folder))?;
+        // One that came meanwhile has sealed the run without it.
+        self.holder.show()
+    }
+
+    /// Reads a checkpoint back from the storage. If it is good, older ones beyond the number to keep go; if it is damaged, it
+    /// is set aside.
+    ///
+    /// # Errors
+    /// A newer holder has the run, or what the file system says.
+    pub fn settle(&self, number: u64) -> Result<Verdict> {
+        let folder = self.path(number);
+        let verdict = match checkpoint::manifest(&folder, self.patience)? {
+            Read::Manifest(manifest) => checkpoint::verify(&folder, &manifest, self.patience),
+            Read::Damaged(reason) => Verdict::Damaged(reason),
+            Read::Foreign(reason) => Verdict::Unread(reason),
+        };
+        match &verdict {
+            Verdict::Good => {
+                self.verified().insert(number);
+                self.prune()?;
+            }
+            Verdict::Damaged(_) => self.set_aside(number, DAMAGED)?,
+            Verdict::Unread(_) => {}
+        }
+        Ok(verdict)
+    }
+
+    /// Removes the oldest checkpoints, as many as there are beyond the verified ones to keep.
+    fn prune(&self) -> Result<()> {
+        let Some(oldest) = self.verified().iter().rev().nth(self.keep - 1).copied() else { return Ok(()) };
+        for number in self.numbers()?.into_iter().filter(|n| *n < oldest) {
+            let path = self.path(number);
+            let goes = match checkpoint::state(&path, self.patience)? {
+                State::Complete => self.is_rightful(&path)?,
+                State::SetAside => storage::is_there(&path.join(FORGOTTEN), self.patience)?,
+                State::Incomplete => false,
+            };
+            if goes {
+                // Whoever comes from now on finds a newer one that is complete.
+                self.holder.show()?;
+                // The manifest goes first: a half-removed checkpoint must not look complete.
+                let removed = gone(fs::remove_file(path.join(MANIFEST))).and_then(|()| gone(fs::remove_dir_all(&path)));
+                removed.map_err(Error::at(&path))?;
+                self.verified().remove(&number);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_rightful(&self, path: &Path) -> Result<bool> {
+        let read = checkpoint::manifest(path, self.patience)?;
+        Ok(matches!(read, Read::Manifest(manifest) if self.owners.is_rightful(&manifest)))
+    }
+
+    /// The newest checkpoint that is complete, unchanged, and of the holder to whom its number belongs; with sentences on
+    /// those that are not used.
+    ///
+    /// # Errors
+    /// A newer holder has the run; or there are complete checkpoints and none can be read: nobody may begin anew then.
+    pub fn newest(&self) -> Result<(Option<Manifest>, Vec<String>)> {
+        self.holder.show()?;
+        let mut unread = self.unseal()?.unread;
+        let mut notes = Vec::new();
+        let mut numbers = self.numbers()?;
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        for number in numbers {
+            match self.look(number) {
+                Ok(Found::Good(manifest)) => {
+                    self.verified().insert(number);
+                    notes.extend(unread);
+                    return Ok((Some(*manifest), notes));
+                }
+                Ok(Found::None) => {}
+                Ok(Found::Damaged(reason)) => {
+                    notes.push(format!("checkpoint {number} is damaged and not used: {reason}"));
+                    self.set_aside(number, DAMAGED)?;
+                }
+                Ok(Found::NotRightful) => {
+                    let away = seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)?;
+                    notes.push(format!(
+                        "checkpoint {number} was completed by a wrapper after another had taken the run up; it is kept in \
+                         {} and not used",
+                        away.display()
+                    ));
+                }
+                Ok(Found::Unread(reason)) => unread.push(format!("checkpoint {number} cannot be read: {reason}")),
+                Err(e) if e.is_superseded() => return Err(e),
+                Err(e) => unread.push(format!("checkpoint {number} cannot be read: {e}")),
+            }
+        }
+        if unread.is_empty() { Ok((None, notes)) } else { Err(Error::Unreadable(unread.join("; "))) }
+    }
+
+    fn look(&self, number: u64) -> Result<Found> {
+        let path = self.path(number);
+        if checkpoint::state(&path, self.patience)? != State::Complete {
+            return Ok(Found::None);
+        }
+        Ok(match checkpoint::manifest(&path, self.patience)? {
+            Read::Foreign(reason) => Found::Unread(reason),
+            Read::Damaged(reason) => Found::Damaged(reason),
+            Read::Manifest(manifest) if !self.owners.is_rightful(&manifest) => Found::NotRightful,
+            Read::Manifest(manifest) => match checkpoint::verify(&path, &manifest, self.patience) {
+                Verdict::Good => Found::Good(manifest),
+                Verdict::Damaged(reason) => Found::Damaged(reason),
+                Verdict::Unread(reason) => Found::Unread(reason),
+            },
+        })
+    }
+
+    /// Checkpoints from a number on are never used any more.
+    ///
+    /// # Errors
+    /// A newer holder has the run, or what the file system says.
+    pub fn forget_from(&self, number: u64) -> Result<()> {
+        for late in self.numbers()?.into_iter().filter(|n| *n >= number) {
+            if checkpoint::state(&self.path(late), self.patience)? == State::Complete {
+                self.set_aside(late, FORGOTTEN)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the manifest of a checkpoint from it.
+    fn set_aside(&self, number: u64, name: &str) -> Result<()> {
+        self.holder.show()?;
+        let path = self.path(number);
+        self.verified().remove(&number);
+        let moved = self.patience.with(|| gone(fs::rename(path.join(MANIFEST), path.join(name))));
+        moved.and_then(|()| self.patience.with(|| storage::sync_folder(&path))).map_err(Error::at(&path))
+    }
+
+    fn unseal(&self) -> Result<Left> {
+        seal::unseal(&self.folder, &self.owners, self.patience)
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>> {
+        seal::numbers(&self.folder, self.patience)
+    }
+
+    fn verified(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What stands under a number.
+enum Found {
+    Good(Box<Manifest>),
+    None,
+    Damaged(String),
+    NotRightful,
+    Unread(String),
+}
+
+/// What is not there needs no removal.
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[path = "checkpoints_tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! What can go wrong with the folder of a run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An answer of this room.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A newer holder has the run: this one writes nothing any more.
+    #[error("another wrapper has taken the run up since (holder {newer})")]
+    Superseded {
+        /// Its number.
+        newer: u64,
+    },
+    /// The file system says no, or nothing.
+    #[error("{}: {source}", path.display())]
+    Storage {
+        /// What was read or written.
+        path: PathBuf,
+        /// What was said.
+        source: io::Error,
+    },
+    /// A call does not come back.
+    #[error("the storage does not answer: {what} has taken longer than {limit_s} s")]
+    Stalled {
+        /// What was to be done.
+        what: &'static str,
+        /// For how long it was waited, s.
+        limit_s: f64,
+    },
+    /// A file is not what it was.
+    #[error("{}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A file of a program changes while it is copied.
+    #[error("{}: the program keeps writing to it", .0.display())]
+    Changing(PathBuf),
+    /// A file that cannot be named in a manifest.
+    #[error("{}: a file of a checkpoint must have a name in UTF-8", .0.display())]
+    Name(PathBuf),
+    /// There are complete checkpoints, and none can be read now.
+    #[error("no checkpoint can be read now, and the run does not begin anew for that: {0}")]
+    Unreadable(String),
+}
+
+impl Error {
+    /// An error of the file system at a path.
+    pub fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_path_buf();
+        |source| Error::Storage { path, source }
+    }
+
+    /// Whether a newer holder has the run.
+    pub fn is_superseded(&self) -> bool {
+        matches!(self, Error::Superseded { .. })
+    }
+}

@@ -1,0 +1,107 @@
+//! Says in a run's token which of its processes have to end, for those whom Slurm may not be able to end any more.
+
+use crate::take_up::write_token;
+use crate::{Holder, Patience};
+use fencing::{FILE, LOOK, Placement, Token};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one whose placement is over needs to notice it and to end.
+const NOTICED: Duration = LOOK.saturating_add(Duration::from_secs(1));
+
+/// The placements that one holder gives.
+#[derive(Clone)]
+pub struct Placements {
+    run: PathBuf,
+    holder: Holder,
+    since: Instant,
+    token: Arc<Mutex<Token>>,
+}
+
+impl Placements {
+    /// The placements of a holder that has just taken the run up: all that holders before have given are over.
+    pub fn of_holder(run: &Path, holder: &Holder) -> Placements {
+        let number = holder.number().unwrap_or(0);
+        let token = Token { version: protocol::VERSION, holder: number, ..Token::default() };
+        let (run, holder) = (run.to_path_buf(), holder.clone());
+        Placements { run, holder, since: Instant::now(), token: Arc::new(Mutex::new(token)) }
+    }
+
+    /// The placement of whoever is started in a place now.
+    pub fn of(&self, place: &str) -> Placement {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = token.over.get(place).copied().unwrap_or(0);
+        Placement { holder: token.holder, number, place: place.to_string(), file: self.run.join(FILE) }
+    }
+
+    /// Whoever has a placement of this holder has to end, and who had one before it in its place.
+    pub fn over(&self, placement: &Placement) {
+        self.change(|token| {
+            // The run may have ended meanwhile.
+            if token.holder == placement.holder && !token.left {
+                let over = token.over.entry(placement.place.clone()).or_default();
+                *over = (*over).max(placement.number + 1);
+            }
+        });
+    }
+
+    /// The run has ended, or goes back to the queue: all have to end.
+    pub fn end(&self) {
+        self.change(|token| token.left = true);
+    }
+
+    /// Waits until those that holders before have started have had the time to end.
+    pub fn wait_for_others(&self) {
+        thread::sleep(NOTICED.saturating_sub(self.since.elapsed()));
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Token)) {
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = token.clone();
+        f(&mut token);
+        if *token == before {
+            return;
+        }
+        let shown = self.holder.show();
+        if let Err(e) = shown.and_then(|()| write_token(&self.run, FILE, &token, Patience::SHORT)) {
+            tracing::warn!(%e, "who was started before is not told that its placement is over");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Claim;
+    use crate::take_up;
+
+    fn placements(run: &Path) -> Placements {
+        let taken = take_up(run, &Claim::default(), Patience::NONE).unwrap();
+        Placements::of_holder(run, &taken.holder)
+    }
+
+    #[test]
+    fn a_placement_ends_with_the_next_in_its_place_with_the_next_holder_and_with_the_run() {
+        let run = tempfile::tempdir().unwrap();
+        let first = placements(run.path());
+        let (share, other) = (first.of("0.g0"), first.of("0.g1"));
+        first.over(&share);
+        first.over(&share);
+        let anew = first.of("0.g0");
+        assert_eq!([&share, &other, &anew].map(Placement::is_over), [true, false, false]);
+        let second = placements(run.path());
+        let again = second.of("0.g0");
+        assert_eq!([&share, &other, &anew, &again].map(Placement::is_over), [true, true, true, false]);
+        // The one before does not know it yet.
+        first.over(&first.of("0.g0"));
+        first.end();
+        assert!(!again.is_over() && other.is_over());
+        second.end();
+        assert!(again.is_over());
+        std::fs::write(run.path().join(FILE), "").unwrap();
+        let third = placements(run.path());
+        assert!(again.is_over() && !third.of("0.g0").is_over());
+    }
+}

@@ -1,0 +1,136 @@
+//! Says whether steps of a job have left files on storage that only this node has: such a step is run again elsewhere.
+
+mod walk;
+
+use crate::http::{Document, Refusal, blocking};
+use crate::node::Node;
+use crate::{lock, now_s};
+use axum::Extension;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use openfiles::{Mount, Mounts};
+use protocol::{Leavings, LeavingsRequest, StepSpan};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use walk::Walk;
+use wire::Peer;
+
+/// Most steps of one question.
+const MOST_STEPS: usize = 1000;
+
+/// Most files and folders that are looked at, and the longest look: what is beyond them may be there.
+const MOST_ENTRIES: u32 = 200_000;
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// So much longer than a look is the pause after it: looks take no more than a twentieth of one CPU.
+const PAUSES: u32 = 19;
+
+/// When looks were taken here.
+#[derive(Debug, Default)]
+pub(crate) struct Walks(Mutex<Option<Instant>>);
+
+impl Walks {
+    /// Takes a look, unless the last one was too short a time ago, or goes on.
+    fn take<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
+        let mut next = self.0.try_lock().ok()?;
+        if next.is_some_and(|next| Instant::now() < next) {
+            return None;
+        }
+        let begun = Instant::now();
+        let seen = look();
+        *next = Some(Instant::now() + begun.elapsed() * PAUSES);
+        Some(seen)
+    }
+}
+
+/// `POST /v1/jobs/{job}/leavings`: whoever asks hears of files of their own only.
+pub(crate) async fn leavings(
+    State(node): State<Arc<Node>>,
+    Extension(peer): Extension<Peer>,
+    job: Result<Path<u32>, PathRejection>,
+    Document(asked): Document<LeavingsRequest>,
+) -> Result<Json<Leavings>, Refusal> {
+    let Path(job) = job?;
+    crate::routes::version(asked.version)?;
+    if asked.steps.len() > MOST_STEPS {
+        return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_STEPS} steps")));
+    }
+    let seen = blocking(move || {
+        let own = node.params.proc_root.join("self");
+        if asked.steps.is_empty() {
+            let (node, boot_id) = (node.params.node.clone(), node.boot_id());
+            return Some(Leavings { node, boot_id, is_whole: true, ..Leavings::default() });
+        }
+        node.walks.take(|| {
+            let begun = Instant::now();
+            // The clocks of two nodes differ.
+            let shift_s = now_s() - asked.now_s;
+            let shifted =
+                |step: &StepSpan| StepSpan { begun_s: step.begun_s + shift_s, ended_s: step.ended_s + shift_s };
+            let steps = asked.steps.iter().map(shifted).collect();
+            let runs = &node.params.site.runs;
+            let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);
+            match Mounts::of(&own) {
+                Ok(mounts) => {
+                    walk.all(&mounts, &|path, fs| runs.is_shared(path, fs));
+                    if node.has_other_storage(job, &mounts) {
+                        walk.has_missed("the job has storage mounted that this service does not see");
+                    }
+                }
+                Err(e) => walk.has_missed(&format!("the mounts: {e}")),
+            }
+            Leavings {
+                node: node.params.node.clone(),
+                boot_id: node.boot_id(),
+                is_whole: walk.is_whole(),
+                took_s: begun.elapsed().as_secs_f64(),
+                steps: walk.into_left(),
+            }
+        })
+    });
+    let later = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "the last look was a moment ago; ask later".to_string());
+    seen.await?.map(Json).ok_or_else(later)
+}
+
+impl Node {
+    /// The boot of this node.
+    fn boot_id(&self) -> String {
+        let file = self.params.proc_root.join("sys/kernel/random/boot_id");
+        std::fs::read_to_string(file).unwrap_or_default().trim().to_string()
+    }
+
+    /// Whether processes of a job see local storage that this service does not. A `/tmp` of their own may be a folder that
+    /// it sees elsewhere, or memory that goes with them.
+    fn has_other_storage(&self, job: u32, own: &Mounts) -> bool {
+        let mut seen = BTreeSet::new();
+        let pids = lock(&self.books).pids_of(job);
+        pids.iter().any(|pid| {
+            let process = self.params.proc_root.join(pid.to_string());
+            let namespace = std::fs::read_link(process.join("ns/mnt")).ok();
+            seen.insert(namespace)
+                && Mounts::of(&process).is_ok_and(|mounts| {
+                    let is_shared = |m: &Mount| self.params.site.runs.is_shared(&m.point, &m.fs);
+                    let others = mounts.iter().filter(|m| walk::outlives_a_boot(m) && !is_shared(m));
+                    others.into_iter().any(|m| own.fs_by_device(&m.device).is_none())
+                })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_come_too_fast_are_refused_and_take_no_more_than_their_share() {
+        let walks = Walks::default();
+        let slow = || std::thread::sleep(Duration::from_millis(20));
+        assert!(walks.take(slow).is_some());
+        assert!(walks.take(slow).is_none());
+        std::thread::sleep(Duration::from_millis(20) * (PAUSES + 10));
+        assert!(walks.take(slow).is_some());
+    }
+}
