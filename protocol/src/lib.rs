@@ -24,7 +24,7 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{Batch, Delivered, Event, FailureKind, Manifest, ManifestFile, Record, RunKey};
-pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
+pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Queue, Stay};
 pub use node::{
     Beat, BeatReply, FrequencyRequest, FrequencyState, Held, JobReading, NodeFailure, NodeHealth, NodeReading,
     RunHealth,

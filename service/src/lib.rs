@@ -3,7 +3,10 @@
 mod access;
 pub mod account;
 mod apply;
+pub mod audit;
+mod bucket;
 mod calibrations;
+mod claim;
 mod comment;
 pub mod controller;
 mod energy_tres;
@@ -16,12 +19,16 @@ mod loans;
 mod metrics;
 pub mod node;
 mod orders;
+mod plausible;
 mod readers;
+mod refused;
 pub mod routes;
 pub mod spool;
 pub mod store;
 mod store_report;
+mod users;
 mod watch;
+mod words;
 mod writer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

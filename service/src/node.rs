@@ -6,6 +6,7 @@ use crate::gpus;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::metrics::{self, Family};
 use crate::spool::Spool;
+use crate::users::Users;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -102,7 +103,8 @@ pub async fn serve(params: Params) -> Result<()> {
             }
         }
     }
-    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
+    let users = Arc::new(Users::new(params.site.limits));
+    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default(), users));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
     let own = &params.site.node;
