@@ -132,7 +132,7 @@ fn drive(request: &Request, settings: &Settings, site: &Site, argv: &[String], a
         // Steps outlive the `srun` of a wrapper that was killed.
         script.cancel_steps();
     }
-    let lender = Lender::new(controller.client.clone(), (*slurm).clone(), site);
+    let lender = Lender::new(controller.client.clone(), (*slurm).clone());
     if settings.lend {
         // The groups need their nodes before they are dealt out.
         groups::park::take_up(&path, &lender);
