@@ -232,6 +232,7 @@ fn real_requests_and_answers_are_as_described() {
     let order = get("/v1/orders/a1");
     assert_eq!(order["checkpoint"]["number"], 1);
     fits(&answer("get", "/v1/orders/{id}"), &order);
+    fits(&answer("get", "/v1/queue"), &get("/v1/queue?partition=all&cpus=2"));
     let report = get("/v1/report?job=7");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
     fits(&answer("get", "/v1/report"), &report);

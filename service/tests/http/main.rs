@@ -117,7 +117,7 @@ fn the_summary_is_in_slurm_before_the_end_is_acknowledged() {
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     assert_eq!(site.deliver(ALICE, "7.1", 2, vec![ended()]).expect("stored").upto, 2);
     let asked = site.asked();
-    assert!(asked.contains(r#"update JobId=7 AdminComment={"joulepoint":1,"run":"7.1","#), "{asked}");
+    assert!(asked.contains(r#"update JobId=5_7 AdminComment={"joulepoint":1,"run":"7.1","#), "{asked}");
     assert_eq!(site.deliver(ALICE, "7.1", 1, vec![started(7), ended()]).expect("again").upto, 2);
 }
 
@@ -209,7 +209,8 @@ fn a_node_service_beats_meters_and_ends_when_told() {
         assert_eq!(reading.expect("an answer").node, "n1");
     }
     let to_another = Client::of_node(&url, "n2", Some(site.munged.socket()), limit);
-    refused(to_another.get::<NodeReading>("/v1/jobs/7/energy"), 401);
+    let unproven = to_another.get::<NodeReading>("/v1/jobs/7/energy");
+    assert!(matches!(unproven, Err(Error::Unproven { status: 401, .. })), "{unproven:?}");
     let health: Health = Client::on_socket(&socket, limit).get("/healthz").expect("health");
     assert!(health.ok, "{health:?}");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(node.id()).expect("a pid"));
