@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use config::Site;
 use hardware::facts::Facts;
 use protocol::{Calibration, Operation, Skipped, Storage};
-use slurm::{Node, Slurm};
+use slurm::{JobText, Node, Slurm};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -177,7 +177,7 @@ fn left_running(slurm: &Slurm, root: &Path) -> Result<Vec<Underway>> {
         let mut jobs = state.jobs();
         let mut asked = Ok(());
         jobs.retain(|job| {
-            slurm.job(*job).map(is_running).unwrap_or_else(|e| {
+            is_running(slurm, *job).unwrap_or_else(|e| {
                 asked = Err(e);
                 true
             })
@@ -192,8 +192,11 @@ fn left_running(slurm: &Slurm, root: &Path) -> Result<Vec<Underway>> {
 }
 
 /// Whether a job is one of a calibration, and not over: numbers are used again.
-fn is_running(job: Option<slurm::Job>) -> bool {
-    job.is_some_and(|j| j.name == JOB_NAME && !j.state.is_over())
+fn is_running(slurm: &Slurm, job: u32) -> Result<bool, slurm::Error> {
+    match slurm.job(job)?.filter(|j| !j.state.is_over()) {
+        Some(job) => Ok(slurm.text(&job, JobText::Name)? == JOB_NAME),
+        None => Ok(false),
+    }
 }
 
 /// The points, for nodes of which so many as are wanted measure together: `names` are those that one job can have.
@@ -259,7 +262,7 @@ fn follow(slurm: &Slurm, underway: &[Underway], progress: &mut dyn FnMut(&Progre
             let left_s = pace.left_s(Instant::now(), bounds_s(&left, &u.assignment.rules));
             progress(&Progress { node_type: u.node_type.clone(), done: all - left.len(), all, left_s });
             for job in &u.jobs {
-                running |= is_running(slurm.job(*job)?);
+                running |= is_running(slurm, *job)?;
             }
         }
         if running && stop::is_told() {

@@ -185,7 +185,7 @@ fn call_back(RecallArgs { loan, json }: &RecallArgs, conf: &Path) -> Result<i32,
 fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     let nodes = slurm::expand_nodelist(&ask.nodes).map_err(|e| Failure::Usage(e.to_string()))?;
     let site = crate::site(conf)?;
-    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin.clone()), &site);
+    let lender = Lender::new(crate::client(conf)?, slurm::Slurm::new(site.slurm_bin.clone()));
     let return_s = jiff::Timestamp::now().as_millisecond() as f64 / 1e3 + ask.seconds;
     let offer = Offer { job: ask.job.clone(), nodes, return_s, reason: "asked for by hand".into() };
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());

@@ -82,7 +82,9 @@ fn patiently(mut ask: impl FnMut() -> Result<OrderStatus, Error>) -> Result<Orde
     loop {
         match ask() {
             Ok(status) => return Ok(status),
-            Err(Error::Unreachable { .. }) if begun.elapsed() < AWAY => std::thread::sleep(PAUSE),
+            Err(Error::Unreachable { .. } | Error::Unproven { .. }) if begun.elapsed() < AWAY => {
+                std::thread::sleep(PAUSE)
+            }
             Err(Error::Refused { text, .. }) => return Err(anyhow::anyhow!(text).into()),
             Err(e) => return Err(anyhow::Error::from(e).into()),
         }

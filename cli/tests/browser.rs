@@ -49,7 +49,7 @@ impl Site {
         std::fs::create_dir(path("bin")).expect("folder");
         let begin = story::BEGIN_S;
         let line = format!(
-            "7|NODE_FAIL|0:0|{begin}|{begin}|{}|alice|physics|n[1-2]|1800000|x\n7|COMPLETED|0:0|{begin}|{}|{}|alice|physics|n[1,3]|700000|x",
+            "7|NODE_FAIL|0:0|{begin}|{begin}|{}|1000|alice|n[1-2]|1800000\n7|COMPLETED|0:0|{begin}|{}|{}|1000|alice|n[1,3]|700000",
             begin + 3000.0,
             begin + 3100.0,
             begin + 5400.0
@@ -272,4 +272,29 @@ fn the_report_has_the_habits_of_sacct() {
     let output = site.report(&[&window[..], &["-n", "-P", "-o", "jobid,exitcode"]].concat());
     assert_eq!((output.status.code(), output.stdout), (Some(0), b"7|\n8|\n9|\n".to_vec()));
     assert!(String::from_utf8_lossy(&output.stderr).contains("Slurm's accounting does not answer"));
+}
+
+#[test]
+fn the_report_names_what_it_leaves_out_and_what_is_a_users_word_alone() {
+    let Some(site) = Site::start() else { return };
+    let store = Store::open_again(&site.dir.path().join("store.sqlite")).expect("the store");
+    for sql in [
+        "UPDATE phases SET joules = 9e999 WHERE run = (SELECT run FROM runs WHERE job = 9)",
+        "UPDATE runs SET verified = 0 WHERE job = 8",
+    ] {
+        store.connection().prepare_cached(sql).and_then(|mut s| s.execute(&[])).expect("written");
+    }
+    drop(store);
+    let window = ["-S", "2026-11-01", "-E", "2026-12-01", "-n", "-P"];
+    let output = site.report(&[&window[..], &["-o", "jobid,user,verified"]].concat());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "7|alice|yes\n8|bob|no\n");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("of carol is left out, its records cannot be added up: the energy"), "{told}");
+    assert!(told.contains("of 1 runs Slurm does not say whose they are"), "{told}");
+    let total: Vec<Value> =
+        serde_json::from_str(&site.text(&[&window[..4], &["--by", "user", "--json"]].concat())).expect("JSON");
+    assert!(total.iter().all(|sum| sum["joules"].as_f64().is_some_and(f64::is_finite)), "{total:?}");
+    let all: Vec<Value> = serde_json::from_str(&site.text(&[&window[..4], &["--json"]].concat())).expect("JSON");
+    assert!(all.iter().any(|run| run["job"] == 9 && run["trouble"] != ""), "{all:?}");
+    assert!(site.text(&["-j", "8"]).contains("all of this is the user's word"));
 }

@@ -218,15 +218,17 @@ fn a_script_does_not_go_on_over_a_step_that_failed_with_its_node() {
 fn a_step_that_ended_well_when_slurm_took_its_nodes_away_has_not_ended() {
     for (state, expected) in [("RUNNING", 0), ("COMPLETING", 1)] {
         let place = Place::new();
-        let (scontrol, closed) = (place.dir.path().join("real/scontrol"), place.dir.path().join("calls/closed"));
+        let (squeue, closed) = (place.dir.path().join("real/squeue"), place.dir.path().join("calls/closed"));
+        let jobs = place.dir.path().join("jobs");
+        fs::write(&jobs, format!("JobId=7 JobName=j UserId=u(1) JobState={state} NodeList=n[1-2]\n")).unwrap();
         // The wrapper closes the script's calls once it has heard of the node.
         let said = format!(
-            "#!/bin/sh\necho 'JobId=7 JobName=j UserId=u(1) GroupId=g(1) JobState={state} NodeList=n[1-2]'\n\
-             [ {state} = RUNNING ] || touch {}\n",
-            closed.display()
+            "#!/bin/sh\n[ {state} = RUNNING ] || touch {}\n{}",
+            closed.display(),
+            slurm::example::squeue(&jobs)
         );
-        fs::write(&scontrol, said).unwrap();
-        fs::set_permissions(&scontrol, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&squeue, said).unwrap();
+        fs::set_permissions(&squeue, fs::Permissions::from_mode(0o755)).unwrap();
         let script = "SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 JOULEPOINT_CALLS=7$JOULEPOINT_CALLS srun true";
         assert_eq!(place.start(script).len(), 1);
         assert_eq!(place.start(script).len(), expected, "{state}");

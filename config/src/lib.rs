@@ -5,11 +5,13 @@
 
 mod calibration;
 mod lend;
+mod limits;
 mod site;
 mod watch;
 
 pub use calibration::Calibration;
 pub use lend::Lend;
+pub use limits::Limits;
 pub use site::{Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
 pub use watch::Watch;
 
@@ -106,6 +108,9 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     let days = site.controller.retention_days;
     if !(days.is_finite() && days >= 0.0) {
         return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
+    }
+    if let Some(wrong) = site.limits.wrong() {
+        return Err(Error(format!("{name}: {wrong}")));
     }
     let share = site.criu.memory_share;
     if !(0.0..=0.9).contains(&share) {

@@ -1,6 +1,6 @@
 //! The sections of the file, key by key, with their defaults.
 
-use crate::{Calibration, Lend, Watch};
+use crate::{Calibration, Lend, Limits, Watch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ pub struct Site {
     pub wrapper: Wrapper,
     /// Which idle nodes are lent, and to whom.
     pub lend: Lend,
+    /// What one user may ask of the services.
+    pub limits: Limits,
     /// How the cluster is measured.
     pub calibration: Calibration,
 }
@@ -67,7 +69,7 @@ impl Default for Controller {
             url: "http://127.0.0.1:6820".to_string(),
             listen: "0.0.0.0:6820".to_string(),
             store: PathBuf::from("/var/lib/joulepoint/joulepoint.sqlite"),
-            retention_days: 0.0,
+            retention_days: 400.0,
             detect_s: 3.0,
             operators: Vec::new(),
             start_requeued_at_once: true,

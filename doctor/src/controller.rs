@@ -68,7 +68,7 @@ fn access(site: &config::Site, findings: &mut Findings) {
         Err(e @ wire::Error::Unreachable { .. }) => {
             findings.fault("access", e.to_string(), "munged must run here and there");
         }
-        Err(e @ wire::Error::Refused { .. }) => {
+        Err(e @ (wire::Error::Refused { .. } | wire::Error::Unproven { .. })) => {
             let cure = "all hosts need the same munge.key, and clocks that agree";
             findings.fault("access", e.to_string(), cure);
         }

@@ -82,6 +82,9 @@ pub fn scan(proc_root: &Path, tick_hz: u32) -> Result<Processes, Error> {
     Scanner::new(proc_root, tick_hz).scan(0.0)
 }
 
+/// The file name of slurmd.
+const SLURMD: &str = "slurmd";
+
 /// Most of a process's file that is looked at, bytes: what is looked for stands at its beginning.
 const LOOKED_AT: usize = 4096;
 
@@ -96,7 +99,7 @@ pub(crate) fn read_into(path: &Path, buffer: &mut Vec<u8>) -> Option<()> {
 /// What the processes come to, of which it notes who stands in a step.
 pub(crate) fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &mut [Process]) -> Processes {
     let by_pid: HashMap<i32, usize> = processes.iter().enumerate().map(|(i, p)| (p.pid, i)).collect();
-    let slurmd_up = processes.iter().any(|p| p.slurmd);
+    let slurmd_up = processes.iter().any(|p| p.slurmd && is_slurmd(&proc_root.join(p.pid.to_string()), owner));
     let mut found = Processes { slurmd_up, count: processes.len(), ..Processes::default() };
     let mut steps: HashMap<usize, (u32, String)> = HashMap::new();
     for (index, process) in processes.iter().enumerate().filter(|(_, p)| p.stepd) {
@@ -154,6 +157,24 @@ pub(crate) fn gather(proc_root: &Path, owner: u32, tick_hz: f64, processes: &mut
     let all: u64 = processes.iter().map(|p| p.own_ticks + p.reaped_ticks).sum();
     found.node_cpu_s = whole_machine_s(proc_root, tick_hz).unwrap_or(all as f64 / tick_hz);
     found
+}
+
+/// Whether a process that bears slurmd's name is one: it belongs to the owner of the tree, and runs a program of that
+/// name. Anybody can call a program so.
+fn is_slurmd(process: &Path, owner: u32) -> bool {
+    let mut status = Vec::new();
+    if read_into(&process.join("status"), &mut status).and_then(|()| real_uid(&status)) != Some(owner) {
+        return false;
+    }
+    match std::fs::read_link(process.join("exe")) {
+        // A package that was upgraded since has taken the file away.
+        Ok(program) => {
+            let name = program.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            name.strip_suffix(" (deleted)").unwrap_or(name) == SLURMD
+        }
+        // Without the right to look, the owner has to do.
+        Err(e) => e.kind() == std::io::ErrorKind::PermissionDenied,
+    }
 }
 
 /// For each process the uppermost step process above it (or itself), if there is one.
@@ -248,6 +269,26 @@ mod tests {
 
         fn scan(&self) -> Processes {
             scan(self.0.path(), 100).unwrap()
+        }
+    }
+
+    #[test]
+    fn only_the_owners_process_that_runs_slurmd_is_one() {
+        let own = nix::unistd::geteuid().as_raw();
+        for (uid, program, is_one) in [
+            (own, Some("/usr/sbin/slurmd"), true),
+            (own, Some("/usr/sbin/slurmd (deleted)"), true),
+            (own + 1, Some("/usr/sbin/slurmd"), false),
+            (own, Some("/usr/bin/sleep"), false),
+            (own, None, false),
+        ] {
+            let t = Tree::new();
+            t.add(30, 1, "slurmd", [0, 0, 0, 0]);
+            t.uid(30, uid);
+            if let Some(program) = program {
+                std::os::unix::fs::symlink(program, t.0.path().join("30/exe")).unwrap();
+            }
+            assert_eq!(t.scan().slurmd_up, is_one, "{program:?} of user {uid}");
         }
     }
 

@@ -4,12 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = slurm::parse_job(text, 1);
-    let (jobs, doubtful) = slurm::parse_jobs(text);
-    for job in &jobs {
-        assert!(!doubtful.contains(&job.id), "an id that is claimed twice is not believed");
-    }
-    let _ = (slurm::parse_nodes(text), slurm::parse_steps(text, 1), slurm::parse_accounting(text));
+    let _ = (slurm::parse_jobs(text), slurm::parse_gpus(text, 1, "n1"), slurm::parse_gpus_json(text, 1, "n1"));
+    let _ = (slurm::parse_nodes(text), slurm::parse_steps(text, "1"), slurm::parse_accounting(text));
     if let Ok(names) = slurm::expand_nodelist(text) {
         if names.iter().any(|name| name == "None") {
             return; // Slurm's word for no node

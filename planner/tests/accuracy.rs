@@ -42,7 +42,7 @@ fn spans() -> Vec<PhaseSpan> {
 
 fn record(restart_count: u32, start_s: f64, end_s: Option<f64>) -> RecordAccount {
     let nodes = vec!["n1".into(), "n2".into()];
-    RecordAccount { job: 1, restart_count, start_s, end_s, state: "completed".into(), nodes }
+    RecordAccount { job: 1, restart_count, start_s, end_s, state: "completed".into(), nodes, metered_j: None }
 }
 
 /// A run whose checkpoints took `seconds` and the energy that its nodes draw meanwhile by plan, times `energy`.
@@ -77,6 +77,8 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         loans: Vec::new(),
         checkpoints: checkpoints.collect(),
         plan: Some(plan),
+        verified: true,
+        trouble: String::new(),
     }
 }
 

@@ -31,6 +31,9 @@ pub struct RecordAccount {
     pub state: String,
     /// Its nodes.
     pub nodes: Vec<String>,
+    /// What the node services themselves have told of its counters, J; absent where they told nothing.
+    #[serde(default)]
+    pub metered_j: Option<f64>,
 }
 
 /// One failure of a run.
@@ -144,6 +147,10 @@ pub struct Totals {
     /// Energy that the plan expected to save against the other objective's interval, J; negative if it costs more.
     #[serde(default)]
     pub expected_saving_j: Option<f64>,
+    /// What the node services themselves have told of the job's counters, J: no user's word is in it. Absent where they
+    /// told nothing.
+    #[serde(default)]
+    pub metered_j: Option<f64>,
 }
 
 /// What a run cost. A brief account has empty lists, except `phases`, and no plan.
@@ -188,6 +195,17 @@ pub struct RunAccount {
     pub loans: Vec<LoanAccount>,
     /// The prediction to hold beside the measurement.
     pub plan: Option<Plan>,
+    /// Whether Slurm said that the job is the user's: else all of this is the user's word, and Slurm is told nothing of it.
+    #[serde(default = "yes")]
+    pub verified: bool,
+    /// Why the run's records cannot be added up; empty if they can. Its sums and lists are empty then.
+    #[serde(default)]
+    pub trouble: String,
+}
+
+/// Older stores held no other runs.
+fn yes() -> bool {
+    true
 }
 
 /// The short form that goes into Slurm's AdminComment.

@@ -28,7 +28,7 @@ pub use journal::{
     Batch, Delivered, Event, FailureKind, FileAttributes, FileLink, Manifest, ManifestFile, NOT_RESTORED, Record,
     RunKey,
 };
-pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Stay};
+pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Queue, Stay};
 pub use node::{
     Beat, BeatReply, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings, LeavingsRequest, Left,
     NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, StepSpan, Writers, WritersRequest,

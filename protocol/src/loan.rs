@@ -150,6 +150,14 @@ pub struct LoanProgress {
     pub return_s: f64,
 }
 
+/// What waits in Slurm's queue for nodes such as a lender has: `GET /v1/queue?partition=P&cpus=N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// The shortest time for which a waiting job would use them, s: its time limit, or the shortest time of a loan where
+    /// it can checkpoint and be called back. Absent if none waits.
+    pub shortest_s: Option<f64>,
+}
+
 /// One job's time on one lent node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stay {

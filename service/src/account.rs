@@ -1,14 +1,22 @@
 //! Tells what runs cost: adds up what the store holds of them.
 
 use crate::store::Connection;
-use crate::store_report::{self, ByRun, PhaseSum, Selection};
+use crate::store_report::{self, ByRun, Counted, PhaseSum, Selection};
 use anyhow::{Context, Result};
 use protocol::{AdminSummary, Phase, PhaseAccount, RecordAccount, RunAccount, RunKey, Totals};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
+mod sound;
+
 /// The longest text of a run in its AdminComment, characters.
 const LONGEST_WORD: usize = 80;
+
+/// Most runs that one question of a user may ask for, and most bytes of their records, if it is for sums and if it is for
+/// lists: the answer is made in memory.
+const MOST_RUNS: u64 = 20_000;
+const MOST_SUMMED: u64 = 512 << 20;
+const MOST_LISTED: u64 = 64 << 20;
 
 /// Which runs are wanted; absent parts do not restrict. Names are one or several, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -55,6 +63,47 @@ impl Wanted {
         selection.one_of("uid", uid.into_iter().collect());
         selection
     }
+}
+
+/// How much a question asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Number of runs.
+    pub runs: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+}
+
+/// A question that asks for too much at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} runs with {} bytes of records are asked for at once, and {MOST_RUNS} with {most_bytes} are told: narrow the \
+     question by jobs (-j) or times (-S, -E)", asked.runs, asked.bytes
+)]
+pub struct TooMuch {
+    asked: Asked,
+    most_bytes: u64,
+}
+
+impl Asked {
+    /// Whether a user may ask for so much; sums need less memory than lists.
+    ///
+    /// # Errors
+    /// That it is too much.
+    pub fn allow(self, brief: bool) -> Result<(), TooMuch> {
+        let most_bytes = if brief { MOST_SUMMED } else { MOST_LISTED };
+        let is_fine = self.runs <= MOST_RUNS && (self.bytes <= most_bytes || self.runs <= 1 && brief);
+        if is_fine { Ok(()) } else { Err(TooMuch { asked: self, most_bytes }) }
+    }
+}
+
+/// How much the runs that are wanted are, of those of `uid` if given.
+///
+/// # Errors
+/// What the store says.
+pub fn asked(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Asked> {
+    let (runs, bytes) = store_report::size(c, &wanted.selection(uid))?;
+    Ok(Asked { runs, bytes })
 }
 
 /// The accounts of the runs that are wanted, oldest first; only those of `uid` if given.
@@ -107,11 +156,15 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
     let mut counts = store_report::checkpoint_counts(c)?;
     let mut lists = if brief { None } else { Some(Lists::read(c)?) };
     let accounts = runs.into_iter().map(|(place, mut run, plan)| {
-        let (of_run, sums) = (records.of(place), sums.of(place));
+        let (mut of_run, sums, counted) = (records.of(place), sums.of(place), counters.of(place));
         run.phases = phases(&sums);
         run.failures = failures.of(place);
         let until_s = sums.iter().map(|s| s.until_s).fold(run.start_s, f64::max);
-        run.total = totals(&run, &of_run, measured_j(&of_run, &counters.of(place), &sums), until_s);
+        run.total = totals(&run, &of_run, measured_j(&of_run, &counted, &sums), until_s);
+        run.total.metered_j = metered_j(counted.iter());
+        for record in &mut of_run {
+            record.metered_j = metered_j(counted.iter().filter(|c| c.restart_count == record.restart_count));
+        }
         run.total.checkpoints = counts.of(place);
         expect(&mut run, plan.as_deref());
         match &mut lists {
@@ -125,7 +178,7 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
                 lists.give(place, &mut run);
             }
         }
-        run
+        sound::or_empty(run)
     });
     let mut accounts: Vec<RunAccount> = accounts.collect();
     let age = |a: &RunAccount, b: &RunAccount| a.start_s.total_cmp(&b.start_s).then_with(|| a.run.cmp(&b.run));
@@ -134,11 +187,16 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
 }
 
 /// What the nodes' counters showed, J; of records that are still open, what has been cut into phases.
-fn measured_j(records: &[RecordAccount], counters: &[(u32, f64)], sums: &[PhaseSum]) -> f64 {
+fn measured_j(records: &[RecordAccount], counters: &[Counted], sums: &[PhaseSum]) -> f64 {
     let open = |restart_count| records.iter().find(|r| r.restart_count == restart_count).map(|r| r.state == "running");
-    let closed = counters.iter().filter(|(record, _)| open(*record) == Some(false)).map(|(_, joules)| *joules);
+    let closed = counters.iter().filter(|c| open(c.restart_count) == Some(false)).map(|c| c.joules);
     let cut = sums.iter().filter(|s| open(s.restart_count) == Some(true)).map(|s| s.joules);
     closed.chain(cut).fold(0.0, |sum, joules| sum + joules)
+}
+
+/// What the node services themselves counted, J; none if they told nothing.
+fn metered_j<'a>(counters: impl Iterator<Item = &'a Counted>) -> Option<f64> {
+    counters.filter_map(|c| c.metered_j).reduce(|sum, joules| sum + joules)
 }
 
 /// What a brief account leaves out.
@@ -231,16 +289,18 @@ fn expect(run: &mut RunAccount, plan: Option<&str>) {
     run.total.expected_saving_j = other.map(|o| (o - plan.expected_energy_overhead) * compute_j);
 }
 
-/// The short form of an account.
+/// The short form of an account: its energy is what the node services counted, where they did, and no part of it is more.
 pub fn summary(run: &RunAccount) -> AdminSummary {
+    let whole_j = run.total.metered_j.unwrap_or(run.total.joules);
+    let part_j = |joules: f64| tenths(joules.min(whole_j));
     let sources: BTreeSet<&str> =
         run.phases.iter().flat_map(|p| p.source.split(',')).filter(|s| !s.is_empty()).collect();
     AdminSummary {
         joulepoint: protocol::VERSION,
         run: short(&run.run),
-        joules: tenths(run.total.joules),
-        resilience_j: tenths(run.total.resilience_j),
-        lost_work_j: tenths(run.total.recomputed_j),
+        joules: tenths(whole_j),
+        resilience_j: part_j(run.total.resilience_j),
+        lost_work_j: part_j(run.total.recomputed_j),
         checkpoints: run.total.checkpoints,
         failures: run.total.failures,
         source: short(&sources.into_iter().collect::<Vec<_>>().join(",")),

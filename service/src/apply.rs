@@ -27,6 +27,7 @@ pub struct Applying<'a> {
     c: &'a Connection,
     key: &'a RunKey,
     uid: u32,
+    verified: bool,
     /// SLURM_RESTART_COUNT of the run's current record, once it was looked up.
     current: Option<u32>,
     phases: Rows,
@@ -34,9 +35,9 @@ pub struct Applying<'a> {
 }
 
 impl<'a> Applying<'a> {
-    /// Nothing yet, of a run whose records `uid` sends.
-    pub fn new(c: &'a Connection, key: &'a RunKey, uid: u32) -> Applying<'a> {
-        Applying { c, key, uid, current: None, phases: phases(), counters: counters() }
+    /// Nothing yet, of a run whose records `uid` sends; `verified` says whether Slurm knows the run's job as theirs.
+    pub fn new(c: &'a Connection, key: &'a RunKey, uid: u32, verified: bool) -> Applying<'a> {
+        Applying { c, key, uid, verified, current: None, phases: phases(), counters: counters() }
     }
 
     /// Applies one event.
@@ -67,7 +68,7 @@ impl<'a> Applying<'a> {
     }
 
     fn change(&mut self, at_s: f64, event: &Event) -> Result<()> {
-        let Applying { c, key, uid, .. } = *self;
+        let Applying { c, key, uid, verified, .. } = *self;
         let RunKey { cluster, run } = key;
         if !matches!(event, Event::Phase { .. } | Event::Reading { .. }) {
             self.insert()?;
@@ -77,8 +78,10 @@ impl<'a> Applying<'a> {
             Event::Started { job, restart_count, user, account, partition, job_name, nodes, resumed_from, .. } => {
                 close_earlier(c, key, *restart_count, at_s)?;
                 c.prepare_cached(
-                "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, NULL, ?10, NULL)
-                 ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3",
+                "INSERT INTO runs (cluster, run, job, uid, user, account, \"partition\", job_name, state, start_s,
+                 restart_count, verified) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, ?10, ?11)
+                 ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3,
+                 verified = CASE WHEN ?11 = 1 THEN 1 ELSE verified END",
             )?
             .execute(params![
                 cluster,
@@ -90,7 +93,8 @@ impl<'a> Applying<'a> {
                 short(partition),
                 short(job_name),
                 at_s,
-                restart_count
+                restart_count,
+                verified
             ])?;
                 c.prepare_cached(
                     "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
@@ -129,7 +133,7 @@ impl<'a> Applying<'a> {
             }
             Event::Reading { node, reading } => {
                 let current = self.current()?;
-                self.counters.push(counter(key, current, node, at_s, reading));
+                self.counters.push(counter(key, current, node, at_s, reading, None));
             }
             Event::Committed { number, begun_s, ended_s, bytes, joules, still_s } => {
                 c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
@@ -186,15 +190,22 @@ impl Applying<'_> {
     }
 }
 
-/// Corrects the calibration by what a record measured. Whatever becomes of this, the record counts.
+/// Corrects the calibration by what a record measured, of a run whose job is its user's by Slurm's word. Whatever becomes
+/// of this, the record counts.
 fn teach(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, measured: &Measured) {
-    let learn = || match (plan(c, key)?, record(c, key, restart_count)?) {
-        (Some(plan), Some((_, nodes))) => calibrations::learn(c, at_s, &plan, &nodes, measured),
+    let learn = || match (verified_owner(c, key)?, plan(c, key)?, record(c, key, restart_count)?) {
+        (Some(uid), Some(plan), Some((_, nodes))) => calibrations::learn(c, (at_s, uid), &plan, &nodes, measured),
         _ => Ok(()),
     };
     if let Err(e) = learn() {
         tracing::warn!(error = format!("{e:#}"), "a calibration was not corrected");
     }
+}
+
+/// User id of a run's owner, if Slurm says that its job is theirs.
+fn verified_owner(c: &Connection, key: &RunKey) -> Result<Option<u32>> {
+    let mut statement = c.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2 AND verified = 1")?;
+    statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
 }
 
 /// SLURM_RESTART_COUNT of the run's current record.
@@ -270,21 +281,30 @@ fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str,
     Ok(())
 }
 
-/// Readings of counters, of which the highest values are kept.
+/// Readings of counters, of which the highest values are kept: those that anybody told, and those of the node services.
 pub fn counters() -> Rows {
     Rows::new(
-        "counters",
-        8,
+        "counters (cluster, run, restart_count, node, since_s, at_s, joules, source, metered_j)",
+        9,
         "ON CONFLICT (cluster, run, restart_count, node, since_s) DO UPDATE SET
          joules = CASE WHEN excluded.joules > joules THEN excluded.joules ELSE joules END,
-         at_s = CASE WHEN excluded.at_s > at_s THEN excluded.at_s ELSE at_s END",
+         at_s = CASE WHEN excluded.at_s > at_s THEN excluded.at_s ELSE at_s END,
+         metered_j = CASE WHEN excluded.metered_j IS NULL OR excluded.metered_j < metered_j THEN metered_j
+                          ELSE excluded.metered_j END",
     )
 }
 
-/// A reading for [`counters`].
-pub fn counter(key: &RunKey, restart_count: u32, node: &str, at_s: f64, r: &JobReading) -> [Value; 8] {
+/// A reading for [`counters`]; `metered_j` if a node service itself told it.
+pub fn counter(
+    key: &RunKey,
+    restart_count: u32,
+    node: &str,
+    at_s: f64,
+    r: &JobReading,
+    metered_j: Option<f64>,
+) -> [Value; 9] {
     let RunKey { cluster, run } = key;
-    row![cluster, run, restart_count, node, r.since_s, at_s, r.joules, r.source]
+    row![cluster, run, restart_count, node, r.since_s, at_s, r.joules, r.source, metered_j]
 }
 
 /// Notes a failure; what the controller and the wrapper both tell of one dead node is one failure.

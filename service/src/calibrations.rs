@@ -1,9 +1,10 @@
 //! Calibrations of the cluster: kept with their history, corrected by what runs show, told to whoever asks.
 
+use crate::audit::{self, By};
 use crate::controller::Controller;
 use crate::http::{Document, Refusal, blocking, forbidden};
 use crate::lock;
-use crate::store::{Connection, Store, params};
+use crate::store::{Connection, Row, Store, params};
 use anyhow::Result;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -19,6 +20,11 @@ use wire::Peer;
 /// What the table's column `target` says of a calibration, and of the corrections that followed it.
 const MEASURED: &str = "measured";
 const CORRECTIONS: &str = "corrections";
+
+/// What it says of corrections by the runs of one user.
+fn corrections_of(uid: u32) -> String {
+    format!("{CORRECTIONS}/{uid}")
+}
 
 /// An extra power that was measured counts as this part of the estimate at least.
 const LEAST_POWER: f64 = 0.1;
@@ -67,7 +73,8 @@ pub(crate) async fn keep(
             anyhow::Ok(id)
         }
     });
-    Ok(Json(StoredCalibration { id: id.await??, calibration: new, corrections: Vec::new(), stale: Vec::new() }))
+    let id = audit::note(By::User(peer), audit::Act::Calibration, (0, ""), &new.node_type, id.await?)?;
+    Ok(Json(StoredCalibration { id, calibration: new, corrections: Vec::new(), stale: Vec::new() }))
 }
 
 impl Controller {
@@ -102,8 +109,8 @@ impl Store {
         let c = self.connection();
         c.prepare_cached("INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![new.node_type, MEASURED, new.at_s, serde_json::to_string(new)?])?;
-        c.prepare_cached("DELETE FROM calibrations WHERE node_type = ?1 AND target = ?2")?
-            .execute(params![new.node_type, CORRECTIONS])?;
+        c.prepare_cached("DELETE FROM calibrations WHERE node_type = ?1 AND target LIKE ?2")?
+            .execute(params![new.node_type, format!("{CORRECTIONS}%")])?;
         let mut last = c.prepare_cached("SELECT max(id) FROM calibrations WHERE node_type = ?1 AND target = ?2")?;
         last.query_row(params![new.node_type, MEASURED], |r| r.get(0))
     }
@@ -152,11 +159,50 @@ fn measured(c: &Connection, node_type: Option<&str>, history: bool) -> Result<Ve
     ids.map(|id| one(id?)).collect()
 }
 
+/// What the runs of all users have shown, each user having one voice.
 fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
-    let mut statement = c.prepare_cached("SELECT json FROM calibrations WHERE node_type = ?1 AND target = ?2")?;
-    let json: Option<String> =
-        statement.query_map(params![node_type, CORRECTIONS], |r| r.get(0))?.next().transpose()?;
+    let sql = "SELECT json FROM calibrations WHERE node_type = ?1 AND target LIKE ?2";
+    let rows =
+        c.prepare_cached(sql)?.query_map(params![node_type, format!("{CORRECTIONS}%")], |r| r.get::<String>(0))?;
+    let of_users = rows.map(|json| Ok(serde_json::from_str::<Vec<Correction>>(&json?)?));
+    Ok(together(of_users.collect::<Result<Vec<_>>>()?.into_iter().flatten()))
+}
+
+/// The corrections of one user.
+fn own_corrections(c: &Connection, node_type: &str, uid: u32) -> Result<Vec<Correction>> {
+    let sql = "SELECT json FROM calibrations WHERE node_type = ?1 AND target = ?2";
+    let read = |r: &Row<'_>| r.get::<String>(0);
+    let json = c.prepare_cached(sql)?.query_optional(params![node_type, corrections_of(uid)], read)?;
     Ok(json.map(|j| serde_json::from_str(&j)).transpose()?.unwrap_or_default())
+}
+
+/// The median of the users' corrections of each figure: whatever the runs of one of many users show, it lies between what
+/// those of the others do.
+fn together(all: impl Iterator<Item = Correction>) -> Vec<Correction> {
+    let mut figures: Vec<Vec<Correction>> = Vec::new();
+    for one in all {
+        let same = |of: &&mut Vec<Correction>| {
+            of.first().is_some_and(|f| (f.operation, f.storage, f.of) == (one.operation, one.storage, one.of))
+        };
+        match figures.iter_mut().find(same) {
+            Some(of) => of.push(one),
+            None => figures.push(vec![one]),
+        }
+    }
+    figures.into_iter().filter_map(median).collect()
+}
+
+/// The middle one by its factor; of two in the middle, what lies between them.
+fn median(mut of: Vec<Correction>) -> Option<Correction> {
+    of.sort_by(|a, b| a.factor.total_cmp(&b.factor));
+    let (low, high) = (of.get((of.len().max(1) - 1) / 2)?, of.get(of.len() / 2)?);
+    let count = of.iter().fold(0_u32, |sum, one| sum.saturating_add(one.count));
+    Some(Correction {
+        factor: (low.factor * high.factor).sqrt(),
+        spread: low.spread.max(high.spread),
+        count,
+        ..low.clone()
+    })
 }
 
 /// The mean checkpoint that a run has made, or the one that it brought back.
@@ -169,12 +215,18 @@ pub(crate) struct Measured {
     pub joules: Option<f64>,
 }
 
-/// Learns from a run's checkpoints or restart, if they were the kind that is measured: of the engine `app`, of one group.
-/// `nodes` are the run's.
+/// Learns from the checkpoints or the restart of a user's run, if they were the kind that is measured: of the engine
+/// `app`, of one group. `nodes` are the run's.
 ///
 /// # Errors
 /// What the database says.
-pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], seen: &Measured) -> Result<()> {
+pub(crate) fn learn(
+    c: &Connection,
+    (at_s, uid): (f64, u32),
+    plan: &Plan,
+    nodes: &[String],
+    seen: &Measured,
+) -> Result<()> {
     let operation = seen.operation;
     let engine = planner::engine_named(&plan.engine).filter(|e| *e == Engine::App);
     let (Some(choice), Some(_)) = (&plan.choice, engine.filter(|_| plan.protocol == "coordinated")) else {
@@ -187,7 +239,7 @@ pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], se
     let (storage, place) = (calibrated::target(&of_nodes), calibrated::place(engine, n, p, seen.bytes / n));
     let hz = plan.checkpoint_hz.filter(|_| operation == Operation::CheckpointWrite);
     let Ok(cost) = calibrated::measured_cost(&of_nodes, operation, storage, place, hz, c.fits()) else { return Ok(()) };
-    let mut all = corrections(c, &of_nodes.node_type)?;
+    let mut all = own_corrections(c, &of_nodes.node_type, uid)?;
     refined(&mut all, (operation, storage, Quantity::TimeS), seen.time_s, cost.time_s.value);
     if let Some(joules) = seen.joules.filter(|_| seen.time_s > 0.0) {
         let idle_w: f64 = nodes.iter().filter_map(|n| of_nodes.power.idle_w.get(n)).sum();
@@ -196,17 +248,17 @@ pub(crate) fn learn(c: &Connection, at_s: f64, plan: &Plan, nodes: &[String], se
         let extra_w = (joules / seen.time_s - idle_w).max(LEAST_POWER * estimated_w);
         refined(&mut all, (operation, storage, Quantity::DeltaW), extra_w, estimated_w);
     }
-    keep_corrections(c, &of_nodes.node_type, at_s, &all)
+    keep_corrections(c, &of_nodes.node_type, (at_s, uid), &all)
 }
 
-fn keep_corrections(c: &Connection, node_type: &str, at_s: f64, all: &[Correction]) -> Result<()> {
-    let json = serde_json::to_string(all)?;
+fn keep_corrections(c: &Connection, node_type: &str, (at_s, uid): (f64, u32), all: &[Correction]) -> Result<()> {
+    let (json, target) = (serde_json::to_string(all)?, corrections_of(uid));
     let changed = c
         .prepare_cached("UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2")?
-        .execute(params![node_type, CORRECTIONS, at_s, json])?;
+        .execute(params![node_type, target, at_s, json])?;
     if changed == 0 {
         c.prepare_cached("INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![node_type, CORRECTIONS, at_s, json])?;
+            .execute(params![node_type, target, at_s, json])?;
     }
     Ok(())
 }
@@ -225,5 +277,35 @@ fn refined(all: &mut Vec<Correction>, key: (Operation, Option<Storage>, Quantity
     match at {
         Some(i) => all[i] = after,
         None => all.push(after),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn correction(factor: f64, count: u32, of: Quantity) -> Correction {
+        let (operation, storage) = (Operation::CheckpointWrite, Some(Storage::Local));
+        Correction { operation, storage, of, factor, spread: 0.1, count }
+    }
+
+    #[test]
+    fn one_user_of_many_cannot_move_the_sites_figures_alone() {
+        let honest = [0.9, 1.0, 1.1, 1.2].map(|factor| correction(factor, 5, Quantity::TimeS));
+        let hostile = correction(10.0, 1_000_000, Quantity::TimeS);
+        let found = together(honest.iter().cloned().chain([hostile]));
+        assert_eq!((found.len(), found[0].factor), (1, 1.1));
+    }
+
+    #[test]
+    fn one_user_alone_counts_as_is_and_of_two_the_middle() {
+        let one = together([correction(1.5, 3, Quantity::TimeS)].into_iter());
+        assert_eq!((one[0].count, one[0].spread), (3, 0.1));
+        assert!((one[0].factor - 1.5).abs() < 1e-12);
+        let both = [correction(4.0, 3, Quantity::TimeS), correction(1.0, 4, Quantity::TimeS)];
+        let other = correction(2.0, 1, Quantity::DeltaW);
+        let two = together(both.into_iter().chain([other]));
+        assert_eq!(two.iter().map(|c| (c.factor, c.count)).collect::<Vec<_>>(), [(2.0, 7), (2.0, 1)]);
+        assert!(together(std::iter::empty()).is_empty());
     }
 }

@@ -2,26 +2,28 @@
 
 use crate::access::Access;
 use crate::account;
+use crate::audit::{self, By};
 use crate::comment;
 use crate::energy_tres::EnergyTres;
 use crate::history;
-use crate::http::{self, Gate, Limits, Listener, Refusal};
+use crate::http::{self, Gate, Limits, Listener, Refusal, Turns};
 use crate::latency::Latency;
 use crate::loans::Loans;
 use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
 use crate::readers::Readers;
 use crate::store::{OpenRun, Store};
+use crate::users::Users;
 use crate::watching::{LOOK, Watching};
+use crate::words::Words;
 use crate::writer::Writer;
 use crate::{lock, now_s, routes};
 use anyhow::{Context, Result, bail};
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use config::Site;
-use protocol::{Batch, Event, Health, Part, RunAccount, RunKey};
-use slurm::{JobState, Slurm};
+use protocol::{Health, Part, RunAccount, RunKey};
+use slurm::{JobText, Slurm};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,6 +81,11 @@ pub struct Controller {
     pub(crate) fingerprints: Mutex<BTreeMap<String, protocol::Fingerprint>>,
     pub(crate) ended: Ended,
     energy_tres: EnergyTres,
+    pub(crate) users: Arc<Users>,
+    pub(crate) words: Words,
+    /// Each user's turns at what reads much of the store.
+    pub(crate) reports: Turns,
+    pub(crate) plans: Turns,
 }
 
 /// Serves until told to stop.
@@ -87,7 +94,7 @@ pub struct Controller {
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
-    let again = || Ok::<_, anyhow::Error>(Mutex::new(Store::open_again(&site.controller.store)?));
+    let again = || Ok::<_, anyhow::Error>(Mutex::new(lock(&store).another(&site.controller.store)?));
     let (reader, readers, reporter) = (again()?, Readers::open(&site.controller.store)?, again()?);
     let orders = Orders::new(now_s());
     orders.take_up(now_s(), lock(&store).kept_orders(now_s())?);
@@ -114,6 +121,10 @@ pub async fn serve(site: Site) -> Result<()> {
         fingerprints: Mutex::default(),
         ended: Ended::default(),
         energy_tres: EnergyTres::default(),
+        users: Arc::new(Users::new(site.limits)),
+        words: Words::default(),
+        reports: Turns::new(1),
+        plans: Turns::new(1),
         site,
     });
     let listener = tokio::net::TcpListener::bind(&controller.site.controller.listen)
@@ -123,7 +134,12 @@ pub async fn serve(site: Site) -> Result<()> {
     std::thread::spawn(move || watching.watch_for_ever());
     std::thread::spawn(move || looking.look_at_self_for_ever());
     std::thread::spawn(move || lending.lend_for_ever());
-    let gate = Arc::new(Gate::new(controller.munge.clone(), wire::CONTROLLER.to_string(), Limits::default()));
+    let gate = Arc::new(Gate::new(
+        controller.munge.clone(),
+        wire::CONTROLLER.to_string(),
+        Limits::default(),
+        controller.users.clone(),
+    ));
     let app = http::router(routes::controller(), gate.clone(), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
     http::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
@@ -139,12 +155,6 @@ struct Due {
 }
 
 impl Controller {
-    /// Whether somebody may write a run: its owner, operators, and everybody a run that is new.
-    pub(crate) fn may_write(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
-        let owner = self.readers.free().owner(key)?;
-        Ok(owner.is_none_or(|o| self.access.may(peer.uid, o.uid)))
-    }
-
     /// For whom somebody sends records: a node service (root) names the user whose records it kept.
     pub(crate) fn behalf(&self, peer: Peer, uid: Option<u32>) -> Result<Peer, Refusal> {
         match uid {
@@ -152,38 +162,6 @@ impl Controller {
             Some(uid) if peer.uid == 0 => Ok(Peer { uid, ..peer }),
             Some(_) => Err(http::forbidden(peer, "send records of others")),
         }
-    }
-
-    /// Whether somebody may see a run that is there.
-    pub(crate) fn may_see(&self, peer: Peer, key: &protocol::RunKey) -> Result<bool> {
-        let owner = self.readers.free().owner(key)?;
-        Ok(owner.is_some_and(|o| self.access.may(peer.uid, o.uid)))
-    }
-
-    /// Holds what a batch says of its job against Slurm: nobody takes up a job of somebody else.
-    pub(crate) fn claim(&self, peer: Peer, batch: &mut Batch) -> Result<(), Refusal> {
-        for record in &mut batch.records {
-            let Event::Started { job, user, account, partition, .. } = &mut record.event else { continue };
-            if peer.uid != 0
-                && let Some(known) = nix::unistd::User::from_uid(peer.uid.into()).ok().flatten()
-            {
-                *user = known.name;
-            }
-            if *job == 0 {
-                continue; // a run outside Slurm
-            }
-            let asked = self.slurm.job(*job).map_err(|e| Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
-            // A job that Slurm has forgotten: its records come late, and nothing can be done to it.
-            let Some(known) = asked else { continue };
-            if known.uid != peer.uid && peer.uid != 0 {
-                return Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is not of user {}", peer.uid)));
-            }
-            (*user, *account) = (known.user, known.account);
-            if known.state != JobState::Pending {
-                *partition = known.partition;
-            }
-        }
-        Ok(())
     }
 
     fn watch_for_ever(self: &Arc<Self>) {
@@ -220,6 +198,9 @@ impl Controller {
             }
             if look.is_multiple_of(ASK_OPERATORS) {
                 self.access.refresh(&self.slurm);
+                if let Err(e) = self.look_at_unverified() {
+                    tracing::warn!(error = format!("{e:#}"), "unverified runs cannot be looked at");
+                }
             }
             std::thread::sleep(LOOK_AT_SELF);
         }
@@ -263,16 +244,6 @@ impl Controller {
         Ok(())
     }
 
-    /// Writes the run's summary into Slurm's AdminComment; at its end always, else now and then.
-    pub(crate) fn comment(&self, batch: &Batch) -> Result<()> {
-        let telling = |e: &Event| matches!(e, Event::Committed { .. } | Event::Failure { .. });
-        let ends = batch.records.iter().any(|r| matches!(r.event, Event::Ended { .. }));
-        if !ends && !batch.records.iter().any(|r| telling(&r.event)) {
-            return Ok(());
-        }
-        self.note(&batch.key, ends)
-    }
-
     /// Counts a run that has ended, and tells Slurm's accounting its energy later, when the job is over there.
     pub(crate) fn account_end(&self, run: &RunAccount) {
         self.ended.add(run);
@@ -281,8 +252,12 @@ impl Controller {
         }
     }
 
-    /// Writes a run's AdminComment beside what the site wrote there.
-    fn note(&self, key: &RunKey, ends: bool) -> Result<()> {
+    /// Writes a run's AdminComment beside what the site wrote there: of a run whose job is its user's by Slurm's word, at
+    /// its end always, else now and then.
+    ///
+    /// # Errors
+    /// What the store or Slurm says.
+    pub(crate) fn comment(&self, key: &RunKey, ends: bool) -> Result<()> {
         let now_s = now_s();
         {
             let mut commented = lock(&self.commented_s);
@@ -297,14 +272,16 @@ impl Controller {
         if ends {
             self.account_end(&run);
         }
-        let owner = lock(&self.reader).owner(key)?;
-        let job = if run.job > 0 { self.slurm.job(run.job)? } else { None };
-        let Some(job) = job.filter(|job| owner.is_some_and(|o| o.uid == job.uid)) else { return Ok(()) };
+        let owner = lock(&self.reader).run(key)?.filter(|row| row.verified && row.job > 0);
+        let Some(owner) = owner.filter(|_| run.trouble.is_empty()) else { return Ok(()) };
+        self.users.command(now_s, owner.uid)?;
+        let Some(job) = self.slurm.job(owner.job)?.filter(|job| job.uid == owner.uid) else { return Ok(()) };
         let ours = serde_json::to_string(&account::summary(&run))?;
-        let Some(text) = comment::beside(&job.admin_comment, &ours) else {
+        let Some(text) = comment::beside(&self.slurm.text(&job, JobText::AdminComment)?, &ours) else {
             bail!("job {}: the site's own AdminComment leaves no room", run.job);
         };
-        Ok(self.slurm.admin_comment(run.job, &text)?)
+        let written = self.slurm.admin_comment(job.id, &text);
+        Ok(audit::note(By::Owner(owner.uid), audit::Act::AdminComment, (job.id, ""), "what the run cost", written)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Holds this node's CPU frequency for a job that checkpoints or waits, on a lease, and puts back what was there.
 
+use crate::audit::{self, Act, By};
 use crate::http::{Document, Hidden, Refusal, blocking};
 use crate::lock;
 use crate::node::Node;
@@ -127,13 +128,17 @@ pub(crate) async fn set(
         if !node.is_owner(peer.uid, job) {
             return Err(None);
         }
+        let place = (job, node.params.node.as_str());
         let Some(hz) = wanted.hz else {
-            node.frequency.give_back(job);
+            if node.frequency.give_back(job) {
+                let _: Result<(), String> = audit::note(By::User(peer), Act::Frequency, place, "given back", Ok(()));
+            }
             return Ok(FrequencyState { hz: node.frequency.held_hz() });
         };
         node.may_set_frequency(job).map_err(Some)?;
         let lease = Duration::from_secs_f64(wanted.lease_s.min(LONGEST_LEASE.as_secs_f64()));
-        node.frequency.hold(job, hz, lease, Instant::now()).map_err(Some)?;
+        let held = node.frequency.hold(job, hz, lease, Instant::now());
+        audit::note(By::User(peer), Act::Frequency, place, &format!("{hz} Hz"), held).map_err(Some)?;
         Ok(FrequencyState { hz: node.frequency.held_hz() })
     });
     match answer.await? {

@@ -4,7 +4,7 @@ use crate::lock;
 use axum::response::{IntoResponse, Response};
 use planner::Lent;
 use protocol::{FailureKind, Loan, Phase, RunAccount, RunKey};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::sync::Mutex;
 
@@ -101,6 +101,8 @@ pub struct Ended(Mutex<Sums>);
 #[derive(Debug, Default)]
 struct Sums {
     told: VecDeque<RunKey>,
+    unverified: f64,
+    unreadable: BTreeSet<RunKey>,
     runs: BTreeMap<String, f64>,
     joules: BTreeMap<Phase, f64>,
     node_seconds: BTreeMap<Phase, f64>,
@@ -112,25 +114,48 @@ struct Sums {
     lent: Lent,
 }
 
+/// Most runs that are named because their records cannot be added up.
+const MOST_NAMED: usize = 20;
+
+/// How much more than the node services counted a run's phases may show, as a fraction: the last beat of a job is a
+/// moment before its end.
+const BEYOND_BEATS: f64 = 0.1;
+
+/// Which part of the energy of a run's phases, which its user tells, the node services have counted themselves.
+fn vouched_share(run: &RunAccount) -> f64 {
+    let told: f64 = run.phases.iter().map(|p| p.joules.max(0.0)).sum();
+    match run.total.metered_j {
+        Some(metered_j) if told > metered_j * (1.0 + BEYOND_BEATS) => metered_j / told,
+        Some(_) => 1.0,
+        None => 0.0,
+    }
+}
+
 /// The states in which runs end; others are counted as `other`.
 const STATES: [&str; 4] = ["completed", "failed", "cancelled", "timeout"];
 
 impl Ended {
-    /// Adds a run, if it has ended and was not told before.
+    /// Adds a run, if it has ended and was not told before. Of one whose job is not known to be its user's only that.
     pub fn add(&self, run: &RunAccount) {
         let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
+        self.name(run);
         let mut sums = lock(&self.0);
-        if run.end_s.is_none() || sums.told.contains(&key) {
+        if run.end_s.is_none() || !run.trouble.is_empty() || sums.told.contains(&key) {
             return;
         }
         sums.told.push_back(key);
         if sums.told.len() > REMEMBERED {
             sums.told.pop_front();
         }
+        if !run.verified || run.job == 0 {
+            sums.unverified += 1.0;
+            return;
+        }
+        let share = vouched_share(run);
         let state = STATES.iter().find(|s| **s == run.state).copied().unwrap_or("other");
         *sums.runs.entry(state.to_string()).or_default() += 1.0;
         for phase in &run.phases {
-            *sums.joules.entry(phase.phase).or_default() += phase.joules.max(0.0);
+            *sums.joules.entry(phase.phase).or_default() += share * phase.joules.max(0.0);
             *sums.node_seconds.entry(phase.phase).or_default() += phase.node_seconds.max(0.0);
         }
         for failure in &run.failures {
@@ -142,6 +167,18 @@ impl Ended {
             sums.checkpoints += 1.0;
             sums.checkpoint_bytes += checkpoint.bytes as f64;
             sums.checkpoint_s += checkpoint.seconds.max(0.0);
+        }
+    }
+
+    /// Remembers a run whose records cannot be added up, and logs it once.
+    pub fn name(&self, run: &RunAccount) {
+        if run.trouble.is_empty() {
+            return;
+        }
+        let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
+        let mut sums = lock(&self.0);
+        if sums.unreadable.len() < MOST_NAMED && sums.unreadable.insert(key) {
+            tracing::error!(run = run.run, user = run.user, trouble = run.trouble, "a run is left out of all sums");
         }
     }
 
@@ -165,7 +202,20 @@ impl Ended {
         let kinds = FailureKind::ALL.into_iter().map(FailureKind::as_str).chain(["other"]);
         let kinds = kinds.map(|k| (k, sums.failures.get(k).copied().unwrap_or(0.0))).collect();
         let plain = |name, unit, help, value| Family::counter(name, unit, help).sample(&[], value);
-        vec![
+        let unreadable = sums.unreadable.len() as f64;
+        let families = vec![
+            Family::gauge(
+                "joulepoint_runs_unreadable",
+                "",
+                "Runs that are in no sum: their records cannot be added up.",
+            )
+            .sample(&[], unreadable),
+            plain(
+                "joulepoint_runs_unverified",
+                "",
+                "Runs that ended and of whose owner Slurm said nothing.",
+                sums.unverified,
+            ),
             labelled(Family::counter("joulepoint_runs_ended", "", "Runs that ended, by state."), "state", runs),
             labelled(
                 Family::counter("joulepoint_run_energy_joules", "joules", "Energy of ended runs, by phase."),
@@ -207,8 +257,16 @@ impl Ended {
                 "What the nodes would have drawn idle, by the site's power of an idle node.",
                 sums.lent.would_idle_j,
             ),
-        ]
+        ];
+        families.into_iter().chain(named(&sums.unreadable)).collect()
     }
+}
+
+/// Which runs cannot be added up, by name; nothing where there are none.
+fn named(unreadable: &BTreeSet<RunKey>) -> Option<Family> {
+    let family = Family::gauge("joulepoint_run_unreadable", "", "Runs whose records cannot be added up, by name.");
+    let sample = |family: Family, key: &RunKey| family.sample(&[("cluster", &key.cluster), ("run", &key.run)], 1.0);
+    (!unreadable.is_empty()).then(|| unreadable.iter().fold(family, sample))
 }
 
 #[cfg(test)]
@@ -228,7 +286,7 @@ mod tests {
             state: state.into(),
             start_s: 0.0,
             end_s,
-            total: Totals::default(),
+            total: Totals { metered_j: Some(1000.0), ..Totals::default() },
             phases: Phase::ALL.map(account).to_vec(),
             records: Vec::new(),
             failures: Vec::new(),
@@ -237,6 +295,8 @@ mod tests {
             decisions: Vec::new(),
             loans: Vec::new(),
             plan: None,
+            verified: true,
+            trouble: String::new(),
         }
     }
 
@@ -249,6 +309,35 @@ mod tests {
         let text: String = ended.families().into_iter().map(|f| f.text).collect();
         assert!(text.contains("joulepoint_runs_ended_total{state=\"completed\"} 1\n"), "{text}");
         assert!(text.contains("joulepoint_run_energy_joules_total{phase=\"lost_work\"} 10\n"), "{text}");
+    }
+
+    #[test]
+    fn the_energy_in_the_sums_is_what_node_services_counted() {
+        // Six phases of 10 J each.
+        for (metered_j, expected) in [(None, "0"), (Some(12.0), "2"), (Some(55.0), "10"), (Some(1e9), "10")] {
+            let ended = Ended::default();
+            let mut run = run("completed", Some(9.0));
+            run.total.metered_j = metered_j;
+            ended.add(&run);
+            let text: String = ended.families().into_iter().map(|f| f.text).collect();
+            let line = format!("joulepoint_run_energy_joules_total{{phase=\"lost_work\"}} {expected}\n");
+            assert!(text.contains(&line), "{metered_j:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_vouches_for_is_in_no_sum_and_what_cannot_be_added_up_is_named() {
+        let ended = Ended::default();
+        ended.add(&RunAccount { verified: false, ..run("completed", Some(9.0)) });
+        ended.add(&RunAccount { run: "8.1".into(), trouble: "no number".into(), ..run("completed", Some(9.0)) });
+        let text: String = ended.families().into_iter().map(|f| f.text).collect();
+        for line in [
+            "joulepoint_runs_ended_total{state=\"completed\"} 0\n",
+            "joulepoint_runs_unverified_total 1\n",
+            "joulepoint_run_unreadable{cluster=\"c\",run=\"8.1\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
     }
 
     #[test]

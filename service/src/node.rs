@@ -9,6 +9,7 @@ use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
 use crate::open_files;
 use crate::spool::Spool;
+use crate::users::Users;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -107,7 +108,8 @@ pub async fn serve(params: Params) -> Result<()> {
             }
         }
     }
-    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default()));
+    let users = Arc::new(Users::new(params.site.limits));
+    let gate = Arc::new(Gate::new(munge.clone(), wire::node_audience(&params.node), Limits::default(), users));
     let health = Mutex::new(Health { ok: false, parts: BTreeMap::new() });
     let spool = Spool::open(&params.site.node.spool.join(&params.node), params.site.node.spool_bytes)?;
     let own = &params.site.node;

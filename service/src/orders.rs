@@ -8,6 +8,7 @@ use crate::store::KeptOrder;
 use anyhow::Result;
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,13 +32,16 @@ const REMEMBERED_S: f64 = 3600.0;
 const WORDLESS: &str = "the run ended without its wrapper's word";
 
 /// Why an order is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
     /// Another order has this id.
+    #[error("another order has this id")]
     OtherOrder,
     /// Too many are waiting.
+    #[error("too many orders wait for this run")]
     TooMany,
     /// The store did not keep it.
+    #[error("the store did not keep the order")]
     NotKept,
 }
 
@@ -76,6 +80,11 @@ impl Entry {
     }
 }
 
+/// Whether an event tells something of orders.
+pub(crate) fn matters(event: &Event) -> bool {
+    matches!(event, Event::Ordered { .. } | Event::Started { .. } | Event::Ended { .. })
+}
+
 #[derive(Default)]
 struct Book {
     orders: BTreeMap<String, Entry>,
@@ -86,10 +95,13 @@ struct Book {
     upto: BTreeMap<RunKey, u64>,
 }
 
-/// All orders, and the bell that rings for everybody who waits for news of a run.
+/// How many bells there are: news of a run wake only those who wait by the same one.
+const BELLS: usize = 64;
+
+/// All orders, and the bells that ring for those who wait for news of a run.
 pub struct Orders {
     book: Mutex<Book>,
-    bell: watch::Sender<u64>,
+    bells: [watch::Sender<u64>; BELLS],
     first: u64,
 }
 
@@ -97,7 +109,8 @@ impl Orders {
     /// No orders; `now_s` sets the count of news apart from that of an earlier life of this service.
     pub fn new(now_s: f64) -> Orders {
         let first = (now_s * 1000.0) as u64;
-        Orders { book: Mutex::new(Book { last: first, ..Book::default() }), bell: watch::Sender::new(first), first }
+        let bells = std::array::from_fn(|_| watch::Sender::new(first));
+        Orders { book: Mutex::new(Book { last: first, ..Book::default() }), bells, first }
     }
 
     /// Takes up the orders that an earlier life of this service has kept.
@@ -183,22 +196,27 @@ impl Orders {
         Ok((book.news(key).unwrap_or(self.first), orders))
     }
 
-    /// Takes in a record of a run's journal that is stored.
-    pub fn heard(&self, now_s: f64, key: &RunKey, record: &Record) {
+    /// Takes in records of a run's journal that are stored, in their order; the bell rings once for all of them.
+    pub fn heard<'a>(&self, now_s: f64, key: &RunKey, records: impl IntoIterator<Item = &'a Record>) {
         let mut book = lock(&self.book);
-        let upto = book.upto.entry(key.clone()).or_default();
-        if record.seq <= *upto {
-            return;
+        let mut is_news = false;
+        for record in records {
+            let upto = book.upto.entry(key.clone()).or_default();
+            if record.seq <= *upto {
+                continue;
+            }
+            *upto = record.seq;
+            if matters(&record.event) {
+                is_news = true;
+                book.orders.values_mut().filter(|e| e.status.key == *key).for_each(|e| e.hear(now_s, &record.event));
+            }
         }
-        *upto = record.seq;
         if book.upto.len() > MOST_RUNS {
             book.upto.pop_first();
         }
-        if !matches!(record.event, Event::Ordered { .. } | Event::Started { .. } | Event::Ended { .. }) {
-            return;
+        if is_news {
+            self.ring(book, key);
         }
-        book.orders.values_mut().filter(|e| e.status.key == *key).for_each(|e| e.hear(now_s, &record.event));
-        self.ring(book, key);
     }
 
     /// Tells everybody who waits that something happened to a run.
@@ -225,19 +243,27 @@ impl Orders {
             book.news.pop_first();
         }
         drop(book);
-        self.bell.send_replace(last);
+        self.bell_of(key).send_replace(last);
+    }
+
+    fn bell_of(&self, key: &RunKey) -> &watch::Sender<u64> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        &self.bells[hasher.finish() as usize % BELLS]
     }
 
     /// Waits until a run has news other than `since`, at most for `limit`.
     pub async fn news(&self, key: &RunKey, since: u64, limit: Duration) {
-        let mut bell = self.bell.subscribe();
+        let mut bell = self.bell_of(key).subscribe();
         let is_new = |_: &u64| lock(&self.book).news(key).unwrap_or(self.first) != since;
         let _ = tokio::time::timeout(limit, bell.wait_for(is_new)).await;
     }
 
     /// Waits until an order is answered, at most for `limit`.
     pub async fn settled(&self, id: &str, limit: Duration) {
-        let mut bell = self.bell.subscribe();
+        let key = lock(&self.book).orders.get(id).map(|e| e.status.key.clone());
+        let Some(key) = key else { return };
+        let mut bell = self.bell_of(&key).subscribe();
         let is_settled = |_: &u64| lock(&self.book).orders.get(id).is_none_or(|e| e.settled_s.is_some());
         let _ = tokio::time::timeout(limit, bell.wait_for(is_settled)).await;
     }
@@ -332,9 +358,9 @@ mod tests {
         assert!(orders.hand_out(101.0, &key("7.2"), None, noted).unwrap().1.is_empty());
         assert_eq!(orders.hand_out(101.0, &key("7.1"), None, noted).unwrap().1.len(), 1);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
-        orders.heard(102.0, &key("7.2"), &ordered(1, "a"));
+        orders.heard(102.0, &key("7.2"), [&ordered(1, "a")]);
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Taken, "only its own run answers it");
-        orders.heard(102.0, &key("7.1"), &ordered(1, "a"));
+        orders.heard(102.0, &key("7.1"), [&ordered(1, "a")]);
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Done);
         assert!(orders.hand_out(102.0, &key("7.1"), None, noted).unwrap().1.is_empty());
         assert!(orders.get(102.0 + REMEMBERED_S, "a").is_none());
@@ -356,7 +382,7 @@ mod tests {
         type Fate = fn(&Orders, &Record);
         let fates: [(Fate, &str); 3] = [
             (|o, _| drop(o.get(161.0, "a")), "the run's wrapper did not ask for orders within 60 s"),
-            (|o, ended| o.heard(101.0, &key("7.1"), ended), "the run ended before: completed"),
+            (|o, ended| o.heard(101.0, &key("7.1"), [ended]), "the run ended before: completed"),
             (|o, _| o.close(101.0, &key("7.1")), "the run ended without its wrapper's word"),
         ];
         for (fate, text) in fates {
@@ -372,11 +398,11 @@ mod tests {
     fn a_journal_that_is_sent_again_fails_nothing() {
         let orders = Orders::new(100.0);
         let journal = [record(1, Event::CheckpointFailed { reason: "full".into() }), ended(2, "requeued")];
-        journal.iter().for_each(|r| orders.heard(100.0, &key("7.1"), r));
+        orders.heard(100.0, &key("7.1"), &journal);
         orders.post(100.0, status("a", "7.1"), 1, 1, kept).unwrap();
-        journal.iter().for_each(|r| orders.heard(101.0, &key("7.1"), r));
+        orders.heard(101.0, &key("7.1"), &journal);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
-        orders.heard(102.0, &key("7.1"), &ended(3, "completed"));
+        orders.heard(102.0, &key("7.1"), [&ended(3, "completed")]);
         assert_eq!(orders.get(102.0, "a").unwrap().0.state, OrderState::Failed);
     }
 
@@ -431,7 +457,7 @@ mod tests {
             1,
             "its wrapper knows it by its id"
         );
-        orders.heard(151.0, &key("taken.1"), &record(4, started(0)));
+        orders.heard(151.0, &key("taken.1"), [&record(4, started(0))]);
         assert_eq!(orders.get(151.0, "taken").unwrap().0.state, Taken, "a journal that is sent again fails nothing");
         assert_eq!(orders.get(151.0 + HEARD_S, "waits").unwrap().0.state, Taken);
     }
@@ -447,7 +473,7 @@ mod tests {
         for seq in 1..=MOST as u64 + 100 {
             let id = format!("n{seq}");
             orders.post(100.0, status(&id, "9.1"), 1, 0, kept).unwrap();
-            orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), &ordered(seq, &id));
+            orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), [&ordered(seq, &id)]);
         }
         assert_eq!(lock(&orders.book).orders.len(), MOST);
         assert!(orders.get(101.0, "n1").is_none(), "the first answered is forgotten first");

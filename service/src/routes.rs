@@ -1,8 +1,10 @@
 //! What the controller answers: plans, records, health, reports and orders. `docs/openapi.json` describes each route.
 
 use crate::account::{self, Wanted};
+use crate::audit::{self, Act, By};
+use crate::claim::Claimed;
 use crate::controller::{Controller, metrics};
-use crate::http::{Access, Document, Refusal, Route, absent, blocking, forbidden};
+use crate::http::{Access, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Superseded, Write};
 use crate::{calibrations, loans, lock, now_s, watching};
@@ -14,8 +16,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use protocol::{
-    Batch, Beat, BeatReply, Delivered, Health, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
-    PlanRequest, RunAccount, RunHealth, RunKey, Verb,
+    Batch, Beat, BeatReply, Delivered, Event, Health, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
+    PlanRequest, Record, RunAccount, RunHealth, RunKey, Verb,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +51,7 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
         Route::new("GET", "/v1/orders/{id}", Known, get(order)),
+        Route::new("GET", "/v1/queue", Known, get(loans::queue::tell)),
         Route::new("POST", "/v1/loans", Known, post(loans::routes::ask)),
         Route::new("GET", "/v1/loans", Known, get(loans::routes::list)),
         Route::new("GET", "/v1/loans/{id}", Known, get(loans::routes::follow)),
@@ -115,6 +118,7 @@ async fn plan(
 ) -> Answer<Plan> {
     let begun = Instant::now();
     let planning = c.clone();
+    let _own = planning.plans.take(peer.uid).await;
     let _turn = planning.readers.turn_to_plan().await;
     let plan = blocking(move || -> Result<_, Refusal> {
         // History is personal: a user is who munge says.
@@ -139,36 +143,51 @@ struct Behalf {
 async fn records(
     State(c): Shared,
     Extension(peer): Extension<Peer>,
+    Extension(BodyBytes(bytes)): Extension<BodyBytes>,
     behalf: Result<Query<Behalf>, QueryRejection>,
-    Document(mut batch): Document<Batch>,
+    Document(batch): Document<Batch>,
 ) -> Answer<Delivered> {
     let peer = c.behalf(peer, behalf?.0.uid)?;
     version(batch.version)?;
     named(&batch.key)?;
-    let checking = c.clone();
-    let batch = blocking(move || -> Result<Batch, Refusal> {
-        if !checking.may_write(peer, &batch.key)? {
-            return Err(forbidden(peer, "write this run"));
-        }
-        checking.claim(peer, &mut batch)?;
-        Ok(batch)
-    })
-    .await??;
-    let written = c.writer.write(Write::Batch { batch: batch.clone(), uid: peer.uid }).await;
+    let claiming = c.clone();
+    let Claimed { batch, verified } = blocking(move || claiming.claim(peer, batch, bytes)).await??;
+    let (key, count) = (batch.key.clone(), batch.records.len());
+    // What concerns more than the store; the records themselves go there, and are held once only.
+    let telling: Vec<Record> = batch.records.iter().filter(|r| concerns_more(&r.event)).cloned().collect();
+    let last = batch.records.last().map(|r| Record { event: NOTHING, ..*r });
+    let written = c.writer.write(Write::Batch { batch, uid: peer.uid, verified }).await;
     let upto = written.map_err(|e| match e.downcast_ref::<Superseded>() {
         Some(superseded) => Refusal(StatusCode::CONFLICT, superseded.to_string()),
         None => e.into(),
     })?;
-    c.records.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
-    let stored = batch.records.iter().filter(|r| r.seq <= upto);
-    stored.for_each(|r| c.orders.heard(now_s(), &batch.key, r));
-    blocking(move || {
-        if let Err(e) = c.comment(&batch) {
-            tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
-        }
-    })
-    .await?;
+    c.records.fetch_add(count as u64, Ordering::Relaxed);
+    c.orders.heard(now_s(), &key, telling.iter().chain(&last).filter(|r| r.seq <= upto));
+    let ends = telling.iter().any(|r| matches!(r.event, Event::Ended { .. }));
+    if ends || telling.iter().any(|r| matches!(r.event, Event::Committed { .. } | Event::Failure { .. })) {
+        blocking(move || {
+            if let Err(e) = c.comment(&key, ends) {
+                tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
+            }
+        })
+        .await?;
+    }
     Ok(Json(Delivered { upto }))
+}
+
+/// Stands for the last record of a batch, of which only the number is of concern.
+const NOTHING: Event = Event::CheckpointFailed { reason: String::new() };
+
+/// Whether an event is of concern to orders, or to who reads the job's AdminComment.
+fn concerns_more(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Started { .. }
+            | Event::Ordered { .. }
+            | Event::Ended { .. }
+            | Event::Committed { .. }
+            | Event::Failure { .. }
+    )
 }
 
 /// `?since=N&wait_s=S`: hold the answer back until there is news; `restart_count=N`: which record of the run asks.
@@ -196,10 +215,8 @@ async fn health(
 ) -> Answer<RunHealth> {
     let (Path((cluster, run)), Query(wait)) = (path?, wait?);
     let (key, limit) = (named(&RunKey { cluster, run })?, wait.limit()?);
-    let (seeing, of) = (c.clone(), key.clone());
-    if !blocking(move || seeing.may_see(peer, &of)).await?? {
-        return Err(absent("such run"));
-    }
+    let seeing = c.clone();
+    let key = blocking(move || seeing.visible(peer, &key)).await??.ok_or_else(|| absent("such run"))?;
     if let Some(since) = wait.since {
         let job = lock(&c.open).iter().find(|r| r.key == key).map(|r| r.job);
         let attending = job.map(|job| c.watching.attend(job));
@@ -235,7 +252,18 @@ async fn report(
 ) -> Answer<Vec<RunAccount>> {
     let Query(wanted) = wanted?;
     let only = (!c.access.is_operator(peer.uid)).then_some(peer.uid);
-    let runs = blocking(move || account::accounts(lock(&c.reporter).connection(), &wanted, only));
+    let reporting = c.clone();
+    let _turn = reporting.reports.take(peer.uid).await;
+    let runs = blocking(move || -> Result<_, Refusal> {
+        let reporter = lock(&c.reporter);
+        if only.is_some() {
+            let asked = account::asked(reporter.connection(), &wanted, only)?;
+            asked.allow(wanted.brief).map_err(|e| Refusal(StatusCode::PAYLOAD_TOO_LARGE, e.to_string()))?;
+        }
+        let runs = account::accounts(reporter.connection(), &wanted, only)?;
+        runs.iter().for_each(|run| c.ended.name(run));
+        Ok(runs)
+    });
     Ok(Json(runs.await??))
 }
 
@@ -250,16 +278,20 @@ async fn give_order(
     let ordering = c.clone();
     let given = blocking(move || -> Result<_, Refusal> {
         let run = ordering.run_of(peer, &wish.job)?;
-        ordering.check_order(&run, wish.verb)?;
+        ordering.check_order(peer, &run, wish.verb)?;
         Ok((run, Order { id: wish.id, verb: wish.verb, by }))
     });
     let (run, order) = given.await??;
-    tracing::info!(uid = peer.uid, job = run.job, verb = order.verb.as_str(), id = order.id, "an order");
-    let posted = blocking(move || c.post(&run, order));
-    posted.await?.map(Json).map_err(|why| match why {
-        NotTaken::OtherOrder => Refusal(StatusCode::CONFLICT, "another order has this id".into()),
-        NotTaken::TooMany => Refusal(StatusCode::TOO_MANY_REQUESTS, "too many orders wait for this run".into()),
-        NotTaken::NotKept => Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the store did not keep the order".into()),
+    let (job, why) = (run.job, format!("{} {}", order.verb.as_str(), order.id));
+    let posted = blocking(move || c.post(&run, order)).await?;
+    let posted = audit::note(By::User(peer), Act::Order, (job, ""), &why, posted);
+    posted.map(Json).map_err(|why| {
+        let status = match why {
+            NotTaken::OtherOrder => StatusCode::CONFLICT,
+            NotTaken::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            NotTaken::NotKept => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal(status, why.to_string())
     })
 }
 
@@ -284,11 +316,19 @@ impl Controller {
     pub(crate) fn run_of(&self, peer: Peer, job: &str) -> Result<OpenRun, Refusal> {
         let id = match job.split_once('_') {
             None => Some(number(job)?),
-            Some((array, task)) => self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?,
+            Some((array, task)) => {
+                self.users.command(now_s(), peer.uid)?;
+                self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?
+            }
         };
-        let open = self.readers.free().open_runs()?;
-        let mine = |r: &OpenRun| Some(r.job) == id && self.access.may(peer.uid, r.uid);
-        let run = open.into_iter().find(mine).ok_or_else(|| absent(format!("running job {job} under protection")))?;
+        if id == Some(0) {
+            return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
+        }
+        let open = id.map_or(Ok(Vec::new()), |id| self.readers.free().open_runs_of(id))?;
+        let run = open
+            .into_iter()
+            .find(|r| self.access.may(peer.uid, r.uid))
+            .ok_or_else(|| absent(format!("running job {job} under protection")))?;
         if run.record_state != "running" {
             let text = format!("job {job} does not run at the moment ({})", run.record_state);
             return Err(Refusal(StatusCode::CONFLICT, text));
@@ -315,10 +355,7 @@ impl Controller {
     }
 
     /// Refuses what would end a job instead of moving it.
-    fn check_order(&self, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
-        if run.job == 0 {
-            return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
-        }
+    fn check_order(&self, peer: Peer, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
         if verb == Verb::Preempt {
             let text = "only the broker of loans preempts; joulepoint vacate JOB does the same for people";
             return Err(Refusal(StatusCode::CONFLICT, text.into()));
@@ -326,6 +363,7 @@ impl Controller {
         if verb != Verb::Vacate {
             return Ok(());
         }
+        self.users.command(now_s(), peer.uid)?;
         let job = self.slurm.job(run.job).map_err(no_slurm)?;
         let can = job.is_some_and(|j| j.requeue && j.batch && j.uid == run.uid);
         let text =

@@ -1,11 +1,13 @@
 //! Records that the controller could not take, kept on a node until it has them.
 //!
 //! One file for each run and user, named by its number in order of arrival; a line is a checksum and a batch. A batch
-//! is synced before it counts, and its file goes when the controller has stored all of it.
+//! is synced before it counts, and its file goes when the controller has stored all of it. What the controller itself
+//! refuses for good goes to a folder beside the spool; a refusal without its proof is nobody's, and loses nothing.
 
-use crate::lock;
+use crate::refused::RefusedFolder;
+use crate::{lock, now_s};
 use anyhow::{Context, Result};
-use protocol::{Batch, Delivered, Event, RunKey};
+use protocol::{Batch, Delivered, Event, Record, RunKey};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,6 +20,13 @@ use wire::{Client, Error};
 /// The part of the spool that one user may fill: nobody keeps the others out.
 const SHARE_OF_ONE_USER: u64 = 4;
 
+/// Most files, and those of one user: each run has one.
+const MOST_FILES: usize = 8192;
+const MOST_FILES_OF_ONE: usize = MOST_FILES / SHARE_OF_ONE_USER as usize;
+
+/// The part of the spool's room that refused records may take beside it.
+const SHARE_OF_REFUSED: u64 = 4;
+
 /// Time between two looks for something to deliver; doubled after a failure up to [`LONGEST_PAUSE`].
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -28,6 +37,7 @@ pub struct Spool {
     folder: PathBuf,
     limit_bytes: u64,
     kept: Mutex<BTreeMap<u64, Kept>>,
+    refused: RefusedFolder,
 }
 
 /// What one file holds.
@@ -54,6 +64,19 @@ pub enum Refused {
         /// Bytes that may be used.
         limit: u64,
     },
+    /// There are too many runs in it.
+    #[error(
+        "the spool of this node holds {files} runs, {own} of them of user {uid}: it takes {MOST_FILES}, and a quarter of \
+         them from one user; they are delivered when the controller is back"
+    )]
+    Crowded {
+        /// Runs in it.
+        files: usize,
+        /// Those of this user.
+        own: usize,
+        /// User id.
+        uid: u32,
+    },
     /// The disk does not take it.
     #[error("the spool cannot be written: {0}")]
     Disk(#[from] io::Error),
@@ -79,7 +102,8 @@ impl Spool {
                 None => fs::remove_file(&path)?,
             }
         }
-        Ok(Spool { folder: folder.to_path_buf(), limit_bytes, kept: Mutex::new(kept) })
+        let refused = RefusedFolder::new(beside(folder), limit_bytes / SHARE_OF_REFUSED);
+        Ok(Spool { folder: folder.to_path_buf(), limit_bytes, kept: Mutex::new(kept), refused })
     }
 
     /// Keeps what of a user's batch is new; the position up to which the spool holds the run.
@@ -99,6 +123,10 @@ impl Spool {
         let length = line.len() as u64;
         if used + length > self.limit_bytes || own + length > self.limit_bytes / SHARE_OF_ONE_USER {
             return Err(Refused::Full { used, limit: self.limit_bytes });
+        }
+        let (files, own) = (kept.len(), kept.values().filter(|k| k.uid == uid).count());
+        if known.is_none() && (files >= MOST_FILES || own >= MOST_FILES_OF_ONE) {
+            return Err(Refused::Crowded { files, own, uid });
         }
         let number = known.map_or_else(|| kept.keys().next_back().map_or(1, |last| last + 1), |(number, _)| number);
         let bytes = kept.get(&number).map_or(0, |k| k.bytes);
@@ -176,8 +204,16 @@ impl Spool {
         }
     }
 
-    /// Hands one batch to the controller, until it says that it has all of it.
+    /// Hands one batch to the controller, until it says that it has all of it; in parts, where it is more than a service
+    /// takes at once.
     fn hand_over(&self, uid: u32, batch: &Batch, controller: &Client) -> Result<(), Undelivered> {
+        let size = serde_json::to_vec(batch).map_or(0, |json| json.len());
+        if size > wire::LARGEST_BODY && batch.records.len() > 1 {
+            let (first, rest) = batch.records.split_at(batch.records.len() / 2);
+            let part = |records: &[Record]| Batch { records: records.to_vec(), ..batch.clone() };
+            self.hand_over(uid, &part(first), controller)?;
+            return self.hand_over(uid, &part(rest), controller);
+        }
         let last = batch.records.last().map_or(0, |r| r.seq);
         match controller.post::<Batch, Delivered>(&format!("/v1/records?uid={uid}"), batch) {
             Ok(Delivered { upto }) if upto >= last => Ok(()),
@@ -185,21 +221,27 @@ impl Spool {
                 "run {}: the controller has records up to {upto}, the spool those up to {last}",
                 batch.key.run
             ))),
-            // Whoever is not the run's user, or sends what nobody understands, is not waited for; nor is a holder that
-            // another has followed, which has brought all that counts of these.
-            Err(Error::Refused { status: 400 | 403 | 409 | 413, text }) => {
-                tracing::error!(
-                    run = batch.key.run,
-                    uid,
-                    last,
-                    text,
-                    "the controller refuses records; they are dropped"
-                );
-                Ok(())
+            // Whoever is not the run's user, or sends what nobody understands, is not waited for.
+            Err(e) if e.is_final() => self.set_aside(uid, batch, &e.to_string()),
+            // Too much of this user for the moment; whoever says so loses nothing.
+            Err(e @ (Error::Refused { .. } | Error::Unproven { status: 429, .. })) => {
+                Err(Undelivered::Other(e.to_string()))
             }
-            Err(Error::Refused { text, .. }) => Err(Undelivered::Other(text)),
             Err(e) => Err(Undelivered::Away(e)),
         }
+    }
+
+    /// Takes what the controller has refused out of the way of the rest.
+    fn set_aside(&self, uid: u32, batch: &Batch, text: &str) -> Result<(), Undelivered> {
+        let (run, last) = (&batch.key.run, batch.records.last().map_or(0, |r| r.seq));
+        match self.refused.keep(now_s(), uid, batch, text) {
+            Ok(Some(file)) => {
+                tracing::error!(run, uid, last, text, file = %file.display(), "the controller refuses records; they are set aside");
+            }
+            Ok(None) => tracing::error!(run, uid, last, text, "the controller refuses records, too many to set aside"),
+            Err(e) => return Err(Undelivered::Other(format!("refused ({text}), and cannot be set aside: {e}"))),
+        }
+        Ok(())
     }
 
     fn path(&self, number: u64, uid: u32) -> PathBuf {
@@ -217,6 +259,13 @@ enum Undelivered {
     Away(Error),
     /// This run cannot be delivered now.
     Other(String),
+}
+
+/// The folder of what was refused, beside a spool's.
+fn beside(folder: &Path) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_os_string();
+    name.push(".refused");
+    folder.with_file_name(name)
 }
 
 /// Number and user of a file.

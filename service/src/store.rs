@@ -1,12 +1,14 @@
 //! The store: SQLite or MariaDB, every record exactly once.
 
 mod database;
+mod history;
 mod holders;
 mod keeping;
 mod lending;
 mod mysql;
 mod ordering;
 mod rows;
+mod runs;
 mod sqlite;
 mod watching;
 
@@ -15,17 +17,19 @@ pub(crate) use database::{params, row};
 pub use holders::Superseded;
 pub use ordering::KeptOrder;
 pub(crate) use rows::Rows;
+pub use runs::{OpenRun, Owner, RunRow};
 pub use watching::NodeWatch;
 
 use crate::apply::{self, Applying};
 use anyhow::{Context, Result, bail};
-use planner::History;
-use planner::restart::takes_up;
-use protocol::{Batch, JobReading, NodeFailure, RunKey};
+use protocol::{Batch, Event, JobReading, NodeFailure, RunKey};
+use std::cell::RefCell;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -35,54 +39,15 @@ const STEPS: [&str; 9] = [
     include_str!("store/schema7.sql"),
     include_str!("store/schema8.sql"),
     include_str!("store/schema9.sql"),
+    include_str!("store/schema10.sql"),
 ];
-
-const OPEN_RUNS: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
-     JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
-     WHERE r.state = 'running'";
-
-fn open_run(r: &Row) -> Result<OpenRun> {
-    let nodes: String = r.get(4)?;
-    Ok(OpenRun {
-        key: RunKey { cluster: r.get(0)?, run: r.get(1)? },
-        job: r.get(2)?,
-        restart_count: r.get(3)?,
-        nodes: serde_json::from_str(&nodes).unwrap_or_default(),
-        record_state: r.get(5)?,
-        uid: r.get(6)?,
-    })
-}
-
-/// Earlier runs whose figures bear on a new one.
-const HISTORY_RUNS: u32 = 20;
 
 /// The store of a controller.
 pub struct Store {
     connection: Connection,
-}
-
-/// A run that has not ended, as the watch needs it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenRun {
-    /// Its name.
-    pub key: RunKey,
-    /// Who owns it, as munge vouched for it at the first record.
-    pub uid: u32,
-    /// Slurm job id.
-    pub job: u32,
-    /// SLURM_RESTART_COUNT of the current record.
-    pub restart_count: u32,
-    /// Nodes of the current record, the batch host first.
-    pub nodes: Vec<String>,
-    /// State of the current record: `running`, or how it ended.
-    pub record_state: String,
-}
-
-/// Who owns a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User id, as munge vouched for it at the first record.
-    pub uid: u32,
+    /// Counts what changed the runs that are open, for all connections of one service.
+    changes: Arc<AtomicU64>,
+    open: RefCell<Option<(u64, Arc<Vec<OpenRun>>)>>,
 }
 
 /// Something to be written.
@@ -94,6 +59,8 @@ pub enum Write {
         batch: Batch,
         /// Who sent them, as munge vouches.
         uid: u32,
+        /// Whether Slurm says that the run's job is theirs.
+        verified: bool,
     },
     /// The counters of a job on a node.
     Counters {
@@ -113,12 +80,12 @@ pub enum Write {
 impl Write {
     fn apply(&self, c: &Connection) -> Result<u64> {
         match self {
-            Write::Batch { batch, uid } => append(c, batch, *uid),
+            Write::Batch { batch, uid, verified } => append(c, batch, (*uid, *verified)),
             Write::Counters { key, restart_count, node, at_s, reading } => {
                 // Counters that arrive after the record's end belong to nobody's account any more.
                 if apply::is_open(c, key, *restart_count)? {
                     let mut counters = apply::counters();
-                    counters.push(apply::counter(key, *restart_count, node, *at_s, reading));
+                    counters.push(apply::counter(key, *restart_count, node, *at_s, reading, Some(reading.joules)));
                     counters.insert(c)?;
                 }
                 Ok(0)
@@ -127,14 +94,23 @@ impl Write {
     }
 }
 
-fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
+impl Write {
+    /// Whether it may change which runs are open, or what is known of them.
+    fn changes_runs(&self) -> bool {
+        let begins_or_ends = |r: &protocol::Record| matches!(r.event, Event::Started { .. } | Event::Ended { .. });
+        matches!(self, Write::Batch { batch, .. } if batch.records.iter().any(begins_or_ends))
+    }
+}
+
+fn append(c: &Connection, batch: &Batch, (uid, verified): (u32, bool)) -> Result<u64> {
     let RunKey { cluster, run } = &batch.key;
     let mut upto: u64 = c
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE cluster = ?1 AND run = ?2")?
         .query_row(params![cluster, run], |r| r.get(0))?;
     holders::admit(c, batch, upto)?;
     let mut events = Rows::new("events", 5, "");
-    let mut applying = Applying::new(c, &batch.key, uid);
+    let mut applying = Applying::new(c, &batch.key, uid, verified);
+    let mut bytes = 0;
     for record in &batch.records {
         if record.seq <= upto {
             continue;
@@ -142,12 +118,16 @@ fn append(c: &Connection, batch: &Batch, uid: u32) -> Result<u64> {
         if record.seq != upto + 1 {
             break;
         }
-        events.push(row![cluster, run, record.seq, record.at_s, serde_json::to_string(record)?]);
+        let json = serde_json::to_string(record)?;
+        bytes += json.len() as u64;
+        events.push(row![cluster, run, record.seq, record.at_s, json]);
         applying.apply(record).with_context(|| format!("record {} of run {run}", record.seq))?;
         upto = record.seq;
     }
     events.insert(c)?;
     applying.end().with_context(|| format!("records up to {upto} of run {run}"))?;
+    c.prepare_cached("UPDATE runs SET bytes = bytes + ?3, heard_s = ?4 WHERE cluster = ?1 AND run = ?2")?
+        .execute(params![cluster, run, bytes, crate::now_s()])?;
     Ok(upto)
 }
 
@@ -190,15 +170,24 @@ impl Store {
     }
 
     fn connect(place: &Path) -> Result<Store> {
-        Ok(Store { connection: Connection::open(place).with_context(|| shown(place))? })
+        let connection = Connection::open(place).with_context(|| shown(place))?;
+        Ok(Store { connection, changes: Arc::default(), open: RefCell::default() })
     }
 
-    /// Stores what of a batch is new and in order; the position up to which all is stored.
+    /// One more connection of the same service to its store.
+    ///
+    /// # Errors
+    /// As [`Store::open_again`] says.
+    pub fn another(&self, place: &Path) -> Result<Store> {
+        Ok(Store { changes: self.changes.clone(), ..Store::open_again(place)? })
+    }
+
+    /// Stores what of a verified batch is new and in order; the position up to which all is stored.
     ///
     /// # Errors
     /// As [`Store::write`] says for one.
     pub fn append(&mut self, batch: &Batch, uid: u32) -> Result<u64> {
-        let write = Write::Batch { batch: batch.clone(), uid };
+        let write = Write::Batch { batch: batch.clone(), uid, verified: true };
         self.write(std::slice::from_ref(&write))?.pop().context("one answer for one write")?
     }
 
@@ -210,13 +199,17 @@ impl Store {
     /// What the database says when it cannot commit; nothing is stored then.
     pub fn write(&mut self, writes: &[Write]) -> Result<Vec<Result<u64>>> {
         let together = self.together(writes);
-        match together {
+        let answers = match together {
             // MariaDB may give up a whole transaction for one bad statement.
             Err(e) if writes.len() > 1 && mysql::is_said(&e) => {
                 Ok(writes.iter().map(|w| self.together(std::slice::from_ref(w))?.remove(0)).collect())
             }
             all => all,
+        };
+        if writes.iter().any(Write::changes_runs) {
+            self.runs_changed();
         }
+        answers
     }
 
     fn together(&self, writes: &[Write]) -> Result<Vec<Result<u64>>> {
@@ -232,32 +225,6 @@ impl Store {
             }
             Ok(answers)
         })
-    }
-
-    /// The owner of a run, if it is known.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn owner(&self, key: &RunKey) -> Result<Option<Owner>> {
-        let mut statement = self.connection.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2")?;
-        statement.query_optional(params![key.cluster, key.run], |r| Ok(Owner { uid: r.get(0)? }))
-    }
-
-    /// All runs that have not ended.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
-        self.connection.prepare_cached(OPEN_RUNS)?.query_map(params![], open_run)?.collect()
-    }
-
-    /// A run, if it has not ended.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn open_run(&self, key: &RunKey) -> Result<Option<OpenRun>> {
-        let sql = format!("{OPEN_RUNS} AND r.cluster = ?1 AND r.run = ?2");
-        self.connection.prepare_cached(&sql)?.query_optional(params![key.cluster, key.run], open_run)
     }
 
     /// Adds time for which nodes were watched.
@@ -366,54 +333,9 @@ impl Store {
             c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
                 .execute(params![run.key.cluster, run.key.run, state, at_s])?;
             Ok(())
-        })
-    }
-
-    /// What bears on a new run of this user and job name.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn history(&self, user: &str, job_name: &str) -> Result<History> {
-        let c = &self.connection;
-        let (node_failures, node_seconds) = c
-            .prepare_cached(
-                "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
-            )?
-            .query_row(params![], |r| Ok((r.get(0)?, r.get(1)?)))?;
-        let recent = "JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2
-                            ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run)";
-        let means = |what: [&str; 2], from: &str| -> Result<[Option<f64>; 2]> {
-            let sql = format!("SELECT {}, {} FROM {from} {recent}", what[0], what[1]);
-            let values = params![user, apply::short(job_name), HISTORY_RUNS];
-            c.prepare_cached(&sql)?.query_row(values, |r| Ok([r.get(0)?, r.get(1)?]))
-        };
-        let power = |phase: &str| {
-            let of = |what: &str| format!("sum(CASE WHEN phase = '{phase}' THEN {what} END)");
-            format!("{} / {}", of("joules"), of("end_s - start_s"))
-        };
-        let [busy_w, checkpoint_w] = means(
-            [&power("compute"), &power("checkpoint")],
-            "(SELECT * FROM phases WHERE joules IS NOT NULL AND end_s > start_s) p",
-        )?;
-        let [checkpoint_s, checkpoint_bytes] = means(
-            [
-                "avg(CASE WHEN ended_s > begun_s THEN ended_s - begun_s END)",
-                "avg(CASE WHEN bytes > 0 THEN bytes * 1e0 END)",
-            ],
-            "checkpoints k",
-        )?;
-        Ok(History {
-            node_failures,
-            node_seconds,
-            checkpoint_s,
-            restart_s: self.usual_restart_s(user, job_name)?,
-            busy_w,
-            checkpoint_w,
-            checkpoint_bytes,
-            work_s: self.usual_work_s(user, job_name)?,
-            engine: self.proven_engine(user, job_name)?,
-            ..History::default()
-        })
+        })?;
+        self.runs_changed();
+        Ok(())
     }
 
     /// Notes a loan that has begun, or what has become of it.
@@ -433,41 +355,6 @@ impl Store {
             self.connection.prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
         let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
         rows.collect()
-    }
-
-    /// Mean duration of restarts.
-    fn usual_restart_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
-        let sql = "SELECT r.start_s, p.start_s, p.end_s FROM phases p JOIN records r USING (cluster, run, restart_count) \
-                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 \
-                   ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run) WHERE p.phase = 'restart'";
-        let read = |r: &Row| Ok((r.get::<f64>(0)?, (r.get(1)?, r.get(2)?)));
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let spans = statement.query_map(params![user, apply::short(job_name), HISTORY_RUNS], read)?;
-        let spans = spans.collect::<Result<Vec<(f64, (f64, f64))>>>()?;
-        let restarts = || spans.iter().filter(|(record_s, span)| takes_up(*record_s, *span));
-        let count = restarts().count() as f64;
-        Ok((count > 0.0).then(|| restarts().map(|(_, span)| span.1 - span.0).sum::<f64>() / count))
-    }
-
-    /// The engine of the newest run of a user and job name that made a checkpoint.
-    fn proven_engine(&self, user: &str, job_name: &str) -> Result<Option<String>> {
-        let sql = "SELECT (SELECT r.plan FROM runs r WHERE r.user = ?1 AND r.job_name = ?2 AND EXISTS \
-                   (SELECT 1 FROM checkpoints k WHERE k.cluster = r.cluster AND k.run = r.run) \
-                   ORDER BY r.start_s DESC LIMIT 1)";
-        let values = params![user, apply::short(job_name)];
-        let plan: Option<String> = self.connection.prepare_cached(sql)?.query_row(values, |r| r.get(0))?;
-        Ok(plan.and_then(|text| serde_json::from_str::<protocol::Plan>(&text).ok()).map(|plan| plan.engine))
-    }
-
-    /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.
-    fn usual_work_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
-        let sql = "SELECT avg(s) FROM (SELECT sum(s) AS s FROM (\
-                   SELECT p.cluster, p.run, sum(p.end_s - p.start_s) / count(DISTINCT p.node) AS s FROM phases p \
-                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND state = 'completed' \
-                   ORDER BY start_s DESC LIMIT ?3) r ON p.cluster = r.cluster AND p.run = r.run \
-                   WHERE p.phase = 'compute' GROUP BY p.cluster, p.run, p.restart_count) lives GROUP BY cluster, run) runs";
-        let values = params![user, job_name, HISTORY_RUNS];
-        self.connection.prepare_cached(sql)?.query_row(values, |r| r.get(0))
     }
 
     /// The connection, for reports.

@@ -70,14 +70,23 @@ pub fn choose(c: &Connection, selection: &Selection) -> Result<()> {
     c.prepare_cached(&sql)?.execute(&selection.values).map(drop)
 }
 
+/// How many runs are wanted, and how many bytes their records have.
+///
+/// # Errors
+/// What the store says.
+pub fn size(c: &Connection, selection: &Selection) -> Result<(u64, u64)> {
+    let sql = format!("SELECT count(*), coalesce(sum(bytes), 0) FROM runs WHERE {}", selection.condition());
+    c.prepare_cached(&sql)?.query_row(&selection.values, |r| Ok((r.get(0)?, r.get(1)?)))
+}
+
 /// A row of `runs` with its place and its plan as text; what is added up is not there yet.
 ///
 /// # Errors
 /// What the store says.
 pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
     let sql =
-        "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan
-               FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
+        "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan,
+               t.verified FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
     let mut statement = c.prepare_cached(sql)?;
     let rows = statement.query_map(&[], |r| {
         let run = RunAccount {
@@ -99,6 +108,9 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             decisions: Vec::new(),
             loans: Vec::new(),
             plan: None,
+            // One outside Slurm claims nobody's job.
+            verified: r.get(11)? || r.get::<u32>(3)? == 0,
+            trouble: String::new(),
         };
         Ok((r.get(0)?, run, r.get(10)?))
     })?;
@@ -157,12 +169,24 @@ pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
     })
 }
 
-/// What the nodes' counters showed, J, by SLURM_RESTART_COUNT.
+/// What a node's counter showed.
+pub struct Counted {
+    /// SLURM_RESTART_COUNT of the record.
+    pub restart_count: u32,
+    /// By whoever told the most, J.
+    pub joules: f64,
+    /// By the node service itself, J.
+    pub metered_j: Option<f64>,
+}
+
+/// What the nodes' counters showed.
 ///
 /// # Errors
 /// What the store says.
-pub fn counters(c: &Connection) -> Result<ByRun<Vec<(u32, f64)>>> {
-    rows(c, "t.restart_count, t.joules", "counters", "", |r| Ok((r.get(1)?, r.get(2)?)))
+pub fn counters(c: &Connection) -> Result<ByRun<Vec<Counted>>> {
+    rows(c, "t.restart_count, t.joules, t.metered_j", "counters", "", |r| {
+        Ok(Counted { restart_count: r.get(1)?, joules: r.get(2)?, metered_j: r.get(3)? })
+    })
 }
 
 /// Slurm job records, in order; if brief, without their nodes.
@@ -181,6 +205,7 @@ pub fn records(c: &Connection, brief: bool) -> Result<ByRun<Vec<RecordAccount>>>
             end_s: r.get(4)?,
             state: r.get(5)?,
             nodes: serde_json::from_str(&nodes).unwrap_or_default(),
+            metered_j: None,
         })
     })
 }

@@ -263,7 +263,7 @@ fn the_spool_delivers_in_the_name_of_who_filled_it_and_nobody_else_may_name_othe
     let sent = site.as_user(ALICE, || send(&site.node_client(), "a.1", &all));
     assert_eq!(sent.expect("kept"), 3);
     let _controller = site.controller();
-    until("the delivery", || (site.stored("a.1") == all).then_some(()));
+    until("the delivery", || (site.stored("a.1") == of_user(ALICE, &all)).then_some(()));
     let seen = |uid| site.as_user(uid, || send(&site.client(), "a.1", &[]));
     assert_eq!(seen(ALICE).expect("hers"), 3);
     assert!(matches!(seen(MALLORY), Err(Error::Refused { status: 403, .. })));
@@ -272,15 +272,37 @@ fn the_spool_delivers_in_the_name_of_who_filled_it_and_nobody_else_may_name_othe
         site.client().post::<Batch, Delivered>(&path, &batch("a.1", &records(4)))
     });
     assert!(matches!(&forged, Err(Error::Refused { status: 403, text }) if text.contains("records of others")));
-    // What the controller will never take does not stay in the way of others.
-    site.as_user(MALLORY, || send(&site.node_client(), "a.1", &records(9))).expect("kept, for now");
+    // What the controller will never take does not stay in the way of others, and is kept beside the spool.
+    let mut never = records(9);
+    never[4].at_s = -1.0;
+    site.as_user(MALLORY, || send(&site.node_client(), "a.1", &all[1..])).expect("kept, for now");
+    site.as_user(MALLORY, || send(&site.node_client(), "n.1", &never)).expect("kept, for now");
     site.as_user(MALLORY, || send(&site.node_client(), "m.1", &all)).expect("kept");
-    until("the delivery", || (site.stored("m.1") == all).then_some(()));
+    until("the delivery", || (site.stored("m.1") == of_user(MALLORY, &all)).then_some(()));
     until("the spool to be empty", || {
         (std::fs::read_dir(site.dir.path().join("spool/n1")).expect("spool").count() == 0).then_some(())
     });
-    assert_eq!(site.stored("a.1"), all);
+    assert_eq!(site.stored("a.1"), of_user(ALICE, &all));
+    assert!(site.stored("n.1").is_empty(), "of a batch with a bad record nothing is stored");
     assert!(site.log("node").contains("the controller refuses records"), "it is told");
+    let refused = std::fs::read_dir(site.dir.path().join("spool/n1.refused")).expect("the folder of what was refused");
+    let pages: Vec<String> =
+        refused.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("read")).collect();
+    assert_eq!(pages.len(), 2, "{pages:?}");
+    let of = |run: &str| pages.iter().find(|page| page.contains(&format!("\"run\": \"{run}\""))).expect("its page");
+    assert!(of("a.1").contains("user 54322 may not write this run"), "{pages:?}");
+    assert!(of("n.1").contains("record 5: at_s = -1 is not within a day"), "{pages:?}");
+}
+
+/// Records as the controller keeps them: their user is whom munge names.
+fn of_user(uid: u32, records: &[Record]) -> Vec<Record> {
+    let mut records = records.to_vec();
+    for record in &mut records {
+        if let Event::Started { user, .. } = &mut record.event {
+            *user = uid.to_string();
+        }
+    }
+    records
 }
 
 #[test]

@@ -10,10 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What `scontrol show job -d -o` says of a job (`$5`), cut to what matters; its name claims the other GPU.
+/// What `scontrol show job -d ID --json` says of a job (`$4`), cut to what matters; its name claims the other GPU.
 const SCONTROL: &str = r#"#!/bin/sh
-case "$5" in 7) own=1 other=0;; *) own=0 other=1;; esac
-echo "JobId=$5 JobName=x   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:$other)  UserId=a(1) NodeList=n1 CoreSpec=* JOB_GRES=gpu:1  Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:$own)  MinCPUsNode=1 Command=/x"
+[ "$1" != --version ] || { echo slurm 24.11.5; exit; }
+case "$4" in 7) own=1 other=0;; *) own=0 other=1;; esac
+cat <<END
+{"jobs": [{"job_id": $4, "name": "x\", \"gres_detail\": [\"gpu:1(IDX:$other)\"]", "nodes": "n1",
+  "gres_detail": ["gpu:1(IDX:$own)"]}]}
+END
 "#;
 
 /// A step of a job that has used so many clock ticks, as the kernel shows it.

@@ -1,9 +1,12 @@
-//! Reads `sacct -P` and `sacctmgr -P show event`.
+//! Asks accounting, and reads `sacct -P` and `sacctmgr -P show event`: facts in one answer, a user's text alone.
 
-use crate::Error;
 use crate::fields::time;
 use crate::job::{Exit, JobState};
 use crate::nodelist::expand_nodelist;
+use crate::{Error, Slurm};
+
+/// How many jobs one `sacct` is asked for: their ids fit into one argument.
+const MOST_ASKED: usize = 10_000;
 
 /// One life of a job as accounting knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,22 +25,90 @@ pub struct Accounted {
     pub start_s: Option<f64>,
     /// When it ended.
     pub end_s: Option<f64>,
-    /// User name.
+    /// User id.
+    pub uid: u32,
+    /// User name, as accounting knows it.
     pub user: String,
-    /// Account.
-    pub account: String,
     /// Nodes.
     pub nodes: Vec<String>,
     /// Energy of its steps as Slurm measured it, J; absent without Slurm's own energy accounting.
     pub consumed_j: Option<f64>,
-    /// Job name.
-    pub name: String,
 }
 
 impl Accounted {
-    /// The columns that [`parse_accounting`] reads; the free text comes last.
-    pub const FIELDS: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,User,Account,NodeList,\
-                              ConsumedEnergyRaw,JobName";
+    /// The columns that [`parse_accounting`] reads: none that a user writes.
+    pub const FIELDS: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,ConsumedEnergyRaw";
+}
+
+impl Slurm {
+    /// What accounting knows of a job, each of its requeued lives by itself, oldest first.
+    pub fn accounted(&self, job: u32) -> Result<Vec<Accounted>, Error> {
+        self.accounted_jobs(&[job])
+    }
+
+    /// The same of many jobs, with one `sacct` for ten thousand of them.
+    pub fn accounted_jobs(&self, jobs: &[u32]) -> Result<Vec<Accounted>, Error> {
+        let fields = format!("--format={}", Accounted::FIELDS);
+        let mut lives = Vec::new();
+        for jobs in jobs.chunks(MOST_ASKED) {
+            let ids = jobs.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let text = self.output("sacct", &["-n", "-P", "-X", "-D", "-j", &ids, &fields])?;
+            // By the id of an array all of its tasks are meant.
+            lives.extend(parse_accounting(&text)?.into_iter().filter(|life| jobs.contains(&life.job)));
+        }
+        Ok(lives)
+    }
+
+    /// The command line by which a job was submitted, as accounting keeps it; none if it does not know the job.
+    pub fn submit_line(&self, job: u32) -> Result<Option<String>, Error> {
+        let text = self.output("sacct", &["-n", "-P", "-X", "-j", &job.to_string(), "--format=JobIDRaw,SubmitLine"])?;
+        // A line break in a user's command begins no record of another job: only the first line counts.
+        let line = text.lines().next().and_then(|l| l.strip_prefix(&format!("{job}|")));
+        Ok(line.filter(|l| !l.is_empty()).map(str::to_string))
+    }
+
+    /// The account of a job, as accounting keeps it: a text that stands alone in the answer.
+    pub fn accounted_account(&self, job: u32) -> Result<Option<String>, Error> {
+        let text = self.output("sacct", &["-n", "-P", "-X", "-j", &self.number(job)?, "--format=Account"])?;
+        Ok(text.lines().next().filter(|l| !l.is_empty()).map(str::to_string))
+    }
+
+    /// Accounting's word for a step such as `12.0`, for instance `CANCELLED by 1000`; none if it does not know it yet.
+    /// The life of its job goes on after `since_s`: an earlier one has steps of the same numbers.
+    pub fn step_state(&self, step: &str, since_s: f64) -> Result<Option<String>, Error> {
+        let since = format!("--starttime=uts{:.0}", since_s.floor());
+        let text = self.output("sacct", &["-n", "-P", "-j", step, &since, "--format=State"])?;
+        Ok(text.lines().map(str::trim).find(|state| !state.is_empty()).map(str::to_string))
+    }
+
+    /// The same for the newest step of that name which began at `since_s` or later, of a job of one's own: a name with
+    /// a line break could say anything of the other steps of its job.
+    pub fn named_step_state(&self, job: u32, name: &str, since_s: f64) -> Result<Option<String>, Error> {
+        let (job, since) = (self.number(job)?, format!("--starttime=uts{:.0}", since_s.floor()));
+        let text = self.output("sacct", &["-n", "-P", "-j", &job, &since, "--format=Start,State,JobName"])?;
+        parse_named_step(&text, name, since_s)
+    }
+
+    /// What accounting knows of the nodes' times out of service in the last `seconds`.
+    pub fn node_events(&self, seconds: u64) -> Result<NodeHistory, Error> {
+        let (start, fields) = (format!("Start=now-{seconds}seconds"), format!("format={}", NodeEvent::FIELDS));
+        parse_events(&self.output("sacctmgr", &["-n", "-P", "show", "event", &start, &fields])?)
+    }
+
+    /// The lives of jobs that ended by the failure of a node since `start` (a time as sacct takes it), a heading first;
+    /// the text, as sites keep such records in files. Without an end sacct finds no failure at all, and neither does it
+    /// from 1970-01-01 on, which it takes for no start.
+    pub fn node_failures(&self, start: &str) -> Result<String, Error> {
+        self.output(
+            "sacct",
+            &["-a", "-X", "-D", "-P", "-s", "NF", "-S", start, "-E", "now", "--format=JobID,End,NodeList"],
+        )
+    }
+
+    /// Names of users whom accounting knows as operators or administrators.
+    pub fn operators(&self) -> Result<Vec<String>, Error> {
+        Ok(parse_operators(&self.output("sacctmgr", &["-n", "-P", "show", "user", "format=User,AdminLevel"])?))
+    }
 }
 
 /// The lines of `sacct -n -P -X -D --format=`[`Accounted::FIELDS`].
@@ -69,8 +140,8 @@ pub fn parse_named_step(text: &str, name: &str, since_s: f64) -> Result<Option<S
 }
 
 fn parse_line(line: &str) -> Result<Accounted, Error> {
-    let columns: Vec<&str> = line.splitn(11, '|').collect();
-    let [job, state_text, exit, submit, start, end, user, account, nodes, consumed, name] = columns[..] else {
+    let columns: Vec<&str> = line.split('|').collect();
+    let [job, state_text, exit, submit, start, end, uid, user, nodes, consumed] = columns[..] else {
         return Err(Error::unreadable("accounting line", line));
     };
     let (state, _) = JobState::read(state_text)?;
@@ -82,11 +153,10 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
         submit_s: time("Submit", submit)?,
         start_s: time("Start", start)?,
         end_s: time("End", end)?,
+        uid: uid.parse().map_err(|_| Error::unreadable("UID", uid))?,
         user: user.to_owned(),
-        account: account.to_owned(),
         nodes: expand_nodelist(nodes)?,
         consumed_j: consumed.parse().ok().filter(|j: &f64| *j > 0.0),
-        name: name.to_owned(),
     })
 }
 
@@ -149,6 +219,7 @@ pub fn parse_events(text: &str) -> Result<NodeHistory, Error> {
     }
     Ok(history)
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

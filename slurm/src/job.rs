@@ -1,127 +1,78 @@
-//! Reads `scontrol show job -o`.
+//! Reads what `squeue -O` prints of a job: columns that no user writes.
 
 use crate::Error;
-use crate::fields::{Fields, duration};
-use crate::gpus;
+use crate::fields::{duration, is_none, time};
 use crate::nodelist::expand_nodelist;
-use std::collections::{BTreeMap, BTreeSet};
 
-/// The keys that `scontrol show job -o` prints from 22.05 to 26.05.
-const KEYS: &[&str] = &[
-    "JobId",
-    "ArrayJobId",
-    "ArrayTaskId",
-    "ArrayTaskThrottle",
-    "HetJobId",
-    "HetJobOffset",
-    "HetJobIdSet",
-    "SLUID",
-    "JobName",
-    "UserId",
-    "GroupId",
-    "MCS_label",
-    "Priority",
-    "Nice",
-    "Account",
-    "QOS",
-    "WCKey",
-    "JobState",
-    "Reason",
-    "FailedNode",
-    "Dependency",
-    "Requeue",
-    "Restarts",
+/// The columns of a job's facts, in their order; each is asked for in full, with `|` behind it.
+///
+/// None of them holds a user's own words. Features stand last: they may hold a `|` of their own, and slurmctld has
+/// checked them against those of the nodes.
+const COLUMNS: [&str; 36] = [
+    "JobID",
+    "UserID",
+    "UserName",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "State",
+    "Partition",
+    "NodeList",
+    "BatchHost",
     "BatchFlag",
-    "Reboot",
-    "ExitCode",
-    "DerivedExitCode",
-    "RunTime",
-    "TimeLimit",
-    "TimeMin",
+    "Requeue",
+    "RestartCnt",
+    "exit_code",
+    "PreemptTime",
     "SubmitTime",
     "EligibleTime",
-    "AccrueTime",
     "StartTime",
     "EndTime",
-    "Deadline",
-    "ResizeTime",
-    "PreemptEligibleTime",
-    "PreemptTime",
-    "SuspendTime",
-    "SecsPreSuspend",
-    "LastSchedEval",
-    "Scheduler",
-    "Partition",
-    "AllocNode:Sid",
-    "ReqNodeList",
-    "ExcNodeList",
-    "NodeList",
-    "SchedNodeList",
-    "StepMgrEnabled",
-    "BatchHost",
-    "NumNodes",
+    "TimeLimit",
     "NumCPUs",
-    "NumTasks",
-    "CPUs/Task",
-    "ReqB:S:C:T",
-    "TRES",
-    "ReqTRES",
-    "AllocTRES",
-    "Socks/Node",
-    "NtasksPerN:B:S:C",
-    "CoreSpec",
-    "ThreadSpec",
-    "MinCPUsNode",
-    "MinMemoryNode",
-    "MinMemoryCPU",
-    "MinTmpDiskNode",
-    "Features",
-    "Prefer",
-    "DelayBoot",
+    "NumNodes",
+    SHARING,
+    "ReqNodes",
+    "SchedNodes",
+    "PriorityLong",
     "Reservation",
-    "OverSubscribe",
-    "Exclusive",
     "Contiguous",
+    "ReqSwitch",
     "Licenses",
-    "LicensesAlloc",
-    "Network",
-    "Command",
-    "WorkDir",
-    "AdminComment",
-    "SystemComment",
-    "Comment",
-    "Extra",
-    "ResvSegments",
-    "StdErr",
-    "StdIn",
-    "StdOut",
-    "BatchFeatures",
-    "BurstBuffer",
-    "BurstBufferState",
-    "ClusterFeatures",
-    "CpusPerTres",
-    "MemPerTres",
-    "TresBind",
-    "TresFreq",
-    "TresPerJob",
-    "TresPerNode",
-    "TresPerSocket",
-    "TresPerTask",
-    "MailUser",
-    "MailType",
-    "Container",
-    "ContainerId",
-    "NtasksPerTRES",
-    "Power",
-    "Cluster",
-    "SiblingsActiveRaw",
-    "SegmentSize",
-    "CronJob",
-    "Switches",
-    "SubmitLine",
-    "OriginCluster",
-    "SicpMode",
+    "tres-per-job",
+    "tres-per-node",
+    "tres-per-socket",
+    "tres-per-task",
+    "Reason",
+    "Feature",
 ];
+
+/// Whether a job has its nodes for itself, in series that know no column [`EXCLUSIVE`].
+const SHARING: &str = "OverSubscribe";
+
+/// The same in later series, where [`SHARING`] says something else.
+pub(crate) const EXCLUSIVE: &str = "Exclusive";
+
+/// What stands behind its value, since `NO` means the opposite in each of the two.
+const MARK: &str = "*";
+
+/// What `squeue -O` is asked for; `has_exclusive` says whether this Slurm knows the column [`EXCLUSIVE`].
+pub(crate) fn format(has_exclusive: bool) -> String {
+    let all = whole(COLUMNS.into_iter());
+    let marked = format!("{EXCLUSIVE}:0{MARK}|");
+    if has_exclusive { all.replace(&format!("{SHARING}:0|"), &marked) } else { all }
+}
+
+/// The columns of a job's facts.
+#[cfg(test)]
+pub(crate) fn columns() -> [&'static str; COLUMNS.len()] {
+    COLUMNS
+}
+
+/// Columns in full: a size of 0 cuts nothing.
+pub(crate) fn whole<'a>(columns: impl Iterator<Item = &'a str>) -> String {
+    columns.map(|column| format!("{column}:0|")).collect::<Vec<_>>().join(",")
+}
 
 /// What a job is doing. Slurm's text shows a flag such as `COMPLETING` in place of the state below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,7 +131,7 @@ impl JobState {
                 (JobState::Pending, Some(word))
             }
             "REVOKED" => (JobState::Cancelled, Some(word)),
-            _ => return Err(Error::unreadable("JobState", text)),
+            _ => return Err(Error::unreadable("job state", text)),
         })
     }
 
@@ -220,32 +171,31 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Reads `code:signal`.
+    /// Reads `code:signal`, or the status of wait(2) as 22.05's squeue prints it.
     pub(crate) fn read(text: &str) -> Result<Exit, Error> {
-        let wrong = || Error::unreadable("ExitCode", text);
-        let (code, signal) = text.split_once(':').ok_or_else(wrong)?;
-        let number = |t: &str| t.parse().map_err(|_| wrong());
-        Ok(Exit { code: number(code)?, signal: number(signal)? })
+        let number = |t: &str| t.parse::<i32>().map_err(|_| Error::unreadable("exit code", text));
+        match text.split_once(':') {
+            Some((code, signal)) => Ok(Exit { code: number(code)?, signal: number(signal)? }),
+            None => number(text).map(|status| Exit { code: (status >> 8) & 0xff, signal: status & 0x7f }),
+        }
     }
 }
 
-/// A job as slurmctld knows it.
+/// A job as slurmctld knows it: what it is, and nothing of what its user wrote about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Job id.
     pub id: u32,
-    /// Job name.
-    pub name: String,
-    /// User name.
-    pub user: String,
     /// User id.
     pub uid: u32,
-    /// Account, empty if none.
-    pub account: String,
-    /// Slurm's priority: the higher starts first.
-    pub priority: u64,
+    /// User name, by this host's name service.
+    pub user: String,
+    /// Number of the array and of the task in it, if it is one.
+    pub array: Option<(u32, u32)>,
     /// Whether it is neither part of an array nor of a heterogeneous job.
     pub alone: bool,
+    /// Slurm's priority: the higher starts first.
+    pub priority: u64,
     /// Partition; several, separated by commas, while it waits.
     pub partition: String,
     /// What it is doing.
@@ -270,13 +220,13 @@ pub struct Job {
     pub requeue: bool,
     /// How its script ended, `0:0` before.
     pub exit: Exit,
-    /// When it was submitted, or requeued.
+    /// When it was submitted, or requeued, s since the epoch.
     pub submit_s: Option<f64>,
-    /// From when it may start.
+    /// From when it may start, s since the epoch.
     pub eligible_s: Option<f64>,
-    /// When it started, or is expected to.
+    /// When it started, or is expected to, s since the epoch.
     pub start_s: Option<f64>,
-    /// When it ended, or will be ended.
+    /// When it ended, or will be ended, s since the epoch.
     pub end_s: Option<f64>,
     /// Time limit, s; absent for none.
     pub time_limit_s: Option<u64>,
@@ -290,21 +240,10 @@ pub struct Job {
     pub num_nodes: u32,
     /// Nodes that it must have, as Slurm lists them; empty if any will do.
     pub required_nodes: String,
-    /// Nodes that it must not have, as Slurm lists them.
-    pub excluded_nodes: String,
     /// Features that its nodes must have, as its user joined them; empty if none.
     pub features: String,
-    /// Whether it asks for more than nodes, CPUs, memory and features: GRES, licenses, burst buffers, a place in the
-    /// network.
+    /// Whether it asks for more than nodes, CPUs, memory and features: GRES, licenses, a place in the network.
     pub asks_more: bool,
-    /// The script and its arguments.
-    pub command: String,
-    /// Working directory.
-    pub work_dir: String,
-    /// The user's comment.
-    pub comment: String,
-    /// The operators' comment.
-    pub admin_comment: String,
 }
 
 impl Job {
@@ -319,6 +258,11 @@ impl Job {
     /// Whether a flag such as `COMPLETING` is set.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
+    }
+
+    /// The number by which Slurm's commands mean this job alone: that of an array's last task means all of them.
+    pub(crate) fn own_number(&self) -> String {
+        self.array.map_or_else(|| self.id.to_string(), |(array, task)| format!("{array}_{task}"))
     }
 
     /// Why the nodes of this job cannot be lent, whoever wants them; nothing if they can.
@@ -337,140 +281,122 @@ impl Job {
     }
 }
 
-/// The job with this id in the output of `scontrol show job -o ID`.
-pub fn parse_job(text: &str, id: u32) -> Result<Option<Job>, Error> {
-    match records(text).into_iter().find(|r| record_id(r) == Some(id)) {
-        None => Ok(None),
-        Some(record) => parse_record(&record).map(Some),
-    }
+/// Jobs that were listed together.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    /// Those that were understood.
+    pub jobs: Vec<Job>,
+    /// Why a line was not; the others count all the same.
+    pub unreadable: Vec<Error>,
 }
 
-/// The GPUs of `node` that the job holds, by the output of `scontrol show job -d -o ID`, as Slurm counts them there;
-/// nothing where Slurm does not say which.
-pub fn parse_gpus(text: &str, id: u32, node: &str) -> Result<Option<Vec<u32>>, Error> {
-    let record = records(text).into_iter().find(|r| record_id(r) == Some(id));
-    let record = record.ok_or_else(|| Error::unreadable("JobId", text))?;
-    let f = Fields::split(format!("job {id}"), &record, KEYS);
-    // Nothing that a user writes stands between these fields and the next.
-    let details = match f.get("CoreSpec")? {
-        Some(details) => details,
-        None => f.need("ThreadSpec")?,
-    };
-    gpus::held(details, node)
-}
-
-/// The jobs in the output of `scontrol show job -o`, and the ids of those whose record cannot be trusted: another
-/// record claims the same id, or a text forges a field. Ask for them one by one.
-pub fn parse_jobs(text: &str) -> (Vec<Job>, BTreeSet<u32>) {
-    let records = records(text);
-    let mut claimed: BTreeMap<u32, u32> = BTreeMap::new();
-    records.iter().filter_map(|r| record_id(r)).for_each(|id| *claimed.entry(id).or_default() += 1);
-    let mut doubtful: BTreeSet<u32> = claimed.iter().filter(|(_, n)| **n > 1).map(|(id, _)| *id).collect();
-    let mut jobs = Vec::new();
-    for record in &records {
-        match parse_record(record) {
-            Ok(job) if !doubtful.contains(&job.id) => jobs.push(job),
-            Ok(_) => {}
-            Err(_) => doubtful.extend(record_id(record)),
+/// The jobs in the output of `squeue -h -O` with the columns of a job's facts.
+pub fn parse_jobs(text: &str) -> Jobs {
+    let mut found = Jobs::default();
+    for line in text.lines().filter(|l| !l.is_empty()) {
+        match parse_line(line) {
+            Ok(job) => found.jobs.push(job),
+            Err(e) => found.unreadable.push(e),
         }
     }
-    (jobs, doubtful)
+    found
 }
 
-/// Joins lines that a line break in a comment has parted.
-fn records(text: &str) -> Vec<String> {
-    let mut records: Vec<String> = Vec::new();
-    for line in text.lines().filter(|l| !l.is_empty() && *l != "No jobs in the system") {
-        match records.last_mut() {
-            Some(last) if !line.starts_with("JobId=") => {
-                last.push('\n');
-                last.push_str(line);
-            }
-            _ => records.push(line.to_owned()),
-        }
-    }
-    records
+/// The one job of this id in such an output, in which other tasks of its array may stand.
+pub(crate) fn parse_one(text: &str, id: u32) -> Result<Option<Job>, Error> {
+    let begin = format!("{id}|");
+    text.lines().find(|l| l.starts_with(&begin)).map(parse_line).transpose()
 }
 
-fn record_id(record: &str) -> Option<u32> {
-    record.strip_prefix("JobId=")?.split(' ').next()?.parse().ok()
-}
-
-fn parse_record(record: &str) -> Result<Job, Error> {
-    let id = record_id(record).ok_or_else(|| Error::unreadable("JobId", record))?;
-    let f = Fields::split(format!("job {id}"), record, KEYS);
-    let (state, flag) = JobState::read(f.need("JobState")?)?;
-    let (user, uid) = user(f.need("UserId")?)?;
-    let yes = |key| f.get(key).map(|v| v == Some("1"));
+fn parse_line(line: &str) -> Result<Job, Error> {
+    let wrong = || Error::unreadable("line of squeue", line);
+    let columns: Vec<&str> = line.strip_suffix('|').ok_or_else(wrong)?.splitn(COLUMNS.len(), '|').collect();
+    let column: &[&str; COLUMNS.len()] = columns[..].try_into().map_err(|_| wrong())?;
+    let [id, uid, user, array, task, het, state, partition, nodes, batch_host, batch, requeue, restarts, exit, ..] =
+        *column;
+    let [
+        ..,
+        preempted,
+        submit,
+        eligible,
+        start,
+        end,
+        limit,
+        cpus,
+        num_nodes,
+        sharing,
+        required,
+        planned,
+        priority,
+        reservation,
+        contiguous,
+        switches,
+        licenses,
+        per_job,
+        per_node,
+        per_socket,
+        per_task,
+        reason,
+        features,
+    ] = *column;
+    let (state, flag) = JobState::read(state)?;
+    let task = number::<u32>("array task", task).ok();
+    let more = [licenses, per_job, per_node, per_socket, per_task];
     Ok(Job {
-        id,
-        name: f.text("JobName")?,
-        user,
-        uid,
-        account: f.text("Account")?,
-        priority: f.number("Priority")?.unwrap_or(0),
-        alone: f.get("ArrayJobId")?.is_none() && f.get("HetJobId")?.is_none(),
-        partition: f.text("Partition")?,
+        id: number("job id", id)?,
+        uid: number("user id", uid)?,
+        user: text(user),
+        array: task.map(|task| Ok::<_, Error>((number("array job id", array)?, task))).transpose()?,
+        alone: is_none(column[4]) && (is_none(het) || het == "0"),
+        priority: number("priority", priority)?,
+        partition: text(partition),
         state,
         flags: flag.map(str::to_owned).into_iter().collect(),
-        reason: f.text("Reason")?,
-        nodes: expand_nodelist(f.get("NodeList")?.unwrap_or_default())?,
-        planned_nodes: expand_nodelist(&f.text("SchedNodeList")?)?,
-        batch_host: Some(f.text("BatchHost")?).filter(|h| !h.is_empty()),
-        batch: yes("BatchFlag")?,
-        restarts: f.number("Restarts")?.unwrap_or(0),
-        preempted: f.time("PreemptTime")?.is_some(),
-        requeue: yes("Requeue")?,
-        exit: f.get("ExitCode")?.map_or(Ok(Exit::default()), Exit::read)?,
-        submit_s: f.time("SubmitTime")?,
-        eligible_s: f.time("EligibleTime")?,
-        start_s: f.time("StartTime")?,
-        end_s: f.time("EndTime")?,
-        time_limit_s: duration("TimeLimit", f.get("TimeLimit")?.unwrap_or_default())?,
-        reservation: f.text("Reservation")?,
-        exclusive: [f.text("OverSubscribe")?, f.text("Exclusive")?].iter().any(|v| is_exclusive(v)),
-        num_cpus: count("NumCPUs", f.get("NumCPUs")?.unwrap_or("0"))?,
-        num_nodes: count("NumNodes", f.get("NumNodes")?.unwrap_or("0"))?,
-        required_nodes: f.text("ReqNodeList")?,
-        excluded_nodes: f.text("ExcNodeList")?,
-        features: f.text("Features")?,
-        asks_more: asks_more(&f)?,
-        command: f.text("Command")?,
-        work_dir: f.text("WorkDir")?,
-        comment: f.text("Comment")?,
-        admin_comment: f.text("AdminComment")?,
+        reason: text(reason),
+        nodes: expand_nodelist(nodes)?,
+        planned_nodes: expand_nodelist(planned)?,
+        batch_host: Some(text(batch_host)).filter(|h| !h.is_empty()),
+        batch: batch != "0",
+        restarts: number("restart count", restarts)?,
+        preempted: time("PreemptTime", preempted)?.is_some(),
+        requeue: requeue == "1",
+        exit: Exit::read(exit)?,
+        submit_s: time("SubmitTime", submit)?,
+        eligible_s: time("EligibleTime", eligible)?,
+        start_s: time("StartTime", start)?,
+        end_s: time("EndTime", end)?,
+        time_limit_s: duration("TimeLimit", limit)?,
+        reservation: text(reservation),
+        exclusive: match sharing.strip_suffix(MARK) {
+            Some(exclusive) => matches!(exclusive, "NODE" | "YES" | "EXCLUSIVE"),
+            None => matches!(sharing, "NO" | "EXCLUSIVE"),
+        },
+        num_cpus: count("CPUs", cpus)?,
+        num_nodes: count("nodes", num_nodes)?,
+        required_nodes: text(required),
+        features: text(features),
+        // 23.11 shows `--cpus-per-task` as a TRES as well.
+        asks_more: contiguous == "1"
+            || !(is_none(switches) || switches == "0")
+            || more.iter().flat_map(|list| list.split(',')).any(|t| !is_none(t) && !t.starts_with("cpu")),
     })
 }
 
-/// Whether a job asks for more than nodes, CPUs, memory and features. 23.11 shows `--cpus-per-task` as a TRES as well.
-fn asks_more(f: &Fields<'_>) -> Result<bool, Error> {
-    let tres = ["TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask"];
-    let asked = ["Licenses", "BurstBuffer", "Switches"].into_iter().chain(tres).map(|key| f.text(key));
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    let more = asked.iter().flat_map(|list| list.split(',')).any(|t| !t.is_empty() && !t.starts_with("cpu"));
-    Ok(more || f.get("Contiguous")? == Some("1"))
+fn text(value: &str) -> String {
+    if is_none(value) { String::new() } else { value.to_owned() }
 }
 
-/// Whether `OverSubscribe=` (or 26.05's `Exclusive=`) keeps the nodes for one job.
-fn is_exclusive(value: &str) -> bool {
-    matches!(value, "NO" | "EXCLUSIVE" | "NODE")
-}
-
-/// Reads `name(uid)`.
-fn user(text: &str) -> Result<(String, u32), Error> {
-    let wrong = || Error::unreadable("UserId", text);
-    let (name, rest) = text.rsplit_once('(').ok_or_else(wrong)?;
-    let uid = rest.strip_suffix(')').and_then(|u| u.parse().ok()).ok_or_else(wrong)?;
-    Ok((name.to_owned(), uid))
+fn number<T: std::str::FromStr>(what: &'static str, value: &str) -> Result<T, Error> {
+    value.parse().map_err(|_| Error::unreadable(what, value))
 }
 
 /// Reads a number of CPUs or nodes: `4`, `2-8` (of a waiting job: the least), `1K`.
-fn count(key: &'static str, text: &str) -> Result<u32, Error> {
-    let least = text.split('-').next().unwrap_or(text);
+fn count(what: &'static str, value: &str) -> Result<u32, Error> {
+    let least = value.split('-').next().unwrap_or(value);
     let (number, factor) = match least.strip_suffix('K') {
         Some(n) => (n, 1024.0),
         None => (least, 1.0),
     };
-    let value: f64 = number.parse().map_err(|_| Error::unreadable(key, text))?;
-    Ok((value * factor) as u32)
+    let number: f64 = number.parse().map_err(|_| Error::unreadable(what, value))?;
+    Ok((number * factor) as u32)
 }

@@ -1,7 +1,7 @@
-//! Reads `scontrol show node -o`.
+//! Asks for nodes, and reads `scontrol show node -o`, where only operators write texts.
 
-use crate::Error;
 use crate::fields::{Fields, is_none};
+use crate::{Error, Slurm};
 
 /// The keys that `scontrol show node -o` prints from 22.05 to 26.05.
 const KEYS: &[&str] = &[
@@ -111,6 +111,22 @@ impl Node {
     /// Whether a flag such as `DRAIN` is set.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
+    }
+}
+
+impl Slurm {
+    /// All nodes.
+    pub fn nodes(&self) -> Result<Vec<Node>, Error> {
+        parse_nodes(&self.output("scontrol", &["show", "node", "-o"])?)
+    }
+
+    /// A node; none if Slurm does not know it.
+    pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
+        match self.output("scontrol", &["show", "node", "-o", name]) {
+            Ok(text) => Ok(parse_nodes(&text)?.into_iter().find(|n| n.name == name)),
+            Err(Error::Refused { text, .. }) if text.contains("not found") => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Reads `scontrol show partition -o`, where no value holds a space and none is a user's.
+//! Asks for partitions, and reads `scontrol show partition -o`, where no value holds a space and none is a user's.
 
-use crate::Error;
 use crate::fields::duration;
+use crate::{Error, Slurm};
 
 /// A partition as slurmctld shows it to this user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,13 @@ pub struct Partition {
     pub is_preemptible: bool,
     /// Longest time of a job, s; nothing where there is no limit.
     pub max_time_s: Option<u64>,
+}
+
+impl Slurm {
+    /// The partitions that this user may see.
+    pub fn partitions(&self) -> Result<Vec<Partition>, Error> {
+        parse_partitions(&self.output("scontrol", &["show", "partition", "-o"])?)
+    }
 }
 
 /// The partitions in the output of `scontrol show partition -o`.

@@ -188,11 +188,6 @@ impl Slurm {
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         started.map_err(|cause| Error::Start { command: "salloc".into(), cause })
     }
-
-    /// Cancels a job.
-    pub fn cancel(&self, job: u32) -> Result<(), Error> {
-        self.output("scancel", &[&job.to_string()]).map(drop)
-    }
 }
 
 /// Whether this Slurm can take nodes out of a job and give them back, by what [`Slurm::config`] says.

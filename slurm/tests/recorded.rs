@@ -1,8 +1,8 @@
 //! The parsers on what Slurm 22.05, 24.11 and 26.05 really printed, with what a hostile user could put into it.
 
 use slurm::{
-    Exit, Job, JobState, parse_accounting, parse_events, parse_job, parse_jobs, parse_nodes, parse_partitions,
-    parse_steps,
+    Exit, Job, JobState, Jobs, parse_accounting, parse_events, parse_gpus_json, parse_jobs, parse_nodes,
+    parse_partitions, parse_steps,
 };
 
 macro_rules! recorded {
@@ -11,67 +11,80 @@ macro_rules! recorded {
     };
 }
 
+fn one(text: &str) -> Job {
+    let Jobs { mut jobs, unreadable } = parse_jobs(text);
+    assert!(unreadable.is_empty() && jobs.len() == 1, "{unreadable:?} {jobs:?}");
+    jobs.remove(0)
+}
+
 fn job(id: u32) -> Job {
-    let (jobs, _) = parse_jobs(recorded!("jobs"));
-    jobs.into_iter().find(|j| j.id == id).expect("recorded")
+    parse_jobs(recorded!("squeue")).jobs.into_iter().find(|j| j.id == id).expect("recorded")
 }
 
 #[test]
 fn a_running_job_on_two_nodes() {
-    let job = job(2);
-    assert_eq!(job.name, "spaces in name");
-    assert_eq!((job.user.as_str(), job.uid, job.account.as_str()), ("jpalice", 999, "physics"));
+    let job = job(1);
+    assert_eq!((job.user.as_str(), job.uid, job.array, job.alone), ("jpalice", 999, None, true));
     assert_eq!(job.state, JobState::Running);
     assert_eq!((job.nodes.join(" ").as_str(), job.batch_host.as_deref()), ("n1 n2", Some("n1")));
-    assert_eq!((job.batch, job.requeue, job.restarts, job.num_cpus), (true, true, 0, 2));
-    assert_eq!(job.time_limit_s, Some(((24 + 2) * 60 + 4) * 60));
-    assert_eq!((job.start_s, job.end_s), (Some(1_795_239_487.0), Some(1_795_333_327.0)));
-    assert_eq!((job.reason.as_str(), job.command.as_str(), job.work_dir.as_str()), ("", "", "/tmp"));
-    assert_eq!(job.comment, "line one");
+    assert_eq!((job.batch, job.requeue, job.restarts, job.num_cpus, job.num_nodes), (true, true, 1, 4, 2));
+    assert_eq!((job.time_limit_s, job.exclusive, job.asks_more), (Some(((24 + 2) * 60 + 4) * 60), true, false));
+    assert_eq!((job.start_s, job.end_s), (Some(1_795_363_488.0), Some(1_795_457_328.0)));
+    assert_eq!((job.reason.as_str(), job.reservation.as_str(), job.preempted), ("", "", false));
 }
 
 #[test]
 fn a_waiting_job_has_no_nodes_and_no_end() {
     let job = job(3);
     assert_eq!((job.state, job.reason.as_str()), (JobState::Pending, "BeginTime"));
-    assert_eq!((job.nodes.len(), job.batch_host, job.requeue), (0, None, false));
+    assert_eq!((job.nodes.len(), job.batch_host, job.requeue, job.exclusive), (0, None, false, false));
     assert_eq!((job.time_limit_s, job.end_s), (None, None));
-    assert_eq!(job.eligible_s, Some(1_795_243_086.0));
-    assert_eq!((job.required_nodes + &job.excluded_nodes + &job.features, job.asks_more), (String::new(), false));
+    assert_eq!(job.eligible_s, Some(1_795_366_945.0));
+    assert_eq!((job.required_nodes + &job.features, job.asks_more), (String::new(), false));
+}
+
+#[test]
+fn what_a_job_wants_of_its_nodes_is_read() {
+    let job = job(10);
+    assert_eq!((job.required_nodes.as_str(), job.asks_more, job.num_cpus, job.num_nodes), ("n1", true, 4, 2));
+    assert_eq!(recorded!("excluded").trim(), "n2");
 }
 
 #[test]
 fn ends_are_told_apart() {
-    assert_eq!((job(4).state, job(4).exit), (JobState::Failed, Exit { code: 3, signal: 0 }));
-    assert_eq!((job(5).state, job(5).exit), (JobState::Failed, Exit { code: 0, signal: 9 }));
-    assert_eq!(job(5).reason, "JobLaunchFailure");
-    let cancelled = parse_job(recorded!("cancelled"), 2).expect("parses").expect("there");
-    assert_eq!((cancelled.state, cancelled.exit.signal), (JobState::Cancelled, 15));
-    let completing = parse_job(recorded!("completing"), 2).expect("parses").expect("there");
+    assert_eq!((job(2).state, job(2).exit), (JobState::Failed, Exit { code: 3, signal: 0 }));
+    assert_eq!((job(4).state, job(4).exit), (JobState::Failed, Exit { code: 0, signal: 9 }));
+    assert_eq!(job(4).reason, "JobLaunchFailure");
+    let completing = one(recorded!("completing"));
     assert_eq!(completing.state, JobState::Completing);
     assert!(completing.has_flag("COMPLETING"));
+    let requeued = one(recorded!("requeued"));
+    assert_eq!((requeued.state, requeued.restarts, requeued.reason.as_str()), (JobState::Pending, 1, "BeginTime"));
+    assert_eq!(requeued.eligible_s.zip(requeued.submit_s).map(|(e, s)| e - s), Some(121.0));
 }
 
 #[test]
 fn array_tasks_are_jobs_of_their_own() {
-    assert_eq!((job(8).state, job(8).name.as_str()), (JobState::Running, "array"));
-    assert_eq!(job(6).state, JobState::Pending);
+    let tasks = [6, 7, 5].map(|id| job(id).array);
+    assert_eq!(tasks, [Some((5, 0)), Some((5, 1)), Some((5, 2))]);
+    assert!([5, 6, 7].iter().all(|id| !job(*id).alone));
 }
 
 #[test]
-fn a_name_that_forges_a_state_is_not_believed() {
-    // JobName='x JobState=COMPLETED y', and a comment with 'UserId=root(0)'.
-    let e = parse_job(recorded!("requeued"), 1).expect_err("forged").to_string();
-    assert!(e.contains("job 1") && e.contains("it is not trusted"), "{e}");
-}
-
-#[test]
-fn a_comment_that_forges_a_record_does_not_stand_in_for_the_true_one() {
-    // The comment of job 2 holds a line 'JobId=1 JobName=forged UserId=root(0) JobState=RUNNING'.
-    let (jobs, doubtful) = parse_jobs(recorded!("jobs"));
-    assert!(jobs.iter().all(|j| j.id != 1 && j.name != "forged"));
-    assert_eq!(doubtful.into_iter().collect::<Vec<_>>(), [1]);
-    assert_eq!(jobs.len(), 7);
+fn what_a_user_writes_into_name_and_comment_is_in_no_answer() {
+    // Name and comment of job 1 hold a whole line of squeue and of scontrol, in which job 2 is root's and runs.
+    for (series, text, name) in [
+        ("22.05", recorded!("squeue"), recorded!("name")),
+        ("24.11", include_str!("recorded/24.11/squeue.txt"), include_str!("recorded/24.11/name.txt")),
+        ("26.05", include_str!("recorded/26.05/squeue.txt"), include_str!("recorded/26.05/name.txt")),
+    ] {
+        let forged = name.lines().find(|l| l.starts_with("2|0|root|")).expect("the name forges a line");
+        assert_eq!(parse_jobs(forged).jobs.len(), 1, "{series}: what is forged would be believed");
+        let Jobs { jobs, unreadable } = parse_jobs(text);
+        assert!(unreadable.is_empty(), "{series}: {unreadable:?}");
+        assert!(jobs.iter().all(|j| j.uid != 0 && !j.nodes.contains(&"n9".to_string())), "{series}");
+        assert_eq!(jobs.iter().filter(|j| j.id == 2).map(|j| j.state).collect::<Vec<_>>(), [JobState::Failed]);
+    }
 }
 
 #[test]
@@ -122,68 +135,73 @@ fn partitions_with_limits_and_states() {
     assert!(e.contains("MaxTime"), "{e}");
 }
 
-/// The same small cluster on a newer series: jobs 1 (running, two nodes), 2 (exit 3), 3 (waits), 4 (killed).
-fn newer(series: &str, text: [&str; 4]) {
-    let [jobs, nodes, steps, requeued] = text;
-    let (jobs, doubtful) = parse_jobs(jobs);
-    assert!(doubtful.is_empty(), "{series}: {doubtful:?}");
-    let short: Vec<String> = jobs
-        .iter()
-        .map(|j| {
-            format!("{} {} {} {}:{} {}", j.id, j.name, j.state.as_str(), j.exit.code, j.exit.signal, j.nodes.len())
-        })
-        .collect();
-    let wanted =
-        ["1 spaces in name RUNNING 0:0 2", "2 fail FAILED 3:0 1", "3 pend PENDING 0:0 0", "4 killed FAILED 0:9 1"];
-    assert_eq!(short, wanted, "{series}");
-    assert_eq!((jobs[0].comment.as_str(), jobs[0].work_dir.as_str()), ("two words", "/tmp"), "{series}");
-    assert_eq!(jobs[0].admin_comment, r#"{"joulepoint":1,"run":"1.2","joules":3.5}"#, "{series}");
-    assert_eq!((jobs[0].account.as_str(), jobs[0].batch_host.as_deref()), ("", Some("n1")), "{series}");
+/// The same small cluster on a newer series: jobs 2 (exit 3), 4 (killed), an array 5 and a job that wants much.
+fn newer(series: &str, text: [&str; 5]) {
+    let [jobs, nodes, steps, of_array, requeued] = text;
+    let Jobs { jobs, unreadable } = parse_jobs(jobs);
+    assert!(unreadable.is_empty(), "{series}: {unreadable:?}");
+    let of = |id: u32| jobs.iter().find(|j| j.id == id).expect(series);
+    let ends = [2, 4].map(|id| (of(id).state, of(id).exit.code, of(id).exit.signal));
+    assert_eq!(ends, [(JobState::Failed, 3, 0), (JobState::Failed, 0, 9)], "{series}");
+    assert_eq!([7, 8, 5].map(|id| of(id).array), [Some((5, 0)), Some((5, 1)), Some((5, 2))], "{series}");
+    assert_eq!((of(10).required_nodes.as_str(), of(10).asks_more), ("n1", true), "{series}");
+    assert_eq!((of(1).exclusive, of(2).exclusive, of(7).exclusive), (true, false, false), "{series}");
+    assert_eq!((of(1).user.as_str(), of(1).uid, of(1).restarts), ("alice", 1000, 1), "{series}");
     let nodes = parse_nodes(nodes).expect(series);
     assert_eq!((nodes[0].state.as_str(), nodes[0].port), ("MIXED", Some(7001)), "{series}");
     assert!(nodes[1].has_flag("DRAIN"), "{series}");
     assert_eq!(nodes[1].reason, "joulepoint: a b", "{series}");
-    let steps = parse_steps(steps, 1).expect(series);
+    let steps = parse_steps(steps, "1").expect(series);
     assert_eq!((steps.len(), steps[1].id.as_str(), steps[1].nodes.len()), (2, "1.0", 2), "{series}");
-    let requeued = parse_job(requeued, 1).expect(series).expect(series);
+    assert_eq!(steps[1].name, "st State=X Network=a", "{series}");
+    assert_eq!(parse_steps(of_array, "5_1").expect(series)[0].id, "5_1.batch", "{series}");
+    let requeued = one(requeued);
     assert_eq!((requeued.state, requeued.restarts, requeued.reason.as_str()), (JobState::Pending, 1, "BeginTime"));
     assert_eq!(requeued.eligible_s.zip(requeued.submit_s).map(|(e, s)| e - s), Some(121.0), "{series}");
 }
 
-#[test]
-fn slurm_24_11_reads_the_same() {
-    newer(
-        "24.11",
-        [
-            include_str!("recorded/24.11/jobs.txt"),
-            include_str!("recorded/24.11/nodes.txt"),
-            include_str!("recorded/24.11/steps.txt"),
-            include_str!("recorded/24.11/requeued.txt"),
-        ],
-    );
+macro_rules! newer {
+    ($name:ident, $series:literal) => {
+        #[test]
+        fn $name() {
+            newer(
+                $series,
+                [
+                    include_str!(concat!("recorded/", $series, "/squeue.txt")),
+                    include_str!(concat!("recorded/", $series, "/nodes.txt")),
+                    include_str!(concat!("recorded/", $series, "/steps.txt")),
+                    include_str!(concat!("recorded/", $series, "/steps_array.txt")),
+                    include_str!(concat!("recorded/", $series, "/requeued.txt")),
+                ],
+            );
+        }
+    };
 }
+newer!(slurm_24_11_reads_the_same, "24.11");
+newer!(slurm_26_05_reads_the_same, "26.05");
 
 #[test]
-fn slurm_26_05_reads_the_same() {
-    newer(
-        "26.05",
-        [
-            include_str!("recorded/26.05/jobs.txt"),
-            include_str!("recorded/26.05/nodes.txt"),
-            include_str!("recorded/26.05/steps.txt"),
-            include_str!("recorded/26.05/requeued.txt"),
-        ],
-    );
+fn gpus_are_read_from_json_whatever_the_jobs_name_says() {
+    let two_nodes = include_str!("recorded/24.11/gpus.json");
+    let held = |node| parse_gpus_json(two_nodes, 13, node);
+    assert_eq!((held("n1").expect("read"), held("n2").expect("read")), (Some(vec![2]), Some(vec![0])));
+    assert!(held("n3").is_err() && parse_gpus_json(two_nodes, 14, "n1").is_err());
+    // The name of this one is 'x Nodes=n1 GRES=gpu:4(IDX:0-3) CoreSpec=1'.
+    let forging = include_str!("recorded/26.05/gpus.json");
+    assert!(forging.contains("IDX:0-3"));
+    assert_eq!(parse_gpus_json(forging, 9, "n1").expect("read"), Some(vec![0, 1]));
 }
 
 #[test]
 fn steps_of_a_job() {
-    let steps = parse_steps(recorded!("steps"), 2).expect("parses");
+    let steps = parse_steps(recorded!("steps"), "1").expect("parses");
     assert_eq!(steps.len(), 2);
-    assert_eq!((steps[0].id.as_str(), steps[0].is_users()), ("2.batch", false));
-    assert_eq!((steps[1].id.as_str(), steps[1].is_users()), ("2.0", true));
-    assert_eq!((steps[1].nodes.join(" ").as_str(), steps[1].name.as_str()), ("n1 n2", "sleep"));
-    assert!(parse_steps(recorded!("steps"), 20).expect("parses").is_empty(), "2.0 is not a step of job 20");
+    assert_eq!((steps[0].id.as_str(), steps[0].is_users()), ("1.batch", false));
+    assert_eq!((steps[1].id.as_str(), steps[1].is_users()), ("1.0", true));
+    assert_eq!((steps[1].nodes.join(" ").as_str(), steps[1].state.as_str()), ("n1 n2", "RUNNING"));
+    assert_eq!(steps[1].name, "st State=X Network=a", "the name stands for itself");
+    assert!(parse_steps(recorded!("steps"), "10").expect("parses").is_empty(), "1.0 is not a step of job 10");
+    assert_eq!(parse_steps(recorded!("steps_array"), "5_0").expect("parses").len(), 1);
 }
 
 #[test]
@@ -191,15 +209,25 @@ fn accounting_keeps_the_lives_of_a_requeued_job_apart() {
     let lives = parse_accounting(recorded!("sacct")).expect("parses");
     let of = |job: u32| lives.iter().filter(|l| l.job == job).collect::<Vec<_>>();
     assert_eq!(of(1).len(), 2);
-    assert_eq!(of(1)[0].state_text, "REQUEUED");
+    assert_eq!((of(1)[0].state_text.as_str(), of(1)[0].uid, of(1)[0].nodes.len()), ("REQUEUED", 999, 2));
     assert_eq!((of(1)[1].state, of(1)[1].start_s), (JobState::Pending, None));
-    assert_eq!((of(2)[0].state, of(2)[0].nodes.len()), (JobState::Cancelled, 2));
-    assert_eq!(of(2)[0].state_text, "CANCELLED by 0");
-    assert_eq!((of(5)[0].exit.signal, of(5)[0].consumed_j), (9, None));
+    assert_eq!((of(4)[0].exit.signal, of(4)[0].consumed_j), (9, None));
     assert_eq!(of(3)[0].nodes.len(), 0, "'None assigned'");
     let newer = parse_accounting(include_str!("recorded/26.05/sacct.txt")).expect("parses");
-    let consumed: Vec<_> = newer.iter().map(|l| (l.job, l.consumed_j)).collect();
-    assert_eq!(consumed, [(1, Some(999.0)), (2, None)], "job 1's energy was set with sacctmgr");
+    let consumed: Vec<_> =
+        newer.iter().filter(|l| l.state == JobState::Failed).map(|l| (l.job, l.consumed_j)).collect();
+    assert_eq!(consumed, [(2, Some(88.0)), (4, None)], "job 2's energy was set with sacctmgr");
+}
+
+#[test]
+fn a_job_of_the_same_number_from_before_stands_beside_the_present_one() {
+    // Both clusters were made anew; their accounting remembers the first ones.
+    for text in [include_str!("recorded/24.11/sacct_reused.txt"), include_str!("recorded/26.05/sacct_reused.txt")] {
+        let lives = parse_accounting(text).expect("parses");
+        let starts: Vec<_> = lives.iter().filter(|l| l.job == 2).filter_map(|l| l.start_s).collect();
+        assert_eq!(starts.len(), 2);
+        assert!(starts[1] - starts[0] > 1000.0, "{starts:?}");
+    }
 }
 
 #[test]
@@ -217,23 +245,32 @@ fn only_what_died_is_a_failure_and_the_record_begins_with_the_cluster() {
 
 #[test]
 fn nothing_is_nothing() {
-    let (jobs, doubtful) = parse_jobs("No jobs in the system\n");
-    assert!(jobs.is_empty() && doubtful.is_empty());
+    let nothing = parse_jobs("");
+    assert!(nothing.jobs.is_empty() && nothing.unreadable.is_empty());
     assert!(parse_nodes("").expect("parses").is_empty());
     assert!(parse_accounting("\n").expect("parses").is_empty());
     assert_eq!(parse_events("").expect("parses").from_s, None);
-    assert_eq!(parse_job("", 1).expect("parses"), None);
+}
+
+#[test]
+fn a_line_that_is_not_understood_hides_no_other() {
+    let text = format!("{}7|1|x|\n{}", recorded!("requeued"), recorded!("completing"));
+    let Jobs { jobs, unreadable } = parse_jobs(&text);
+    assert_eq!(jobs.iter().map(|j| j.id).collect::<Vec<_>>(), [1, 9]);
+    assert_eq!(unreadable.len(), 1);
 }
 
 #[test]
 fn no_line_however_cut_makes_a_parser_panic() {
-    for text in [recorded!("jobs"), recorded!("nodes"), recorded!("sacct"), recorded!("steps"), recorded!("events")] {
+    for text in [recorded!("squeue"), recorded!("nodes"), recorded!("sacct"), recorded!("steps"), recorded!("events")] {
         for cut in (0..text.len()).step_by(13).filter(|c| text.is_char_boundary(*c)) {
             let _ = parse_jobs(&text[cut..]);
+            let _ = parse_jobs(&text[..cut]);
             let _ = parse_nodes(&text[..cut]);
             let _ = parse_accounting(&text[cut..]);
             let _ = parse_events(&text[cut..]);
-            let _ = parse_steps(&text[..cut], 2);
+            let _ = parse_steps(&text[..cut], "1");
+            let _ = parse_gpus_json(&text[cut..], 1, "n1");
         }
     }
 }

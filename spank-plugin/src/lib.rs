@@ -21,7 +21,7 @@ mod submit;
 mod wanted;
 
 use spank::raw::spank_t;
-use spank::{Context, Handle, Level, OnError, guard, hook, log};
+use spank::{Context, Handle, Level, OnError, Step, guard, hook, log};
 use std::os::raw::{c_char, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,14 +63,16 @@ extern "C" fn at_load() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *mut *mut c_char) -> c_int {
     // SAFETY: Slurm's own arguments of this hook.
-    let answer = unsafe {
-        hook("init", at_submit(), spank, argc, argv, |handle, words| {
-            let site = site::Site::parse(words);
+    unsafe {
+        hook("init", OnError::Continue, spank, argc, argv, |handle, words| {
+            let (site, wrong) = site::Site::parse(words);
             option_values::register(handle, callback);
-            site::set(site).map_err(in_slurms_log)
+            site::keep(site);
+            // The site's mistake stops nobody's job.
+            wrong.unwrap_or_else(|reason| tell_who_can_mend(handle, &reason));
+            Ok(())
         })
-    };
-    refuse_for_certain(answer)
+    }
 }
 
 /// Checks the whole request where a job is submitted.
@@ -118,7 +120,7 @@ unsafe extern "C" fn callback(id: c_int, value: *const c_char, remote: c_int) ->
     })
 }
 
-/// Refusing is for the place where a job is submitted; a step inside a job, and all that runs beside it, goes on.
+/// Refusing what a user wrote is for the place where a job is submitted; a step inside a job, and all that runs beside it, goes on.
 fn at_submit() -> OnError {
     match Context::current() {
         Context::Allocator => OnError::Refuse,
@@ -135,6 +137,18 @@ fn refuse_for_certain(answer: c_int) -> c_int {
         std::process::exit(1);
     }
     answer
+}
+
+/// Tells of a mistake in plugstack.conf those who can mend it: root at a terminal, and once a job the log of the node.
+fn tell_who_can_mend(handle: &Handle<'_>, reason: &str) {
+    // SAFETY: a system call without arguments that always succeeds.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let level = match Context::current() {
+        Context::Allocator | Context::Local if is_root => Level::Error,
+        Context::Remote if handle.step() == Ok(Step::Batch) => Level::Error,
+        _ => Level::Debug,
+    };
+    log(level, &format!("joulepoint: {reason}; it is passed over, and the rest of the line counts"));
 }
 
 /// Errors of the plugin in Slurm's log say whose they are.

@@ -75,9 +75,8 @@ fn absolute(word: &str, value: &str) -> Result<PathBuf, String> {
 static SITE: Mutex<Option<Site>> = Mutex::new(None);
 
 /// Keeps what `init` read for the later hooks of this process.
-pub fn set((site, wrong): (Site, Result<(), String>)) -> Result<(), String> {
+pub fn keep(site: Site) {
     *SITE.lock().unwrap_or_else(PoisonError::into_inner) = Some(site);
-    wrong
 }
 
 /// What `init` read.

@@ -268,14 +268,28 @@ fn submitting_refuses_what_makes_no_sense_and_leaves_the_command() {
             assert_eq!(seen.code, Some(1), "{given}:\n{}", seen.text);
             assert!(seen.text.contains("end slurm_spank_init_post_opt") && seen.text.contains(says), "{}", seen.text);
         }
-        let seen = host(context).arguments(&["wraper=/bin/true"]).run();
-        assert_eq!(seen.code, Some(1));
-        assert!(seen.text.contains("did you mean 'wrapper='?"), "{}", seen.text);
     }
     // Inside a job, an srun with inherited options goes on.
     let seen = host(SRUN).with("HOST_OPTIONS", "ft-energy=loud").with("SLURM_JOB_ID", "7").run();
     assert_eq!(seen.code, Some(0), "{}", seen.text);
     assert!(seen.answers().iter().all(|(_, code)| *code == 0), "{}", seen.text);
+}
+
+#[test]
+fn a_wrong_argument_of_the_site_stops_no_job_and_the_rest_of_the_line_counts() {
+    let wrong = ["wraper=/nowhere", "default=enrgy", "wrapper=/bin/true", "default=on"];
+    for context in [SRUN, SBATCH] {
+        let seen = host(context).arguments(&wrong).run();
+        assert_eq!(seen.code, Some(0), "{}", seen.text);
+        assert!(seen.answers().iter().all(|(_, code)| *code == 0), "{}", seen.text);
+        // Root mends it, so root is told; once.
+        let told: Vec<&str> = seen.text.lines().filter(|line| line.starts_with("slurm_error")).collect();
+        assert!(matches!(told[..], [line] if line.contains("did you mean 'wrapper='?")), "{}", seen.text);
+    }
+    let seen = host(SLURMSTEPD).arguments(&wrong).run();
+    assert!(seen.line("prepended").is_some_and(|line| line.contains("/bin/true")), "default=on counts: {}", seen.text);
+    assert_eq!(seen.text.matches("did you mean 'wrapper='?").count(), 1, "{}", seen.text);
+    assert_harmless(SLURMSTEPD, &seen);
 }
 
 #[test]

@@ -32,6 +32,17 @@ pub enum Error {
         /// The service's words.
         text: String,
     },
+    /// Somebody refused who does not prove to be the service, or the service before it knew who asked: nothing is known
+    /// of what it would say.
+    #[error("{url} is refused without a proof of the service (status {status}): {text}")]
+    Unproven {
+        /// Where.
+        url: String,
+        /// HTTP status.
+        status: u16,
+        /// The words.
+        text: String,
+    },
     /// The answer is not what this version understands, or does not come from the service.
     #[error("the answer of {url} is not accepted: {text}")]
     Invalid {
@@ -40,6 +51,14 @@ pub enum Error {
         /// Why.
         text: String,
     },
+}
+
+impl Error {
+    /// Whether the service itself said no, and would say it again. Whatever else happened, what was to be delivered is
+    /// kept: nobody has refused it.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Error::Refused { status: 400 | 403..=407 | 409..=424 | 426..=428 | 430..=499, .. })
+    }
 }
 
 /// How a client shows who it is.
@@ -178,13 +197,20 @@ impl Client {
         let proof = answer.headers().get(PROOF).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let body = answer.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
         let body = body.map_err(|e| self.unreachable(e))?;
+        let proven = match &self.identity {
+            Identity::Munge { munge, .. } => {
+                check(munge, proof.as_deref(), authorization.unwrap_or_default(), status, &body)
+            }
+            Identity::Kernel => Ok(()),
+        };
         if status >= 300 {
             let text = String::from_utf8_lossy(&body).chars().take(500).collect();
-            return Err(Error::Refused { status, text });
+            return Err(match proven {
+                Ok(()) => Error::Refused { status, text },
+                Err(_) => Error::Unproven { url: url.to_owned(), status, text },
+            });
         }
-        if let Identity::Munge { munge, .. } = &self.identity {
-            check(munge, proof.as_deref(), authorization.unwrap_or_default(), status, &body).map_err(invalid)?;
-        }
+        proven.map_err(invalid)?;
         serde_json::from_slice(&body).map_err(|e| invalid(e.to_string()))
     }
 }

@@ -8,10 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
 use wire::{Client, Error};
 
 /// Most records in one request.
 const BATCH: usize = 500;
+
+/// Most of their bytes, while there is more than one: a quarter of what a service takes.
+const BATCH_BYTES: usize = wire::LARGEST_BODY / 4;
 
 /// Pause after a failed try; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -55,7 +59,13 @@ impl Queue {
 
     /// The first records after a position.
     fn batch(&self, of: &Sender, after: u64) -> Batch {
-        let records = self.waiting.iter().filter(|r| r.seq > after).take(BATCH).cloned().collect();
+        let mut bytes = 0;
+        let fits = |r: &&Record| {
+            let is_first = bytes == 0;
+            bytes += serde_json::to_vec(r).map_or(0, |json| json.len());
+            is_first || bytes <= BATCH_BYTES
+        };
+        let records = self.waiting.iter().filter(|r| r.seq > after).take(BATCH).take_while(fits).cloned().collect();
         Batch { version: protocol::VERSION, key: of.key.clone(), holder: of.holder, records }
     }
 }
@@ -116,6 +126,7 @@ impl Courier {
 fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, mut of: Sender) {
     let (queue, changed) = shared;
     let mut pause = FIRST_PAUSE;
+    let mut told = String::new();
     loop {
         let batch = {
             let Ok(queue) = queue.lock() else { return };
@@ -145,9 +156,21 @@ fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Sp
                 of.holder = None;
                 continue;
             }
+            // They stay in the journal, and are tried again: a site may mend what it refuses.
+            Err(e) if e.is_final() => {
+                let text = e.to_string();
+                if text != told {
+                    tracing::error!(
+                        text,
+                        first,
+                        "the controller refuses records of this run; they wait in its journal"
+                    );
+                    told = text;
+                }
+            }
             Err(e) => {
                 tracing::debug!(%e, "records wait for the controller");
-                if is_away(&e) && into_spool(shared, spool, &of).is_none() {
+                if into_spool(shared, spool, &of).is_none() {
                     return;
                 }
             }
@@ -159,11 +182,6 @@ fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Sp
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-/// Whether the controller cannot take records now, and may later.
-fn is_away(error: &Error) -> bool {
-    matches!(error, Error::Unreachable { .. } | Error::Refused { status: 500.., .. })
 }
 
 /// Hands what waits to this node's spool, as much as it takes; none if another thread has panicked.
@@ -192,5 +210,29 @@ fn into_spool(shared: &(Mutex<Queue>, Condvar), spool: &Spool, of: &Sender) -> O
                 return Some(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::Event;
+
+    #[test]
+    fn a_batch_is_no_larger_than_a_service_takes_and_never_empty() {
+        let record = |seq: u64, bytes: usize| {
+            let event = Event::CheckpointFailed { reason: "x".repeat(bytes) };
+            Record { seq, at_s: 1.0, event }
+        };
+        let key = RunKey { cluster: "c".into(), run: "7.1".into() };
+        let of = Sender { key, holder: None, superseded: Arc::default() };
+        let small: Vec<Record> = (1..=10).map(|seq| record(seq, BATCH_BYTES / 4)).collect();
+        let queue = Queue { waiting: small.into(), ..Queue::default() };
+        assert_eq!(queue.batch(&of, 0).records.len(), 3);
+        assert_eq!(queue.batch(&of, 9).records.len(), 1);
+        let queue = Queue { waiting: [record(1, 2 * BATCH_BYTES), record(2, 1)].into(), ..Queue::default() };
+        assert_eq!(queue.batch(&of, 0).records.len(), 1);
+        let queue = Queue { waiting: (1..=1000).map(|seq| record(seq, 1)).collect(), ..Queue::default() };
+        assert_eq!(queue.batch(&of, 0).records.len(), BATCH);
     }
 }

@@ -199,7 +199,7 @@ fn drive(
         Release::Terminated => return Ok(Outcome::Ended(TERMINATED)),
         Release::Free { after_s } => tracing::info!(after_s, "nothing of this run goes on elsewhere"),
     }
-    let lender = Lender::new(controller.client.clone(), (*slurm).clone(), site);
+    let lender = Lender::new(controller.client.clone(), (*slurm).clone());
     if settings.lend {
         // The groups need their nodes before they are dealt out.
         groups::park::take_up(&path, &lender);

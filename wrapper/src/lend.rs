@@ -4,9 +4,8 @@
 //! here: the helper job that brings the nodes back. Whoever calls has parked what ran on the nodes before, and wakes
 //! it after.
 
-use config::Site;
-use protocol::{Loan, LoanMode, LoanProgress, LoanRequest, LoanState, VERSION};
-use slurm::{Expansion, Job, JobState, Slurm};
+use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Queue, VERSION};
+use slurm::{Expansion, Slurm};
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -66,38 +65,20 @@ pub struct Offer {
 pub struct Lender {
     client: Client,
     slurm: Slurm,
-    site: Site,
 }
 
-/// Of how many waiting jobs a lender finds out what they asked for.
-const MOST_ASKED: usize = 8;
-
 impl Lender {
-    /// A lender of this site that asks this controller and this Slurm.
-    pub fn new(client: Client, slurm: Slurm, site: &Site) -> Lender {
-        Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm, site: site.clone() }
+    /// A lender that asks this controller and this Slurm.
+    pub fn new(client: Client, slurm: Slurm) -> Lender {
+        Lender { client: client.within(Duration::from_secs(HELD_S + 15)), slurm }
     }
 
-    /// Time limit of the shortest waiting job that so many CPUs of a partition are enough for, s: what policy asks
-    /// before anything is parked. One that can be preempted needs no more than the shortest time of a loan. None if
-    /// none waits, or the queue cannot be seen.
+    /// The shortest time for which a waiting job would use so many CPUs of a partition, s: what policy asks before
+    /// anything is parked. The broker knows the queue. None if none waits, or the broker cannot be asked.
     pub fn shortest_queued_s(&self, partition: &str, cpus: u32) -> Option<f64> {
-        let jobs = self.slurm.jobs().map_err(|e| tracing::warn!(%e, "the queue cannot be seen")).ok()?;
-        let waiting = waiting(&jobs, partition, cpus);
-        let shortest = waiting.iter().filter_map(|j| j.time_limit_s).min().map(|s| s as f64);
-        let lend = &self.site.lend;
-        let is_short = shortest.is_some_and(|s| s <= lend.shortest_s);
-        let may = |j: &&&Job| j.batch && j.requeue && j.alone && j.time_limit_s.is_some();
-        let preempts = lend.mode == LoanMode::Preempt && !is_short;
-        let mut long = waiting.iter().filter(|_| preempts).filter(may).take(MOST_ASKED);
-        if long.any(|j| self.can_be_preempted(j)) { Some(lend.shortest_s) } else { shortest }
-    }
-
-    /// Whether a waiting job says in its command line that it can be preempted; its script is not for others.
-    fn can_be_preempted(&self, job: &Job) -> bool {
-        let Ok(Some(line)) = self.slurm.submit_line(job.id) else { return false };
-        let request = options::submitted(&line, &job.command, "");
-        options::resolve(&request, &self.site.defaults).is_ok_and(|s| s.can_be_preempted())
+        let query = wire::query(&[("partition", Some(partition)), ("cpus", Some(&cpus.to_string()))]);
+        let asked = self.client.get::<Queue>(&format!("/v1/queue{query}"));
+        asked.map_err(|e| tracing::warn!(%e, "the queue cannot be seen")).ok()?.shortest_s
     }
 
     /// Lends nodes until they are back. `expect` is asked every few seconds when they are needed, s since the epoch:
@@ -190,19 +171,6 @@ impl Lender {
     }
 }
 
-/// The jobs that wait for nodes, and for which so many CPUs of a partition are enough.
-fn waiting<'a>(jobs: &'a [Job], partition: &str, cpus: u32) -> Vec<&'a Job> {
-    let could = |j: &&Job| {
-        let waits_for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
-        j.state == JobState::Pending
-            && waits_for_nodes
-            && j.reservation.is_empty()
-            && j.num_cpus <= cpus
-            && j.partition.split(',').any(|p| p == partition)
-    };
-    jobs.iter().filter(could).collect()
-}
-
 fn outcome(loan: Loan) -> Outcome {
     match (loan.state, loan.lent_s, loan.back_s) {
         (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
@@ -259,30 +227,5 @@ impl Helper {
             crate::processes::signal(child.id().cast_signed(), libc::SIGTERM);
         }
         let _ = child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_jobs_that_wait_for_nodes_could_borrow() {
-        let job = |id: u32, more: &str| {
-            let line = format!("JobId={id} JobName=j UserId=u(1) GroupId=g(1) {more} Partition=all,gpu");
-            slurm::parse_job(&line, id).unwrap().unwrap()
-        };
-        let jobs = [
-            job(1, "JobState=PENDING Reason=Dependency TimeLimit=00:01:00 NumCPUs=1"),
-            job(2, "JobState=PENDING Reason=Priority TimeLimit=00:02:00 NumCPUs=16"),
-            job(3, "JobState=PENDING Reason=Resources TimeLimit=00:05:00 NumCPUs=2"),
-            job(4, "JobState=PENDING Reason=Priority TimeLimit=UNLIMITED NumCPUs=1"),
-            job(5, "JobState=RUNNING Reason=None TimeLimit=00:01:00 NumCPUs=1"),
-            job(6, "JobState=PENDING Reason=Resources TimeLimit=00:01:00 NumCPUs=1 Reservation=school"),
-        ];
-        let ids = |partition, cpus| waiting(&jobs, partition, cpus).iter().map(|j| j.id).collect::<Vec<_>>();
-        assert_eq!(ids("all", 8), [3, 4]);
-        assert_eq!(ids("all", 1), [4]);
-        assert!(ids("debug", 8).is_empty());
     }
 }

@@ -280,7 +280,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let here = dir.path().display();
         let shown = "StepId=7.0 UserId=9 StartTime=1 State=RUNNING NodeList=n[1-2] Nodes=2 Name=prog";
+        let jobs = dir.path().join("jobs");
+        std::fs::write(&jobs, "JobId=7 UserId=u(9) JobState=RUNNING\n").unwrap();
         let commands = [
+            ("squeue", slurm::example::squeue(&jobs)),
             ("scontrol", format!("[ -e {here}/asked ] || {{ touch {here}/asked; exit 1; }}; echo '{shown}'")),
             ("scancel", format!("echo $* >>{here}/cancelled")),
         ];

@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn the_time_of_a_resized_job_counts_once() {
-        let text = "7|RESIZING|0:0|0|100|150|alice|physics|n[1-4]||j\n7|NODE_FAIL|0:0|0|100|180|alice|physics|n[1-3]||j\n\
-                    7|COMPLETED|0:0|200|200|Unknown|alice|physics|n[1-4]||j\n";
+        let text = "7|RESIZING|0:0|0|100|150|1000|alice|n[1-4]|\n7|NODE_FAIL|0:0|0|100|180|1000|alice|n[1-3]|\n\
+                    7|COMPLETED|0:0|200|200|Unknown|1000|alice|n[1-4]|\n";
         let lives = slurm::parse_accounting(text).unwrap();
         assert_eq!(elapsed_s(&lives.iter().collect::<Vec<_>>(), 230.0), 110.0);
     }

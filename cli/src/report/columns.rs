@@ -78,6 +78,8 @@ pub const FIELDS: &[Field] = &[
     field("failures", "Failures", 8, |l| l.run.total.failures.to_string()),
     field("checkpoints", "Checkpoints", 11, |l| l.run.total.checkpoints.to_string()),
     field("energy", "Energy(J)", 14, |l| energy(&l.run)),
+    field("metered", "Metered(J)", 14, |l| l.run.total.metered_j.map(joules).unwrap_or_default()),
+    field("verified", "Verified", 8, |l| if l.run.verified { "yes" } else { "no" }.to_string()),
     field("resilience", "Resilience(J)", 14, |l| joules(l.run.total.resilience_j)),
     field("share", "Share", 8, |l| percent(share(l.run.total.resilience_j, l.run.total.joules))),
     field("compute", "Compute(J)", 14, |l| joules(joules_of(&l.run, Phase::Compute))),
@@ -219,16 +221,50 @@ fn fitted(cell: &str, width: usize, left: bool) -> String {
 
 /// A user's text fit for somebody else's terminal.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    let turns = |c| matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { '?' } else { c }).collect()
 }
 
+/// A cell of a file that a spreadsheet may open: one that it would take for a formula has a quote in front. Numbers stay.
 fn quoted(cell: &str) -> String {
+    let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(cell);
+    let guarded = if formula { format!("'{cell}") } else { cell.to_string() };
+    let cell = guarded.as_str();
     if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
+}
+
+/// Whether a cell with a sign is a number, a share, a time or nothing.
+fn is_number(cell: &str) -> bool {
+    let digits = cell.strip_prefix(['+', '-']).unwrap_or("=");
+    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | '%');
+    cell.parse::<f64>().is_ok()
+        || cell == "-"
+        || (digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_cell_of_a_csv_is_a_formula_and_numbers_stay_numbers() {
+        for (cell, safe) in [
+            ("=HYPERLINK(\"http://x\",1)", "\"'=HYPERLINK(\"\"http://x\"\",1)\""),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("-2+3", "'-2+3"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("\tx", "'\tx"),
+            ("\rx", "'\rx"),
+            ("-5", "-5"),
+            ("-1.5e-7", "-1.5e-7"),
+            ("+3.25%", "+3.25%"),
+            ("-00:01:57", "-00:01:57"),
+            ("-", "-"),
+            ("heat=1", "heat=1"),
+        ] {
+            assert_eq!(quoted(cell), safe, "{cell}");
+        }
+    }
 
     #[test]
     fn fields_are_known_or_corrected_and_have_widths() {

@@ -5,14 +5,14 @@ use super::columns::{percent, printable};
 use planner::Modelled;
 use planner::expected_checkpoint_j;
 use planner::restart::{requeued_s, restart_s};
-use protocol::CheckpointAccount;
+use protocol::{CheckpointAccount, RunAccount};
 
 /// One run, phase by phase.
 pub fn describe(line: &Joined) -> String {
     let run = &line.run;
     let t = &run.total;
     let mut text = format!(
-        "Job {} ({}), run {} on {}, user {}, account {}: {}\n{} in all, {} of it on nodes; {} records, {} failures, {} checkpoints\n\n",
+        "Job {} ({}), run {} on {}, user {}, account {}: {}\n{} in all, {} of it on nodes; {} records, {} failures, {} checkpoints\n{}\n",
         run.job,
         run.job_name,
         run.run,
@@ -24,7 +24,8 @@ pub fn describe(line: &Joined) -> String {
         options::format_time(t.held_s),
         run.records.len(),
         t.failures,
-        t.checkpoints
+        t.checkpoints,
+        whose(run).map_or(String::new(), |text| format!("{text}\n"))
     );
     text += &format!("{:<12} {:>14} {:>7} {:>14}  {}\n", "Phase", "Energy (J)", "Share", "Node-seconds", "Source");
     for p in &run.phases {
@@ -39,6 +40,9 @@ pub fn describe(line: &Joined) -> String {
         );
     }
     text += &format!("{:<12} {:>14.1}\n", "measured", t.joules);
+    if let Some(metered_j) = t.metered_j {
+        text += &format!("{:<12} {metered_j:>14.1}  the job's counters, as the nodes' services told them\n", "metered");
+    }
     text += &line.lending.as_ref().filter(|l| l.lent.loans > 0).map(lent).unwrap_or_default();
     text += "\n";
     let plan = run.plan.as_ref();
@@ -106,6 +110,17 @@ pub fn describe(line: &Joined) -> String {
         text += &format!("  restart {} on {}: {} ({seconds})\n", r.restart_count, r.nodes.join(","), r.state);
     }
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Who says what is shown, where it is the run's user alone.
+pub fn whose(run: &RunAccount) -> Option<&'static str> {
+    match run {
+        RunAccount { job: 0, .. } => Some("It ran outside Slurm: all of this is its user's word."),
+        RunAccount { verified: false, .. } => {
+            Some("Slurm does not say that the job is this user's: all of this is the user's word.")
+        }
+        _ => None,
+    }
 }
 
 /// What was lent: a line below those of the phases, since its energy is the borrowers'.

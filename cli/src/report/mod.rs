@@ -85,6 +85,9 @@ pub struct ReportArgs {
 const STATES: [(&str, &str); 5] =
     [("r", "running"), ("cd", "completed"), ("f", "failed"), ("ca", "cancelled"), ("to", "timeout")];
 
+/// Most runs that are named one by one because they are left out.
+const MOST_NAMED: usize = 20;
+
 /// Prints the report.
 pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     if args.helpformat || args.fields.as_deref() == Some("help") {
@@ -99,7 +102,10 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let jobs = args.jobs.as_deref().map(|text| known_jobs(text, conf)).transpose()?;
     let query = query(args, jobs.as_deref(), start_s, end_s, !details).map_err(Failure::Usage)?;
     let client = crate::client(conf)?;
-    let runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    let mut runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    warnings(&runs).iter().for_each(|line| protocol::say!("joulepoint: {line}"));
+    // As JSON, a run that cannot be added up says so itself.
+    runs.retain(|run| run.trouble.is_empty() || (args.json && args.by.is_none() && !args.accuracy));
     if args.accuracy {
         return Ok(out::print(accuracy::tell(&runs, args.json))?);
     }
@@ -133,6 +139,24 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
         },
     };
     Ok(out::print(text)?)
+}
+
+/// What a reader of a report has to know before its figures.
+fn warnings(runs: &[RunAccount]) -> Vec<String> {
+    let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
+    let left_out = |run: &RunAccount| {
+        let RunAccount { run, user, trouble, .. } = run;
+        columns::printable(&format!("run {run} of {user} is left out, its records cannot be added up: {trouble}"))
+    };
+    let mut lines: Vec<String> = troubled.clone().take(MOST_NAMED).map(left_out).collect();
+    if troubled.clone().count() > MOST_NAMED {
+        lines.push(format!("so are {} others", troubled.count() - MOST_NAMED));
+    }
+    let unverified = runs.iter().filter(|run| !run.verified && run.job > 0).count();
+    if unverified > 0 {
+        lines.push(format!("of {unverified} runs Slurm does not say whose they are: what is told of them is their users' word (field 'verified')"));
+    }
+    lines
 }
 
 fn json<T: serde::Serialize>(content: &T) -> Result<String, Failure> {

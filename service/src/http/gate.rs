@@ -1,8 +1,10 @@
 //! The gate before every route: who asks, for what, with which body; and the signature on every answer.
 
+use super::bodies::{Bodies, Held};
 use super::refusals::Refused;
 use super::seen::Seen;
-use super::{Limits, Origin, Refusal, Refusals, blocking};
+use super::{Limits, Origin, Refusal, Refusals, Seat, Turns, blocking, in_turn};
+use crate::users::Users;
 use crate::{lock, now_s};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
@@ -10,7 +12,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::error::Error;
 use std::sync::{Arc, Mutex};
 use wire::{Munge, MungeError, Opened, Peer};
 
@@ -22,6 +23,12 @@ const HEALTH: &str = "/healthz";
 
 /// Bodies up to this size are hashed where they are read: handing them to another thread takes longer, bytes.
 const HASHED_AT_ONCE: usize = 16 << 10;
+
+/// Requests of one user that are worked on at the same time; the rest of theirs wait.
+const TURNS_OF_ONE: usize = 16;
+
+/// Room that is made for a body before any of it has come, bytes.
+const FIRST_PART: u64 = 16 << 10;
 
 /// How much of a refusal's text is logged, bytes.
 const LONGEST_WHY: usize = 300;
@@ -37,12 +44,19 @@ pub struct Gate {
     pub refusals: Arc<Refusals>,
     /// Bounds.
     pub limits: Limits,
+    users: Arc<Users>,
+    bodies: Arc<Bodies>,
+    turns: Turns,
     seen: Mutex<Seen>,
 }
 
 /// Marks an answer that hides something from who asked; it is logged as a refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct Hidden(pub &'static str);
+
+/// How long the body of a request was, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyBytes(pub usize);
 
 /// How a caller showed who they are.
 enum Known {
@@ -63,15 +77,32 @@ pub async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) 
         Known::Munge(opened) => (opened.peer, true),
         Known::Kernel(peer) => (*peer, false),
     };
+    if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
+        seat.active(Some(peer.uid));
+    }
+    if let Err(too_much) = gate.users.request(now_s(), peer.uid) {
+        let mut response = Refusal::from(too_much).into_response();
+        response.extensions_mut().insert(peer);
+        return response;
+    }
     let authorization = parts.headers.get(header::AUTHORIZATION).cloned();
     let mut response = match gate.whole(parts, body, known).await {
-        Ok(request) => next.run(request).await,
+        Ok((request, held)) => {
+            let response = in_turn(gate.turns.of(peer.uid), next.run(request)).await;
+            drop(held);
+            // Refusals are signed as answers are: else whoever holds the port while the service is away could say no in
+            // its name, and records would be dropped.
+            match authorization.filter(|_| is_signed) {
+                Some(authorization) => {
+                    gate.sign(&authorization, response).await.unwrap_or_else(IntoResponse::into_response)
+                }
+                None => response,
+            }
+        }
+        // Not before the body is known to be the caller's: a refusal of something else that was sent with an overheard
+        // credential would pass for one of the true request.
         Err(refusal) => refusal.into_response(),
     };
-    // A refusal needs no proof: whoever holds the port can deny.
-    if let Some(authorization) = authorization.filter(|_| is_signed && response.status().is_success()) {
-        response = gate.sign(&authorization, response).await.unwrap_or_else(IntoResponse::into_response);
-    }
     response.extensions_mut().insert(peer);
     response
 }
@@ -128,8 +159,17 @@ fn unfit(request: &Request, path: &str) -> Option<Refusal> {
 
 impl Gate {
     /// The gate of a service whose credentials must be made for `audience`.
-    pub fn new(munge: Munge, audience: String, limits: Limits) -> Gate {
-        Gate { munge, audience, refusals: Arc::default(), limits, seen: Mutex::default() }
+    pub fn new(munge: Munge, audience: String, limits: Limits, users: Arc<Users>) -> Gate {
+        Gate {
+            munge,
+            audience,
+            refusals: Arc::default(),
+            limits,
+            users,
+            bodies: Arc::default(),
+            turns: Turns::new(TURNS_OF_ONE),
+            seen: Mutex::default(),
+        }
     }
 
     /// Who asks, before anything of the body is read.
@@ -150,9 +190,14 @@ impl Gate {
         Ok(Known::Munge(opened))
     }
 
-    /// The request with its body read, and held against the credential.
-    async fn whole(&self, mut parts: Parts, body: Body, known: Known) -> Result<Request, Refusal> {
-        let body = self.body(body).await?;
+    /// The request with its body read, and held against the credential; and the room that the body takes.
+    async fn whole(&self, mut parts: Parts, body: Body, known: Known) -> Result<(Request, Held), Refusal> {
+        let peer = match &known {
+            Known::Munge(opened) => opened.peer,
+            Known::Kernel(peer) => *peer,
+        };
+        let mut held = self.bodies.hold(peer.uid);
+        let body = self.body(body, &mut held).await?;
         let peer = match known {
             Known::Kernel(peer) => peer,
             Known::Munge(opened) if body.len() <= HASHED_AT_ONCE => opened.over(&body).map_err(refused)?,
@@ -162,22 +207,37 @@ impl Gate {
             }
         };
         parts.extensions.insert(peer);
-        Ok(Request::from_parts(parts, Body::from(body)))
+        parts.extensions.insert(BodyBytes(body.len()));
+        Ok((Request::from_parts(parts, Body::from(body)), held))
     }
 
-    /// Reads a body of bounded size in bounded time.
-    async fn body(&self, body: Body) -> Result<Bytes, Refusal> {
+    /// Reads a body of bounded size in bounded time, as far as there is room for it.
+    async fn body(&self, body: Body, held: &mut Held) -> Result<Bytes, Refusal> {
         let most = self.limits.body_bytes;
-        let too_large = || Refusal(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes"));
+        let too_large = || {
+            let text = format!("a body may have {most} bytes: send what you have in parts");
+            Refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
+        };
         if body.size_hint().lower() > most as u64 {
             return Err(too_large());
         }
-        match tokio::time::timeout(self.limits.body, to_bytes(body, most)).await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(e)) if e.source().is_some_and(|e| e.to_string().contains("limit")) => Err(too_large()),
-            Ok(Err(e)) => Err(Refusal(StatusCode::BAD_REQUEST, format!("the body is broken: {e}"))),
-            Err(_) => Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body does not come".into())),
-        }
+        let read = async {
+            let mut whole = Vec::with_capacity(body.size_hint().lower().min(FIRST_PART) as usize);
+            let mut body = std::pin::pin!(body);
+            while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                let frame = frame.map_err(|e| Refusal(StatusCode::BAD_REQUEST, format!("the body is broken: {e}")))?;
+                let Ok(data) = frame.into_data() else { continue };
+                if whole.len() + data.len() > most {
+                    return Err(too_large());
+                }
+                held.more(data.len()).map_err(|e| Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
+                whole.extend_from_slice(&data);
+            }
+            Ok(Bytes::from(whole))
+        };
+        tokio::time::timeout(self.limits.body, read)
+            .await
+            .unwrap_or_else(|_| Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body does not come".into())))
     }
 
     async fn sign(&self, authorization: &HeaderValue, response: Response) -> Result<Response, Refusal> {

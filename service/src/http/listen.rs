@@ -1,7 +1,8 @@
-//! Accepts connections, each bounded in time and header, and no stranger more of them than a fair share.
+//! Accepts connections, each bounded in time and header; who stays when there is no more room, `room.rs` says.
 
 use super::Refusals;
 use super::refusals::Refused;
+use super::room::{Bounds, Room};
 use crate::lock;
 use crate::now_s;
 use axum::Router;
@@ -11,7 +12,6 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use wire::Peer;
 
@@ -42,8 +42,10 @@ const MOST_HEADERS: usize = 32;
 pub struct Limits {
     /// Connections at the same time. Each running wrapper keeps one.
     pub connections: usize,
-    /// Those of one address, or of one user on the socket.
+    /// Those of one address, or of one user on the socket. When they are taken, who has not shown who they are makes room.
     pub of_one: usize,
+    /// Those of who has not shown who they are.
+    pub unknown: usize,
     /// Time for the head of a request, and between two requests.
     pub head: Duration,
     /// Time for the body.
@@ -57,9 +59,10 @@ impl Default for Limits {
         Limits {
             connections: 16_384,
             of_one: 1024,
+            unknown: 2048,
             head: Duration::from_secs(20),
             body: Duration::from_secs(20),
-            body_bytes: super::LARGEST_BODY,
+            body_bytes: wire::LARGEST_BODY,
         }
     }
 }
@@ -106,37 +109,36 @@ impl From<&Origin> for Whose {
     }
 }
 
-/// The connections that are open.
-#[derive(Default)]
-struct Shares(Mutex<HashMap<Whose, usize>>);
+/// The connections of a service; each can be told to end.
+type Doors = Mutex<Room<Whose, oneshot::Sender<()>>>;
 
-/// One of them, given back when dropped.
-struct Share {
-    shares: Arc<Shares>,
-    whose: Whose,
+/// One of them: it notes who uses it, and gives its place back when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    doors: Arc<Doors>,
+    id: u64,
 }
 
-impl Shares {
-    fn take(self: &Arc<Self>, whose: Whose, limits: &Limits) -> Option<Share> {
-        let mut open = lock(&self.0);
-        let mine = open.get(&whose).copied().unwrap_or(0);
-        if mine >= limits.of_one || open.values().sum::<usize>() >= limits.connections {
-            return None;
-        }
-        open.insert(whose, mine + 1);
-        Some(Share { shares: self.clone(), whose })
+impl Seat {
+    /// Takes a place, and what says that it is needed for somebody else; none if nobody can go for it.
+    fn take(doors: &Arc<Doors>, origin: &Origin) -> Option<(Arc<Seat>, oneshot::Receiver<()>)> {
+        let (end, ended) = oneshot::channel();
+        let uid = if let Origin::Local(peer) = origin { Some(peer.uid) } else { None };
+        // Whoever goes hears so by the end of its channel.
+        let (id, gone) = lock(doors).enter(Whose::from(origin), uid, end)?;
+        drop(gone);
+        Some((Arc::new(Seat { doors: doors.clone(), id }), ended))
+    }
+
+    /// Notes that it is used; by whom, once that was shown.
+    pub fn active(&self, uid: Option<u32>) {
+        drop(lock(&self.doors).active(self.id, uid));
     }
 }
 
-impl Drop for Share {
+impl Drop for Seat {
     fn drop(&mut self) {
-        let mut open = lock(&self.shares.0);
-        if let Some(mine) = open.get_mut(&self.whose) {
-            *mine -= 1;
-            if *mine == 0 {
-                open.remove(&self.whose);
-            }
-        }
+        drop(lock(&self.doors).leave(self.id));
     }
 }
 
@@ -148,10 +150,11 @@ pub async fn serve(
     refusals: Arc<Refusals>,
     stop: watch::Receiver<bool>,
 ) {
-    let shares = Arc::new(Shares::default());
+    let bounds = Bounds { all: limits.connections, of_one: limits.of_one, unknown: limits.unknown };
+    let doors = Arc::new(Mutex::new(Room::new(bounds)));
     let mut serving = JoinSet::new();
     for listener in listeners {
-        let door = Door { app: app.clone(), limits, refusals: refusals.clone(), shares: shares.clone() };
+        let door = Door { app: app.clone(), limits, refusals: refusals.clone(), doors: doors.clone() };
         serving.spawn(door.serve(listener, stop.clone()));
     }
     while serving.join_next().await.is_some() {}
@@ -166,7 +169,7 @@ struct Door {
     app: Router,
     limits: Limits,
     refusals: Arc<Refusals>,
-    shares: Arc<Shares>,
+    doors: Arc<Doors>,
 }
 
 impl Door {
@@ -186,12 +189,14 @@ impl Door {
                     continue;
                 }
             };
-            match self.shares.take(Whose::from(&origin), &self.limits) {
-                Some(share) => {
-                    let answering = self.answer(origin, stream, stop.clone());
+            match Seat::take(&self.doors, &origin) {
+                Some((seat, ended)) => {
+                    let answering = self.answer(origin, stream, seat, stop.clone());
                     connections.spawn(async move {
-                        answering.await;
-                        drop(share);
+                        tokio::select! {
+                            () = answering => {}
+                            _ = ended => {}
+                        }
                     });
                 }
                 None => self.note(&origin, "a connection", "too many connections"),
@@ -210,6 +215,7 @@ impl Door {
         &self,
         origin: Origin,
         stream: Stream,
+        seat: Arc<Seat>,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + use<> {
         let (app, from, refusals) = (TowerToHyperService::new(self.app.clone()), origin.clone(), self.refusals.clone());
@@ -217,7 +223,9 @@ impl Door {
         let asked = has_asked.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
+            seat.active(None);
             request.extensions_mut().insert(from.clone());
+            request.extensions_mut().insert(seat.clone());
             app.call(request)
         });
         let connection = http1::Builder::new()
@@ -329,30 +337,16 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn nobody_has_more_than_a_share_of_the_connections() {
+    async fn who_has_not_shown_who_they_are_makes_room_for_the_next() {
         let (address, _stop) = service(Limits { of_one: 3, ..Limits::default() }).await;
         let asked = tokio::task::spawn_blocking(move || {
             let mut mine: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
-            // One of the first three must have been accepted before the fourth comes: they are, in order.
-            assert_eq!(ask(connect(address)), "", "a fourth one was served");
-            assert!(ask(mine.remove(0)).ends_with("here"));
-            // The share that came back is given again, as soon as the service has seen the end.
-            while !ask(connect(address)).ends_with("here") {
-                std::thread::yield_now();
-            }
+            // The first three must have been accepted before the fourth comes: they are, in order.
+            assert!(ask(connect(address)).ends_with("here"), "a fourth one was not served");
+            assert_eq!(rest(mine.remove(0)), "", "the oldest has gone for it");
+            assert!(ask(mine.remove(0)).ends_with("here"), "the others stay");
         });
         asked.await.unwrap();
-    }
-
-    #[test]
-    fn all_shares_together_are_bounded_and_come_back() {
-        let shares = Arc::new(Shares::default());
-        let limits = Limits { connections: 3, of_one: 2, ..Limits::default() };
-        let held: Vec<_> = [1, 1, 2].map(|uid| shares.take(Whose::User(uid), &limits)).into_iter().collect();
-        assert!(held.iter().all(Option::is_some));
-        assert!(shares.take(Whose::User(2), &limits).is_none(), "all are taken");
-        drop(held);
-        assert!(shares.take(Whose::User(1), &limits).is_some());
     }
 
     #[tokio::test(flavor = "multi_thread")]

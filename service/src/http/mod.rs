@@ -1,25 +1,29 @@
 //! What both roles need of HTTP: routes behind one gate, bounded in everything that a stranger can send.
 
+mod bodies;
 mod gate;
 mod listen;
 mod refusals;
+mod room;
 mod seen;
+mod turns;
 
-pub use gate::{Gate, Hidden};
-pub use listen::{Limits, Listener, Origin, serve};
+pub use gate::{BodyBytes, Gate, Hidden};
+pub use listen::{Limits, Listener, Origin, Seat, serve};
+pub use turns::Turns;
+
 use refusals::Refusals;
+use turns::Own;
 
+use crate::users::TooMuch;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use std::sync::Arc;
-
-/// Longest body of a request, bytes.
-pub const LARGEST_BODY: usize = 4 << 20;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub fn router<S: Clone + Send + Sync + 'static>(table: Vec<Route<S>>, gate: Arc<
         .route_layer(from_fn_with_state(gate.clone(), gate::admit))
         .merge(open)
         .fallback(unknown)
+        // The gate's own limit is the one that is promised.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(gate, gate::note))
         .with_state(state)
 }
@@ -84,6 +90,12 @@ impl From<anyhow::Error> for Refusal {
     fn from(e: anyhow::Error) -> Refusal {
         tracing::error!(error = format!("{e:#}"), "a request failed");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the store failed; the service's log says why".into())
+    }
+}
+
+impl From<TooMuch> for Refusal {
+    fn from(e: TooMuch) -> Refusal {
+        Refusal(StatusCode::TOO_MANY_REQUESTS, e.to_string())
     }
 }
 
@@ -110,10 +122,26 @@ impl<T: serde::de::DeserializeOwned, S: Send + Sync> FromRequest<S> for Document
     }
 }
 
-/// Does something that waits for a disk or another process, without holding the others up.
+tokio::task_local! {
+    /// The turns of who asks, while a request is answered.
+    static OWN: Option<Own>;
+}
+
+/// Answers a request as one of a user's turns.
+pub async fn in_turn<T>(own: Option<Own>, answer: impl Future<Output = T>) -> T {
+    OWN.scope(own, answer).await
+}
+
+/// Does something that waits for a disk or another process, without holding the others up: as one of the turns of who
+/// asks.
 ///
 /// # Errors
 /// When it panics.
 pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    let own = OWN.try_with(Clone::clone).ok().flatten();
+    let _turn = match own {
+        Some(own) => own.acquire_owned().await.ok(),
+        None => None,
+    };
     tokio::task::spawn_blocking(f).await.map_err(|e| Refusal(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
 }

@@ -4,6 +4,7 @@
 //! the lender needs the nodes. Only jobs under Joulepoint are ever told to go.
 
 use super::machine::{Act, Next, World};
+use crate::audit;
 use protocol::{Chosen, ChosenState, Loan, LoanState, OrderState};
 use slurm::{Job, JobState};
 
@@ -25,6 +26,17 @@ pub enum Deed {
     Preempt,
     /// Put it back into the queue as it is.
     PutBack,
+}
+
+impl Deed {
+    /// What the audit calls it.
+    pub fn audited(self) -> audit::Act {
+        match self {
+            Deed::Call | Deed::CallIn | Deed::CallOut | Deed::Dismiss => audit::Act::Reservation,
+            Deed::Preempt => audit::Act::Order,
+            Deed::PutBack => audit::Act::Requeue,
+        }
+    }
 }
 
 /// What is seen of a chosen borrower.

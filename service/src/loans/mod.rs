@@ -7,18 +7,21 @@
 mod chosen;
 mod machine;
 mod preempt;
+pub(crate) mod queue;
 pub(crate) mod routes;
 mod rules;
 #[cfg(test)]
 mod simulation;
 
+use crate::audit::{self, By};
 use crate::controller::Controller;
 use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::Result;
 use machine::{Act, Next, World};
+use preempt::Unlisted;
 use protocol::{ChosenState, Loan, LoanState, RunKey, Stay};
-use slurm::{Job, JobState, Node, Reservation, Window};
+use slurm::{Job, JobState, JobText, Jobs, Node, Reservation, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -44,8 +47,10 @@ pub struct Loans {
     gone: Mutex<BTreeSet<(RunKey, u32, String)>>,
     /// Since when lent nodes are used by nobody, by loan and node.
     free_since: Mutex<BTreeMap<(String, String), f64>>,
-    /// Whether waiting jobs, by id, could be chosen as borrowers.
-    suited: Mutex<BTreeMap<u32, bool>>,
+    /// What the queue's listing leaves out of waiting jobs, by id; nothing of those that cannot be chosen as borrowers.
+    suited: Mutex<BTreeMap<u32, Option<Unlisted>>>,
+    /// The queue, as runs that think of lending were told of it last.
+    listed: Mutex<queue::Listed>,
     asking: Mutex<()>,
     bell: tokio::sync::watch::Sender<u64>,
 }
@@ -53,11 +58,24 @@ pub struct Loans {
 /// Most nodes that are remembered as gone.
 const MOST_GONE: usize = 10_000;
 
+/// How long after its end a loan's helper job is still looked for, s.
+const LEFTOVER_S: f64 = 3600.0;
+
 /// What Slurm shows of everything, at one moment.
 struct Seen {
     jobs: Vec<Job>,
+    /// Jobs that bear a loan's name and are of its user, by the loan's id: a name is a user's text, and is asked for by
+    /// itself.
+    helpers: BTreeMap<String, Vec<Job>>,
     nodes: Vec<Node>,
     reservations: Vec<Reservation>,
+}
+
+impl Seen {
+    /// The jobs that bear a loan's name.
+    fn helpers_of(&self, loan: &Loan) -> impl Iterator<Item = &Job> {
+        self.helpers.get(&loan.id).into_iter().flatten().filter(|j| j.uid == loan.uid)
+    }
 }
 
 impl Loans {
@@ -144,8 +162,19 @@ impl Controller {
     }
 
     fn see(&self) -> Result<Seen> {
-        let slurm = &self.slurm;
-        Ok(Seen { jobs: slurm.jobs()?, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
+        let (slurm, open) = (&self.slurm, lock(&self.loans.open).clone());
+        let named = |l: &Loan| Ok((l.id.clone(), understood(slurm.jobs_named(l.uid, &[&l.name])?)));
+        let helpers = open.values().map(named).collect::<Result<_, slurm::Error>>()?;
+        let jobs = understood(slurm.jobs()?);
+        Ok(Seen { jobs, helpers, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
+    }
+
+    /// A job's account, for a record of it; empty if Slurm does not say.
+    fn account_of(&self, job: &Job) -> String {
+        self.slurm.text(job, JobText::Account).unwrap_or_else(|e| {
+            tracing::warn!(job = job.id, %e, "a borrower's account is not known");
+            String::new()
+        })
     }
 
     /// One step of a loan; whether the world has changed by it.
@@ -168,7 +197,6 @@ impl Controller {
                 Ok(!state.is_over())
             }
             Next::Do(act) => {
-                tracing::info!(loan = id, job = loan.job, ?act, "acting");
                 self.do_act(&loan, &world, &act)?;
                 Ok(true)
             }
@@ -226,7 +254,7 @@ impl Controller {
     fn note_stays(&self, loan: Loan, world: &World, seen: &Seen) -> Result<Loan> {
         let Some(lent_s) = loan.lent_s.filter(|_| loan.back_s.is_none()) else { return Ok(loan) };
         let mut stays = loan.stays.clone();
-        for job in seen.jobs.iter().filter(|j| is_borrower(j, &loan, lent_s)) {
+        for job in seen.jobs.iter().filter(|j| is_borrower(j, &loan, lent_s, seen)) {
             for node in job.nodes.iter().filter(|n| loan.nodes.contains(n)) {
                 let end_s = job.end_s.filter(|_| job.state.is_over());
                 let joules = self.watching.joules(node, job.id);
@@ -243,7 +271,7 @@ impl Controller {
                         node: node.clone(),
                         job: job.id,
                         user: job.user.clone(),
-                        account: job.account.clone(),
+                        account: String::new(),
                         start_s,
                         end_s,
                         joules,
@@ -251,8 +279,11 @@ impl Controller {
                 }
             }
         }
+        for stay in &mut stays[loan.stays.len()..] {
+            stay.account = seen.jobs.iter().find(|j| j.id == stay.job).map_or_else(String::new, |j| self.account_of(j));
+        }
         let stays_on = |s: &Stay| {
-            seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s) && j.nodes.contains(&s.node))
+            seen.jobs.iter().any(|j| j.id == s.job && is_borrower(j, &loan, lent_s, seen) && j.nodes.contains(&s.node))
         };
         stays.iter_mut().filter(|s| s.end_s.is_none() && !stays_on(s)).for_each(|s| s.end_s = Some(now_s()));
         let missing = machine::missing(&loan, world);
@@ -273,7 +304,21 @@ impl Controller {
         Ok(self.loans.get(&loan.id).unwrap_or(loan))
     }
 
+    /// Carries an act out, and notes who wanted it.
     fn do_act(&self, loan: &Loan, world: &World, act: &Act) -> Result<()> {
+        let of = match act {
+            Act::Reserve | Act::MoveWindow | Act::Admit | Act::Unreserve => audit::Act::Reservation,
+            Act::Shrink | Act::Merge { .. } | Act::Lengthen { .. } => audit::Act::Resize,
+            Act::EndHelper { .. } => audit::Act::Cancel,
+            Act::Requeue => audit::Act::Requeue,
+            Act::Borrower { deed, .. } => deed.audited(),
+        };
+        let job = if let Act::Borrower { job, .. } = act { *job } else { loan.job };
+        let why = format!("loan {}: {act:?}", loan.id);
+        audit::note(By::Owner(loan.uid), of, (job, ""), &why, self.carry_out(loan, world, act))
+    }
+
+    fn carry_out(&self, loan: &Loan, world: &World, act: &Act) -> Result<()> {
         let (slurm, name) = (&self.slurm, &loan.name);
         // Slurm removes it by itself if this service never comes back.
         let minutes = (self.site.lend.patience_s / 60.0).ceil() as u32 * 2 + 5;
@@ -303,30 +348,51 @@ impl Controller {
         Ok(())
     }
 
-    /// Removes reservations and helper jobs of loans that are over; what no loan of ours knows stays.
+    /// Removes reservations and helper jobs of loans that are over; what no loan of ours knows stays. Jobs are looked for
+    /// only where something is left.
     fn sweep(&self) -> Result<()> {
-        let jobs = self.slurm.jobs()?;
-        for job in jobs.iter().filter(|j| is_there(j) && !j.reservation.is_empty()) {
-            if self
-                .over(&job.reservation)?
-                .is_some_and(|l| l.chosen.iter().any(|c| (c.job, c.uid) == (job.id, job.uid)))
-            {
-                tracing::warn!(job = job.id, "a borrower is taken out of the reservation of a loan that is over");
-                go_on(self.slurm.call_out(job.id));
+        let mut left = Vec::new();
+        for reservation in self.slurm.reservations()? {
+            left.extend(self.over(&reservation.name)?.map(|loan| (reservation.name, loan)));
+        }
+        let jobs = if left.is_empty() { Vec::new() } else { understood(self.slurm.jobs()?) };
+        let inside = |name: &str| jobs.iter().filter(|j| is_there(j) && j.reservation == name).collect::<Vec<_>>();
+        for (name, loan) in &left {
+            let chosen = |j: &&Job| loan.chosen.iter().any(|c| (c.job, c.uid) == (j.id, j.uid));
+            for job in inside(name).into_iter().filter(chosen) {
+                let why = "a borrower in the reservation of a loan that is over";
+                go_on(audit::note(
+                    By::Service,
+                    audit::Act::Reservation,
+                    (job.id, ""),
+                    why,
+                    self.slurm.call_out(job.id),
+                ));
             }
         }
         // A reservation is in use as long as its helper is there.
-        let waits = |j: &&Job| j.name.starts_with(PREFIX) && is_there(j);
-        for job in jobs.iter().filter(waits) {
-            if self.over(&job.name)?.is_some_and(|l| l.uid == job.uid) {
-                tracing::warn!(job = job.id, "a helper job of a loan that is over is ended");
-                go_on(self.slurm.cancel(job.id));
-            }
+        self.end_left_helpers()?;
+        for (name, loan) in left {
+            let why = format!("reservation {name} of loan {}, which is over", loan.id);
+            go_on(audit::note(By::Service, audit::Act::Reservation, (0, ""), &why, self.slurm.unreserve(&name)));
         }
-        for reservation in self.slurm.reservations()? {
-            if let Some(loan) = self.over(&reservation.name)? {
-                tracing::warn!(loan = loan.id, reservation = reservation.name, "a leftover of a loan is removed");
-                go_on(self.slurm.unreserve(&reservation.name));
+        Ok(())
+    }
+
+    /// Ends the helper jobs of loans that were over lately.
+    fn end_left_helpers(&self) -> Result<()> {
+        let now_s = now_s();
+        let since_s = now_s - self.site.lend.longest_s - rules::DAY_S;
+        let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        let lately = |l: &Loan| l.state.is_over() && now_s - l.state_s < LEFTOVER_S;
+        for loan in lock(&self.reader).lendings(since_s)?.into_iter().filter(lately) {
+            names.entry(loan.uid).or_default().push(loan.name);
+        }
+        for (uid, names) in names {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            for job in understood(self.slurm.jobs_named(uid, &names)?).iter().filter(|j| is_there(j)) {
+                let why = "the helper job of a loan that is over";
+                go_on(audit::note(By::Service, audit::Act::Cancel, (job.id, ""), why, self.slurm.cancel(job.id)));
             }
         }
         Ok(())
@@ -353,13 +419,21 @@ pub(crate) fn example() -> Loan {
     serde_json::from_str(include_str!("../../../protocol/tests/loan.json")).unwrap()
 }
 
+/// The jobs of a listing; a line that is not understood is told, and hides no other.
+fn understood(listed: Jobs) -> Vec<Job> {
+    if let Some(e) = listed.unreadable.first() {
+        tracing::warn!(%e, lines = listed.unreadable.len(), "jobs of Slurm's queue are not understood and left out");
+    }
+    listed.jobs
+}
+
 fn is_there(job: &Job) -> bool {
     matches!(job.state, JobState::Pending | JobState::Running | JobState::Suspended)
 }
 
 /// Whether a job began on lent nodes while they were lent.
-fn is_borrower(job: &Job, loan: &Loan, lent_s: f64) -> bool {
-    let ours = job.id == loan.job || job.name == loan.name && job.uid == loan.uid;
+fn is_borrower(job: &Job, loan: &Loan, lent_s: f64, seen: &Seen) -> bool {
+    let ours = job.id == loan.job || seen.helpers_of(loan).any(|helper| helper.id == job.id);
     // Slurm's times are whole seconds.
     let began = job.start_s.is_some_and(|s| s >= lent_s.floor() - 1.0);
     !ours && began && job.state != JobState::Pending && job.nodes.iter().any(|n| loan.nodes.contains(n))
@@ -367,10 +441,9 @@ fn is_borrower(job: &Job, loan: &Loan, lent_s: f64) -> bool {
 
 /// What Slurm shows of one loan.
 fn world(loan: &Loan, seen: &Seen) -> World {
-    let helper = |j: &&Job| j.name == loan.name && j.uid == loan.uid && is_there(j);
     let on_nodes = |j: &&Job| {
         let runs = matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
-        runs && is_borrower(j, loan, loan.lent_s.unwrap_or(f64::INFINITY))
+        runs && is_borrower(j, loan, loan.lent_s.unwrap_or(f64::INFINITY), seen)
     };
     let lost = |n: &&Node| {
         loan.nodes.contains(&n.name)
@@ -379,7 +452,7 @@ fn world(loan: &Loan, seen: &Seen) -> World {
     World {
         lender: seen.jobs.iter().find(|j| j.id == loan.job).cloned(),
         // One that a slurmctld has remembered again may wait beside the one that was asked for since.
-        helper: seen.jobs.iter().filter(helper).max_by_key(|j| j.nodes.len()).cloned(),
+        helper: seen.helpers_of(loan).filter(|j| is_there(j)).max_by_key(|j| j.nodes.len()).cloned(),
         reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
         borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
         chosen: BTreeMap::new(),

@@ -11,7 +11,7 @@ use crate::store::OpenRun;
 use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
-use slurm::{Job, JobState, Node, Window, expand_nodelist};
+use slurm::{Job, JobState, JobText, Node, Window, expand_nodelist};
 use std::collections::BTreeMap;
 
 /// How many looks of backfill must have left a node free.
@@ -43,16 +43,23 @@ fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
     seen.nodes.iter().filter(is_free).collect()
 }
 
-/// As many of the free nodes of one of its partitions as a job needs, if they are enough and it is known that they can
-/// serve it.
-fn room(job: &Job, free: &[&Node]) -> Option<Vec<String>> {
-    job.partition.split(',').find_map(|partition| room_in(partition, job, free))
+/// What a waiting job asks for that the queue's listing does not tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Unlisted {
+    excluded_nodes: Vec<String>,
+    has_burst_buffer: bool,
 }
 
-fn room_in(partition: &str, job: &Job, free: &[&Node]) -> Option<Vec<String>> {
+/// As many of the free nodes of one of its partitions as a job needs, if they are enough and it is known that they can
+/// serve it.
+fn room(job: &Job, unlisted: &Unlisted, free: &[&Node]) -> Option<Vec<String>> {
+    job.partition.split(',').find_map(|partition| room_in(partition, job, unlisted, free))
+}
+
+fn room_in(partition: &str, job: &Job, unlisted: &Unlisted, free: &[&Node]) -> Option<Vec<String>> {
     let required = expand_nodelist(&job.required_nodes).ok()?;
-    let excluded = expand_nodelist(&job.excluded_nodes).ok()?;
-    let features = features(job).filter(|_| !job.asks_more)?;
+    let excluded = &unlisted.excluded_nodes;
+    let features = features(job).filter(|_| !job.asks_more && !unlisted.has_burst_buffer)?;
     let fits = |n: &&&Node| {
         n.partitions.iter().any(|of| of == partition)
             && !excluded.contains(&n.name)
@@ -80,16 +87,23 @@ fn features(job: &Job) -> Option<Vec<&str>> {
     words.iter().all(is_plain).then_some(words)
 }
 
-/// Jobs that wait for nothing but nodes and would not end before the return, the highest priority first.
+/// Jobs that wait for nothing but nodes and would not end before the return, the highest priority first; by all that the
+/// listing tells there is room for them.
 fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> Vec<(&'a Job, Vec<String>)> {
+    let nothing = Unlisted::default();
     let waits = |j: &&Job| {
         let for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
         j.state == JobState::Pending && for_nodes && j.reservation.is_empty()
     };
     let may = |j: &&Job| j.batch && j.requeue && j.alone && loan.chosen.iter().all(|c| c.job != j.id);
     let is_long = |j: &&Job| j.time_limit_s.is_some_and(|limit_s| now_s + limit_s as f64 > loan.return_s);
-    let mut found: Vec<_> =
-        jobs.iter().filter(waits).filter(may).filter(is_long).filter_map(|j| Some((j, room(j, free)?))).collect();
+    let mut found: Vec<_> = jobs
+        .iter()
+        .filter(waits)
+        .filter(may)
+        .filter(is_long)
+        .filter_map(|j| Some((j, room(j, &nothing, free)?)))
+        .collect();
     found.sort_by_key(|(j, _)| (std::cmp::Reverse(j.priority), j.id));
     found
 }
@@ -131,15 +145,15 @@ impl Controller {
         let time_s = BACKFILL_LOOKS * slurm::backfill_s(&self.slurm.config()?);
         let free = self.loans.long_free(now_s, loan, &free, time_s);
         let mut asked = 0;
-        for (job, nodes) in candidates(now_s, loan, &seen.jobs, &free) {
-            let suits = !self.loans.has_chosen(job.id)
-                && self.suits(job, &mut asked).unwrap_or_else(|e| {
-                    tracing::warn!(job = job.id, "what it asked for is not known: {e:#}");
-                    false
-                });
-            if !suits {
+        for (job, _) in candidates(now_s, loan, &seen.jobs, &free) {
+            if self.loans.has_chosen(job.id) {
                 continue;
             }
+            let unlisted = self.suits(job, &mut asked).unwrap_or_else(|e| {
+                tracing::warn!(job = job.id, "what it asked for is not known: {e:#}");
+                None
+            });
+            let Some(nodes) = unlisted.and_then(|unlisted| room(job, &unlisted, &free)) else { continue };
             tracing::info!(loan = loan.id, job = job.id, user = job.user, ?nodes, "a borrower is chosen");
             let chosen = Chosen {
                 job: job.id,
@@ -158,26 +172,34 @@ impl Controller {
         Ok(false)
     }
 
-    /// Whether a waiting job asked for Joulepoint in a way that lets it be preempted; no, as long as that is not known.
-    fn suits(&self, job: &Job, asked: &mut usize) -> Result<bool> {
+    /// What the listing leaves out of a waiting job that asked for Joulepoint in a way that lets it be preempted; nothing
+    /// of any other, or as long as that is not known.
+    pub(super) fn suits(&self, job: &Job, asked: &mut usize) -> Result<Option<Unlisted>> {
         if let Some(known) = lock(&self.loans.suited).get(&job.id) {
-            return Ok(*known);
+            return Ok(known.clone());
         }
         *asked += 1;
         if *asked > MOST_ASKED {
-            return Ok(false);
+            return Ok(None);
         }
         // Accounting may learn of it a moment later.
-        let Some(line) = self.slurm.submit_line(job.id)? else { return Ok(false) };
-        let request = options::submitted(&line, &job.command, &self.slurm.batch_script(job.id)?);
+        let Some(line) = self.slurm.submit_line(job.id)? else { return Ok(None) };
+        let command = self.slurm.text(job, JobText::Command)?;
+        let request = options::submitted(&line, &command, &self.slurm.batch_script(job.id)?);
         let settings = options::resolve(&request, &self.site.defaults);
-        let suits = settings.is_ok_and(|s| s.can_be_preempted());
+        let unlisted = match settings.is_ok_and(|s| s.can_be_preempted()) {
+            true => Some(Unlisted {
+                excluded_nodes: self.slurm.excluded_nodes(job)?,
+                has_burst_buffer: !self.slurm.text(job, JobText::BurstBuffer)?.trim().is_empty(),
+            }),
+            false => None,
+        };
         let mut known = lock(&self.loans.suited);
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(job.id, suits);
-        Ok(suits)
+        known.insert(job.id, unlisted.clone());
+        Ok(unlisted)
     }
 
     /// What is seen of the borrowers that were chosen.
@@ -338,7 +360,12 @@ mod tests {
             ("Contiguous=1", None),
         ];
         for (asks, nodes) in cases {
-            assert_eq!(room(&job(1, asks), &free).map(|n| n.join(",")).as_deref(), nodes, "{asks}");
+            let value = |key: &str| asks.split(' ').find_map(|w| w.strip_prefix(key));
+            let unlisted = Unlisted {
+                excluded_nodes: expand_nodelist(value("ExcNodeList=").unwrap_or_default()).unwrap(),
+                has_burst_buffer: value("BurstBuffer=").is_some(),
+            };
+            assert_eq!(room(&job(1, asks), &unlisted, &free).map(|n| n.join(",")).as_deref(), nodes, "{asks}");
         }
     }
 
@@ -356,6 +383,7 @@ mod tests {
                 job(5, "StartTime=999 SchedNodeList=n6"),
                 job(6, "StartTime=1000 SchedNodeList=n2"),
             ],
+            helpers: BTreeMap::new(),
             nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
             reservations: parse_reservations(&reservations).unwrap(),
         };

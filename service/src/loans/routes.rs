@@ -11,8 +11,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState};
+use slurm::JobText;
 use std::time::Duration;
 use wire::Peer;
+
+/// Commands to Slurm that asking for a loan causes at once.
+const COMMANDS: u32 = 5;
 
 pub(crate) async fn ask(
     State(c): Shared,
@@ -135,6 +139,9 @@ impl Controller {
             return self.loan(peer, &wish.id);
         }
         let run = self.run_of(peer, &wish.job)?;
+        for _ in 0..COMMANDS {
+            self.users.command(now_s(), peer.uid)?;
+        }
         let job = self.slurm.job(run.job).map_err(no_slurm)?.filter(|j| j.uid == run.uid);
         let job = job.ok_or_else(|| refused(format!("Slurm does not know job {}", run.job)))?;
         if peer.uid != job.uid {
@@ -148,11 +155,13 @@ impl Controller {
         if reservations.iter().any(|r| r.name == name) {
             return Err(refused(format!("reservation {name} is there already, and not ours: ask with another id")));
         }
+        let account = self.slurm.text(&job, JobText::Account).map_err(no_slurm)?;
         let now_s = now_s();
         let loans = self.readers.free().lendings(now_s - DAY_S)?;
         let ask = Ask {
             now_s,
             job: &job,
+            account: &account,
             nodes: &wish.nodes,
             return_s: wish.return_s,
             steps: &self.slurm.steps(job.id).map_err(no_slurm)?,
@@ -172,7 +181,7 @@ impl Controller {
             restart_count: job.restarts,
             uid: job.uid,
             user: job.user,
-            account: job.account,
+            account,
             mode: self.site.lend.mode,
             state: LoanState::Asked,
             state_s: now_s,

@@ -14,6 +14,8 @@ pub struct Ask<'a> {
     pub now_s: f64,
     /// The lender's job.
     pub job: &'a Job,
+    /// Its account.
+    pub account: &'a str,
     /// The nodes to be lent.
     pub nodes: &'a [String],
     /// When they are needed again.
@@ -35,7 +37,7 @@ pub fn refusal(site: &Lend, ask: &Ask<'_>) -> Option<String> {
 }
 
 fn by_site(site: &Lend, ask: &Ask<'_>) -> Option<String> {
-    site.refusal(&ask.job.partition, &ask.job.account, &ask.job.user)
+    site.refusal(&ask.job.partition, ask.account, &ask.job.user)
 }
 
 fn by_slurm(_: &Lend, ask: &Ask<'_>) -> Option<String> {
@@ -130,15 +132,16 @@ mod tests {
 
     fn why(site: &Lend, job: &Job, nodes: &str, return_s: f64) -> String {
         let slurm = BTreeMap::from([("schedulerparameters".into(), "bf_interval=2,permit_job_expansion".into())]);
-        let step = "StepId=7.0 NodeList=n2 State=RUNNING Name=heat";
+        let step = "StepId=7.0 StartTime=1 State=RUNNING NodeList=n2 Name=heat";
         let theirs =
             Reservation { name: "school".into(), nodes: names("n4"), start_s: 0.0, end_s: 9e9, users: names("x") };
         let ask = Ask {
             now_s: 1000.0,
             job,
+            account: "physics",
             nodes: &names(nodes),
             return_s,
-            steps: &slurm::parse_steps(step, 7).unwrap(),
+            steps: &slurm::parse_steps(step, "7").unwrap(),
             reservations: &[theirs],
             slurm: &slurm,
             loans: &[],
@@ -215,6 +218,7 @@ mod tests {
         let ask = Ask {
             now_s: 1000.0,
             job: &job,
+            account: "physics",
             nodes: &names("n3"),
             return_s: 1100.0,
             steps: &[],

@@ -24,7 +24,7 @@ const BEGINNING: [&str; 2] = [
 
 /// The runs that a report is about, in the order of their names.
 pub const CHOSEN: &str = "CREATE TEMPORARY TABLE IF NOT EXISTS chosen (
-    place BIGINT PRIMARY KEY AUTO_INCREMENT, cluster VARCHAR(64) NOT NULL, run VARCHAR(64) NOT NULL)
+    place BIGINT PRIMARY KEY AUTO_INCREMENT, cluster VARCHAR(64) NOT NULL, run VARCHAR(160) NOT NULL)
     CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin";
 
 /// A connection that is made again when it is lost, but never inside a transaction.

@@ -1,6 +1,7 @@
 //! Keeps orders of people, so that they outlive the controller. What came of them stands in the runs' records.
 
 use super::{Store, params};
+use crate::orders::matters;
 use anyhow::{Context, Result};
 use protocol::{OrderState, OrderStatus, Record};
 
@@ -84,11 +85,22 @@ impl Store {
         rows.into_iter().map(kept).collect()
     }
 
+    /// Those of a run's records after one that tell something of orders, and the last one; whatever else there is, and
+    /// however much of it, stays in the store.
     fn records_after(&self, key: &protocol::RunKey, seq: u64) -> Result<Vec<Record>> {
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq")?;
-        let rows = statement.query_map(params![key.cluster, key.run, seq], |r| r.get::<String>(0))?;
-        rows.map(|json| Ok(serde_json::from_str(&json?)?)).collect()
+        let sql = "SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq";
+        let (mut telling, mut last) = (Vec::new(), None);
+        self.connection().prepare_cached(sql)?.each(params![key.cluster, key.run, seq], |r| {
+            let record: Record = serde_json::from_str(&r.get::<String>(0)?)?;
+            if matters(&record.event) {
+                telling.push(record)
+            } else {
+                last = Some(record)
+            }
+            Ok(())
+        })?;
+        let is_later = |r: &Record| telling.last().is_none_or(|told: &Record| told.seq < r.seq);
+        telling.extend(last.filter(is_later));
+        Ok(telling)
     }
 }

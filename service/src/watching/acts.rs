@@ -2,6 +2,7 @@
 
 use super::power;
 use crate::account;
+use crate::audit::{self, Act, By};
 use crate::controller::Controller;
 use crate::store::OpenRun;
 use crate::{lock, now_s};
@@ -103,7 +104,7 @@ impl Controller {
         }
         let reason = format!("{OURS} reached by nobody");
         tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
-        self.slurm.node_down(node, &reason)?;
+        audit::note(By::Service, Act::NodeDown, (0, node), &reason, self.slurm.node_down(node, &reason))?;
         self.is_down(node, runs, true)
     }
 
@@ -124,7 +125,7 @@ impl Controller {
     }
 
     /// What would become of a job if its node were set down.
-    fn fate(&self, on: &slurm::JobOn, runs: &[OpenRun]) -> Result<Fate> {
+    fn fate(&self, on: &slurm::Holder, runs: &[OpenRun]) -> Result<Fate> {
         let Some(run) = runs.iter().find(|r| r.job == on.job && r.uid == on.uid && r.record_state == "running") else {
             return Ok(Fate::Unprotected);
         };
@@ -162,7 +163,7 @@ impl Controller {
             let node = self.slurm.node(name)?;
             if node.as_ref().is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
                 tracing::info!(node = name, "a node that was set down is well again");
-                self.slurm.node_resume(name)?;
+                audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
             }
             lock(&self.watching.downs).forget(name);
             self.keep_node(name)?;
@@ -187,7 +188,8 @@ impl Controller {
     fn start_now(&self, run: &OpenRun) -> Result<()> {
         self.look_again(run)?;
         tracing::info!(job = run.job, "a requeued job starts at once");
-        Ok(self.slurm.start_now(run.job)?)
+        let started = self.slurm.start_now(run.job);
+        Ok(audit::note(By::Service, Act::StartNow, (run.job, ""), "its nodes are there", started)?)
     }
 
     fn close(&self, run: &OpenRun, ended: Ended) -> Result<()> {
@@ -244,6 +246,6 @@ impl Controller {
         }
         tracing::warn!(job = run.job, reason, "requeueing");
         self.watching.hit(std::slice::from_ref(run));
-        Ok(self.slurm.requeue(run.job)?)
+        Ok(audit::note(By::Service, Act::Requeue, (run.job, ""), reason, self.slurm.requeue(run.job))?)
     }
 }

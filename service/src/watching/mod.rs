@@ -28,9 +28,6 @@ use watch::{Limits, Nodes, Runs, SetDowns};
 /// Time between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Time between two readings of the open runs, s.
-const READ_RUNS_S: f64 = 0.5;
-
 /// Most jobs that Slurm is asked about in one look.
 const MOST_ASKED: usize = 16;
 
@@ -72,7 +69,6 @@ pub(crate) struct Watching {
     /// Nodes that are being looked at.
     looking: Mutex<BTreeSet<String>>,
     out_asked_s: Mutex<f64>,
-    read: Mutex<(f64, Vec<OpenRun>)>,
     keeping: Mutex<()>,
     power: Option<power::Controller>,
     pub(crate) asked: AtomicU64,
@@ -95,7 +91,6 @@ impl Watching {
             news: Mutex::default(),
             looking: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
-            read: Mutex::new((f64::NEG_INFINITY, Vec::new())),
             keeping: Mutex::default(),
             power: power::Controller::new(&site.watch),
             asked: AtomicU64::new(0),
@@ -253,7 +248,7 @@ impl Controller {
     /// Looks at everything once, and does what follows.
     pub(crate) fn watch_once(self: &std::sync::Arc<Self>) -> Result<()> {
         let watching = &self.watching;
-        let runs = self.open_runs_now()?;
+        let runs = lock(&self.reader).open_runs_kept()?;
         let asked = self.ask_about_jobs(&runs);
         self.note_held(&runs);
         let now_s = watching.now_s();
@@ -265,16 +260,6 @@ impl Controller {
         self.act_on_nodes(actions);
         self.set_down_due(&runs);
         asked
-    }
-
-    /// The runs that have not ended, read now and then.
-    fn open_runs_now(&self) -> Result<Vec<OpenRun>> {
-        let now_s = self.watching.now_s();
-        let mut read = lock(&self.watching.read);
-        if now_s - read.0 >= READ_RUNS_S {
-            *read = (now_s, lock(&self.reader).open_runs()?);
-        }
-        Ok(read.1.clone())
     }
 
     /// Asks Slurm about those of our own jobs to which something may have happened, and helps them.

@@ -2,7 +2,11 @@
 
 use crate::site::{ALICE, PATIENCE, Site, beat, daemon, ended, is_root, started, until};
 use protocol::{
-    Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint, FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, LeavingsRequest, Measured, Noise, Operation, OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, SharedFile, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor, WritersRequest,
+    Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint,
+    FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, LeavingsRequest, Measured, Noise, Operation,
+    OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey,
+    Setting, SharedFile, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor,
+    WritersRequest,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -247,6 +251,7 @@ fn real_requests_and_answers_are_as_described() {
     let order = get("/v1/orders/a1");
     assert_eq!(order["checkpoint"]["number"], 1);
     fits(&answer("get", "/v1/orders/{id}"), &order);
+    fits(&answer("get", "/v1/queue"), &get("/v1/queue?partition=all&cpus=2"));
     let report = get("/v1/report?job=7");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
     fits(&answer("get", "/v1/report"), &report);

@@ -16,8 +16,6 @@ fn teach_slurm(site: &Site) {
          StartTime=now) start=$(date +%s) ;; Users=*) users=${{word#*=}} ;; TimeLimit=*) limit=${{word#*=}} ;; esac; done\n\
          reserve() {{ echo \"ReservationName=$name StartTime=$start EndTime=9999999999 Nodes=n2 Users=$users\" > {d}/resv.new; mv {d}/resv.new {d}/resv; }}\n\
          case \"$*\" in\n\
-         'show job -o') cat {d}/jobs ;;\n\
-         'show job -o '*) grep \"^JobId=$4 \" {d}/jobs || {{ echo 'Invalid job id specified' >&2; exit 1; }} ;;\n\
          'show node -o') cat {d}/nodes ;;\n\
          'show reservation -o') cat {d}/resv ;;\n\
          'show step '*) echo 'job step not found' >&2; exit 1 ;;\n\
@@ -25,8 +23,8 @@ fn teach_slurm(site: &Site) {
          'create reservation '*) reserve ;;\n\
          'update ReservationName='*) : ${{start:=$(sed 's/.*StartTime=\\([0-9]*\\).*/\\1/' {d}/resv)}}; reserve ;;\n\
          'delete '*) sed -i \"/^ReservationName=$name /d\" {d}/resv ;;\n\
-         'update JobId=7 NodeList='*) sed -i \"s/NodeList=[^ ]*/$3/\" {d}/jobs ;;\n\
-         'update JobId=7 TimeLimit='*) sed -i \"s/TimeLimit=[^ ]*/TimeLimit=00:$limit:00/\" {d}/jobs ;;\n\
+         'update JobId=5_7 NodeList='*) sed -i \"s/NodeList=[^ ]*/$3/\" {d}/jobs ;;\n\
+         'update JobId=5_7 TimeLimit='*) sed -i \"s/TimeLimit=[^ ]*/TimeLimit=00:$limit:00/\" {d}/jobs ;;\n\
          'update JobId=9 NumNodes=0') sed -i -e '/^JobId=9 /d' -e 's/NodeList=n1 /NodeList=n[1-2] /' {d}/jobs ;;\nesac\n"
     );
     let bin = site.dir.path().join("bin/scontrol");

@@ -119,7 +119,7 @@ fn the_summary_is_in_slurm_before_the_end_is_acknowledged() {
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     assert_eq!(site.deliver(ALICE, "7.1", 2, vec![ended()]).expect("stored").upto, 2);
     let asked = site.asked();
-    assert!(asked.contains(r#"update JobId=7 AdminComment={"joulepoint":1,"run":"7.1","#), "{asked}");
+    assert!(asked.contains(r#"update JobId=5_7 AdminComment={"joulepoint":1,"run":"7.1","#), "{asked}");
     assert_eq!(site.deliver(ALICE, "7.1", 1, vec![started(7), ended()]).expect("again").upto, 2);
 }
 
@@ -173,7 +173,7 @@ fn a_dead_node_is_set_down_its_run_told_and_what_comes_back_of_it_ended() {
     let _nodes = site.nodes(&["n1", "n3", "n4"]);
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     let epoch = with_witnesses(&site, &format!("http://{}", silent.address));
-    site.put("holders", &format!("7|{ALICE}\n"));
+    site.put("holders", &format!("7|{ALICE}|RUNNING|\n"));
     let begun = Instant::now();
     until("n2 to be set down", || {
         site.asked().contains("update NodeName=n2 State=DOWN Reason=joulepoint:").then_some(())
@@ -204,11 +204,11 @@ fn a_node_with_a_job_that_is_not_ours_is_left_to_slurm() {
     let _nodes = site.nodes(&["n1", "n3", "n4"]);
     site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
     with_witnesses(&site, &format!("http://{}", silent.address));
-    site.put("holders", &format!("7|{ALICE}\n8|{MALLORY}\n"));
+    site.put("holders", &format!("7|{ALICE}|RUNNING|\n8|{MALLORY}|RUNNING|\n"));
     until("its fate", || site.log().contains("left to Slurm").then_some(()));
     assert!(site.log().contains("job 8 on it did not ask for protection"), "{}", site.log());
     assert!(!site.asked().contains("State=DOWN"));
-    site.put("holders", &format!("7|{ALICE}\n"));
+    site.put("holders", &format!("7|{ALICE}|RUNNING|\n"));
     until("n2 to be set down once it is ours alone", || site.asked().contains("State=DOWN").then_some(()));
 }
 
@@ -260,7 +260,8 @@ fn a_node_service_beats_meters_and_ends_when_told() {
         assert_eq!(reading.expect("an answer").node, "n1");
     }
     let to_another = Client::of_node(&url, "n2", Some(site.munged.socket()), limit);
-    refused(to_another.get::<NodeReading>("/v1/jobs/7/energy"), 401);
+    let unproven = to_another.get::<NodeReading>("/v1/jobs/7/energy");
+    assert!(matches!(unproven, Err(Error::Unproven { status: 401, .. })), "{unproven:?}");
     let health: Health = Client::on_socket(&socket, limit).get("/healthz").expect("health");
     assert!(health.ok, "{health:?}");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(node.id()).expect("a pid"));

@@ -98,19 +98,19 @@ fn slurm_script(dir: &Path) -> PathBuf {
     let d = dir.display();
     let script = format!(
         "#!/bin/sh\necho \"$@\" >> {d}/asked\ncase \"$*\" in\n\
-         'show job -o') cat {d}/jobs ;;\n\
-         'show job -o '*_*) grep \" ArrayJobId=${{4%_*}} ArrayTaskId=${{4#*_}} \" {d}/jobs || {{ echo 'Invalid job id specified' >&2; exit 1; }} ;;\n\
-         'show job -o '*) grep \"^JobId=$4 \" {d}/jobs || {{ echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; }} ;;\n\
          'show node -o') cat {d}/nodes ;;\n\
          'show node -o '*) grep \"^NodeName=$4 \" {d}/nodes || {{ echo \"Node $4 not found\" >&2; exit 1; }} ;;\n\
-         *--nodelist=*) cat {d}/holders 2>/dev/null ;;\n\
          'show config') echo 'SlurmdPort = 6818'; echo 'SlurmUser = slurm({SLURM_USER})' ;;\n\
          *'format=User,AdminLevel') echo 'root|Administrator'; echo 'daemon|Operator'; echo 'games|None' ;;\nesac\n"
     );
     let bin = dir.join("bin");
     std::fs::create_dir_all(&bin).expect("folder");
-    for name in ["scontrol", "sacct", "sacctmgr", "squeue"] {
-        std::fs::write(bin.join(name), &script).expect("script");
+    let squeue = format!(
+        "#!/bin/sh\necho \"squeue $@\" >> {d}/asked\ncase \"$*\" in *--nodelist*) cat {d}/holders 2>/dev/null; exit 0 ;; esac\n{}",
+        slurm::example::squeue(&dir.join("jobs"))
+    );
+    for (name, script) in [("scontrol", &script), ("sacct", &script), ("sacctmgr", &script), ("squeue", &squeue)] {
+        std::fs::write(bin.join(name), script).expect("script");
         std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).expect("executable");
     }
     bin

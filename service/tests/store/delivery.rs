@@ -93,8 +93,13 @@ fn any_order_of_deliveries_gives_the_same_account() {
 #[test]
 fn a_write_that_cannot_be_done_does_not_hold_up_the_others() {
     both(|store| {
-        let good = |run: &str| Write::Batch { batch: batch(run, records(1, vec![started(7, 0, &["n1"])])), uid: UID };
-        let headless = Write::Batch { batch: batch("8.1", records(1, vec![ended("completed")])), uid: UID };
+        let good = |run: &str| Write::Batch {
+            batch: batch(run, records(1, vec![started(7, 0, &["n1"])])),
+            uid: UID,
+            verified: true,
+        };
+        let headless =
+            Write::Batch { batch: batch("8.1", records(1, vec![ended("completed")])), uid: UID, verified: true };
         let answers = store.write(&[good("7.1"), headless, good("9.1")]).expect("commits");
         let upto: Vec<Option<u64>> = answers.into_iter().map(Result::ok).collect();
         assert_eq!(upto, [Some(1), None, Some(1)]);
@@ -105,7 +110,11 @@ fn a_write_that_cannot_be_done_does_not_hold_up_the_others() {
 #[test]
 fn what_one_database_refuses_does_not_hold_up_the_others() {
     both(|store| {
-        let good = |run: &str| Write::Batch { batch: batch(run, records(1, vec![started(7, 0, &["n1"])])), uid: UID };
+        let good = |run: &str| Write::Batch {
+            batch: batch(run, records(1, vec![started(7, 0, &["n1"])])),
+            uid: UID,
+            verified: true,
+        };
         let answers = store.write(&[good("7.1"), good(&"x".repeat(5000)), good("9.1")]).expect("commits");
         let upto: Vec<Option<u64>> = answers.into_iter().map(Result::ok).collect();
         assert_eq!((upto[0], upto[2]), (Some(1), Some(1)));

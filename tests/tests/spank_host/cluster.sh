@@ -99,6 +99,9 @@ try twin env FT_ENERGY=on FT_ENERGY_KEEP=4 sbatch -W --export=NONE $BASE/job x
 try plain sbatch -W $BASE/job x
 try forged env _SLURM_SPANK_OPTION_joulepoint_ft_energy=bad sbatch -W $BASE/job x
 try direct srun --ft-energy -n2 /bin/echo direct
+plugstack wraper=/x wrapper=$BASE/wrapper default=enrgy
+try wrong-argument sbatch -W --ft-energy=time $BASE/job x
+try wrong-argument-srun srun -n1 /bin/echo direct
 plugstack wrapper=/nowhere default=on
 try missing-wrapper sbatch -W $BASE/job x
 echo "== nodes"

@@ -56,14 +56,17 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A `scontrol` that resizes jobs, and shows job 7.
+    /// A Slurm that resizes jobs, and shows job 7.
     fn slurm(folder: &std::path::Path, job: &str) -> Slurm {
-        let script = format!(
-            "#!/bin/sh\ncase $2 in config) echo 'SchedulerParameters = permit_job_expansion' ;; \
-             *) echo 'JobId=7 JobName=j UserId=alice(1000) GroupId=g(1) JobState=RUNNING {job}' ;; esac\n"
-        );
-        fs::write(folder.join("scontrol"), script).unwrap();
-        fs::set_permissions(folder.join("scontrol"), fs::Permissions::from_mode(0o755)).unwrap();
+        let jobs = folder.join("jobs");
+        fs::write(&jobs, format!("JobId=7 JobName=j UserId=alice(1000) JobState=RUNNING {job}\n")).unwrap();
+        for (name, body) in [
+            ("scontrol", "echo 'SchedulerParameters = permit_job_expansion'\n".to_string()),
+            ("squeue", slurm::example::squeue(&jobs)),
+        ] {
+            fs::write(folder.join(name), format!("#!/bin/sh\n{body}")).unwrap();
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
         Slurm::new(Some(folder.to_path_buf()))
     }
 

@@ -5,6 +5,7 @@ use super::timeline::{borrower, by_number, timeline};
 use super::{Cell, Set, Table, energy, tile};
 use crate::report::accounted::{Joined, Lending};
 use crate::report::columns::{joules_of, percent, share};
+use crate::report::describe::whose;
 use crate::report::moment::shown;
 use maud::{Markup, html};
 use planner::restart::restart_s;
@@ -22,6 +23,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
             ", run " (run.run) " on " (run.cluster) ", from " (shown(run.start_s).replace('T', " "))
             @if let Some(end_s) = run.end_s { " to " (shown(end_s).replace('T', " ")) }
         }
+        @if let Some(text) = whose(run) { p { (text) } }
         @if let Some(slurm) = &line.slurm {
             p.soft {
                 "Slurm's accounting: " (slurm.state) ", exit code " (slurm.exit_code) ", "

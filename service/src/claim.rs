@@ -1,0 +1,401 @@
+//! Holds a batch against Slurm's word before anything of it is stored: whose its job is, when it ran, and on which nodes.
+
+use crate::controller::Controller;
+use crate::http::{Refusal, forbidden};
+use crate::plausible::{self, Implausible, Known};
+use crate::store::{OpenRun, RunRow};
+use crate::words::{Heard, Life};
+use crate::{lock, now_s};
+use anyhow::Result;
+use axum::http::StatusCode;
+use protocol::{Batch, Event, RunKey};
+use std::collections::BTreeSet;
+use wire::Peer;
+
+/// Most nodes that a run outside Slurm may name: it runs on the host where it was started.
+const MOST_NODES_OUTSIDE: usize = 64;
+
+/// How long before a job's start, and after its end, its run may be named, s.
+const NAMED_S: f64 = 600.0;
+
+/// How long after its last record a run is closed of whose owner Slurm said nothing, s.
+const UNVERIFIED_S: f64 = 86_400.0;
+
+/// Of how many runs at once it is asked again whose they are.
+const ASK_TOGETHER: u32 = 50;
+
+/// A batch that may be stored.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// The batch, with Slurm's words in place of the user's where Slurm has some, and the name under which it is stored.
+    pub batch: Batch,
+    /// Whether Slurm says that the job is the sender's.
+    pub verified: bool,
+}
+
+/// What stands against a batch.
+enum Word {
+    /// A run outside Slurm: nobody but its user knows of it.
+    Outside,
+    /// Its job was found to be the sender's when it began.
+    Kept,
+    /// Slurm knows the job as the sender's.
+    Theirs(Heard),
+    /// Neither slurmctld nor accounting knows the job.
+    Unknown,
+}
+
+impl Controller {
+    /// Holds a batch of `bytes` against what is known of its run and its job.
+    ///
+    /// # Errors
+    /// Why it is not stored.
+    pub(crate) fn claim(&self, peer: Peer, mut batch: Batch, bytes: usize) -> Result<Claimed, Refusal> {
+        let now_s = now_s();
+        let row = self.resolve(peer, &mut batch)?;
+        self.users.bytes(now_s, peer.uid, bytes)?;
+        if batch.records.is_empty() {
+            return Ok(Claimed { batch, verified: row.is_some_and(|r| r.verified) });
+        }
+        let job = job_of(&batch, row.as_ref())?;
+        let begins = batch.records.iter().any(|r| matches!(r.event, Event::Started { .. }));
+        let word = match &row {
+            _ if job == 0 => Word::Outside,
+            Some(row) if row.verified && !begins => Word::Kept,
+            _ => self.ask(peer, job, &batch.key.run)?,
+        };
+        self.hold(peer, job, &batch, row.as_ref(), &word)?;
+        let verified = matches!(word, Word::Kept | Word::Theirs(_));
+        if row.is_none() && begins {
+            self.begin(now_s, peer, job, verified, &mut batch.key)?;
+        }
+        if let Some(row) = row.filter(|row| verified && !row.verified && row.uid == peer.uid) {
+            tracing::info!(
+                run = batch.key.run,
+                job = row.job,
+                uid = row.uid,
+                "Slurm now knows the job of a run as its user's"
+            );
+            lock(&self.store).verify(&batch.key)?;
+        }
+        self.say_as_slurm(peer, job, &mut batch, &word);
+        clean(&mut batch);
+        Ok(Claimed { batch, verified })
+    }
+
+    /// Finds the run that a batch means, under the name by which it is stored: that of another user does not count.
+    fn resolve(&self, peer: Peer, batch: &mut Batch) -> Result<Option<RunRow>, Refusal> {
+        let store = self.readers.free();
+        let plain = store.run(&batch.key)?;
+        if let Some(row) = plain.as_ref().filter(|row| self.access.may(peer.uid, row.uid)) {
+            return Ok(Some(row.clone()));
+        }
+        let own = own_key(&batch.key, peer.uid);
+        if let Some(row) = store.run(&own)? {
+            batch.key = own;
+            return Ok(Some(row));
+        }
+        let first = batch.records.first();
+        let begins = first.is_some_and(|r| r.seq == 1 && matches!(r.event, Event::Started { .. }));
+        match (plain, first) {
+            (Some(_), _) if begins => batch.key = own,
+            (Some(_), _) => return Err(forbidden(peer, "write this run")),
+            (None, Some(first)) if first.seq == 1 && !begins => {
+                return Err(bad("record 1 of a run is its start: the event 'started'".into()));
+            }
+            (None, _) => {}
+        }
+        Ok(None)
+    }
+
+    /// Whose run a name means for who asks, if it may be seen.
+    pub(crate) fn visible(&self, peer: Peer, key: &RunKey) -> Result<Option<RunKey>> {
+        let store = self.readers.free();
+        if store.owner(key)?.is_some_and(|o| self.access.may(peer.uid, o.uid)) {
+            return Ok(Some(key.clone()));
+        }
+        let own = own_key(key, peer.uid);
+        Ok(store.owner(&own)?.map(|_| own))
+    }
+
+    /// What Slurm says of the job; nobody takes up a job of somebody else.
+    fn ask(&self, peer: Peer, job: u32, run: &str) -> Result<Word, Refusal> {
+        let named_s = named(run).map(|(_, at_s)| at_s);
+        let is_theirs = |life: &Life| life.uid == peer.uid && is_during(life, named_s);
+        let heard = self.words.hear(self, peer.uid, job, false, &|lives| lives.iter().any(is_theirs))?;
+        if heard.lives.iter().any(is_theirs) {
+            return Ok(Word::Theirs(heard));
+        }
+        let own = heard.lives.iter().find(|life| life.uid == peer.uid);
+        match own {
+            // Without accounting nobody knows when the job began first.
+            Some(life) if heard.is_without_accounting && life.restarts > 0 => Ok(Word::Theirs(heard)),
+            // Root may keep books for others; it is not taken for the job's owner.
+            _ if peer.uid == 0 => Ok(Word::Unknown),
+            Some(life) => Err(bad(format!(
+                "run {run} does not begin while job {job} ran: by Slurm's word it began at {:.0}; a run is named \
+                 JOBID.START, with the second of its start",
+                life.start_s.unwrap_or(0.0)
+            ))),
+            None if heard.lives.is_empty() => Ok(Word::Unknown),
+            None => Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is not of user {}", peer.uid))),
+        }
+    }
+
+    /// Holds the numbers, times and nodes of all records against what is known.
+    fn hold(&self, peer: Peer, job: u32, batch: &Batch, row: Option<&RunRow>, word: &Word) -> Result<(), Refusal> {
+        let (now_s, most_w) = (now_s(), self.site.energy.max_node_w);
+        let refused = |e: Implausible| bad(e.to_string());
+        let begun_s = row.map(|r| r.start_s);
+        let heard = match word {
+            Word::Outside => {
+                let known = Known { since_s: begun_s, ..Known::unknown(&self.site, now_s, MOST_NODES_OUTSIDE) };
+                return plausible::check(batch, &known).map_err(refused);
+            }
+            Word::Unknown => {
+                let known =
+                    Known { since_s: begun_s, ..Known::unknown(&self.site, now_s, self.words.most_nodes(self)) };
+                return plausible::check(batch, &known).map_err(refused);
+            }
+            Word::Kept => None,
+            Word::Theirs(heard) => Some(heard),
+        };
+        let mut nodes = match row {
+            Some(_) => self.readers.free().nodes_of(&batch.key)?,
+            None => BTreeSet::new(),
+        };
+        nodes.extend(heard.iter().flat_map(|h| h.nodes_of(peer.uid)));
+        let since_s = heard.and_then(|h| h.since_s(peer.uid)).into_iter().chain(begun_s).reduce(f64::min);
+        let until_s = heard.and_then(|h| h.until_s(peer.uid));
+        let known = |nodes: Option<&BTreeSet<String>>, most: usize| {
+            let known = Known { now_s, since_s, until_s, nodes: None, most_nodes: most, max_node_w: most_w };
+            plausible::check(batch, &Known { nodes, ..known })
+        };
+        match known(Some(&nodes), nodes.len().max(1)) {
+            // The job may have had others before, or has got some since.
+            Err(Implausible::Text { field: "node", .. } | Implausible::Number { field: "number of nodes", .. }) => {}
+            held => return held.map_err(refused),
+        }
+        let wide = self.words.hear(self, peer.uid, job, true, &|_| true)?;
+        nodes.extend(wide.nodes_of(peer.uid));
+        if wide.is_without_accounting {
+            // Nobody knows which nodes it had before one of them died.
+            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
+        }
+        known(Some(&nodes), nodes.len().max(1)).map_err(refused)
+    }
+
+    /// Lets a run begin, if its user may begin one more; and under which name.
+    fn begin(&self, now_s: f64, peer: Peer, job: u32, verified: bool, key: &mut RunKey) -> Result<(), Refusal> {
+        if peer.uid == 0 {
+            return Ok(());
+        }
+        self.users.run(now_s, peer.uid)?;
+        let (open, limit) = (self.readers.free().count_open(peer.uid)?, self.site.limits.open_runs);
+        if open >= limit {
+            let text = format!(
+                "user {} has {open} runs that have not ended: limits.open_runs of the site file is {limit}; the records of \
+                 this one wait where they are",
+                peer.uid
+            );
+            return Err(Refusal(StatusCode::TOO_MANY_REQUESTS, text));
+        }
+        // The name of a job's run is its owner's, whom only Slurm knows.
+        let is_anybodys = job == 0 && named(&key.run).is_none();
+        if !verified && !is_anybodys && !key.run.contains('~') {
+            *key = own_key(key, peer.uid);
+        }
+        Ok(())
+    }
+
+    /// Puts Slurm's words in place of the user's where it has some.
+    fn say_as_slurm(&self, peer: Peer, job: u32, batch: &mut Batch, word: &Word) {
+        let known = match word {
+            Word::Theirs(heard) => heard.lives.iter().rfind(|life| life.uid == peer.uid),
+            _ => None,
+        };
+        for record in &mut batch.records {
+            let Event::Started { user, account, partition, .. } = &mut record.event else { continue };
+            match known {
+                Some(life) => {
+                    user.clone_from(&life.user);
+                    account.clone_from(&self.words.account(self, peer.uid, job));
+                    if !life.partition.is_empty() {
+                        partition.clone_from(&life.partition);
+                    }
+                }
+                None if peer.uid != 0 => *user = name_of(peer.uid),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks again of whom Slurm said nothing when a run began, and closes what nobody was heard of for a day.
+    pub(crate) fn look_at_unverified(&self) -> Result<()> {
+        let runs = lock(&self.reader).unverified(ASK_TOGETHER)?;
+        for run in &runs {
+            let peer = Peer { uid: run.uid, gid: 0 };
+            match self.ask(peer, run.job, &run.key.run) {
+                Ok(Word::Theirs(_)) => {
+                    let OpenRun { key, job, uid, .. } = run;
+                    tracing::info!(run = key.run, job, uid, "Slurm now knows the job of a run as its user's");
+                    lock(&self.store).verify(key)?;
+                }
+                Ok(_) => {}
+                Err(e) => tracing::debug!(run = run.key.run, why = e.1, "a run stays unverified"),
+            }
+        }
+        let closed = lock(&self.store).close_unverified(now_s() - UNVERIFIED_S)?;
+        if closed > 0 {
+            tracing::warn!(closed, "runs of whose owner Slurm said nothing were not heard of for a day and are closed");
+        }
+        Ok(())
+    }
+}
+
+/// The job of a batch: that of its name, of its start, and of what is stored must be one.
+fn job_of(batch: &Batch, row: Option<&RunRow>) -> Result<u32, Refusal> {
+    let run = batch.key.run.split('~').next().unwrap_or_default();
+    let mut job = row.map(|r| r.job);
+    for record in &batch.records {
+        let Event::Started { job: its, .. } = record.event else { continue };
+        if job.is_some_and(|job| job != its) {
+            let first = job.unwrap_or(0);
+            let text = format!("record {}: job {its} is not that of run {run}, which is {first}", record.seq);
+            return Err(bad(text));
+        }
+        if let Some((named, _)) = named(run).filter(|(named, _)| its != 0 && *named != its) {
+            return Err(bad(format!("record {}: run {run} is a name of job {named}, not of job {its}", record.seq)));
+        }
+        job = Some(its);
+    }
+    Ok(job.unwrap_or(0))
+}
+
+/// Job and second of the start, of a run that is named `JOBID.START`.
+fn named(run: &str) -> Option<(u32, f64)> {
+    let run = run.split('~').next().unwrap_or_default();
+    let (job, start) = run.split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (digits(job) && digits(start)).then(|| Some((job.parse().ok()?, start.parse::<u64>().ok()? as f64)))?
+}
+
+/// Whether a run may have begun at a moment of a job's life; one whose beginning Slurm does not know may have.
+fn is_during(life: &Life, named_s: Option<f64>) -> bool {
+    let Some(at_s) = named_s else { return true };
+    let until_s = life.end_s.unwrap_or(f64::INFINITY);
+    life.start_s.is_none_or(|start_s| (start_s - NAMED_S..=until_s.max(start_s) + NAMED_S).contains(&at_s))
+}
+
+/// The name of a run whose own is somebody else's, or may be: no name from outside holds a `~`.
+fn own_key(key: &RunKey, uid: u32) -> RunKey {
+    RunKey { cluster: key.cluster.clone(), run: format!("{}~{uid}", key.run) }
+}
+
+fn name_of(uid: u32) -> String {
+    nix::unistd::User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |u| u.name)
+}
+
+/// Takes out of all texts what would speak to the terminal of who reads a report, or turn what stands beside it.
+fn clean(batch: &mut Batch) {
+    let speaks = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let clean = |text: &mut String| {
+        if text.contains(speaks) {
+            *text = text.chars().map(|c| if speaks(c) { ' ' } else { c }).collect();
+        }
+    };
+    fn texts(event: &mut Event, clean: &impl Fn(&mut String)) {
+        match event {
+            Event::Started { user, account, partition, job_name, dir, .. } => {
+                [user, account, partition, job_name, dir].into_iter().for_each(clean);
+            }
+            Event::CheckpointFailed { reason } | Event::Failure { reason, .. } => clean(reason),
+            Event::Decided { action, reason, .. } => [action, reason].into_iter().for_each(clean),
+            Event::Ordered { id, by, text, .. } => [id, by, text].into_iter().for_each(clean),
+            Event::InGroup { of, .. } => texts(of, clean),
+            _ => {}
+        }
+    }
+    batch.records.iter_mut().for_each(|record| texts(&mut record.event, &clean));
+}
+
+fn bad(text: String) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(start_s: Option<f64>, end_s: Option<f64>) -> Life {
+        Life {
+            uid: 1,
+            user: "alice".into(),
+            partition: "all".into(),
+            start_s,
+            end_s,
+            nodes: vec!["n1".into()],
+            restarts: 0,
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_jobs_if_it_is_its_number_and_a_second() {
+        assert_eq!(named("7.100"), Some((7, 100.0)));
+        assert_eq!(named("7.100~1000"), Some((7, 100.0)));
+        for other in ["local-sleep.100", "7", "7.", ".100", "7.100.1", "7.x", "99999999999.1", "-7.100", "7.+1"] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_run_begins_while_its_job_runs() {
+        for (life, at_s, is) in [
+            (life(Some(1000.0), None), 1000.0, true),
+            (life(Some(1000.0), None), 90_000.0, true),
+            (life(Some(1000.0), None), 300.0, false),
+            (life(Some(1000.0), Some(2000.0)), 2500.0, true),
+            (life(Some(1000.0), Some(2000.0)), 3000.0, false),
+            (life(None, None), 5.0, true),
+        ] {
+            assert_eq!(is_during(&life, Some(at_s)), is, "{at_s} in {life:?}");
+        }
+        assert!(is_during(&life(Some(1000.0), None), None), "a run of another name is not held to the second");
+    }
+
+    #[test]
+    fn a_batch_is_of_one_job() {
+        let started = |job| Event::Started {
+            job,
+            restart_count: 0,
+            user: String::new(),
+            account: String::new(),
+            partition: String::new(),
+            job_name: "a\x1b]0;x\x07b\nc".into(),
+            nodes: Vec::new(),
+            resumed_from: None,
+            dir: String::new(),
+        };
+        let batch = |run: &str, jobs: &[u32]| {
+            let records = (1..).zip(jobs).map(|(seq, job)| protocol::Record { seq, at_s: 1.0, event: started(*job) });
+            Batch {
+                version: 1,
+                key: RunKey { cluster: "c".into(), run: run.into() },
+                holder: None,
+                records: records.collect(),
+            }
+        };
+        assert_eq!(job_of(&batch("7.1", &[7, 7]), None).ok(), Some(7));
+        assert!(job_of(&batch("7.1", &[7, 8]), None).is_err());
+        assert!(job_of(&batch("7.1", &[8]), None).is_err());
+        assert_eq!(job_of(&batch("local-x.1", &[0]), None).ok(), Some(0));
+        let row = RunRow { uid: 1, job: 7, verified: true, start_s: 1.0 };
+        assert_eq!(job_of(&batch("7.1", &[]), Some(&row)).ok(), Some(7));
+        assert!(job_of(&batch("7.1", &[0]), Some(&row)).is_err(), "a job's run does not leave Slurm");
+        let mut hostile = batch("7.1", &[7]);
+        clean(&mut hostile);
+        assert!(matches!(&hostile.records[0].event, Event::Started { job_name, .. } if job_name == "a ]0;x b c"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Gives each user a bounded number of turns at what waits for a disk, Slurm or another process, so that one who asks for
+//! much waits for himself.
+
+use crate::lock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Of how many users turns are remembered before those who rest are forgotten.
+const MOST_REMEMBERED: usize = 1024;
+
+/// So many turns of each user at the same time; root's are not counted.
+#[derive(Debug)]
+pub struct Turns {
+    each: usize,
+    of: Mutex<HashMap<u32, Arc<Semaphore>>>,
+}
+
+/// A user's turns.
+pub type Own = Arc<Semaphore>;
+
+impl Turns {
+    /// So many for each.
+    pub fn new(each: usize) -> Turns {
+        Turns { each, of: Mutex::default() }
+    }
+
+    /// The turns of a user; none of root, who waits for nobody.
+    pub fn of(&self, uid: u32) -> Option<Own> {
+        if uid == 0 {
+            return None;
+        }
+        let mut of = lock(&self.of);
+        if of.len() >= MOST_REMEMBERED {
+            of.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
+        Some(of.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone())
+    }
+
+    /// Waits for one of a user's turns; it ends when what is given is dropped.
+    pub async fn take(&self, uid: u32) -> Option<OwnedSemaphorePermit> {
+        match self.of(uid) {
+            // It is never closed.
+            Some(own) => own.acquire_owned().await.ok(),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn who_has_taken_all_turns_waits_and_nobody_else_does() {
+        let turns = Turns::new(2);
+        let held = [turns.take(7).await, turns.take(7).await];
+        let third = tokio::time::timeout(Duration::from_millis(20), turns.take(7)).await;
+        assert!(third.is_err(), "a third at the same time");
+        assert!(turns.take(8).await.is_some() && turns.take(0).await.is_none());
+        drop(held);
+        assert!(turns.take(7).await.is_some());
+    }
+
+    #[test]
+    fn users_who_rest_are_forgotten() {
+        let turns = Turns::new(2);
+        let kept = turns.of(1);
+        for uid in 2..5000 {
+            turns.of(uid);
+        }
+        assert!(lock(&turns.of).len() <= MOST_REMEMBERED && lock(&turns.of).contains_key(&1));
+        drop(kept);
+    }
+}

@@ -1,0 +1,97 @@
+//! What earlier runs of a user and a job name tell a plan.
+
+use super::{Row, Store, params};
+use crate::apply;
+use anyhow::Result;
+use planner::History;
+use planner::restart::takes_up;
+
+/// Earlier runs whose figures bear on a new one.
+const HISTORY_RUNS: u32 = 20;
+
+/// Runs with more records than this bear on no plan, bytes: reading them would hold up everybody's.
+const LARGEST: u64 = 64 << 20;
+
+impl Store {
+    /// What bears on a new run of this user and job name.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn history(&self, user: &str, job_name: &str) -> Result<History> {
+        let c = self.connection();
+        let (node_failures, node_seconds) = c
+            .prepare_cached(
+                "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
+            )?
+            .query_row(params![], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let recent = "JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND bytes < ?4
+                            ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run)";
+        let means = |what: [&str; 2], from: &str| -> Result<[Option<f64>; 2]> {
+            let sql = format!("SELECT {}, {} FROM {from} {recent}", what[0], what[1]);
+            let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST];
+            c.prepare_cached(&sql)?.query_row(values, |r| Ok([r.get(0)?, r.get(1)?]))
+        };
+        let power = |phase: &str| {
+            let of = |what: &str| format!("sum(CASE WHEN phase = '{phase}' THEN {what} END)");
+            format!("{} / {}", of("joules"), of("end_s - start_s"))
+        };
+        let [busy_w, checkpoint_w] = means(
+            [&power("compute"), &power("checkpoint")],
+            "(SELECT * FROM phases WHERE joules IS NOT NULL AND end_s > start_s) p",
+        )?;
+        let [checkpoint_s, checkpoint_bytes] = means(
+            [
+                "avg(CASE WHEN ended_s > begun_s THEN ended_s - begun_s END)",
+                "avg(CASE WHEN bytes > 0 THEN bytes * 1e0 END)",
+            ],
+            "checkpoints k",
+        )?;
+        Ok(History {
+            node_failures,
+            node_seconds,
+            checkpoint_s,
+            restart_s: self.usual_restart_s(user, job_name)?,
+            busy_w,
+            checkpoint_w,
+            checkpoint_bytes,
+            work_s: self.usual_work_s(user, job_name)?,
+            engine: self.proven_engine(user, job_name)?,
+            ..History::default()
+        })
+    }
+
+    /// Mean duration of restarts.
+    fn usual_restart_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
+        let sql = "SELECT r.start_s, p.start_s, p.end_s FROM phases p JOIN records r USING (cluster, run, restart_count) \
+                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND bytes < ?4 \
+                   ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run) WHERE p.phase = 'restart'";
+        let read = |r: &Row| Ok((r.get::<f64>(0)?, (r.get(1)?, r.get(2)?)));
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let spans = statement.query_map(params![user, apply::short(job_name), HISTORY_RUNS, LARGEST], read)?;
+        let spans = spans.collect::<Result<Vec<(f64, (f64, f64))>>>()?;
+        let restarts = || spans.iter().filter(|(record_s, span)| takes_up(*record_s, *span));
+        let count = restarts().count() as f64;
+        Ok((count > 0.0).then(|| restarts().map(|(_, span)| span.1 - span.0).sum::<f64>() / count))
+    }
+
+    /// The engine of the newest run of a user and job name that made a checkpoint.
+    fn proven_engine(&self, user: &str, job_name: &str) -> Result<Option<String>> {
+        let sql = "SELECT (SELECT r.plan FROM runs r WHERE r.user = ?1 AND r.job_name = ?2 AND EXISTS \
+                   (SELECT 1 FROM checkpoints k WHERE k.cluster = r.cluster AND k.run = r.run) \
+                   ORDER BY r.start_s DESC LIMIT 1)";
+        let values = params![user, apply::short(job_name)];
+        let plan: Option<String> = self.connection().prepare_cached(sql)?.query_row(values, |r| r.get(0))?;
+        Ok(plan.and_then(|text| serde_json::from_str::<protocol::Plan>(&text).ok()).map(|plan| plan.engine))
+    }
+
+    /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.
+    fn usual_work_s(&self, user: &str, job_name: &str) -> Result<Option<f64>> {
+        let sql = "SELECT avg(s) FROM (SELECT sum(s) AS s FROM (\
+                   SELECT p.cluster, p.run, sum(p.end_s - p.start_s) / count(DISTINCT p.node) AS s FROM phases p \
+                   JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND state = 'completed' AND bytes < ?4 \
+                   ORDER BY start_s DESC LIMIT ?3) r ON p.cluster = r.cluster AND p.run = r.run \
+                   WHERE p.phase = 'compute' GROUP BY p.cluster, p.run, p.restart_count) lives GROUP BY cluster, run) runs";
+        let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST];
+        self.connection().prepare_cached(sql)?.query_row(values, |r| r.get(0))
+    }
+}

@@ -1,0 +1,188 @@
+//! Which runs there are, whose they are, and which have not ended.
+
+use super::{Row, Store, params};
+use anyhow::Result;
+use protocol::RunKey;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A run that has not ended, as the watch needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRun {
+    /// Its name.
+    pub key: RunKey,
+    /// Who owns it, as munge vouched for it at the first record.
+    pub uid: u32,
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT of the current record.
+    pub restart_count: u32,
+    /// Nodes of the current record, the batch host first.
+    pub nodes: Vec<String>,
+    /// State of the current record: `running`, or how it ended.
+    pub record_state: String,
+}
+
+/// Who owns a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id, as munge vouched for it at the first record.
+    pub uid: u32,
+}
+
+/// What the door needs to know of a run that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRow {
+    /// User id of its owner, as munge vouched for it at the first record.
+    pub uid: u32,
+    /// Slurm job id; 0 outside Slurm.
+    pub job: u32,
+    /// Whether Slurm said that the job is the owner's.
+    pub verified: bool,
+    /// When it began, s since the epoch.
+    pub start_s: f64,
+}
+
+/// What is read of an open run.
+const OPEN: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
+    JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
+    WHERE r.state = 'running'";
+
+/// Those of which Slurm said that the job is the owner's, or that are outside Slurm: nothing is done for others.
+const WATCHED: &str = "(r.verified = 1 OR r.job = 0)";
+
+impl Store {
+    /// The owner of a run, if it is known.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn owner(&self, key: &RunKey) -> Result<Option<Owner>> {
+        Ok(self.run(key)?.map(|run| Owner { uid: run.uid }))
+    }
+
+    /// A run, if it is there.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn run(&self, key: &RunKey) -> Result<Option<RunRow>> {
+        let sql = "SELECT uid, job, verified, start_s FROM runs WHERE cluster = ?1 AND run = ?2";
+        let read = |r: &Row<'_>| Ok(RunRow { uid: r.get(0)?, job: r.get(1)?, verified: r.get(2)?, start_s: r.get(3)? });
+        self.connection().prepare_cached(sql)?.query_optional(params![key.cluster, key.run], read)
+    }
+
+    /// All runs that have not ended and whose job is their owner's by Slurm's word, or outside Slurm.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
+        self.connection().prepare_cached(&format!("{OPEN} AND {WATCHED}"))?.query_map(params![], open)?.collect()
+    }
+
+    /// The same as they were read last, if this service has changed nothing of them since.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_runs_kept(&self) -> Result<Arc<Vec<OpenRun>>> {
+        let now = self.changes.load(Ordering::Acquire);
+        if let Some((_, kept)) = self.open.borrow().as_ref().filter(|(at, _)| *at == now) {
+            return Ok(kept.clone());
+        }
+        let runs = Arc::new(self.open_runs()?);
+        self.open.replace(Some((now, runs.clone())));
+        Ok(runs)
+    }
+
+    /// The open run of a name, verified or not.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_run(&self, key: &RunKey) -> Result<Option<OpenRun>> {
+        let sql = format!("{OPEN} AND r.cluster = ?1 AND r.run = ?2");
+        self.connection().prepare_cached(&sql)?.query_optional(params![key.cluster, key.run], open)
+    }
+
+    /// The nodes of all records of a run.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn nodes_of(&self, key: &RunKey) -> Result<BTreeSet<String>> {
+        let mut all = BTreeSet::new();
+        let sql = "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2";
+        self.connection().prepare_cached(sql)?.each(params![key.cluster, key.run], |r| {
+            all.extend(serde_json::from_str::<Vec<String>>(&r.get::<String>(0)?).unwrap_or_default());
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The open runs of a job that Slurm says are of the job's owner.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open_runs_of(&self, job: u32) -> Result<Vec<OpenRun>> {
+        let sql = format!("{OPEN} AND {WATCHED} AND r.job = ?1");
+        self.connection().prepare_cached(&sql)?.query_map(params![job], open)?.collect()
+    }
+
+    /// How many runs of a user have not ended.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn count_open(&self, uid: u32) -> Result<u32> {
+        let sql = "SELECT count(*) FROM runs WHERE uid = ?1 AND state = 'running'";
+        self.connection().prepare_cached(sql)?.query_row(params![uid], |r| r.get(0))
+    }
+
+    /// Runs in Slurm that have not ended and of whose owner Slurm has said nothing yet, those that were heard of last
+    /// first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn unverified(&self, most: u32) -> Result<Vec<OpenRun>> {
+        let sql = format!("{OPEN} AND r.verified = 0 AND r.job > 0 ORDER BY r.heard_s DESC LIMIT ?1");
+        self.connection().prepare_cached(&sql)?.query_map(params![most], open)?.collect()
+    }
+
+    /// Notes that Slurm says that a run's job is its owner's.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn verify(&self, key: &RunKey) -> Result<()> {
+        let sql = "UPDATE runs SET verified = 1 WHERE cluster = ?1 AND run = ?2";
+        self.connection().prepare_cached(sql)?.execute(params![key.cluster, key.run])?;
+        self.runs_changed();
+        Ok(())
+    }
+
+    /// Ends runs that nobody watches and that were last heard of before a moment; how many.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn close_unverified(&self, heard_before_s: f64) -> Result<u64> {
+        let sql = "UPDATE runs SET state = 'unknown', end_s = CASE WHEN heard_s > start_s THEN heard_s ELSE start_s END
+            WHERE state = 'running' AND verified = 0 AND job > 0 AND heard_s < ?1";
+        let closed = self.connection().prepare_cached(sql)?.execute(params![heard_before_s])?;
+        if closed > 0 {
+            self.runs_changed();
+        }
+        Ok(closed)
+    }
+
+    /// Tells all connections of this service that the open runs are others now.
+    pub(super) fn runs_changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn open(r: &Row<'_>) -> Result<OpenRun> {
+    let nodes: String = r.get(4)?;
+    Ok(OpenRun {
+        key: RunKey { cluster: r.get(0)?, run: r.get(1)? },
+        job: r.get(2)?,
+        restart_count: r.get(3)?,
+        nodes: serde_json::from_str(&nodes).unwrap_or_default(),
+        record_state: r.get(5)?,
+        uid: r.get(6)?,
+    })
+}
