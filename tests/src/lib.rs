@@ -101,6 +101,14 @@ pub fn fetch_criu(into: &Path) -> Result<(), String> {
     copied.is_ok_and(|s| s.success()).then_some(()).ok_or(format!("cp to {}", into.display()))
 }
 
+/// Folders that all nodes of a cluster see: the cluster's, and those of this machine that are not each node's own.
+fn shared_by_nodes(of_cluster: [PathBuf; 2]) -> Vec<PathBuf> {
+    const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "var"];
+    let entries = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+    let others = entries.filter(|path| path.is_dir() && !OWN.iter().any(|own| path.ends_with(own)));
+    of_cluster.into_iter().chain(others).collect()
+}
+
 impl Site {
     /// Starts a site in `dir`, which ordinary users must be able to enter.
     pub fn start(dir: &Path, wanted: &Wanted, progress: &mut dyn FnMut(&str)) -> Result<Site> {
@@ -143,14 +151,14 @@ impl Site {
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
              store = {:?}\n\n[node]\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
-             [runs]\ndir = \"{}/runs-{{user}}\"\nshared = [{shared:?}, {:?}]\n\n{}",
+             [runs]\ndir = \"{}/runs-{{user}}\"\nshared = {:?}\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
             dir.join("spool"),
             wanted.node_toml,
             dir.join("{node}.lease"),
             shared.display(),
-            slurm.join("home"),
+            shared_by_nodes([shared.clone(), slurm.join("home")]),
             wanted.toml
         );
         fs::write(&conf, text)?;

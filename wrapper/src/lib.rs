@@ -40,6 +40,7 @@ pub mod run_folder;
 pub mod sandboxes;
 pub mod scr;
 pub mod script;
+mod slurmd;
 pub mod srun;
 pub mod streams;
 pub mod supervise;

@@ -12,6 +12,7 @@ use crate::passing::Passing;
 use crate::redirects::{Input, LABELS, Redirects};
 use crate::resized;
 use crate::sandboxes::{self, Sandboxes};
+use crate::slurmd;
 use crate::streams::{self, Streams, distinct, is_pipe, regular};
 use crate::supervise::{block_signals, exit_code, unblocked};
 use ::criu::line::{Line, Said};
@@ -40,6 +41,9 @@ const VERDICT: Duration = Duration::from_secs(5);
 
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Time between two looks for a slurmd that is away.
+const SLURMD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Time between two looks, ms.
 const LOOK_MS: u8 = 50;
@@ -296,16 +300,32 @@ fn follow(
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
-    let ended = streams.redirect(&mut real).and_then(|()| spawn(&mut real)).and_then(|(child, signals)| {
+    let mut run = || {
+        streams.redirect(&mut real)?;
+        let (child, signals) = spawn(&mut real)?;
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
         let passing = streams.pass_on(end);
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
+        if !asked && !sandboxed && slurmd::may_mean_not_launched(code) {
+            match wait_for_slurmd(calls, &signals)? {
+                Waited::Back => return Ok(None),
+                Waited::Ending => return Ok(Some((code, true))),
+                Waited::NotAway => {}
+            }
+        }
         let doubts = if code == 0 { has_other_nodes() && is_job_over() } else { in_doubt(code) || calls.is_closed() };
         let waits = doubts && !asked;
-        Ok((code, asked || waits && hold_back(calls, &signals)?))
-    });
+        Ok(Some((code, asked || waits && hold_back(calls, &signals)?)))
+    };
+    let ended: io::Result<(i32, bool)> = loop {
+        match run() {
+            Ok(None) => {}
+            Ok(Some(ended)) => break Ok(ended),
+            Err(e) => break Err(e),
+        }
+    };
     let (code, asked) = match ended {
         Ok(ended) => ended,
         Err(e) => {
@@ -326,6 +346,45 @@ fn follow(
         }
     }
     code
+}
+
+/// How a wait for a slurmd has ended.
+enum Waited {
+    /// All of the job's nodes have theirs again.
+    Back,
+    /// Somebody asked the step to end, or the wrapper stops the script.
+    Ending,
+    /// None was away.
+    NotAway,
+}
+
+/// Waits while a slurmd of the job's nodes is away, as it is when it is upgraded: a step could not be launched there.
+fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
+    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
+    let (nodes, slurm) = (nodes.unwrap_or_default(), Slurm::new(None));
+    let mut away = slurmd::away(&slurm, &nodes);
+    if away.is_empty() {
+        return Ok(Waited::NotAway);
+    }
+    protocol::say!(
+        "joulepoint: srun could not launch the step: no slurmd on {}; it is launched again when that is back",
+        away.join(",")
+    );
+    while !away.is_empty() {
+        let until = Instant::now() + SLURMD_AGAIN;
+        while comes_before(signals, until)? {
+            let asked = signals.read_signal()?.is_some_and(|s| ENDING.iter().any(|e| *e as u32 == s.ssi_signo));
+            if asked {
+                return Ok(Waited::Ending);
+            }
+        }
+        if calls.is_closed() {
+            return Ok(Waited::Ending);
+        }
+        away = slurmd::away(&slurm, &nodes);
+    }
+    protocol::say!("joulepoint: the step is launched again");
+    Ok(Waited::Back)
 }
 
 /// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.

@@ -166,3 +166,28 @@ fn a_damaged_checkpoint_is_never_used() -> Result<()> {
     finished_well(&site, job, &folder)?;
     site.cluster.revive_node(&victim)
 }
+
+#[test]
+fn a_step_that_is_launched_while_a_slurmd_is_away_is_launched_again() -> Result<()> {
+    let mut site = site();
+    let folder = site.folder(USER, "slurmd-away")?;
+    let text = "srun true\ntouch first\nwhile ! [ -e away ]; do sleep 0.2; done\nsrun -N2 -n2 sh -c 'echo $SLURM_PROCID >> second'";
+    let job = site.submit(USER, &folder, &["-N2", "-n2", "--exclusive", "--ft-energy"], text)?;
+    site.wait("the first step's end", MINUTES, |_| Ok(folder.join("first").exists().then_some(())))?;
+    let run = site.wait_report(job, "its nodes", MINUTES, |run| (nodes(run).len() == 2).then(|| run.clone()))?;
+    let upgraded = nodes(&run)[1].clone();
+    site.cluster.kill_slurmd(&upgraded)?;
+    fs::write(folder.join("away"), "")?;
+    let out = folder.join(format!("slurm-{job}.out"));
+    let said = |word: &str| fs::read_to_string(&out).is_ok_and(|text| text.contains(word));
+    let waits = format!("no slurmd on {upgraded}; it is launched again");
+    site.wait("the word that it waits", MINUTES, |_| Ok(said(&waits).then_some(())))?;
+    site.cluster.restart_slurmd(&upgraded)?;
+    let state = site.wait_state(job, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], MINUTES)?;
+    assert_eq!(state, "COMPLETED", "{}", fs::read_to_string(&out)?);
+    let mut tasks: Vec<String> = fs::read_to_string(folder.join("second"))?.lines().map(str::to_string).collect();
+    tasks.sort();
+    tasks.dedup();
+    assert_eq!(tasks, ["0", "1"]);
+    Ok(())
+}
