@@ -219,7 +219,7 @@ impl History<'_> {
             rules = faults::some(&mut self.rng, mount, &self.name);
             rules.iter().for_each(|rule| self.place.fs.add(rule.clone()));
         }
-        self.log.push(format!("life {number} on mount {mount}, rules: {rules:?}"));
+        self.log.push(format!("life {number} on mount {mount}, rules: {}", faults::words(&rules)));
         let root = self.place.mounts[mount].path().join(&self.name);
         let seed = self.rng.random();
         Life::new(self.place.fs.clone(), mount, &root, number, self.shape.clone(), is_kind, seed, self.oracle.clone())

@@ -64,3 +64,13 @@ pub fn stop(rng: &mut impl Rng, mount: usize, history: &str) -> Rule {
     let after = if changing { calls(rng) / 4 } else { calls(rng) };
     Rule { changing, after, times: Some(1), ..base(Fault::Hang, mount, history) }
 }
+
+/// Rules, for people.
+pub fn words(rules: &[Rule]) -> String {
+    let word = |rule: &Rule| {
+        let ops: Vec<String> = rule.ops.iter().map(ToString::to_string).collect();
+        let (fault, after, times, chance) = (rule.fault.kind(), rule.after, rule.times.unwrap_or(0), rule.chance);
+        format!("{fault} at {} after {after}, {times} times by {chance:.2}", ops.join(","))
+    };
+    rules.iter().map(word).collect::<Vec<_>>().join("; ")
+}

@@ -90,7 +90,7 @@ impl Store for Port {
         let mut w = self.0.borrow_mut();
         w.call();
         let records = w.journal.append(events.into_iter().map(|event| (at_s, event)).collect())?;
-        w.oracle.lock().acknowledges(&records);
+        w.oracle.lock().acknowledges(w.number, &records);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Store for Port {
         let mut w = self.0.borrow_mut();
         w.call();
         if let Ok(records) = w.journal.append(Vec::new()) {
-            w.oracle.lock().acknowledges(&records);
+            w.oracle.lock().acknowledges(w.number, &records);
         }
     }
 }
