@@ -170,7 +170,9 @@ fn is_slurmd(process: &Path, owner: u32) -> bool {
         // A package that was upgraded since has taken the file away.
         Ok(program) => {
             let name = program.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            name.strip_suffix(" (deleted)").unwrap_or(name) == SLURMD
+            let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+            // Debian's is `slurmd-wlm`, behind a link.
+            name.strip_prefix(SLURMD).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         }
         // Without the right to look, the owner has to do.
         Err(e) => e.kind() == std::io::ErrorKind::PermissionDenied,
@@ -278,6 +280,8 @@ mod tests {
         for (uid, program, is_one) in [
             (own, Some("/usr/sbin/slurmd"), true),
             (own, Some("/usr/sbin/slurmd (deleted)"), true),
+            (own, Some("/usr/sbin/slurmd-wlm"), true),
+            (own, Some("/usr/sbin/slurmdbd"), false),
             (own + 1, Some("/usr/sbin/slurmd"), false),
             (own, Some("/usr/bin/sleep"), false),
             (own, None, false),

@@ -15,6 +15,10 @@ impl Holder {
             Command::new("bash").args(["-c", &line]).current_dir(folder).stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = [0; 6];
         io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let comm = format!("/proc/{}/comm", child.id());
+        while fs::read_to_string(&comm).unwrap() != "sleep\n" {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Holder(child)
     }
 

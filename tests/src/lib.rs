@@ -143,13 +143,14 @@ impl Site {
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
              store = {:?}\n\n[node]\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
-             [runs]\ndir = \"{}/runs-{{user}}\"\n\n{}",
+             [runs]\ndir = \"{}/runs-{{user}}\"\nshared = [{shared:?}, {:?}]\n\n{}",
             dir.join("store.sqlite"),
             dir.join("{node}.socket"),
             dir.join("spool"),
             wanted.node_toml,
             dir.join("{node}.lease"),
             shared.display(),
+            slurm.join("home"),
             wanted.toml
         );
         fs::write(&conf, text)?;

@@ -101,13 +101,10 @@ impl SetDowns {
         SetDowns { nodes: down.collect(), lately_s: VecDeque::new() }
     }
 
-    /// A node is dead.
+    /// A node has died: however it stood after an earlier death, Slurm is asked how it stands now.
     pub fn want(&mut self, now_s: f64, node: &str) {
-        self.nodes.entry(node.to_string()).or_insert(State::Wanted {
-            from_s: now_s,
-            retry_s: RETRY_S,
-            left_to_slurm: None,
-        });
+        let wanted = State::Wanted { from_s: now_s, retry_s: RETRY_S, left_to_slurm: None };
+        self.nodes.insert(node.to_string(), wanted);
     }
 
     /// Nodes that are to be judged and set down now; no more than may be.
@@ -244,5 +241,15 @@ mod tests {
         assert_eq!(downs.due(15.0, &LIMITS), ["n1"]);
         assert!(!downs.back("n1"));
         assert!(downs.due(100.0, &LIMITS).is_empty(), "it is heard again");
+    }
+
+    #[test]
+    fn a_node_that_dies_again_before_it_was_put_back_into_service_is_set_down_again() {
+        let mut downs = SetDowns::default();
+        downs.want(0.0, "n1");
+        downs.done(0.0, "n1");
+        assert!(downs.back("n1"));
+        downs.want(20.0, "n1");
+        assert_eq!(downs.due(20.0, &LIMITS), ["n1"]);
     }
 }
