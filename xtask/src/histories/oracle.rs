@@ -54,7 +54,7 @@ impl Oracle {
             return None;
         }
         let folder = root.join("run/checkpoints").join(newest.to_string());
-        let file = folder.join(format!("{:04}-{}", 0, super::program::FIRST));
+        let file = folder.join(format!("0000-{}", super::program::FIRST));
         if fs.rot(&file, at) != Ok(true) {
             return None;
         }
