@@ -100,7 +100,7 @@ impl Checkpoints {
     fn clear(&self) -> Result<()> {
         for number in self.numbers()? {
             if checkpoint::state(&self.path(number), self.patience)? == State::Incomplete {
-                seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)?;
+                self.move_away(number)?;
             }
         }
         for path in self.unseal()?.incomplete {
@@ -190,6 +190,8 @@ impl Checkpoints {
         for number in numbers {
             match self.look(number) {
                 Ok(Found::Good(manifest)) => {
+                    // One that came meanwhile may have newer ones, and has removed older ones.
+                    self.holder.show()?;
                     self.verified().insert(number);
                     notes.extend(unread);
                     return Ok((Some(*manifest), notes));
@@ -200,7 +202,7 @@ impl Checkpoints {
                     self.set_aside(number, DAMAGED)?;
                 }
                 Ok(Found::NotRightful) => {
-                    let away = seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)?;
+                    let away = self.move_away(number)?;
                     notes.push(format!(
                         "checkpoint {number} was completed by a wrapper after another had taken the run up; it is kept in \
                          {} and not used",
@@ -212,6 +214,7 @@ impl Checkpoints {
                 Err(e) => unread.push(format!("checkpoint {number} cannot be read: {e}")),
             }
         }
+        self.holder.show()?;
         if unread.is_empty() { Ok((None, notes)) } else { Err(Error::Unreadable(unread.join("; "))) }
     }
 
@@ -252,6 +255,12 @@ impl Checkpoints {
         self.verified().remove(&number);
         let moved = self.patience.with(|| gone(fs::rename(path.join(MANIFEST), path.join(name))));
         moved.and_then(|()| self.patience.with(|| storage::sync_folder(&path))).map_err(Error::at(&path))
+    }
+
+    /// Moves a checkpoint out of the way. To a holder that was superseded those of the next one look wrong.
+    fn move_away(&self, number: u64) -> Result<PathBuf> {
+        self.holder.show()?;
+        seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)
     }
 
     fn unseal(&self) -> Result<Left> {

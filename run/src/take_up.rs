@@ -6,9 +6,11 @@ use crate::{Error, History, Holder, Patience, Result, holder, journal::Journal, 
 use fencing::Token;
 use protocol::Event;
 use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often a number is tried that somebody else has just got.
 const TRIES: u32 = 100;
@@ -96,7 +98,7 @@ fn told(run: &Path, patience: Patience) -> Result<Vec<u64>> {
 /// Makes the journal of a holder with its first line, in one act, also on network file systems; whether it was not there.
 fn create(run: &Path, number: u64, line: &[u8], patience: Patience) -> Result<bool> {
     let journal = holder::journal(run, number);
-    let beside = run.join(format!(".claim-{number}-{}-{}", host(), std::process::id()));
+    let beside = run.join(format!(".claim-{number}-{}", unique()));
     let written = patience.with(|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
         file.write_all(line)?;
@@ -140,9 +142,12 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(key(one)? == key(other)?)
 }
 
-fn host() -> String {
+/// A name that nobody else has: hosts and processes may be numbered alike, in containers and after a boot.
+fn unique() -> String {
     let name = nix::unistd::gethostname().unwrap_or_default();
-    name.to_string_lossy().replace('/', "_")
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let chance = RandomState::new().build_hasher().finish();
+    format!("{}-{}-{:x}-{chance:x}", name.to_string_lossy().replace('/', "_"), std::process::id(), since.as_nanos())
 }
 
 /// Writes down who has the run, for all processes of holders before.

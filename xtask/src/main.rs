@@ -5,6 +5,7 @@ mod bench;
 mod bench_simulator;
 mod demo;
 mod demo_lend;
+mod histories;
 mod kills_criu;
 mod kills_lend;
 mod task;
@@ -54,6 +55,18 @@ enum Chore {
         #[arg(long, default_value_t = 6)]
         seed: u64,
     },
+    /// The wrapper on a storage that fails and lies: the real driver and run folder on two mounts, under seeds.
+    StorageHistories {
+        /// How many histories.
+        #[arg(long, default_value_t = 10_000)]
+        runs: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Histories at the same time.
+        #[arg(long, default_value = "4")]
+        at_once: std::num::NonZeroUsize,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of a few points.
@@ -79,6 +92,7 @@ fn main() -> anyhow::Result<()> {
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
+        Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { only } => bench::run(&only),

@@ -6,6 +6,7 @@ mod ends;
 mod failures;
 mod options;
 mod records;
+mod storage;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
