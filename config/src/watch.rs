@@ -12,6 +12,8 @@ pub struct Watch {
     pub lease_s: f64,
     /// Most nodes that are set down in a minute.
     pub set_down_per_minute: u32,
+    /// Most questions about jobs of open runs that slurmctld is asked in a minute, however many there are.
+    pub questions_per_minute: u32,
     /// A power controller: any of the `fence_*` commands, `{node}` standing for a node's name; `-o status` is added. None if empty.
     pub power_command: Vec<String>,
     /// Whether a dead node's power may be taken away (`-o off`) where nothing else shows that it runs nothing any more.
@@ -26,6 +28,7 @@ impl Default for Watch {
             freeze_s: 5.0,
             lease_s: 8.0,
             set_down_per_minute: 10,
+            questions_per_minute: 600,
             power_command: Vec::new(),
             power_off: false,
             lease_file: "/run/joulepoint/{node}.lease".to_string(),
@@ -35,6 +38,9 @@ impl Default for Watch {
 
 /// Least time between the freezing of a node's programs and the moment at which they are taken to be frozen, s.
 const SLACK_S: f64 = 2.0;
+
+/// Fewest questions a minute: a job that is being recovered is asked about each second.
+const LEAST_QUESTIONS: u32 = 60;
 
 impl Watch {
     /// Holds the times against each other.
@@ -54,6 +60,12 @@ impl Watch {
         }
         if self.set_down_per_minute == 0 {
             return Err("watch.set_down_per_minute = 0 would leave every node to Slurm; say at least 1".to_string());
+        }
+        if self.questions_per_minute < LEAST_QUESTIONS {
+            let asked = self.questions_per_minute;
+            return Err(format!(
+                "watch.questions_per_minute = {asked} would make recoveries wait: say at least {LEAST_QUESTIONS}, one a second"
+            ));
         }
         Ok(())
     }
@@ -78,5 +90,6 @@ mod tests {
             assert!(why.starts_with(key), "{why}");
         }
         assert!(Watch { set_down_per_minute: 0, ..Watch::default() }.check(3.0, 1.0).is_err());
+        assert!(Watch { questions_per_minute: 59, ..Watch::default() }.check(3.0, 1.0).is_err());
     }
 }

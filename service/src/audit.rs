@@ -3,6 +3,7 @@
 //! The lines are those of the tracing target `audit`; `JOULEPOINT_LOG=info,audit=info` keeps them whatever else is left
 //! out. They hold no text of a user but the reason of an act, escaped.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use wire::Peer;
 
@@ -30,6 +31,12 @@ pub enum Act {
     StartNow,
     /// What is left of a job on a node is ended.
     Fence,
+    /// A protected job's processes on a node are stopped, since nobody reaches the node.
+    Freeze,
+    /// They go on.
+    Thaw,
+    /// A dead node's power is taken away.
+    PowerOff,
     /// A job's AdminComment is written.
     AdminComment,
     /// A job's energy is set in accounting.
@@ -57,6 +64,9 @@ impl Act {
             Act::Requeue => "requeue",
             Act::StartNow => "start_now",
             Act::Fence => "fence",
+            Act::Freeze => "freeze",
+            Act::Thaw => "thaw",
+            Act::PowerOff => "power_off",
             Act::AdminComment => "admin_comment",
             Act::SetEnergy => "set_energy",
             Act::Reservation => "reservation",
@@ -92,6 +102,11 @@ pub fn note<T, E: Display>(
         }
     }
     outcome
+}
+
+/// Notes an act that has been done.
+pub fn done(by: By, act: Act, of: (u32, &str), why: &str) {
+    let Ok(()) = note::<(), Infallible>(by, act, of, why, Ok(()));
 }
 
 #[cfg(test)]

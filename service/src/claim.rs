@@ -185,6 +185,30 @@ impl Controller {
         known(Some(&nodes), nodes.len().max(1)).map_err(refused)
     }
 
+    /// Holds nodes that a run says it had against the store, and then against Slurm's word on its job.
+    ///
+    /// # Errors
+    /// That neither knows of one, yet: whoever asks asks again.
+    pub(crate) fn had(&self, run: &OpenRun, names: BTreeSet<&String>) -> Result<(), Refusal> {
+        let mut nodes = self.readers.free().nodes_of(&run.key)?;
+        if names.iter().all(|name| nodes.contains(*name)) {
+            return Ok(());
+        }
+        let wide = self.words.hear(self, run.uid, run.job, true, &|_| true)?;
+        nodes.extend(wide.nodes_of(run.uid));
+        if wide.is_without_accounting {
+            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
+        }
+        match names.into_iter().find(|name| !nodes.contains(*name)) {
+            Some(name) => {
+                let text =
+                    format!("neither the store nor Slurm knows node {name} as one of job {}; ask again", run.job);
+                Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Lets a run begin, if its user may begin one more; and under which name.
     fn begin(&self, now_s: f64, peer: Peer, job: u32, verified: bool, key: &mut RunKey) -> Result<(), Refusal> {
         if peer.uid == 0 {

@@ -1,6 +1,7 @@
 //! Holds this node's lease: asks its witnesses when the controller does not answer, freezes what is protected when
 //! nobody does, and answers for other nodes as their witness.
 
+use crate::audit::{self, Act, By};
 use crate::http::{Document, Refusal, blocking, forbidden};
 use crate::lives::Lives;
 use crate::lock;
@@ -156,9 +157,17 @@ impl Node {
                 Action::Thaw(of) => {
                     let gone_on = lock(&self.lease.lives).go_on(of);
                     tracing::warn!(job = of.job, processes = gone_on, "the cluster reaches this node: a job goes on");
+                    if gone_on > 0 {
+                        audit::done(
+                            By::Service,
+                            Act::Thaw,
+                            (of.job, &self.params.node),
+                            "the cluster reaches this node",
+                        );
+                    }
                 }
                 Action::End(of) => {
-                    self.end(of, false);
+                    self.end(By::Service, of, false);
                 }
             }
         }
@@ -169,12 +178,13 @@ impl Node {
         let stopped = lock(&self.lease.lives).stop(of, &pids, || self.pids_again(of, true));
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
+            audit::done(By::Service, Act::Freeze, (of.job, &self.params.node), "nobody reaches this node");
         }
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
     /// only if `unknown` ones are.
-    fn end(&self, of: Incarnation, unknown: bool) -> u32 {
+    fn end(&self, by: By, of: Incarnation, unknown: bool) -> u32 {
         let mut pids = self.pids_of_life(of, unknown);
         if unknown {
             pids.extend(self.strays(of.job, &pids));
@@ -198,6 +208,10 @@ impl Node {
             processes = ended,
             "a job that goes on elsewhere is ended here"
         );
+        if ended > 0 {
+            let why = format!("lives up to restart {}: {ended} processes", of.restart_count);
+            audit::done(by, Act::Fence, (of.job, &self.params.node), &why);
+        }
         u32::try_from(pids.len()).unwrap_or(u32::MAX)
     }
 
@@ -316,7 +330,7 @@ pub(crate) async fn end(
         if !node.is_owner(peer.uid, job) {
             return Err(forbidden(peer, &format!("end what is left of job {job}")));
         }
-        Ok(node.end(Incarnation { job, restart_count: request.restart_count }, true))
+        Ok(node.end(By::User(peer), Incarnation { job, restart_count: request.restart_count }, true))
     });
     Ok(Json(EndReply { left: left.await?? }))
 }

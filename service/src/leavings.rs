@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 use walk::Walk;
 use wire::Peer;
 
+/// The first process, which sees all mounts of the host.
+const INIT: &str = "1";
+
 /// Most steps of one question.
 const MOST_STEPS: usize = 1000;
 
@@ -59,7 +62,8 @@ pub(crate) async fn leavings(
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_STEPS} steps")));
     }
     let seen = blocking(move || {
-        let own = node.params.proc_root.join("self");
+        // Not as this service sees them: its unit hides `/home` and `/tmp` from it, and shows the rest as read-only.
+        let host = node.params.proc_root.join(INIT);
         if asked.steps.is_empty() {
             let (node, boot_id) = (node.params.node.clone(), node.boot_id());
             return Some(Leavings { node, boot_id, is_whole: true, ..Leavings::default() });
@@ -73,11 +77,11 @@ pub(crate) async fn leavings(
             let steps = asked.steps.iter().map(shifted).collect();
             let runs = &node.params.site.runs;
             let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);
-            match Mounts::of(&own) {
+            match Mounts::of(&host) {
                 Ok(mounts) => {
-                    walk.all(&mounts, &|path, fs| runs.is_shared(path, fs));
+                    walk.all(&host.join("root"), &mounts, &|path, fs| runs.is_shared(path, fs));
                     if node.has_other_storage(job, &mounts) {
-                        walk.has_missed("the job has storage mounted that this service does not see");
+                        walk.has_missed("the job has storage mounted that the host does not see");
                     }
                 }
                 Err(e) => walk.has_missed(&format!("the mounts: {e}")),
@@ -102,9 +106,9 @@ impl Node {
         std::fs::read_to_string(file).unwrap_or_default().trim().to_string()
     }
 
-    /// Whether processes of a job see local storage that this service does not. A `/tmp` of their own may be a folder that
+    /// Whether processes of a job see local storage that the host does not. A `/tmp` of their own may be a folder that
     /// it sees elsewhere, or memory that goes with them.
-    fn has_other_storage(&self, job: u32, own: &Mounts) -> bool {
+    fn has_other_storage(&self, job: u32, host: &Mounts) -> bool {
         let mut seen = BTreeSet::new();
         let pids = lock(&self.books).pids_of(job);
         pids.iter().any(|pid| {
@@ -114,7 +118,7 @@ impl Node {
                 && Mounts::of(&process).is_ok_and(|mounts| {
                     let is_shared = |m: &Mount| self.params.site.runs.is_shared(&m.point, &m.fs);
                     let others = mounts.iter().filter(|m| walk::outlives_a_boot(m) && !is_shared(m));
-                    others.into_iter().any(|m| own.fs_by_device(&m.device).is_none())
+                    others.into_iter().any(|m| host.fs_by_device(&m.device).is_none())
                 })
         })
     }

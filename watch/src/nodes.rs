@@ -425,7 +425,11 @@ impl Nodes {
         {
             return Released::Yes(Proof::Ended);
         }
-        node.known.ended.insert(of);
+        // A node ends all lives up to the one that it is told: the last stands for those before it.
+        if !node.known.ended.iter().any(|e| e.job == of.job && e.restart_count >= of.restart_count) {
+            node.known.ended.retain(|e| e.job != of.job);
+            node.known.ended.insert(of);
+        }
         match &node.state {
             State::Dead(Fence::PoweredOff) => Released::Yes(Proof::PoweredOff),
             State::Dead(Fence::None) => Released::No(Unsure::Unfenced),

@@ -4,7 +4,7 @@
 //! heard, a node of it is silent, it waits in the queue. Otherwise once in a while.
 
 use crate::Nodes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a job may look ended before its run is closed without its wrapper's word, s.
 const LAST_WORD_S: f64 = 5.0;
@@ -181,19 +181,37 @@ impl Runs {
         }
     }
 
-    /// The jobs that Slurm is to be asked about now, those longest ago first.
+    /// The jobs that Slurm is to be asked about now, each once. Where there are more than may be asked about, users take
+    /// turns, so that the many jobs of one do not make the job of another wait; each user's most overdue ones come first.
     pub fn due(&mut self, now_s: f64, runs: &[Run], nodes: &Nodes) -> Vec<u32> {
-        self.memory.retain(|job, _| runs.iter().any(|r| r.job == *job));
-        let mut due: Vec<(Option<f64>, u32)> = Vec::new();
+        let open: BTreeSet<u32> = runs.iter().map(|r| r.job).collect();
+        self.memory.retain(|job, _| open.contains(job));
+        let mut due: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
         for run in runs {
             let memory = self.memory.entry(run.job).or_default();
             let pause_s = pause_s(now_s, run, memory, nodes);
-            if memory.asked_s.is_none_or(|at_s| now_s - at_s >= pause_s) {
-                due.push((memory.asked_s, run.job));
+            let overdue = memory.asked_s.map_or(f64::INFINITY, |at_s| (now_s - at_s) / pause_s);
+            if overdue >= 1.0 {
+                due.entry(run.job).or_insert((overdue, run.uid));
             }
         }
-        due.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-        due.into_iter().map(|(_, job)| job).collect()
+        let mut due: Vec<(f64, u32, u32)> = due.into_iter().map(|(job, (overdue, uid))| (overdue, uid, job)).collect();
+        due.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut of: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut turns: Vec<(usize, u32)> = Vec::new();
+        for (_, uid, job) in due {
+            let turn = of.entry(uid).or_default();
+            turns.push((*turn, job));
+            *turn += 1;
+        }
+        // The sort is stable: within a turn the most overdue stays first.
+        turns.sort_by_key(|(turn, _)| *turn);
+        turns.into_iter().map(|(_, job)| job).collect()
+    }
+
+    /// Slurm was asked about a job, and gave no answer: others come before it is asked about again.
+    pub fn unanswered(&mut self, now_s: f64, job: u32) {
+        self.memory.entry(job).or_default().asked_s = Some(now_s);
     }
 
     /// Slurm's answer about a run's job, none if it does not know it; what is to be done.

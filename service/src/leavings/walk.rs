@@ -125,19 +125,24 @@ impl Walk {
         }
     }
 
-    /// Walks all mounts that only this node has.
-    pub fn all(&mut self, mounts: &Mounts, is_shared: IsShared) {
+    /// Walks all mounts that only this node has, as they stand below `root`.
+    pub fn all(&mut self, root: &Path, mounts: &Mounts, is_shared: IsShared) {
+        if let Err(e) = std::fs::metadata(root) {
+            return self.has_missed(&format!("{}: {e}", root.display()));
+        }
         for mount in mounts.iter() {
             if holds_files(mount) && !is_shared(&mount.point, &mount.fs) {
-                self.mount(mount, is_shared);
+                self.mount(root, mount, is_shared);
             }
         }
     }
 
-    fn mount(&mut self, mount: &Mount, is_shared: IsShared) {
+    fn mount(&mut self, root: &Path, mount: &Mount, is_shared: IsShared) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        // Mount points are root's, and one may be beneath another mount, and a file.
-        let Ok(mut folder) = Dir::open(&mount.point, flags, Mode::empty()) else { return };
+        // Mount points are root's, and one may be beneath another mount, and a file. The root itself is named by its dot: it
+        // is a link of the kernel's.
+        let place = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point)).join(".");
+        let Ok(mut folder) = Dir::open(&place, flags, Mode::empty()) else { return };
         let Some(facts) = facts(folder.as_fd(), c"") else {
             return self.has_missed(&mount.point.display().to_string());
         };
@@ -331,13 +336,55 @@ mod tests {
         let uid = fs::metadata(dir.path()).unwrap().uid();
         let soon = Instant::now() + Duration::from_secs(30);
         let mut walk = Walk::new(uid, vec![step], 1_000_000, soon);
-        walk.all(&mounts, &|_, _| true);
+        walk.all(Path::new("/"), &mounts, &|_, _| true);
         assert_eq!((walk.is_whole(), walk.entries_left), (true, 1_000_000));
         fs::write(dir.path().join("file"), "x").unwrap();
         let mut walk = Walk::new(uid, vec![step], 1_000_000, soon);
         let folder = dir.path().to_path_buf();
         // All but the way to the folder.
-        walk.all(&mounts, &|path, _| !folder.starts_with(path) && !path.starts_with(&folder));
+        walk.all(Path::new("/"), &mounts, &|path, _| !folder.starts_with(path) && !path.starts_with(&folder));
         assert!(walk.into_left()[0] != Left::default());
+    }
+
+    /// Runs `f` where a folder is covered and all else is read-only, as a unit's `PrivateTmp` and `ProtectSystem` do.
+    fn where_it_is_hidden<T: Send>(folder: &Path, f: impl FnOnce() -> T + Send) -> T {
+        use nix::mount::{MsFlags, mount};
+        std::thread::scope(|scope| {
+            let hidden = scope.spawn(|| {
+                nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+                let none: Option<&str> = None;
+                mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+                mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+                let bind = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+                mount(none, "/", none, bind, none).unwrap();
+                f()
+            });
+            hidden.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn what_this_services_unit_hides_from_it_is_seen_all_the_same() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("skipped: it takes root to mount");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "x").unwrap();
+        let folder = dir.path().to_path_buf();
+        let looked = |process: &str| {
+            let step = StepSpan { begun_s: now_s() - 60.0, ended_s: now_s() };
+            let uid = nix::unistd::Uid::effective().as_raw();
+            let mut walk = Walk::new(uid, vec![step], 1_000_000, Instant::now() + Duration::from_secs(30));
+            let process = Path::new("/proc").join(process);
+            let mounts = Mounts::of(&process).unwrap();
+            let is_elsewhere = |path: &Path, _: &str| !folder.starts_with(path) && !path.starts_with(&folder);
+            walk.all(&process.join("root"), &mounts, &is_elsewhere);
+            walk.into_left()[0]
+        };
+        // Not the first process of the machine: a test may run in a container.
+        let host = std::process::id().to_string();
+        let (seen, hidden) = where_it_is_hidden(&folder, || (looked(&host), looked("thread-self")));
+        assert!(seen != Left::default() && hidden == Left::default(), "{seen:?} {hidden:?}");
     }
 }

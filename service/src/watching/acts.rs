@@ -143,7 +143,9 @@ impl Controller {
         let (controller, node) = (self.clone(), node.to_string());
         std::thread::spawn(move || {
             tracing::warn!(node, "a dead node's power is taken away");
-            let off = power.off(&node).and_then(|()| power.status(&node));
+            let cut =
+                audit::note(By::Service, Act::PowerOff, (0, &node), "a run waits for its fence", power.off(&node));
+            let off = cut.and_then(|()| power.status(&node));
             match off {
                 Ok(power::Status::Off) => {
                     let now_s = controller.watching.now_s();

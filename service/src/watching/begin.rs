@@ -32,13 +32,21 @@ pub(crate) async fn begin(
     let waits = blocking(move || -> Result<_, Refusal> {
         let open = c.readers.free().open_run(&key)?.filter(|r| c.access.may(peer.uid, r.uid));
         let run = open.ok_or_else(|| absent("such run"))?;
-        // Of this run's own job only.
+        // Of this run's own job, and of nodes that it had.
         let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == run.job).collect();
+        c.had(&run, former.iter().map(|f| &f.node).collect())?;
         let mut waits = Vec::new();
         for former in former {
-            let released = lock(&c.watching.nodes).released(c.watching.now_s(), &former.node, former.of);
+            let (released, has_changed) = {
+                let mut nodes = lock(&c.watching.nodes);
+                let before = nodes.known(&former.node).map(|k| k.ended.clone());
+                let released = nodes.released(c.watching.now_s(), &former.node, former.of);
+                (released, before != nodes.known(&former.node).map(|k| k.ended.clone()))
+            };
             // Whatever comes of it: the node is to end it when it is heard again.
-            c.keep_node(&former.node)?;
+            if has_changed {
+                c.keep_node(&former.node)?;
+            }
             if let Released::No(because) = released {
                 waits.push(WaitsFor { former, because });
             }

@@ -10,6 +10,7 @@ mod power;
 
 pub(crate) use begin::begin;
 
+use crate::bucket::{Bucket, Rate};
 use crate::controller::Controller;
 use crate::lock;
 use crate::store::{NodeWatch, OpenRun};
@@ -28,8 +29,11 @@ use watch::{Limits, Nodes, Runs, SetDowns};
 /// Time between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Most jobs that Slurm is asked about in one look.
-const MOST_ASKED: usize = 16;
+/// Longest time for which one look asks Slurm about jobs: a slow slurmctld does not keep deaths of nodes from being seen.
+const ASKING: Duration = Duration::from_secs(1);
+
+/// So many questions about jobs may come at once after a pause, as seconds' worth of `watch.questions_per_minute`.
+const BURST_S: f64 = 6.0;
 
 /// Time between two questions about all nodes while many of them are silent, s.
 const ASK_OUT_S: f64 = 30.0;
@@ -70,6 +74,9 @@ pub(crate) struct Watching {
     looking: Mutex<BTreeSet<String>>,
     out_asked_s: Mutex<f64>,
     keeping: Mutex<()>,
+    /// Questions about jobs that slurmctld may still be asked.
+    questions: Mutex<Bucket>,
+    rate: Rate,
     power: Option<power::Controller>,
     pub(crate) asked: AtomicU64,
 }
@@ -78,6 +85,8 @@ impl Watching {
     /// The watch, with what an earlier life of it has kept.
     pub(crate) fn new(site: &Site, kept: Vec<NodeWatch>) -> Watching {
         let limits = limits(site);
+        let per_s = f64::from(site.watch.questions_per_minute) / 60.0;
+        let rate = Rate { per_s, burst: (per_s * BURST_S).max(1.0) };
         let known = |k: &NodeWatch| (k.node.clone(), k.known.clone());
         let beat = |k: &NodeWatch| (k.node.clone(), LastBeat { url: k.url.clone(), slurmd_up: true, jobs: Vec::new() });
         Watching {
@@ -92,6 +101,8 @@ impl Watching {
             looking: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
             keeping: Mutex::default(),
+            questions: Mutex::new(Bucket::full(rate)),
+            rate,
             power: power::Controller::new(&site.watch),
             asked: AtomicU64::new(0),
         }
@@ -262,29 +273,56 @@ impl Controller {
         asked
     }
 
-    /// Asks Slurm about those of our own jobs to which something may have happened, and helps them.
+    /// Asks Slurm about those of our own jobs to which something may have happened, and helps them; no more often than
+    /// the site allows, however many there are.
     fn ask_about_jobs(self: &std::sync::Arc<Self>, runs: &[OpenRun]) -> Result<()> {
         let watching = &self.watching;
         let known: Vec<runs::Run> = runs.iter().map(run).collect();
+        let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
+        lock(&watching.words).retain(|job, _| open.contains(job));
         let due = lock(&watching.runs).due(watching.now_s(), &known, &lock(&watching.nodes));
-        lock(&watching.words).retain(|job, _| known.iter().any(|r| r.job == *job));
-        for job in due.into_iter().take(MOST_ASKED) {
-            let answer = if job == 0 { None } else { self.slurm.job(job)? };
+        let begun = Instant::now();
+        let mut asked = Ok(());
+        for job in due {
+            let may_ask = job == 0 || lock(&watching.questions).take(watching.now_s(), watching.rate, 1.0);
+            if !may_ask || begun.elapsed() > ASKING {
+                break;
+            }
+            let answer = if job == 0 { Ok(None) } else { self.slurm.job(job) };
             watching.asked.fetch_add(1, Ordering::Relaxed);
             let now_s = watching.now_s();
-            let word = answer.as_ref().map(|j| word(j, crate::now_s()));
             match answer {
-                Some(answer) => drop(lock(&watching.words).insert(job, (now_s, answer))),
-                None => drop(lock(&watching.words).remove(&job)),
-            }
-            for (open, of) in runs.iter().zip(&known).filter(|(open, _)| open.job == job) {
-                let action = lock(&watching.runs).answered(now_s, of, word.as_ref(), &lock(&watching.nodes));
-                if let Some(action) = action {
-                    self.act_on_run(open, action);
+                Ok(answer) => self.hear_of(now_s, job, answer, runs.iter().zip(&known).filter(|(r, _)| r.job == job)),
+                Err(e) => {
+                    // Whatever it is about this one job, the others are asked about.
+                    lock(&watching.runs).unanswered(now_s, job);
+                    asked = Err(e.into());
                 }
             }
         }
-        Ok(())
+        asked
+    }
+
+    /// Does what follows from Slurm's word on a job for the runs that are of it.
+    fn hear_of<'a>(
+        self: &std::sync::Arc<Self>,
+        now_s: f64,
+        job: u32,
+        answer: Option<Job>,
+        of: impl Iterator<Item = (&'a OpenRun, &'a runs::Run)>,
+    ) {
+        let watching = &self.watching;
+        let word = answer.as_ref().map(|j| word(j, crate::now_s()));
+        match answer {
+            Some(answer) => drop(lock(&watching.words).insert(job, (now_s, answer))),
+            None => drop(lock(&watching.words).remove(&job)),
+        }
+        for (open, known) in of {
+            let action = lock(&watching.runs).answered(now_s, known, word.as_ref(), &lock(&watching.nodes));
+            if let Some(action) = action {
+                self.act_on_run(open, action);
+            }
+        }
     }
 
     /// Notes which protected jobs hold which nodes, and which runs are their owners' by Slurm's word.

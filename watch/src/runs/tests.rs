@@ -195,3 +195,43 @@ fn random_histories_of_a_job() {
         }
     }
 }
+
+#[test]
+fn the_many_jobs_of_one_user_do_not_make_the_job_of_another_wait() {
+    let nodes = no_nodes();
+    let of = |job: u32, uid: u32| Run { job, uid, ..run() };
+    let mut all: Vec<Run> = (1..=5000).map(|job| of(job, 1000)).collect();
+    all.push(of(9000, 1001));
+    all.push(of(9001, 1001));
+    let mut runs = Runs::new(0.0);
+    let due = runs.due(10.0, &all, &nodes);
+    assert_eq!(due.len(), 5002, "all are new");
+    assert!(due[..4].contains(&9000) && due[..4].contains(&9001), "{:?}", &due[..4]);
+    // All run, and nothing is expected of them; then one is hit.
+    for run in &all {
+        runs.answered(10.0, run, Some(&Job { uid: run.uid, ..job(Doing::Running) }), &nodes);
+    }
+    assert!(runs.due(30.0, &all, &nodes).is_empty());
+    runs.hit(71.0, [4711]);
+    let due = runs.due(75.0, &all, &nodes);
+    assert_eq!(due.len(), 5002);
+    assert_eq!(due.iter().position(|j| *j == 4711), Some(0), "what was hit is its user's first");
+    assert!(due[..4].contains(&9000));
+}
+
+#[test]
+fn a_job_about_which_slurm_gives_no_answer_does_not_stand_before_the_others() {
+    let nodes = no_nodes();
+    let all: Vec<Run> = (1..=3).map(|job| Run { job, ..run() }).collect();
+    let mut runs = Runs::new(0.0);
+    let first = runs.due(10.0, &all, &nodes)[0];
+    runs.unanswered(10.0, first);
+    let due = runs.due(11.5, &all, &nodes);
+    assert_eq!((due.len(), due[2]), (3, first), "{due:?}");
+}
+
+#[test]
+fn two_runs_of_one_job_are_one_question() {
+    let all = [run(), Run { restart_count: 1, ..run() }];
+    assert_eq!(Runs::new(0.0).due(10.0, &all, &no_nodes()), [7]);
+}
