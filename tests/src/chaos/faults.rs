@@ -110,7 +110,9 @@ impl<'a> Field<'a> {
                 Ok(())
             }
             Undo::GoOn(found) => {
-                found.iter().for_each(|process| drop(process.signal(libc::SIGCONT)));
+                found.iter().for_each(|process| {
+                    process.signal(libc::SIGCONT);
+                });
                 Ok(())
             }
             Undo::Power(nodes) => {

@@ -112,6 +112,11 @@ impl Job {
         if has_begun { check_writers(&self.folder, self.program.nodes()) } else { Ok(()) }
     }
 
+    /// Whether its script has noticed that its program was killed, and gone on.
+    pub fn script_told_of_a_kill(&self) -> bool {
+        read(&self.folder, "out").is_ok_and(|out| out.ends_with("end 137\n"))
+    }
+
     /// The lines of its output that are ours.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();

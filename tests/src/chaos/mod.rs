@@ -125,7 +125,9 @@ impl Lab {
         let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
         let mut ends = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
-            self.site.wait_state(job.id, &over, PATIENCE).with_context(|| format!("{:?}", job.said()))?;
+            self.site
+                .wait(&format!("job {} to end", job.id), PATIENCE, |site| ended_for_good(site, job.id, &over))
+                .with_context(|| format!("{:?}", job.said()))?;
             let hit = |(_, on): &&(Fault, Option<Vec<usize>>)| on.as_ref().is_some_and(|on| on.contains(&i));
             let faults: Vec<Fault> = struck.iter().filter(hit).map(|(fault, _)| *fault).collect();
             let end = checks::end_of(&self.site, job, &faults);
@@ -168,6 +170,13 @@ impl Lab {
         }
         Ok(())
     }
+}
+
+/// A job whose end was told, and of which the service knows, too: what it puts back into the queue is not over.
+fn ended_for_good(site: &Site, job: u32, over: &[&str]) -> Result<Option<()>> {
+    let state = site.state(job)?;
+    let told = site.report(job)?.map(|run| run["state"] != "running");
+    Ok((over.contains(&state.as_str()) && told == Some(true)).then_some(()))
 }
 
 /// Strikes all blows at their moments, and mends each when its time is over.

@@ -72,7 +72,8 @@ fn kind_of(found: &Found) -> Option<Process> {
     let program = words.next()?.rsplit('/').next()?;
     let verb = words.next().unwrap_or("");
     match program {
-        "joulepoint" => match verb {
+        // A driver is started as /proc/self/exe.
+        "joulepoint" | "exe" => match verb {
             "wrap" if read(found.pid, "environ").contains("JOULEPOINT_DRIVER_ATTEMPT=") => Some(Process::Driver),
             "wrap" => Some(Process::Supervisor),
             "warden" => Some(Process::Warden),
