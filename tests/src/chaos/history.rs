@@ -35,7 +35,9 @@ impl Program {
 /// A process of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
+    /// The wrapper that Slurm started.
     Supervisor,
+    /// The one below it that does the work.
     Driver,
     /// What the user's script starts.
     Program,
@@ -47,22 +49,30 @@ pub enum Process {
     Warden,
     /// CRIU itself, while it works.
     Criu,
+    /// That of any step of the job.
     Slurmstepd,
 }
 
 /// A daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
+    /// `joulepointd --role=node` of a node.
     NodeService,
+    /// `joulepointd --role=controller`.
     Controller,
+    /// That of a node.
     Slurmd,
     /// Those of all nodes.
     Slurmds,
+    /// Slurm's controller.
     Slurmctld,
+    /// Slurm's accounting.
     Slurmdbd,
+    /// Its database.
     Mariadb,
     /// munged of the controller's host.
     Munged,
+    /// That of a node.
     NodeMunged,
 }
 
@@ -82,6 +92,7 @@ pub enum Place {
 pub enum Cut {
     /// A node from the controller service and slurmctld.
     FromController(Place),
+    /// A node from everybody.
     FromAll(Place),
     /// Nothing that a node sends arrives.
     Out(Place),
@@ -104,12 +115,17 @@ pub enum Cut {
 /// What people order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// `joulepoint checkpoint`.
     Checkpoint,
+    /// `joulepoint vacate`.
     Vacate,
+    /// `joulepoint restart`.
     Restart,
     /// `joulepoint disable`, and `enable` when its time is over.
     Disable,
+    /// `scancel`.
     Scancel,
+    /// `scontrol requeue`.
     Requeue,
     /// `scontrol suspend`, and `resume` when its time is over.
     Suspend,
@@ -120,16 +136,25 @@ pub enum Order {
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
+    /// SIGKILL of a process of a run.
     Kill(Process),
+    /// SIGSTOP of one, and SIGCONT when its time is over.
     Stop(Process),
+    /// SIGKILL of a daemon, and its start when the time is over.
     KillDaemon(Daemon),
+    /// SIGSTOP of one, and SIGCONT.
     StopDaemon(Daemon),
+    /// Its end by SIGTERM and its start, as an upgrade does it.
     RestartDaemon(Daemon),
+    /// A node loses its power, and has it back when the time is over.
     Power(Place),
     /// Two nodes at once, one of them the script's.
     TwoPower,
+    /// A node stands still, as a paused virtual machine.
     Suspend(Place),
+    /// Cables.
     Cut(Cut),
+    /// People.
     Order(Order),
 }
 
