@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo demo-lend test accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
+.PHONY: all packages build demo demo-lend test chaos accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -23,6 +23,12 @@ demo-lend: packages build
 # All tests: fast ones first, the cluster suite once, other Slurm series last.
 test: packages
 	sh packaging/test.sh
+
+# Real clusters on which everything breaks at random: make chaos [RUNS=20] [SEED=1], a minute and a half a history.
+RUNS ?= 20
+SEED ?= 1
+chaos: packages build
+	./target/release/xtask chaos --runs $(RUNS) --seed $(SEED)
 
 # Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build

@@ -85,13 +85,20 @@ impl Accounts {
         self.held = jobs.iter().map(|(job_id, _)| *job_id).collect();
         for (job_id, record) in jobs {
             self.jobs.entry(*job_id).or_insert_with(|| Ledger::held(now_s));
-            self.belongs(*job_id, *record);
+            self.has_begun(*job_id, *record);
         }
     }
 
-    /// Says which restart of a job is here. A later one begins its own figure, with what has been used since its
-    /// processes came; the earlier one's is retired.
+    /// Says which restart of a job is here, to be told its figure. A later one begins its own, with what has been used
+    /// since its processes came; the earlier one's is retired.
     pub fn belongs(&mut self, job_id: u32, record: u32) {
+        self.has_begun(job_id, record);
+        if let Some(ledger) = self.jobs.get_mut(&job_id) {
+            ledger.note_told();
+        }
+    }
+
+    fn has_begun(&mut self, job_id: u32, record: u32) {
         if let Some(ledger) = self.jobs.get_mut(&job_id) {
             self.retired_uj += ledger.restart(record, self.last_s);
         }

@@ -37,6 +37,8 @@ pub(crate) struct Ledger {
     /// Whether it has processes here, and what it had used when they came.
     here: bool,
     at_arrival_uj: BySource<u64>,
+    /// What was told as the figure of the restart that is here: no later one has that again.
+    told_uj: BySource<u64>,
     pub(crate) ended_s: Option<f64>,
     pub(crate) share_cpus: Option<f64>,
     pub(crate) gpus: Gpus,
@@ -91,12 +93,21 @@ impl Ledger {
             return 0;
         }
         self.gpus = Gpus::NotAsked;
-        let earlier_uj = std::mem::take(&mut self.at_arrival_uj);
+        let mut earlier_uj = std::mem::take(&mut self.at_arrival_uj);
+        // Processes of the earlier one may have been here until those of the later came.
+        for (earlier_uj, told_uj) in earlier_uj.iter_mut().zip(std::mem::take(&mut self.told_uj)) {
+            *earlier_uj = told_uj.max(*earlier_uj);
+        }
         for (part_uj, earlier_uj) in self.by_source_uj.iter_mut().zip(earlier_uj) {
             *part_uj -= earlier_uj;
         }
         self.since_s = last_s.unwrap_or(self.since_s).max(self.since_s.next_up());
         earlier_uj.iter().sum()
+    }
+
+    /// Notes that its figure is told to whoever keeps the books of the restart that is here.
+    pub(crate) fn note_told(&mut self) {
+        self.told_uj = self.by_source_uj;
     }
 
     pub(crate) fn cpu_s(&self) -> f64 {

@@ -47,6 +47,14 @@ pub(crate) fn parts(run: &Path, patience: Patience) -> Result<Vec<Part>> {
     holders.into_iter().map(read).collect()
 }
 
+/// Reads what all holders of a run have written, without taking it up.
+///
+/// # Errors
+/// What the file system says.
+pub fn read(run: &Path, patience: Patience) -> Result<History> {
+    Ok(merge(parts(run, patience)?))
+}
+
 /// The records of one journal whose holder is the run's first.
 pub fn records(bytes: &[u8]) -> Vec<Record> {
     merge(vec![Part::read(holder::FIRST, bytes)]).records

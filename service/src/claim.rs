@@ -122,7 +122,7 @@ impl Controller {
     fn ask(&self, peer: Peer, job: u32, run: &str) -> Result<Word, Refusal> {
         let named_s = named(run).map(|(_, at_s)| at_s);
         let is_theirs = |life: &Life| life.uid == peer.uid && is_during(life, named_s);
-        let heard = self.words.hear(self, peer.uid, job, false, &|lives| lives.iter().any(is_theirs))?;
+        let heard = self.words.hear(self, peer.uid, job, false, 0.0, &|lives| lives.iter().any(is_theirs))?;
         if heard.lives.iter().any(is_theirs) {
             return Ok(Word::Theirs(heard));
         }
@@ -176,7 +176,9 @@ impl Controller {
             Err(Implausible::Text { field: "node", .. } | Implausible::Number { field: "number of nodes", .. }) => {}
             held => return held.map_err(refused),
         }
-        let wide = self.words.hear(self, peer.uid, job, true, &|_| true)?;
+        // An answer from before these records cannot speak against them.
+        let written_s = batch.records.last().map_or(now_s, |r| r.at_s.min(now_s));
+        let wide = self.words.hear(self, peer.uid, job, true, written_s, &|_| true)?;
         nodes.extend(wide.nodes_of(peer.uid));
         if wide.is_without_accounting {
             // Nobody knows which nodes it had before one of them died.

@@ -218,14 +218,20 @@ impl Node {
     fn pids_of_life(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.look_at_processes();
         let mut lives = lock(&self.lease.lives);
-        lives.pids(&lock(&self.books).processes, of, unknown)
+        let books = lock(&self.books);
+        let mut pids = lives.pids(&books.processes, of, unknown);
+        pids.extend(lives.strays(&books.processes, of));
+        pids
     }
 
     /// The same once more, while the lives are locked: they always are before the books.
     fn pids_again(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.look_at_processes();
         let books = lock(&self.books);
-        Lives::new(self.params.proc_root.clone()).pids(&books.processes, of, unknown)
+        let mut lives = Lives::new(self.params.proc_root.clone());
+        let mut pids = lives.pids(&books.processes, of, unknown);
+        pids.extend(lives.strays(&books.processes, of));
+        pids
     }
 
     /// Tells the lease which protected jobs have processes here.

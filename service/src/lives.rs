@@ -33,12 +33,14 @@ pub struct Lives {
     known: BTreeMap<(i32, u64), Life>,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
+    /// Whose processes are in no protected job: root's.
+    never: u32,
 }
 
 impl Lives {
     /// The lives on a node whose processes are under `proc_root`.
     pub fn new(proc_root: PathBuf) -> Lives {
-        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new() }
+        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), never: 0 }
     }
 
     /// Protected jobs that have processes here.
@@ -101,6 +103,35 @@ impl Lives {
         let mut pids: Vec<i32> = steps.into_iter().flat_map(|s| &s.pids).copied().collect();
         pids.sort_unstable();
         pids
+    }
+
+    /// Protected processes of a job's lives up to one that have left the trees of its steps, because what was above them
+    /// was killed. Whoever lies in an environment can only have processes of their own stopped; none of root's is.
+    pub fn strays(&self, processes: &Processes, of: Incarnation) -> Vec<i32> {
+        let in_steps: BTreeSet<i32> = processes
+            .jobs
+            .iter()
+            .flat_map(|job| job.steps.iter().flat_map(|s| s.pids.iter().copied().chain([s.stepd_pid])))
+            .collect();
+        let all = std::fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_stray = |pid: &i32| !in_steps.contains(pid) && self.is_not_roots(*pid) && self.is_marked(*pid, of);
+        pids.filter(is_stray).collect()
+    }
+
+    fn is_not_roots(&self, pid: i32) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let owner = std::fs::metadata(self.proc_root.join(pid.to_string())).map(|m| m.uid());
+        owner.is_ok_and(|uid| uid != self.never)
+    }
+
+    fn is_marked(&self, pid: i32, of: Incarnation) -> bool {
+        let environ = self.environ(pid);
+        let job = format!("SLURM_JOB_ID={}", of.job);
+        let entries = || environ.split(|b| *b == 0);
+        let count = entries().find_map(|e| e.strip_prefix(b"SLURM_RESTART_COUNT="));
+        let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse::<u32>().ok()).unwrap_or(0);
+        entries().any(|e| e == job.as_bytes()) && entries().any(|e| e.starts_with(MARK)) && count <= of.restart_count
     }
 
     /// Stops processes of a life and remembers them; how many were running.
@@ -218,6 +249,48 @@ mod tests {
             assert!(std::time::Instant::now() < end, "{:?} for ever", state_of(child));
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_has_left_its_step_is_still_its_lifes_and_nobody_elses() {
+        let (job, mark) = (("SLURM_JOB_ID", "7"), ("JOULEPOINT_RUN", "c/7.1"));
+        let mut all = [
+            sleeper(&[job, mark]),
+            sleeper(&[job, mark, ("SLURM_RESTART_COUNT", "1")]),
+            sleeper(&[job]),
+            sleeper(&[("SLURM_JOB_ID", "77"), mark]),
+            sleeper(&[job, mark]),
+        ];
+        // The last is in a step. Tests run as anybody.
+        let processes = processes(&[&[&all[4]]]);
+        let lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
+        let mine: BTreeSet<i32> = all.iter().map(|c| c.id() as i32).collect();
+        let strays = |n| lives.strays(&processes, of(n)).into_iter().filter(|p| mine.contains(p)).collect::<Vec<_>>();
+        let pid = |n: usize| all[n].id() as i32;
+        // A process has its environment only when it has become what it is to be.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while strays(1).len() < 2 && std::time::Instant::now() < end {
+            std::thread::yield_now();
+        }
+        let mut both = vec![pid(0), pid(1)];
+        both.sort_unstable();
+        let found = |n| {
+            let mut found = strays(n);
+            found.sort_unstable();
+            found
+        };
+        assert_eq!((found(0), found(1)), (vec![pid(0)], both));
+        let root = Lives { never: owner_of_tests(), ..Lives::new("/proc".into()) };
+        assert!(root.strays(&processes, of(1)).iter().all(|p| !mine.contains(p)), "of a user who is never meant");
+        for child in &mut all {
+            child.kill().expect("killed");
+            child.wait().expect("reaped");
+        }
+    }
+
+    fn owner_of_tests() -> u32 {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata("/proc/self").expect("procfs").uid()
     }
 
     #[test]

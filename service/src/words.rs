@@ -110,7 +110,7 @@ pub(crate) struct Words {
 
 impl Words {
     /// What Slurm says of a job, on the account of `uid`; accounting is asked if slurmctld's word is not `enough`, or
-    /// if `wide`.
+    /// if `wide`. What was heard before `since_s` does not count: a job has other nodes after a requeue.
     ///
     /// # Errors
     /// That the user has caused too many commands, or that neither of the two answers.
@@ -120,10 +120,11 @@ impl Words {
         uid: u32,
         job: u32,
         wide: bool,
+        since_s: f64,
         enough: &dyn Fn(&[Life]) -> bool,
     ) -> Result<Heard, Refusal> {
         let now_s = now_s();
-        let is_fresh = |kept: &&Kept| (0.0..KEPT_S).contains(&(now_s - kept.at_s));
+        let is_fresh = |kept: &&Kept| (0.0..KEPT_S).contains(&(now_s - kept.at_s)) && kept.at_s >= since_s;
         let is_enough = |kept: &&Kept| kept.is_wide || (!wide && enough(&kept.heard.lives));
         if let Some(kept) = lock(&self.jobs).get(&job).filter(is_fresh).filter(is_enough) {
             return Ok(kept.heard.clone());

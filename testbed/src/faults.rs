@@ -77,6 +77,28 @@ impl Cluster {
         self.machines.power_off(node)
     }
 
+    /// Switches a node on and starts its daemons, without waiting for Slurm to have it back.
+    pub fn give_power(&self, node: &str) -> Result<()> {
+        self.machines.boot(node)?;
+        self.machines.start_node(node)
+    }
+
+    /// Starts a daemon that does not run, without waiting for its first answer.
+    pub fn start_part(&self, part: &Part) -> Result<()> {
+        self.machines.start(part)
+    }
+
+    /// Whether a daemon runs.
+    pub fn runs_part(&self, part: &Part) -> bool {
+        self.machines.runs(part)
+    }
+
+    /// Ends a daemon by SIGTERM and starts it again, as `systemctl restart` does. Returns as soon as it was started.
+    pub fn restart_part(&self, part: &Part) -> Result<()> {
+        self.machines.end(part)?;
+        self.machines.start(part)
+    }
+
     /// Whether a node has power.
     pub fn has_power(&self, node: &str) -> bool {
         self.machines.has_power(node)

@@ -1,5 +1,6 @@
 //! A private Slurm with Joulepoint installed on it, for the cluster suite, the demo and the benchmarks.
 
+pub mod chaos;
 pub mod chroot;
 pub mod hosts;
 pub mod lending;
@@ -183,6 +184,17 @@ impl Site {
 
     /// Starts `joulepointd --role=controller` and waits until all nodes that run have sent a heartbeat.
     pub fn start_controller(&mut self) -> Result<()> {
+        self.launch_controller()?;
+        let nodes = self.cluster.nodes.iter().filter(|n| self.cluster.node_pids(n).is_ok()).count();
+        self.wait("heartbeats of all nodes", Duration::from_secs(120), |site| {
+            let metrics = site.metrics().unwrap_or_default();
+            let beating = metrics.lines().find_map(|l| l.strip_prefix("joulepoint_nodes "));
+            Ok(beating.is_some_and(|n| n.trim().parse::<f64>().is_ok_and(|n| n as usize >= nodes)).then_some(()))
+        })
+    }
+
+    /// Starts `joulepointd --role=controller`, and waits for nobody.
+    pub fn launch_controller(&mut self) -> Result<()> {
         let log = fs::OpenOptions::new().append(true).create(true).open(self.conf.with_file_name("controller.log"))?;
         let program = self.bin().join("joulepointd").display().to_string();
         let mut command = self.cluster.command_on(&End::Service, &program)?;
@@ -203,12 +215,24 @@ impl Site {
             }
         });
         self.controller = Some(receiver.recv()??);
-        let nodes = self.cluster.nodes.iter().filter(|n| self.cluster.node_pids(n).is_ok()).count();
-        self.wait("heartbeats of all nodes", Duration::from_secs(120), |site| {
-            let metrics = site.metrics().unwrap_or_default();
-            let beating = metrics.lines().find_map(|l| l.strip_prefix("joulepoint_nodes "));
-            Ok(beating.is_some_and(|n| n.trim().parse::<f64>().is_ok_and(|n| n as usize >= nodes)).then_some(()))
-        })
+        Ok(())
+    }
+
+    /// The process of the controller service, if it was started.
+    pub fn controller_pid(&self) -> Option<i32> {
+        self.controller.as_ref().map(|child| child.id() as i32)
+    }
+
+    /// Ends the controller service by SIGTERM, as `systemctl stop` does.
+    pub fn end_controller(&mut self) -> Result<()> {
+        let Some(pid) = self.controller_pid() else { return Ok(()) };
+        // SAFETY: a plain signal to a child that was not waited for.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end && self.controller.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None))) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.kill_controller()
     }
 
     /// SIGKILL of the controller service.
@@ -252,9 +276,18 @@ impl Site {
 
     /// The controller's metrics, as text.
     pub fn metrics(&self) -> Result<String> {
+        self.asked("/metrics")
+    }
+
+    /// How the controller says that it is.
+    pub fn health(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.asked("/healthz")?)?)
+    }
+
+    fn asked(&self, path: &str) -> Result<String> {
         let text = fs::read_to_string(&self.conf)?;
         let url = text.lines().find_map(|l| l.strip_prefix("url = \"http://")).context("no url")?;
-        get(url.trim_end_matches('"'), "/metrics")
+        get(url.trim_end_matches('"'), path)
     }
 
     /// A command of an ordinary user, in a folder.

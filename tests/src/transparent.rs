@@ -281,7 +281,7 @@ impl Drop for Played {
 }
 
 /// Tells the first line that differs.
-fn differs(what: &str, found: &str, expected: &str) -> Result<()> {
+pub(crate) fn differs(what: &str, found: &str, expected: &str) -> Result<()> {
     if found == expected {
         return Ok(());
     }

@@ -151,8 +151,9 @@ fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Sp
                 tracing::warn!(text, "another wrapper has taken the run up; nothing more is delivered");
                 return of.superseded.store(true, Ordering::SeqCst);
             }
-            Err(Error::Refused { status: 400, .. }) if of.holder.is_some() => {
-                // An older controller knows no holders.
+            Err(Error::Refused { status: 400, text }) if of.holder.is_some() && text.contains("`holder`") => {
+                // An older controller knows no holders. Whatever else it refuses, the holder's number stays: without it
+                // the store could not tell this wrapper from one that was followed.
                 of.holder = None;
                 continue;
             }

@@ -47,6 +47,8 @@ impl Ledger {
         let mut cut = Cut::default();
         for (node, open) in &mut self.nodes {
             let reading = counters.iter().find(|c| c.node == *node).and_then(|c| c.reading.clone());
+            // What shows no more than before was read before: a heartbeat's last word of a node that does not answer.
+            let reading = reading.filter(|now| open.reading.as_ref().is_none_or(|before| is_newer(before, now)));
             let end_s = now_s.max(open.start_s);
             // A counter that could not be read for a while gives the interval after it all that it shows since.
             let (joules, source) = match &reading {
@@ -98,6 +100,11 @@ impl Ledger {
     }
 }
 
+/// Whether a counter has gone on since, or begun anew.
+fn is_newer(before: &JobReading, now: &JobReading) -> bool {
+    before.since_s != now.since_s || now.joules > before.joules
+}
+
 /// Joules since the last reading; a counter that began anew starts from zero, and none runs backwards.
 fn since(before: Option<&JobReading>, now: &JobReading) -> f64 {
     let before_j = before.filter(|b| b.since_s == now.since_s).map_or(0.0, |b| b.joules);
@@ -134,6 +141,17 @@ mod tests {
         ledger.cut(1.0, Phase::Compute, &counter(10.0, 0.0));
         assert_eq!(joules(&ledger.cut(2.0, Phase::Checkpoint, &[])), None);
         assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(30.0, 0.0))), Some(20.0));
+    }
+
+    #[test]
+    fn an_older_reading_is_none_and_what_was_counted_since_is_not_counted_twice() {
+        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
+        ledger.cut(1.0, Phase::Checkpoint, &counter(100.0, 0.0));
+        // The node does not answer: these are of its last heartbeats.
+        let old = ledger.cut(2.0, Phase::Compute, &counter(70.0, 0.0));
+        assert_eq!((joules(&old), old.events.len()), (None, 1), "{old:?}");
+        assert_eq!(joules(&ledger.cut(6.0, Phase::Compute, &counter(100.0, 0.0))), None);
+        assert_eq!(joules(&ledger.cut(7.0, Phase::Compute, &counter(130.0, 0.0))), Some(30.0));
     }
 
     #[test]

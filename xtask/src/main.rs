@@ -3,6 +3,7 @@
 mod accuracy;
 mod bench;
 mod bench_simulator;
+mod chaos;
 mod demo;
 mod demo_lend;
 mod histories;
@@ -67,6 +68,25 @@ enum Chore {
         #[arg(long, default_value = "4")]
         at_once: std::num::NonZeroUsize,
     },
+    /// Real clusters and real programs, with everything that can break, at random; and what must hold after each history.
+    Chaos {
+        /// How many histories.
+        #[arg(long, default_value_t = 20)]
+        runs: u64,
+        /// Seed of the first; each other has the next number.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Clusters side by side.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
+        at_once: u64,
+        /// No history begins after so many minutes.
+        #[arg(long)]
+        minutes: Option<f64>,
+        /// Only this kind of fault: kill, stop, kill-daemon, stop-daemon, restart-daemon, power, two-power, suspend, cut
+        /// or order.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of a few points.
@@ -93,6 +113,10 @@ fn main() -> anyhow::Result<()> {
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
         Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
+        Chore::Chaos { runs, seed, at_once, minutes, only } => {
+            let limit = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
+            chaos::run(&chaos::Campaign { runs, seed, at_once, limit, only })
+        }
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { only } => bench::run(&only),

@@ -1,0 +1,234 @@
+//! What must hold after each history, whatever has happened: one function a promise, with a message of its own.
+
+use super::history::{Fault, Order, Process};
+use super::jobs::Job;
+use super::table::Ended;
+use crate::Site;
+use anyhow::{Context, Result, ensure};
+use protocol::{Event, Record};
+use run::Patience;
+use run::checkpoint::{self, State};
+use rusqlite::{Connection, OpenFlags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Memory that the controller service may have, KiB.
+const CONTROLLER_KIB: u64 = 300 << 10;
+
+/// Checkpoints that are kept by default.
+const KEEP: usize = 2;
+
+/// For anything that the services still have to write down.
+const BOOKS: Duration = Duration::from_secs(60);
+
+/// States in which a run may end, other than `completed`, through a fault that was meant for its job.
+pub fn allowed(fault: Fault) -> &'static [&'static str] {
+    match fault {
+        Fault::Kill(Process::Program | Process::Srun | Process::Slurmstepd) => &["failed"],
+        Fault::Order(Order::Scancel) => &["cancelled"],
+        _ => &[],
+    }
+}
+
+/// Promise 1: the result of an undisturbed run, or an honest failure through one of the `faults` that hit this job.
+pub fn end_of(site: &Site, job: &mut Job, faults: &[Fault]) -> Ended {
+    match ending(site, job, faults) {
+        Ok(ended) => ended,
+        Err(e) => Ended::Wrong(format!("{:?}, job {}: {e:#}", job.program, job.id)),
+    }
+}
+
+fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
+    let (mut slurm, mut told) = (String::new(), String::new());
+    // What the controller puts back into the queue ends once more.
+    let agreed = site.wait("Slurm and the report to agree", BOOKS, |site| {
+        slurm = site.state(job.id)?;
+        told = site.report(job.id)?.and_then(|run| run["state"].as_str().map(str::to_string)).unwrap_or_default();
+        Ok((slurm.to_lowercase() == told && told != "running").then_some(()))
+    });
+    if agreed.is_err() {
+        anyhow::bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
+    }
+    let is_killed = faults.contains(&Fault::Kill(Process::Program));
+    if is_killed && slurm == "COMPLETED" && job.script_told_of_a_kill() {
+        return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
+    }
+    if slurm == "COMPLETED" {
+        job.check_result(site)?;
+        return Ok(Ended::Right);
+    }
+    let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
+    ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
+    let said = job.said();
+    ensure!(!said.is_empty() || told == "cancelled", "{slurm}: its output does not say so");
+    Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
+}
+
+/// The folder of a job's run; none, if it has not got as far.
+pub fn run_folder(site: &Site, job: u32) -> Option<PathBuf> {
+    let pattern = site.cluster.shared().join(format!("runs-{}/*/{job}.*", testbed::ALICE));
+    glob::glob(&pattern.to_string_lossy()).ok()?.flatten().next()
+}
+
+/// Promise 4: what was committed and is to be kept is there and verifies; nothing is torn.
+///
+/// # Errors
+/// Which checkpoint is not.
+pub fn checkpoints(run: &Path, records: &[Record]) -> Result<()> {
+    let patience = Patience::SHORT;
+    let mut committed: Vec<u64> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::Committed { number, .. } => committed.push(*number),
+            // What the run went back behind is set aside.
+            Event::RolledBack { to, .. } => committed.retain(|number| Some(*number) <= *to),
+            _ => {}
+        }
+    }
+    committed.sort_unstable();
+    committed.dedup();
+    for number in committed.iter().rev().take(KEEP) {
+        let folder = run.join(format!("checkpoints/{number}"));
+        let state = checkpoint::state(&folder, patience)?;
+        ensure!(state == State::Complete, "checkpoint {number} was committed and is {state:?}: {}", folder.display());
+    }
+    for manifest in glob::glob(&run.join("checkpoints/*/manifest.json").to_string_lossy())?.flatten() {
+        let folder = manifest.parent().context("a folder")?;
+        let found: protocol::Manifest = serde_json::from_slice(&fs::read(&manifest)?)?;
+        let verdict = checkpoint::verify(folder, &found, patience);
+        ensure!(format!("{verdict:?}") == "Good", "{}: {verdict:?}", folder.display());
+    }
+    let damaged = glob::glob(&run.join("checkpoints/*/manifest.damaged").to_string_lossy())?.flatten().next();
+    ensure!(damaged.is_none(), "{damaged:?}: a complete checkpoint was found damaged");
+    Ok(())
+}
+
+/// Promise 5: the store has every record that counts, once, in order, as it was written. The records.
+///
+/// # Errors
+/// What is missing or differs.
+pub fn records(site: &Site, run: &Path) -> Result<Vec<Record>> {
+    let name = run.file_name().context("a name")?.to_string_lossy().into_owned();
+    let history = run::history::read(run, Patience::SHORT)?;
+    site.wait("the store to have all records", BOOKS, |site| {
+        let stored = stored(site, &name)?;
+        let same = |(record, stored): (&Record, &Record)| record == stored;
+        let first = history.records.iter().zip(&stored).position(|pair| !same(pair));
+        ensure!(first.is_none(), "record {} of {name} differs in the store", first.unwrap_or(0) + 1);
+        let (written, stored) = (history.records.len(), stored.len());
+        ensure!(stored <= written, "{stored} records of {name} are stored, {written} written");
+        if stored < written {
+            anyhow::bail!("{stored} of {written} records of {name} are stored");
+        }
+        Ok(Some(()))
+    })?;
+    Ok(history.records)
+}
+
+fn stored(site: &Site, run: &str) -> Result<Vec<Record>> {
+    let store = site.conf.with_file_name("store.sqlite");
+    let store = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    store.busy_timeout(Duration::from_secs(10))?;
+    let mut rows = store.prepare("SELECT seq, json FROM events WHERE run = ?1 ORDER BY seq")?;
+    let rows = rows.query_map([run], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, String>(1)?)))?;
+    rows.map(|row| {
+        let (seq, json) = row?;
+        let record: Record = serde_json::from_str(&json)?;
+        ensure!(record.seq == seq, "row {seq} holds record {}", record.seq);
+        Ok(record)
+    })
+    .collect()
+}
+
+/// Promise 6: the phases of a run add up to its counters; none is negative, and none is zero for want of a figure.
+///
+/// # Errors
+/// What does not hold.
+pub fn energy(site: &Site, job: u32) -> Result<()> {
+    let run = site.report(job)?.context("a report")?;
+    let total = run["total"]["joules"].as_f64().context("a total")?;
+    let phases: Vec<f64> =
+        run["phases"].as_array().into_iter().flatten().filter_map(|p| p["joules"].as_f64()).collect();
+    let sum: f64 = phases.iter().sum();
+    ensure!((sum - total).abs() <= 1e-6 * total.abs() + 1e-9, "job {job}: phases {sum} J, total {total} J");
+    ensure!(phases.iter().all(|j| *j >= 0.0), "job {job}: a phase is negative: {phases:?}");
+    let spans = run["spans"].as_array().cloned().unwrap_or_default();
+    for span in spans {
+        let lasts_s = span["end_s"].as_f64().unwrap_or(0.0) - span["start_s"].as_f64().unwrap_or(0.0);
+        ensure!(lasts_s >= 0.0, "job {job}: a phase ends before it begins: {span}");
+        if let Some(joules) = span["joules"].as_f64() {
+            ensure!(joules >= 0.0 && (joules > 0.0 || lasts_s < 1.0), "job {job}: {joules} J in {lasts_s} s: {span}");
+        }
+    }
+    Ok(())
+}
+
+/// What is left on the nodes, in the queue, in spools, or of the services' health, when all jobs are over.
+///
+/// # Errors
+/// Slurm does not tell.
+pub fn left(site: &Site, jobs: &[u32], mounts: &BTreeMap<String, usize>) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    let shown = |what: &str| site.cluster.output(site.cluster.command("scontrol").args(["show", what, "-o"]));
+    let lines = |what: &str, words: &[&str]| -> Result<Vec<String>> {
+        let text = shown(what)?;
+        let bad = text.lines().filter(|l| words.iter().any(|w| l.contains(w)));
+        Ok(bad.map(|l| l.chars().take(160).collect()).collect())
+    };
+    left.extend(lines("job", &["JobState=PENDING", "JobState=RUNNING", "JobState=COMPLETING", "JobState=SUSPENDED"])?);
+    left.extend(lines("reservation", &["ReservationName="])?);
+    left.extend(shown("node")?.lines().filter(|l| !l.contains(" State=IDLE ")).map(|l| l.chars().take(160).collect()));
+    for job in jobs {
+        let all = super::processes::all(&site.cluster.conf, &format!("SLURM_JOB_ID={job}"));
+        left.extend(all.iter().map(|f| format!("process {} of job {job}: {}", f.pid, f.words)));
+    }
+    for node in &site.cluster.nodes {
+        let pids = site.cluster.node_pids(node)?;
+        let stopped = pids.iter().filter(|pid| super::processes::state(**pid) == Some('T'));
+        left.extend(stopped.map(|pid| format!("process {pid} on {node} stands still")));
+        let now = mounts_of(site, node)?;
+        if mounts.get(node).is_some_and(|before| now > *before) {
+            left.push(format!("{node} has {now} mounts instead of {}", mounts[node]));
+        }
+    }
+    let spool = glob::glob(&site.conf.with_file_name("spool").join("**/*").to_string_lossy())?.flatten();
+    left.extend(spool.filter(|f| f.is_file()).map(|f| format!("in a spool: {}", f.display())));
+    left.extend(health(site));
+    Ok(left)
+}
+
+fn health(site: &Site) -> Vec<String> {
+    let mut bad = Vec::new();
+    match site.metrics() {
+        Ok(metrics) => {
+            let beating = metrics.lines().find_map(|l| l.strip_prefix("joulepoint_nodes ")?.trim().parse::<f64>().ok());
+            let all = site.cluster.nodes.len() as f64;
+            bad.extend((beating != Some(all)).then(|| format!("{beating:?} of {all} node services are heard")));
+        }
+        Err(e) => bad.push(format!("the controller service does not answer: {e:#}")),
+    }
+    match site.health() {
+        Ok(health) if health["ok"] == true => {}
+        other => bad.push(format!("the controller service is not healthy: {other:?}")),
+    }
+    let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let rss = |text: String| {
+        text.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    match site.controller_pid().and_then(|pid| rss(status(pid))) {
+        Some(kib) if kib < CONTROLLER_KIB => {}
+        other => bad.push(format!("the controller service has {other:?} KiB")),
+    }
+    bad
+}
+
+/// The mounts that a node has.
+///
+/// # Errors
+/// It has no power.
+pub fn mounts_of(site: &Site, node: &str) -> Result<usize> {
+    let pid = site.cluster.node_pids(node)?.into_iter().min().context("a process")?;
+    Ok(fs::read_to_string(format!("/proc/{pid}/mounts"))?.lines().count())
+}
