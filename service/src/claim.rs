@@ -191,20 +191,19 @@ impl Controller {
     ///
     /// # Errors
     /// That neither knows of one, yet: whoever asks asks again.
-    pub(crate) fn had(&self, run: &OpenRun, names: BTreeSet<&String>) -> Result<(), Refusal> {
-        let mut nodes = self.readers.free().nodes_of(&run.key)?;
+    pub(crate) fn had(&self, key: &RunKey, uid: u32, job: u32, names: BTreeSet<&String>) -> Result<(), Refusal> {
+        let mut nodes = self.readers.free().nodes_of(key)?;
         if names.iter().all(|name| nodes.contains(*name)) {
             return Ok(());
         }
-        let wide = self.words.hear(self, run.uid, run.job, true, &|_| true)?;
-        nodes.extend(wide.nodes_of(run.uid));
+        let wide = self.words.hear(self, uid, job, true, &|_| true)?;
+        nodes.extend(wide.nodes_of(uid));
         if wide.is_without_accounting {
             nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
         }
         match names.into_iter().find(|name| !nodes.contains(*name)) {
             Some(name) => {
-                let text =
-                    format!("neither the store nor Slurm knows node {name} as one of job {}; ask again", run.job);
+                let text = format!("neither the store nor Slurm knows node {name} as one of job {job}; ask again");
                 Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text))
             }
             None => Ok(()),

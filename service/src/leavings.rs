@@ -12,7 +12,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use openfiles::{Mount, Mounts};
 use protocol::{Leavings, LeavingsRequest, StepSpan};
+use slurm::Slurm;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use walk::Walk;
@@ -75,11 +77,14 @@ pub(crate) async fn leavings(
             let shifted =
                 |step: &StepSpan| StepSpan { begun_s: step.begun_s + shift_s, ended_s: step.ended_s + shift_s };
             let steps = asked.steps.iter().map(shifted).collect();
-            let runs = &node.params.site.runs;
+            let (runs, spool) = (&node.params.site.runs, node.slurmd_spool());
+            // What Slurm itself keeps there of a user's job goes with the job.
+            let is_no_place =
+                |path: &std::path::Path, fs: &str| runs.is_shared(path, fs) || spool.as_deref() == Some(path);
             let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);
             match Mounts::of(&host) {
                 Ok(mounts) => {
-                    walk.all(&host.join("root"), &mounts, &|path, fs| runs.is_shared(path, fs));
+                    walk.all(&host.join("root"), &mounts, &is_no_place);
                     if node.has_other_storage(job, &mounts) {
                         walk.has_missed("the job has storage mounted that the host does not see");
                     }
@@ -104,6 +109,17 @@ impl Node {
     fn boot_id(&self) -> String {
         let file = self.params.proc_root.join("sys/kernel/random/boot_id");
         std::fs::read_to_string(file).unwrap_or_default().trim().to_string()
+    }
+
+    /// The folder in which slurmd keeps what it needs for jobs here; none while slurmctld does not say.
+    fn slurmd_spool(&self) -> Option<PathBuf> {
+        if let Some(known) = self.slurmd_spool.get() {
+            return Some(known.clone());
+        }
+        let told = Slurm::new(self.params.site.slurm_bin.clone()).config_value("SlurmdSpoolDir").ok()??;
+        let host = nix::unistd::gethostname().ok()?.to_string_lossy().into_owned();
+        let folder = PathBuf::from(told.replace("%n", &self.params.node).replace("%h", &host));
+        Some(self.slurmd_spool.get_or_init(|| folder).clone())
     }
 
     /// Whether processes of a job see local storage that the host does not. A `/tmp` of their own may be a folder that

@@ -63,6 +63,7 @@ pub(crate) struct Node {
     held: Mutex<Vec<Held>>,
     /// CPUs of this node that Slurm gives out.
     cpus: OnceLock<u32>,
+    pub(crate) slurmd_spool: OnceLock<PathBuf>,
     pub(crate) walks: Walks,
 }
 
@@ -128,6 +129,7 @@ pub async fn serve(params: Params) -> Result<()> {
         lease,
         held: Mutex::default(),
         cpus: OnceLock::new(),
+        slurmd_spool: OnceLock::new(),
         walks: Walks::default(),
     });
     let delivering = node.clone();

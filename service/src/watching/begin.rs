@@ -30,11 +30,15 @@ pub(crate) async fn begin(
         return Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
     let waits = blocking(move || -> Result<_, Refusal> {
-        let open = c.readers.free().open_run(&key)?.filter(|r| c.access.may(peer.uid, r.uid));
-        let run = open.ok_or_else(|| absent("such run"))?;
+        let (uid, job) = match c.readers.free().run(&key)? {
+            Some(run) if c.access.may(peer.uid, run.uid) => (run.uid, run.job),
+            Some(_) => return Err(absent("such run")),
+            // Its records may wait elsewhere: Slurm knows whose the job is, and which nodes it had.
+            None => (peer.uid, question.former.first().map_or(0, |f| f.of.job)),
+        };
         // Of this run's own job, and of nodes that it had.
-        let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == run.job).collect();
-        c.had(&run, former.iter().map(|f| &f.node).collect())?;
+        let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == job).collect();
+        c.had(&key, uid, job, former.iter().map(|f| &f.node).collect())?;
         let mut waits = Vec::new();
         for former in former {
             let (released, has_changed) = {

@@ -4,6 +4,7 @@ use super::{MINUTES, PROTECTED, USER, checkpoints, finished_well, kinds, lost_wo
 use anyhow::{Context, Result};
 use std::fs;
 use suite::Site;
+use testbed::Part;
 
 #[test]
 fn a_run_whose_node_dies_is_requeued_and_ends_with_the_same_result() -> Result<()> {
@@ -182,7 +183,7 @@ fn a_step_that_is_launched_while_a_slurmd_is_away_is_launched_again() -> Result<
     let said = |word: &str| fs::read_to_string(&out).is_ok_and(|text| text.contains(word));
     let waits = format!("no slurmd on {upgraded}; it is launched again");
     site.wait("the word that it waits", MINUTES, |_| Ok(said(&waits).then_some(())))?;
-    site.cluster.restart_slurmd(&upgraded)?;
+    site.cluster.start_part(&Part::Slurmd(upgraded))?;
     let state = site.wait_state(job, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], MINUTES)?;
     assert_eq!(state, "COMPLETED", "{}", fs::read_to_string(&out)?);
     let mut tasks: Vec<String> = fs::read_to_string(folder.join("second"))?.lines().map(str::to_string).collect();
