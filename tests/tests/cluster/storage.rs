@@ -112,11 +112,10 @@ fn a_step_that_staged_its_input_into_a_folder_of_its_node_is_run_again_on_anothe
     let folder = site.folder(USER, "staged")?;
     fs::write(folder.join("input"), "what the program reads")?;
     let stage = "srun -n1 sh -c 'echo staged >> stages; cp input /tmp/staged-'$SLURM_JOB_ID";
-    let shared = "srun -n1 sh -c 'echo shared >> shares'";
     let check = "cmp input /tmp/staged-$SLURM_JOB_ID || exit 7";
     let program = format!("srun --mpi=pmix {} --size 96 --steps 1500 --step-ms 10 --report 0", heat(&site));
     let args: Vec<&str> = super::PROTECTED.to_vec();
-    let job = site.submit(USER, &folder, &args, &format!("{stage}\n{shared}\n{check}\n{program}"))?;
+    let job = site.submit(USER, &folder, &args, &format!("{stage}\n{check}\n{program}"))?;
     let run = site.wait_report(job, "two checkpoints", MINUTES, |run| (checkpoints(run) >= 2).then(|| run.clone()))?;
     let victim = nodes(&run)[0].clone();
     site.cluster.kill_node(&victim)?;
@@ -124,7 +123,6 @@ fn a_step_that_staged_its_input_into_a_folder_of_its_node_is_run_again_on_anothe
     site.cluster.revive_node(&victim)?;
     outcome?;
     assert_eq!(fs::read_to_string(folder.join("stages"))?, "staged\nstaged\n");
-    assert_eq!(fs::read_to_string(folder.join("shares"))?, "shared\n", "what is shared is there still");
     let output = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
     assert!(output.contains("is run again: "), "{output}");
     Ok(())
