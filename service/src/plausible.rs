@@ -106,6 +106,9 @@ pub fn check(batch: &Batch, known: &Known<'_>) -> Result<(), Implausible> {
     if batch.records.len() > MOST_RECORDS {
         return Err(Implausible::Records(batch.records.len()));
     }
+    let first = batch.records.first().filter(|r| r.seq == 1 && matches!(r.event, Event::Started { .. }));
+    // A run that begins here began when it says, where nobody else does.
+    let known = &Known { since_s: known.since_s.or(first.map(|r| r.at_s)), ..known.clone() };
     let mut wanted = batch.records.first().map_or(1, |r| r.seq);
     for record in &batch.records {
         if record.seq != wanted || record.seq == 0 {

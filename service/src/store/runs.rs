@@ -49,8 +49,9 @@ const OPEN: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.
     JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
     WHERE r.state = 'running'";
 
-/// Those of which Slurm said that the job is the owner's, or that are outside Slurm: nothing is done for others.
-const WATCHED: &str = "(r.verified = 1 OR r.job = 0)";
+/// Those of which Slurm said that the job is the owner's: nothing is done for others, nor for those outside Slurm, of which it
+/// knows nothing.
+const WATCHED: &str = "r.verified = 1";
 
 impl Store {
     /// The owner of a run, if it is known.
@@ -161,7 +162,7 @@ impl Store {
     /// What the database says.
     pub fn close_unverified(&self, heard_before_s: f64) -> Result<u64> {
         let sql = "UPDATE runs SET state = 'unknown', end_s = CASE WHEN heard_s > start_s THEN heard_s ELSE start_s END
-            WHERE state = 'running' AND verified = 0 AND job > 0 AND heard_s < ?1";
+            WHERE state = 'running' AND verified = 0 AND heard_s < ?1";
         let closed = self.connection().prepare_cached(sql)?.execute(params![heard_before_s])?;
         if closed > 0 {
             self.runs_changed();

@@ -284,11 +284,11 @@ impl Controller {
         let begun = Instant::now();
         let mut asked = Ok(());
         for job in due {
-            let may_ask = job == 0 || lock(&watching.questions).take(watching.now_s(), watching.rate, 1.0);
+            let may_ask = lock(&watching.questions).take(watching.now_s(), watching.rate, 1.0);
             if !may_ask || begun.elapsed() > ASKING {
                 break;
             }
-            let answer = if job == 0 { Ok(None) } else { self.slurm.job(job) };
+            let answer = self.slurm.job(job);
             watching.asked.fetch_add(1, Ordering::Relaxed);
             let now_s = watching.now_s();
             match answer {

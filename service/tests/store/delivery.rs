@@ -131,3 +131,17 @@ fn names_longer_than_a_column_are_cut_not_refused() {
         assert_eq!(told(store, "7.1").job_name, "ü".repeat(255));
     });
 }
+
+#[test]
+fn what_runs_outside_slurm_is_not_watched_and_is_closed_when_nothing_was_heard_of_it() {
+    both(|store| {
+        let batch = batch("local-x.1", records(1, vec![started(0, 0, &["n1"])]));
+        store.write(&[Write::Batch { batch, uid: UID, verified: false }]).expect("stored");
+        let open = store.open_runs().expect("read");
+        assert!(open.is_empty(), "Slurm knows nothing of it, and closes nothing: {open:?}");
+        assert_eq!(told(store, "local-x.1").state, "running");
+        assert_eq!(store.close_unverified(1.0).expect("looked"), 0, "it was heard of since");
+        assert_eq!(store.close_unverified(1e12).expect("closed"), 1);
+        assert_eq!(told(store, "local-x.1").state, "unknown");
+    });
+}
