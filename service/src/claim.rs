@@ -196,7 +196,7 @@ impl Controller {
         if names.iter().all(|name| nodes.contains(*name)) {
             return Ok(());
         }
-        let wide = self.words.hear(self, uid, job, true, &|_| true)?;
+        let wide = self.words.hear(self, uid, job, true, 0.0, &|_| true)?;
         nodes.extend(wide.nodes_of(uid));
         if wide.is_without_accounting {
             nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
