@@ -235,11 +235,6 @@ impl Site {
         self.kill_controller()
     }
 
-    /// Process id of the controller service while it runs.
-    pub fn controller_pid(&self) -> Option<u32> {
-        self.controller.as_ref().map(Child::id)
-    }
-
     /// SIGKILL of the controller service.
     pub fn kill_controller(&mut self) -> Result<()> {
         if let Some(mut controller) = self.controller.take() {

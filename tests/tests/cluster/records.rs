@@ -96,6 +96,9 @@ fn a_clusters_own_node_failures_are_simulated() -> Result<()> {
         site.wait_state(job, &["RUNNING"], MINUTES)?;
         let victim = site.cluster.job(job)?.remove("NodeList").context("a node")?;
         site.cluster.kill_node(&victim)?;
+        // Slurm takes longer to find out, and nobody asked us to protect the job.
+        let down = [format!("nodename={victim}"), "state=down".to_string(), "reason=dead".to_string()];
+        assert!(site.cluster.command("scontrol").arg("update").args(down).status()?.success());
         site.wait_state(job, &["NODE_FAIL"], MINUTES)?;
         site.cluster.revive_node(&victim)?;
     }
