@@ -197,7 +197,7 @@ fn a_holder_that_another_has_followed_makes_completes_sets_aside_and_removes_not
     let two = committed(&old, &original, "two");
     let (number, into) = old.room().unwrap();
     fs::write(crate::holder::journal(dir.path(), 2), "").unwrap();
-    let late = manifest(number, take(&[original.clone()], &into).unwrap());
+    let late = manifest(number, take(std::slice::from_ref(&original), &into).unwrap());
     for result in [
         old.room().map(drop),
         old.commit(&late),

@@ -26,7 +26,7 @@ pub(crate) fn see(places: &Places) -> Seen {
     let service = places.url.strip_prefix("http://");
     let (service, slurmd) = std::thread::scope(|scope| {
         let service = scope.spawn(|| service.map_or((Answer::Nothing, false), ask));
-        let slurmd = scope.spawn(|| places.slurmd.as_deref().map_or(Answer::Nothing, |p| connect(p)));
+        let slurmd = scope.spawn(|| places.slurmd.as_deref().map_or(Answer::Nothing, connect));
         (service.join().unwrap_or((Answer::Nothing, false)), slurmd.join().unwrap_or(Answer::Nothing))
     });
     let host = !matches!((&service.0, &slurmd), (Answer::Nothing, Answer::Nothing));

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -93,6 +94,14 @@ pub struct History {
     pub resumed_s: Option<f64>,
     /// How often the run began again.
     pub restarts: u32,
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {} restarts", self.trouble, self.restarts)?;
+        self.detected_s.map_or(Ok(()), |s| write!(f, ", noticed after {s:.1} s"))?;
+        self.resumed_s.map_or(Ok(()), |s| write!(f, ", worked again after {s:.1} s"))
+    }
 }
 
 /// Plays one history: the run ends with the right result, had one writer at any time, and somebody else's job beside it was

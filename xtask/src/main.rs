@@ -9,6 +9,7 @@ mod demo_lend;
 mod histories;
 mod kills_criu;
 mod kills_lend;
+mod partitions;
 mod task;
 
 use clap::{Parser, Subcommand};
@@ -87,6 +88,18 @@ enum Chore {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Losses of power and partitions on a real cluster: one writer at any time, and how long it took.
+    Partitions {
+        /// How many losses of power.
+        #[arg(long, default_value_t = 40)]
+        power: u32,
+        /// How many partitions and other silences.
+        #[arg(long, default_value_t = 40)]
+        cuts: u32,
+        /// Seed of the first; each other has the next number.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of a few points.
@@ -113,6 +126,7 @@ fn main() -> anyhow::Result<()> {
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
         Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
+        Chore::Partitions { power, cuts, seed } => partitions::run(power, cuts, seed),
         Chore::Chaos { runs, seed, at_once, minutes, only } => {
             let limit = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
             chaos::run(&chaos::Campaign { runs, seed, at_once, limit, only })

@@ -188,7 +188,7 @@ impl<'a> Field<'a> {
 
     /// The daemons that are meant and run, on nodes that do.
     fn parts(&self, blow: &Blow, daemon: Daemon) -> Result<Vec<Part>> {
-        let any = self.place(blow, if blow.pick % 2 == 0 { Place::Script } else { Place::Any })?;
+        let any = self.place(blow, if blow.pick.is_multiple_of(2) { Place::Script } else { Place::Any })?;
         let parts = match daemon {
             Daemon::NodeService => vec![Part::NodeCommand(any)],
             Daemon::Slurmd => vec![Part::Slurmd(any)],
@@ -316,7 +316,7 @@ impl<'a> Field<'a> {
             Cut::In(_) => (others(&one()?), one()?),
             Cut::Halves => {
                 let (half, other): (Vec<End>, Vec<End>) = all.iter().cloned().partition(|end| match end {
-                    End::Node(number) => (*number as usize + blow.pick) % 2 == 0,
+                    End::Node(number) => (*number as usize + blow.pick).is_multiple_of(2),
                     _ => false,
                 });
                 (half, other)

@@ -67,7 +67,7 @@ fn long_node_lists_leave_the_controller_small() -> Result<()> {
                 let send = |n: usize| {
                     let user = if n.is_multiple_of(2) { MALLORY + 10 } else { uid(ALICE) };
                     let (job, run) =
-                        if n.is_multiple_of(2) { (0, format!("local-{n}.1")) } else { (*job, format!("{run}")) };
+                        if n.is_multiple_of(2) { (0, format!("local-{n}.1")) } else { (*job, run.to_string()) };
                     as_user(user, || field.deliver(&run, vec![started(job, list.clone())]))
                 };
                 let number = if list.len() > 9 { 24 } else { 2 };

@@ -279,16 +279,8 @@ impl Field {
     fn questions(&self) -> Result<u64> {
         let said = self.cluster.output(&mut self.cluster.command("sdiag"))?;
         let of = |line: &str| {
-            Some(
-                line.split_once("REQUEST_JOB_INFO_SINGLE")?
-                    .1
-                    .split_once("count:")?
-                    .1
-                    .split_whitespace()
-                    .next()?
-                    .parse()
-                    .ok()?,
-            )
+            let (_, counts) = line.split_once("REQUEST_JOB_INFO_SINGLE")?;
+            counts.split_once("count:")?.1.split_whitespace().next()?.parse().ok()
         };
         Ok(said.lines().find_map(of).unwrap_or(0))
     }

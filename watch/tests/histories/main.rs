@@ -1,6 +1,6 @@
 //! Controller, nodes, witnesses, Slurm and drivers together, through seeded histories of power losses and partitions.
 //!
-//! `WATCH_HISTORIES=N WATCH_SEED=S cargo test -p watch --release --test partitions -- --nocapture` plays more of them.
+//! `WATCH_HISTORIES=N WATCH_SEED=S cargo test -p watch --release --test histories -- --nocapture` plays more of them.
 
 mod net;
 mod node;
