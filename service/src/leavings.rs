@@ -30,6 +30,9 @@ const MOST_STEPS: usize = 1000;
 const MOST_ENTRIES: u32 = 200_000;
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// Longest time that a question is under way, s.
+const UNDER_WAY_S: f64 = 1.0;
+
 /// So much longer than a look is the pause after it: looks take no more than a twentieth of one CPU.
 const PAUSES: u32 = 19;
 
@@ -72,8 +75,8 @@ pub(crate) async fn leavings(
         }
         node.walks.take(|| {
             let begun = Instant::now();
-            // The clocks of two nodes differ.
-            let shift_s = now_s() - asked.now_s;
+            // The clocks of two nodes may differ; a little is the time that the question was under way.
+            let shift_s = Some(now_s() - asked.now_s).filter(|s| !(0.0..UNDER_WAY_S).contains(s)).unwrap_or(0.0);
             let shifted =
                 |step: &StepSpan| StepSpan { begun_s: step.begun_s + shift_s, ended_s: step.ended_s + shift_s };
             let steps = asked.steps.iter().map(shifted).collect();

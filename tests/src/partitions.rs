@@ -171,7 +171,13 @@ fn submit(site: &Site, folder: &Path, trouble: Trouble) -> Result<u32> {
 fn bystander(site: &Site, nodes: &[String]) -> Result<u32> {
     let free = site.cluster.nodes.iter().rev().find(|n| !nodes.contains(n)).context("a free node")?;
     let folder = site.folder(BOB, "beside")?;
-    site.submit(BOB, &folder, &["-N1", "-n1", "-w", free, "-o", "/dev/null"], "sleep 40")
+    let begun = folder.join("begun");
+    let _ = fs::remove_file(&begun);
+    let script = format!("touch {}; sleep 40", begun.display());
+    let job = site.submit(BOB, &folder, &["-N1", "-n1", "-w", free, "-o", "/dev/null"], &script)?;
+    // Slurm itself puts a job back into the queue whose start it could not deliver.
+    site.wait("somebody else's job to begin", PATIENCE, |_| Ok(begun.exists().then_some(())))?;
+    Ok(job)
 }
 
 fn end(node: &str) -> Result<End> {

@@ -60,9 +60,6 @@ const OURS: &[u8] = b"joulepoint-";
 /// Times in an inode are a tick old.
 const TICK_S: f64 = 0.02;
 
-/// How late a file may have got its name after its step had ended, s.
-const LATE_S: f64 = 2.0;
-
 /// Whether files of users on a mount can outlive a boot.
 pub(super) fn outlives_a_boot(mount: &Mount) -> bool {
     holds_files(mount) && !IN_MEMORY.contains(&mount.fs.as_str())
@@ -227,7 +224,7 @@ struct Place<'a> {
 /// the step has made it.
 fn was_left_by(facts: &Facts, step: &StepSpan) -> bool {
     let since_s = step.begun_s - TICK_S;
-    let came_before_the_end = facts.born_s.is_none_or(|born_s| born_s <= step.ended_s + LATE_S);
+    let came_before_the_end = facts.born_s.is_none_or(|born_s| born_s <= step.ended_s + TICK_S);
     match facts.born_s.filter(|_| facts.is_folder) {
         Some(born_s) => born_s >= since_s && came_before_the_end,
         None => facts.changed_s >= since_s && came_before_the_end,
