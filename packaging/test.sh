@@ -119,6 +119,7 @@ floor_real "groups' calls beside plain srun" calls
 floor_real "survivors parked, their nodes lent" lend
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
+floor_real "power losses and partitions" partitions
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor "the user's page: syntax" $suite user_page -- every_script_has a_block_knows

@@ -84,15 +84,14 @@ impl Tree {
     /// A sentence; nobody could be asked.
     pub fn ask(&self, signal: i32, steps: Option<&Steps>) -> Result<(), String> {
         let all = self.processes();
-        let launched: Vec<i32> =
-            all.iter().filter(|p| MPI_LAUNCHERS.contains(&p.name.as_str())).map(|p| p.pid).collect();
+        let launched: Vec<&Process> = all.iter().filter(|p| MPI_LAUNCHERS.contains(&p.name.as_str())).collect();
         if !launched.is_empty() {
-            launched.iter().for_each(|pid| processes::signal(*pid, signal));
+            launched.iter().for_each(|p| processes::signal_seen(p, signal));
             return Ok(());
         }
-        let local: Vec<i32> =
-            all.iter().filter(|p| p.name != "srun" && processes::catches(p.pid, signal)).map(|p| p.pid).collect();
-        local.iter().for_each(|pid| processes::signal(*pid, signal));
+        let local: Vec<&Process> =
+            all.iter().filter(|p| p.name != "srun" && processes::catches(p.pid, signal)).collect();
+        local.iter().for_each(|p| processes::signal_seen(p, signal));
         match steps.filter(|_| all.iter().any(|p| p.name == "srun")) {
             Some(steps) => steps.slurm.signal_steps(steps.job, &signal.to_string()).map_err(|e| e.to_string()),
             None if local.is_empty() => Err(format!("no process of the job has a handler for signal {signal}")),
@@ -203,7 +202,7 @@ impl Child for Script {
                 if left.is_empty() {
                     return;
                 }
-                left.iter().for_each(|p| processes::signal(p.pid, signal));
+                left.iter().for_each(|p| processes::signal_seen(p, signal));
                 if Instant::now() > limit {
                     break;
                 }
@@ -221,7 +220,7 @@ impl Child for Script {
             if left.is_empty() || Instant::now() > limit {
                 return;
             }
-            left.iter().for_each(|p| processes::signal(p.pid, libc::SIGKILL));
+            left.iter().for_each(|p| processes::signal_seen(p, libc::SIGKILL));
             thread::sleep(LOOK);
         }
     }

@@ -106,7 +106,7 @@ fn clear() {
         if left.is_empty() || Instant::now() > limit {
             return;
         }
-        left.iter().for_each(|p| processes::signal(p.pid, libc::SIGKILL));
+        left.iter().for_each(|p| processes::signal_seen(p, libc::SIGKILL));
         reap(0);
         std::thread::sleep(Duration::from_millis(20));
     }
