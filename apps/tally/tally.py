@@ -49,5 +49,7 @@ while step < options.steps:
     step, chain = step + 1, following
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     os.write(writers, f"{now:.3f} {me} {step}\n".encode("ascii"))
+# Python takes its handlers back as it ends, and a signal that comes then would kill it.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 with open(path("result"), "w", encoding="ascii") as result:
     result.write(f"{step} {chain}\n")

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use suite::transparent::{self, STATE, TREE, USER, Way};
 use suite::{Site, Wanted};
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(360);
 
 /// A program that knows nothing of checkpoints: each line depends on all before it.
 const PROGRAM: &str = r#"#!/bin/bash
