@@ -46,7 +46,7 @@ impl Mounts {
     }
 
     /// All of them, in the order in which they were mounted.
-    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Mount> {
         self.all.iter()
     }
 

@@ -14,7 +14,7 @@ use openfiles::{Mount, Mounts};
 use protocol::{Leavings, LeavingsRequest, StepSpan};
 use slurm::Slurm;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use walk::Walk;
@@ -67,8 +67,7 @@ pub(crate) async fn leavings(
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_STEPS} steps")));
     }
     let seen = blocking(move || {
-        // Not as this service sees them: its unit hides `/home` and `/tmp` from it, and shows the rest as read-only.
-        let host = node.params.proc_root.join(INIT);
+        let host = onlooker(&node.params.proc_root);
         if asked.steps.is_empty() {
             let (node, boot_id) = (node.params.node.clone(), node.boot_id());
             return Some(Leavings { node, boot_id, is_whole: true, ..Leavings::default() });
@@ -82,11 +81,13 @@ pub(crate) async fn leavings(
             let steps = asked.steps.iter().map(shifted).collect();
             let (runs, spool) = (&node.params.site.runs, node.slurmd_spool());
             // What Slurm itself keeps there of a user's job goes with the job.
-            let is_no_place =
-                |path: &std::path::Path, fs: &str| runs.is_shared(path, fs) || spool.as_deref() == Some(path);
+            let is_no_place = |path: &FsPath, fs: &str| runs.is_shared(path, fs) || spool.as_deref() == Some(path);
             let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);
             match Mounts::of(&host) {
                 Ok(mounts) => {
+                    if !host.ends_with(INIT) && is_read_only(&mounts) {
+                        walk.has_missed("the first process cannot be looked into, and from this one much is hidden");
+                    }
                     walk.all(&host.join("root"), &mounts, &is_no_place);
                     if node.has_other_storage(job, &mounts) {
                         walk.has_missed("the job has storage mounted that the host does not see");
@@ -105,6 +106,24 @@ pub(crate) async fn leavings(
     });
     let later = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "the last look was a moment ago; ask later".to_string());
     seen.await?.map(Json).ok_or_else(later)
+}
+
+/// The process, by its folder in `/proc`, whose mounts are looked at: the first one. This service's unit hides `/home` and
+/// `/tmp` from it, and shows the rest as read-only. Where the first process is beyond reach, as in some containers, this one.
+fn onlooker(proc_root: &FsPath) -> PathBuf {
+    let host = proc_root.join(INIT);
+    match std::fs::metadata(host.join("root")) {
+        Ok(_) => host,
+        Err(e) => {
+            tracing::debug!(%e, "the mounts of the first process cannot be seen");
+            proc_root.join("self")
+        }
+    }
+}
+
+/// Whether the root is shown as read-only, as a unit's `ProtectSystem=strict` does.
+fn is_read_only(mounts: &Mounts) -> bool {
+    mounts.iter().rfind(|m| m.point == FsPath::new("/")).is_some_and(|m| m.options.split(',').any(|o| o == "ro"))
 }
 
 impl Node {
@@ -146,6 +165,17 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_process_is_looked_at_where_it_can_be_and_hidden_storage_is_no_empty_storage() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("1")).unwrap();
+        assert_eq!(onlooker(proc.path()), proc.path().join("self"));
+        std::fs::create_dir(proc.path().join("1/root")).unwrap();
+        assert_eq!(onlooker(proc.path()), proc.path().join("1"));
+        let root = |options: &str| Mounts::parse(&format!("22 1 254:0 / / {options} shared:1 - ext4 /dev/vda rw"));
+        assert!(is_read_only(&root("ro,relatime")) && !is_read_only(&root("rw,relatime")));
+    }
 
     #[test]
     fn looks_that_come_too_fast_are_refused_and_take_no_more_than_their_share() {
