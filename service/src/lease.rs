@@ -155,7 +155,7 @@ impl Node {
                 Action::Ask { witnesses, epoch } => self.ask(&witnesses, epoch),
                 Action::Freeze(of) => self.freeze(of),
                 Action::Thaw(of) => {
-                    let gone_on = lock(&self.lease.lives).go_on(of);
+                    let gone_on = self.go_on(of);
                     tracing::warn!(job = of.job, processes = gone_on, "the cluster reaches this node: a job goes on");
                     if gone_on > 0 {
                         audit::done(
@@ -176,10 +176,26 @@ impl Node {
     fn freeze(&self, of: Incarnation) {
         let pids = self.pids_of_life(of, true);
         let stopped = lock(&self.lease.lives).stop(of, &pids, || self.pids_again(of, true));
+        {
+            let mut lives = lock(&self.lease.lives);
+            lives.stop_stepds(&lock(&self.books).processes, of);
+        }
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
             audit::done(By::Service, Act::Freeze, (of.job, &self.params.node), "nobody reaches this node");
         }
+    }
+
+    fn let_stepds_go_on(&self, of: Incarnation) {
+        let mut lives = lock(&self.lease.lives);
+        lives.let_stepds_go_on(&lock(&self.books).processes, of);
+    }
+
+    fn go_on(&self, of: Incarnation) -> usize {
+        self.look_at_processes();
+        let mut lives = lock(&self.lease.lives);
+        let books = lock(&self.books);
+        lives.go_on(&books.processes, of)
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
@@ -190,6 +206,7 @@ impl Node {
             pids.extend(self.strays(of.job, &pids));
         }
         if pids.is_empty() {
+            self.let_stepds_go_on(of);
             let mut kept = lock(&self.lease.kept);
             kept.lease.gone(of);
             self.lease.keep(&kept);
@@ -202,6 +219,7 @@ impl Node {
             }
             again
         });
+        self.let_stepds_go_on(of);
         tracing::warn!(
             job = of.job,
             restart_count = of.restart_count,

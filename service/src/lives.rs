@@ -25,6 +25,9 @@ struct Life {
     is_protected: bool,
 }
 
+/// Slurm's names of steps that are scripts.
+const SCRIPTS: [&str; 2] = ["batch", "interactive"];
+
 /// The lives of the jobs on this node.
 #[derive(Debug)]
 pub struct Lives {
@@ -33,6 +36,8 @@ pub struct Lives {
     known: BTreeMap<(i32, u64), Life>,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
+    /// The slurmstepds of scripts that were stopped by us, likewise.
+    stepds: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
     /// Whose processes are in no protected job: root's.
     never: u32,
 }
@@ -40,7 +45,7 @@ pub struct Lives {
 impl Lives {
     /// The lives on a node whose processes are under `proc_root`.
     pub fn new(proc_root: PathBuf) -> Lives {
-        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), never: 0 }
+        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), stepds: BTreeMap::new(), never: 0 }
     }
 
     /// Protected jobs that have processes here.
@@ -149,18 +154,54 @@ impl Lives {
         stopped
     }
 
-    /// Lets those go on that were stopped by us.
-    pub fn go_on(&mut self, of: Incarnation) -> usize {
-        let stopped = self.stopped.remove(&of).unwrap_or_default();
-        let mut gone_on = 0;
-        for (pid, start) in stopped {
-            let Some(fd) = open(pid) else { continue };
-            // The number is still the same process's.
-            if start_ticks(&self.proc_root, pid) == Some(start) && pidfd_send_signal(&fd, Signal::CONT).is_ok() {
-                gone_on += 1;
+    /// Stops the slurmstepds of a life's scripts. slurmd may hear before this service that the job has gone elsewhere: it
+    /// would end the script with SIGTERM and SIGCONT, and an `srun` that is asked to end in this way ends its step by a number
+    /// that the job's new life has, too.
+    pub fn stop_stepds(&mut self, processes: &Processes, of: Incarnation) {
+        for (pid, start) in self.stepds_of(processes, of) {
+            if self.send(pid, start, Signal::STOP) {
+                self.stepds.entry(of).or_default().insert((pid, start));
             }
         }
-        gone_on
+    }
+
+    fn stepds_of(&mut self, processes: &Processes, of: Incarnation) -> Vec<(i32, u64)> {
+        let Some(job) = processes.jobs.iter().find(|j| j.job_id == of.job) else { return Vec::new() };
+        let scripts = job.steps.iter().filter(|s| SCRIPTS.contains(&s.name.as_str()));
+        let is_its =
+            |life: Life| life.is_protected && life.restart_count.is_some_and(|count| count <= of.restart_count);
+        scripts.filter(|s| is_its(self.life(of.job, s))).map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
+    }
+
+    /// Lets those go on that were stopped by us: by an earlier life of this service, if this one knows of none.
+    pub fn go_on(&mut self, processes: &Processes, of: Incarnation) -> usize {
+        let stopped = match self.stopped.remove(&of) {
+            Some(stopped) => stopped,
+            None => {
+                let all = self.pids(processes, of, false);
+                all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))).collect()
+            }
+        };
+        self.let_stepds_go_on(processes, of);
+        stopped.into_iter().filter(|(pid, start)| !self.runs(*pid) && self.send(*pid, *start, Signal::CONT)).count()
+    }
+
+    /// Lets the slurmstepds of a job's lives up to one go on, whichever life of this service has stopped them.
+    pub fn let_stepds_go_on(&mut self, processes: &Processes, of: Incarnation) {
+        let here = self.stepds_of(processes, of);
+        let is_other = |life: &Incarnation| life.job != of.job || life.restart_count > of.restart_count;
+        let held: Vec<(i32, u64)> =
+            self.stepds.iter().filter(|(life, _)| !is_other(life)).flat_map(|(_, s)| s).copied().collect();
+        self.stepds.retain(|life, _| is_other(life));
+        for (pid, start) in held.into_iter().chain(here) {
+            self.send(pid, start, Signal::CONT);
+        }
+    }
+
+    /// Signals a process if it is still the one that began then.
+    fn send(&self, pid: i32, start: u64, signal: Signal) -> bool {
+        let Some(fd) = open(pid) else { return false };
+        start_ticks(&self.proc_root, pid) == Some(start) && pidfd_send_signal(&fd, signal).is_ok()
     }
 
     /// Ends processes; how many there were.
@@ -252,6 +293,37 @@ mod tests {
     }
 
     #[test]
+    fn the_slurmstepd_of_a_script_stands_still_with_it_and_that_of_another_step_does_not() {
+        let own = [("SLURM_JOB_ID", "7"), ("JOULEPOINT_RUN", "c/7.1")];
+        let (script, task, mut stepds) = (sleeper(&own), sleeper(&own), [sleeper(&[]), sleeper(&[])]);
+        let mut all = processes(&[&[&script], &[&task]]);
+        for ((step, name), stepd) in all.jobs[0].steps.iter_mut().zip(["batch", "0"]).zip(&stepds) {
+            step.name = name.to_string();
+            step.stepd_pid = stepd.id() as i32;
+            step.stepd_start_ticks = start_ticks(Path::new("/proc"), step.stepd_pid).unwrap();
+        }
+        let is_stopped = |child: &Child| {
+            let pid = child.id() as i32;
+            (0..100).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                state(Path::new("/proc"), pid) == Some(b'T')
+            })
+        };
+        let mut lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
+        lives.stop_stepds(&all, of(0));
+        assert!(is_stopped(&stepds[0]) && !is_stopped(&stepds[1]));
+        // Another life of the service knows them as well.
+        let mut lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
+        lives.let_stepds_go_on(&all, of(0));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!is_stopped(&stepds[0]));
+        for child in stepds.iter_mut().chain(&mut [script, task]) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
     fn what_has_left_its_step_is_still_its_lifes_and_nobody_elses() {
         let (job, mark) = (("SLURM_JOB_ID", "7"), ("JOULEPOINT_RUN", "c/7.1"));
         let mut all = [
@@ -325,7 +397,7 @@ mod tests {
         assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 1);
         wait_for(&all[0], b'T');
         assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 0, "it is stopped");
-        assert_eq!(lives.go_on(of(0)), 1);
+        assert_eq!(lives.go_on(&Processes::default(), of(0)), 1);
         wait_for(&all[0], b'S');
         assert_eq!(state_of(&all[1]), Some(b'T'));
         assert_eq!(lives.end(of(0), &pids, || vec![pids[0]]), 1, "the other is no longer the job's");
