@@ -96,8 +96,9 @@ pub fn site(dir: &Path, nodes: usize, progress: &mut dyn FnMut(&str)) -> Result<
          [lend]\nshortest_s = 1.0\npatience_s = 90.0\n[criu]\ncommand = {:?}\n",
         own.join("criu")
     );
-    let site =
-        Site::start(dir, &Wanted { nodes: nodes as u32, toml, shared: vec![own], ..Wanted::default() }, progress)?;
+    // A lent node that dies under a job that nobody protects is Slurm's to set down.
+    let wanted = Wanted { nodes: nodes as u32, toml, shared: vec![own], slurmd_timeout_s: 40, ..Wanted::default() };
+    let site = Site::start(dir, &wanted, progress)?;
     let source = repository().join("apps/stencil");
     let settings = [format!("BUILD={}", dir.join("bin").display()), format!("MLOG={}", built()?.display())];
     let output = Command::new("make").arg("-C").arg(source).args(settings).output()?;

@@ -364,7 +364,11 @@ fn mpi_in_a_group_of_two_nodes_starts_again_when_a_rank_is_killed_and_when_a_nod
     site.cluster.revive_node(&pair[0])?;
     let reason = |failure: usize| run["failures"][failure]["reason"].as_str().unwrap_or_default();
     ensure!(reason(0).contains("group 1 ended by signal"), "{:#}", run["failures"]);
-    ensure!(reason(1).contains("nor its witnesses have reached it"), "Slurm found it dead, not the service: {:#}", run["failures"]);
+    ensure!(
+        reason(1).contains("nor its witnesses have reached it"),
+        "Slurm found it dead, not the service: {:#}",
+        run["failures"]
+    );
     ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
     ensure!(results(&folder, 2)? == results(&quiet, 2)?, "other bits: {:?}", results(&folder, 2)?);
     ensure!(beginnings(&folder, 2)? == [1, 3], "{:?}", beginnings(&folder, 2)?);

@@ -260,8 +260,6 @@ impl Controller {
     pub(crate) fn watch_once(self: &std::sync::Arc<Self>) -> Result<()> {
         let watching = &self.watching;
         let runs = lock(&self.reader).open_runs_kept()?;
-        let asked = self.ask_about_jobs(&runs);
-        self.note_held(&runs);
         let now_s = watching.now_s();
         let mut actions = std::mem::take(&mut *lock(&watching.news));
         actions.extend(lock(&watching.nodes).look(now_s));
@@ -269,7 +267,10 @@ impl Controller {
             self.ask_who_is_out(now_s);
         }
         self.act_on_nodes(actions);
+        // First: Slurm requeues the jobs of a node that is down at once, and one that we requeue waits for its epilog there.
         self.set_down_due(&runs);
+        let asked = self.ask_about_jobs(&runs);
+        self.note_held(&runs);
         asked
     }
 

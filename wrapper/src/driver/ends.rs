@@ -11,7 +11,8 @@ use protocol::{Event, FailureKind, Phase};
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node.
     pub(super) fn exited(&mut self, code: i32) -> End {
-        let limit_s = self.ports.clock.now_s() + VERDICT_LIMIT_S;
+        let exited_s = self.ports.clock.now_s();
+        let limit_s = exited_s + VERDICT_LIMIT_S;
         loop {
             if let Some(end) = self.lost_nodes() {
                 return end;
@@ -53,7 +54,7 @@ impl Driver<'_> {
         if let Some(end) = self.left_after_checkpoint() {
             return end;
         }
-        self.crashed(code)
+        self.crashed(code, exited_s)
     }
 
     /// Programs that leave after writing the checkpoint they were asked for are started again from it.
@@ -85,15 +86,15 @@ impl Driver<'_> {
         None
     }
 
-    /// The script ended with an error of its own; a crash by a signal is tried again.
-    fn crashed(&mut self, code: i32) -> End {
+    /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
+    fn crashed(&mut self, code: i32, exited_s: f64) -> End {
         if code < 128 || self.crashes >= self.setup.step_retries {
             return End::Finished(code);
         }
         self.crashes += 1;
         let now_s = self.ports.clock.now_s();
         let reason = format!("the job script ended by signal {}", code - 128);
-        self.note(vec![failure(FailureKind::Step, None, now_s, now_s, &reason)]);
+        self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
         self.ports.child.stop();
         End::Again
