@@ -36,8 +36,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Name by which the stand-in is called.
 pub const NAME: &str = "srun";
 
-/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
-const VERDICT: Duration = Duration::from_secs(5);
+/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node, which the
+/// wrapper is told of when the node's lease is over.
+const VERDICT: Duration = Duration::from_secs(13);
 
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
