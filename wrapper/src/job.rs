@@ -15,6 +15,9 @@ const SUSPECT_S: f64 = 2.0;
 /// How long the controller may hold its answer back when there is no news, s.
 const NEWS_S: u64 = 30;
 
+/// The same while a node is doomed, s.
+const DOOMED_S: u64 = 1;
+
 /// How much longer its answer may take then.
 const NEWS_LIMIT: Duration = Duration::from_secs(NEWS_S + 10);
 
@@ -64,7 +67,10 @@ impl Controller {
 
     /// The same as soon as it is other than what was told with `since`, or after half a minute.
     fn news(&self, since: u64) -> Option<RunHealth> {
-        self.ask(&self.client.within(NEWS_LIMIT), &format!("&since={since}&wait_s={NEWS_S}"))
+        // The end of a doomed node's lease is no news, but a matter of time.
+        let is_doomed = self.last().iter().any(|node| node.doomed && !node.dead);
+        let wait_s = if is_doomed { DOOMED_S } else { NEWS_S };
+        self.ask(&self.client.within(NEWS_LIMIT), &format!("&since={since}&wait_s={wait_s}"))
     }
 
     fn ask(&self, client: &Client, more: &str) -> Option<RunHealth> {

@@ -38,7 +38,7 @@ pub const NAME: &str = "srun";
 
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node, which the
 /// wrapper is told of when the node's lease is over.
-const VERDICT: Duration = Duration::from_secs(13);
+const VERDICT: Duration = Duration::from_secs(8);
 
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
