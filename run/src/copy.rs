@@ -109,10 +109,7 @@ fn take_one(original: &Path, into: &Path, copy: String) -> Result<ManifestFile> 
         let mut from = open(original).map_err(Error::at(original))?;
         let before = Looks::opened(&from).map_err(Error::at(original))?;
         let attributes = attributes::of(original).map_err(Error::at(original))?;
-        let mut to = File::create(&at).map_err(Error::at(&at))?;
-        let copied =
-            clone(&from, &to).map_or_else(|_| transfer(&mut from, &mut to), |()| digest(&mut File::open(&at)?));
-        let (bytes, xxh3) = copied.and_then(|sum| to.sync_all().map(|()| sum)).map_err(Error::at(&at))?;
+        let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
         let after = Looks::of(original).map_err(Error::at(original))?;
         if before == after && bytes == after.bytes {
             let (original, attributes) = (text(original)?, Some(attributes));
@@ -120,6 +117,38 @@ fn take_one(original: &Path, into: &Path, copy: String) -> Result<ManifestFile> 
         }
     }
     Err(Error::Changing(original.to_path_buf()))
+}
+
+/// Copies the one file of a checkpoint as it was seen, even if the program puts another in its place meanwhile: a file that
+/// was whole and that nobody writes to stays so.
+///
+/// # Errors
+/// What the file system says, or that the file is not the one that was seen, or has changed since.
+pub fn take_seen(original: &Path, seen: &Looks, into: &Path) -> Result<ManifestFile> {
+    let mut from = open(original).map_err(Error::at(original))?;
+    let attributes = attributes::of(original).map_err(Error::at(original))?;
+    let looks = |file: &File| Looks::opened(file).map_err(Error::at(original));
+    if looks(&from)? != *seen {
+        return Err(Error::Changing(original.to_path_buf()));
+    }
+    let name = original.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let copy = format!("0000-{name}");
+    let at = into.join(&copy);
+    let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
+    // Its time of change is also that of its removal.
+    let after = Looks { changed: seen.changed, ..looks(&from)? };
+    if after != *seen || bytes != seen.bytes {
+        return Err(Error::Changing(original.to_path_buf()));
+    }
+    Ok(ManifestFile { copy, original: text(original)?, bytes, xxh3, attributes: Some(attributes), link: None })
+}
+
+/// Copies an open file into a new one, which is synced; its length and checksum.
+fn copy_to(from: &mut File, at: &Path) -> io::Result<(u64, String)> {
+    let mut to = File::create(at)?;
+    let sum = clone(from, &to).map_or_else(|_| transfer(from, &mut to), |()| digest(&mut File::open(at)?))?;
+    to.sync_all()?;
+    Ok(sum)
 }
 
 /// Shares the content with a new file, where a file system can: both are one until either is written to.
@@ -199,6 +228,28 @@ mod tests {
         assert_eq!(files[0].bytes, 20 << 20);
         let (had, has) = (fs::metadata(&original).unwrap().blocks(), fs::metadata(&copy).unwrap().blocks());
         assert!(has <= had + 64, "{has} blocks of {had}");
+    }
+
+    #[test]
+    fn the_one_file_that_was_seen_is_copied_or_nothing() {
+        let (dir, into) = folder();
+        let (original, next) = (dir.path().join("state"), dir.path().join("state.new"));
+        fs::write(&original, "first").unwrap();
+        let seen = Looks::of(&original).unwrap();
+        assert_eq!(take_seen(&original, &seen, &into).unwrap().bytes, 5);
+        assert_eq!(fs::read_to_string(into.join("0000-state")).unwrap(), "first");
+        fs::write(&next, "other").unwrap();
+        fs::rename(&next, &original).unwrap();
+        assert!(matches!(take_seen(&original, &seen, &into), Err(Error::Changing(_))), "it was replaced before");
+        // Another is put in its place while it is open.
+        let seen = Looks::of(&original).unwrap();
+        let mut from = open(&original).unwrap();
+        fs::write(&next, "third").unwrap();
+        fs::rename(&next, &original).unwrap();
+        copy_to(&mut from, &into.join("copy")).unwrap();
+        assert_eq!(fs::read_to_string(into.join("copy")).unwrap(), "other");
+        assert_ne!(Looks::opened(&from).unwrap(), seen, "it was removed");
+        assert_eq!(Looks { changed: seen.changed, ..Looks::opened(&from).unwrap() }, seen);
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod take_up;
 pub mod worker;
 
 pub use checkpoints::Checkpoints;
-pub use copy::{Looks, survey, take};
+pub use copy::{Looks, survey, take, take_seen};
 pub use error::{Error, Result};
 pub use history::History;
 pub use holder::Holder;

@@ -9,9 +9,9 @@ use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::writers;
 use files::{Glances, States};
-use finished::{Before, Limits, NotFinished, is_still, wait};
+use finished::{Before, Limits, NotFinished, wait};
 use protocol::Manifest;
-use run::{Checkpoints, Patience, Worker, bring_back, take};
+use run::{Checkpoints, Patience, Worker, bring_back};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -139,9 +139,12 @@ impl App {
                     known = glance.clone();
                     post.tell_of(&watch, Happening::Appeared);
                 }
-                if glance != before {
+                let is_still = glance == before;
+                if !is_still {
                     (before, since, is_told) = (glance, Instant::now(), false);
-                } else if !before.is_empty() && before != known {
+                }
+                // Of several files, others may be to come; one that is replaced all the time is whole at any time.
+                if (is_still || before.len() == 1) && !before.is_empty() && before != known {
                     match news(&files, &taken, &writers) {
                         Some(true) => {
                             known = before.clone();
@@ -236,12 +239,9 @@ impl Engine for App {
                             .map_err(|e| e.to_string())?;
                     // The program goes on while its files are copied.
                     let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
-                    match take(&finished.files, &into) {
-                        Ok(taken) if is_still(&finished, &files, &writers).map_err(|e| e.to_string())? => {
-                            return Ok(Saved { files: taken, still_s });
-                        }
-                        Ok(_) | Err(run::Error::Changing(_)) => emptied(&into).map_err(|e| e.to_string())?,
-                        Err(e) => return Err(e.to_string()),
+                    match finished.copy(&files, &writers, &into).map_err(|e| e.to_string())? {
+                        Some(files) => return Ok(Saved { files, still_s }),
+                        None => emptied(&into).map_err(|e| e.to_string())?,
                     }
                 }
                 Err(NotFinished::Changing.to_string())
@@ -358,6 +358,31 @@ mod tests {
         fs::write(dir.path().join("state.cpt"), "by itself").unwrap();
         assert_eq!(next(&mut clock), Happening::Appeared);
         assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 9)]));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_all_the_time_is_taken_whole() {
+        let (dir, mut app, mut clock, _) = engine(None);
+        app.prepare(None, 90.0).unwrap();
+        let (folder, is_over) = (dir.path().to_path_buf(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let until = is_over.clone();
+        let program = thread::spawn(move || {
+            for step in 0.. {
+                fs::write(folder.join("state.new"), format!("{step:06}").repeat(1000)).unwrap();
+                fs::rename(folder.join("state.new"), folder.join("state.cpt")).unwrap();
+                if until.load(Ordering::Relaxed) {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(250));
+            }
+        });
+        assert_eq!(next(&mut clock), Happening::Appeared);
+        let taken = taken(dir.path(), &mut app, &mut clock);
+        is_over.store(true, Ordering::Relaxed);
+        program.join().unwrap();
+        assert_eq!(taken, Ok(vec![("state.cpt".to_string(), 6000)]));
+        let copy = fs::read_to_string(dir.path().join("checkpoints/1/0000-state.cpt")).unwrap();
+        assert_eq!(copy, copy[..6].repeat(1000));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use super::files::{Announced, Files, States};
 use crate::mail::Try;
 use crate::writers::{Ask, Holder, Seen};
-use std::path::PathBuf;
+use protocol::ManifestFile;
+use run::{Looks, take, take_seen};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,8 @@ pub(super) enum NotFinished {
     Unknown(String),
     #[error("{0}")]
     Storage(#[from] std::io::Error),
+    #[error("{0}")]
+    Copy(#[from] run::Error),
     #[error(
         "{} has not been written anew; a program that alternates between names needs one pattern for them, as \
          state.[ab]", .0.join(", ")
@@ -130,8 +134,37 @@ fn stale(files: &Files, before: &Before) -> Result<Vec<String>, NotFinished> {
     Ok(stale)
 }
 
-/// Whether files are still what was copied, and nobody has begun to write to them meanwhile.
-pub(super) fn is_still(finished: &Finished, files: &Files, writers: &Ask) -> Result<bool, NotFinished> {
-    let Some(states) = &finished.states else { return Ok(true) };
-    Ok(files.now()? == *states && writers(&finished.files).is_nobody())
+impl Finished {
+    /// Copies it, if it is the same before and after; none if the program has gone on with it meanwhile.
+    pub(super) fn copy(
+        &self,
+        files: &Files,
+        writers: &Ask,
+        into: &Path,
+    ) -> Result<Option<Vec<ManifestFile>>, NotFinished> {
+        let taken = match self.only_file() {
+            // Of several, each has to be of the same moment as the others; of one, any moment is as good.
+            Some((path, seen)) => take_seen(path, seen, into).map(|file| vec![file]),
+            None => match take(&self.files, into) {
+                Ok(_) if !self.is_still(files, writers)? => return Ok(None),
+                taken => taken,
+            },
+        };
+        match taken {
+            Ok(taken) => Ok(Some(taken)),
+            Err(run::Error::Changing(_)) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn only_file(&self) -> Option<(&PathBuf, &Looks)> {
+        let states = self.states.as_ref().filter(|states| states.len() == 1)?;
+        states.first_key_value().filter(|(path, _)| !path.is_symlink())
+    }
+
+    /// Whether files are still what was copied, and nobody has begun to write to them meanwhile.
+    fn is_still(&self, files: &Files, writers: &Ask) -> Result<bool, NotFinished> {
+        let Some(states) = &self.states else { return Ok(true) };
+        Ok(files.now()? == *states && writers(&self.files).is_nobody())
+    }
 }
