@@ -36,9 +36,11 @@ use xxhash_rust::xxh3::Xxh3;
 /// Name by which the stand-in is called.
 pub const NAME: &str = "srun";
 
-/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node, which the
-/// wrapper is told of when the node's lease is over.
+/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(8);
+
+/// The same once the wrapper knows of a node that is as good as dead: twice as long as any lease.
+const LEASE: Duration = Duration::from_secs(40);
 
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -47,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const SLURMD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Time between two looks, ms.
-const LOOK_MS: u8 = 50;
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Daemons of MPI launchers, which call `srun` themselves.
 const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
@@ -302,10 +304,10 @@ fn follow(
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
     let mut run = || {
-        streams.redirect(&mut real)?;
+        let ways = streams.redirect(&mut real)?;
         let (child, signals) = spawn(&mut real)?;
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
-        let passing = streams.pass_on(end);
+        let passing: Vec<Passing> = ways.into_iter().filter_map(|way| Passing::begin(way, end)).collect();
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
@@ -373,13 +375,7 @@ fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
     );
     while !away.is_empty() {
         let until = Instant::now() + SLURMD_AGAIN;
-        while comes_before(signals, until)? {
-            let asked = signals.read_signal()?.is_some_and(|s| ENDING.iter().any(|e| *e as u32 == s.ssi_signo));
-            if asked {
-                return Ok(Waited::Ending);
-            }
-        }
-        if calls.is_closed() {
+        if is_asked_to_end(signals, until)? || calls.is_closed() {
             return Ok(Waited::Ending);
         }
         away = slurmd::away(&slurm, &nodes);
@@ -411,18 +407,24 @@ fn is_job_over() -> bool {
 fn hold_back(calls: &Calls, signals: &SignalFd) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
-        let limit = if calls.is_closed() { 2 * VERDICT } else { VERDICT };
+        let limit = if calls.is_closed() { LEASE } else { VERDICT };
         if begun.elapsed() > limit {
             return Ok(calls.is_closed());
         }
-        let mut poll = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        if nix::poll::poll(&mut poll, LOOK_MS)? > 0
-            && let Some(signal) = signals.read_signal()?
-            && ENDING.iter().any(|s| *s as u32 == signal.ssi_signo)
-        {
+        if is_asked_to_end(signals, Instant::now() + LOOK)? {
             return Ok(true);
         }
     }
+}
+
+/// Whether somebody asks this process to end before a moment.
+fn is_asked_to_end(signals: &SignalFd, until: Instant) -> io::Result<bool> {
+    while comes_before(signals, until)? {
+        if signals.read_signal()?.is_some_and(|s| ENDING.iter().any(|e| *e as u32 == s.ssi_signo)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {

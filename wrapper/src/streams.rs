@@ -4,7 +4,7 @@
 //! or the job's own output, is *spooled*: written to a file beside the call's record first, and passed on from there.
 
 use crate::calls::{Call, Calls, Output, Target};
-use crate::passing::Passing;
+use crate::passing::{Passing, Way};
 use crate::redirects::Redirects;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{self, File, OpenOptions};
@@ -153,13 +153,19 @@ impl Streams {
         // None is written before all can be.
         let lost: io::Result<Vec<_>> = end.outputs.iter().map(|output| self.missing(calls.folder(), output)).collect();
         let put_back = lost.and_then(|lost| {
-            end.outputs.iter().zip(lost).try_for_each(|(output, lost)| self.write_back(output, lost, false).map(drop))
+            let mut outputs = end.outputs.iter().zip(lost);
+            outputs.try_for_each(|(output, lost)| self.write_back(output, lost, false).map(drop))?;
+            self.ways()
         });
-        if let Err(e) = put_back {
-            protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
-            return None;
-        }
-        self.pass_on(|| ()).into_iter().for_each(Passing::finish);
+        let ways = match put_back {
+            Ok(ways) => ways,
+            Err(e) => {
+                protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+                return None;
+            }
+        };
+        let passing = ways.into_iter().filter_map(|(_, way)| Passing::begin(way, || ()));
+        passing.for_each(Passing::finish);
         protocol::say!(
             "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
             call.command,
@@ -235,32 +241,43 @@ impl Streams {
         Ok(Some(Output { descriptor, start, end, saved }))
     }
 
-    /// Lets the real one write where it is to.
+    /// Lets the real one write where it is to: into a pipe, if that is spooled. The ways of all that is.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn redirect(&self, real: &mut Command) -> io::Result<()> {
-        if let Sink::Spooled(file) = &self.0[0] {
-            real.stdout(Stdio::from(file.try_clone()?));
+    pub fn redirect(&self, real: &mut Command) -> io::Result<Vec<Way>> {
+        let mut ways = Vec::new();
+        for (descriptors, mut way) in self.ways()? {
+            let (pipe, writer) = io::pipe()?;
+            way.pipe = Some(pipe);
+            ways.push(way);
+            for descriptor in descriptors {
+                let end = Stdio::from(writer.try_clone()?);
+                if descriptor == 1 {
+                    real.stdout(end)
+                } else {
+                    real.stderr(end)
+                };
+            }
         }
-        if let Sink::Spooled(file) = &self.0[1] {
-            real.stderr(Stdio::from(file.try_clone()?));
-        }
-        Ok(())
+        Ok(ways)
     }
 
-    /// Begins to pass on all that is spooled, from its beginning; `unread` is called if nobody reads it any more.
-    pub fn pass_on(&self, unread: fn()) -> Vec<Passing> {
-        let inode = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
-        let mut seen = Vec::new();
-        let spooled = |(sink, descriptor): (&Sink, i32)| match sink {
-            Sink::Spooled(file) if !seen.contains(&inode(file)) => {
-                seen.push(inode(file));
-                Passing::begin(file.try_clone().ok()?, own(descriptor).ok()?, unread)
+    /// The ways of all that is spooled, each with the descriptors whose output goes there.
+    fn ways(&self) -> io::Result<Vec<(Vec<i32>, Way)>> {
+        let inode = |file: &File| file.metadata().map(|m| (m.dev(), m.ino()));
+        let mut ways: Vec<(Vec<i32>, Way)> = Vec::new();
+        for (sink, descriptor) in self.0.iter().zip([1, 2]) {
+            let Sink::Spooled(file) = sink else { continue };
+            match ways.first_mut() {
+                Some((descriptors, way)) if inode(&way.kept)? == inode(file)? => descriptors.push(descriptor),
+                _ => {
+                    let way = Way { pipe: None, kept: file.try_clone()?, to: own(descriptor)? };
+                    ways.push((vec![descriptor], way));
+                }
             }
-            _ => None,
-        };
-        self.0.iter().zip([1, 2]).filter_map(spooled).collect()
+        }
+        Ok(ways)
     }
 }
 
