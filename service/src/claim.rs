@@ -178,29 +178,39 @@ impl Controller {
         }
         // An answer from before these records cannot speak against them.
         let written_s = batch.records.last().map_or(now_s, |r| r.at_s.min(now_s));
-        let wide = self.words.hear(self, peer.uid, job, true, written_s, &|_| true)?;
-        nodes.extend(wide.nodes_of(peer.uid));
-        if wide.is_without_accounting {
-            // Nobody knows which nodes it had before one of them died.
-            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
-        }
+        nodes.extend(self.nodes_by_slurm(peer.uid, job, written_s, true)?);
         known(Some(&nodes), nodes.len().max(1)).map_err(refused)
     }
 
-    /// Holds nodes that a run says it had against the store, and then against Slurm's word on its job.
+    /// The nodes that a user's job has had, by Slurm's word; all, if it cannot say more of a job that `is_theirs`, or that it
+    /// knows as theirs.
+    fn nodes_by_slurm(&self, uid: u32, job: u32, since_s: f64, is_theirs: bool) -> Result<BTreeSet<String>, Refusal> {
+        let wide = self.words.hear(self, uid, job, true, since_s, &|_| true)?;
+        let mut nodes: BTreeSet<String> = wide.nodes_of(uid).collect();
+        // Without accounting nobody knows which nodes it had before one of them died.
+        if wide.is_without_accounting && (is_theirs || wide.lives.iter().any(|life| life.uid == uid)) {
+            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
+        }
+        Ok(nodes)
+    }
+
+    /// Holds nodes that a run of a user says it had against the store, if Slurm has vouched for what is there
+    /// (`is_verified`), and then against Slurm's word on its job.
     ///
     /// # Errors
     /// That neither knows of one, yet: whoever asks asks again.
-    pub(crate) fn had(&self, key: &RunKey, uid: u32, job: u32, names: BTreeSet<&String>) -> Result<(), Refusal> {
-        let mut nodes = self.readers.free().nodes_of(key)?;
+    pub(crate) fn had(
+        &self,
+        key: &RunKey,
+        (uid, job): (u32, u32),
+        is_verified: bool,
+        names: BTreeSet<&String>,
+    ) -> Result<(), Refusal> {
+        let mut nodes = if is_verified { self.readers.free().nodes_of(key)? } else { BTreeSet::new() };
         if names.iter().all(|name| nodes.contains(*name)) {
             return Ok(());
         }
-        let wide = self.words.hear(self, uid, job, true, 0.0, &|_| true)?;
-        nodes.extend(wide.nodes_of(uid));
-        if wide.is_without_accounting {
-            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
-        }
+        nodes.extend(self.nodes_by_slurm(uid, job, 0.0, is_verified)?);
         match names.into_iter().find(|name| !nodes.contains(*name)) {
             Some(name) => {
                 let text = format!("neither the store nor Slurm knows node {name} as one of job {job}; ask again");

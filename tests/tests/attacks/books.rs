@@ -4,6 +4,8 @@ use crate::{ALICE, BOB, Field, MALLORY, MINUTES, PROTECTED, as_user, attack, end
 use anyhow::{Context, Result, ensure};
 use protocol::{Event, FailureKind, Phase};
 use serde_json::Value;
+use std::time::Duration;
+use testbed::Part;
 use wire::Error;
 
 fn phase(start_s: f64, end_s: f64, joules: f64) -> Event {
@@ -69,6 +71,47 @@ fn a_running_job_and_its_run_are_their_owners() -> Result<()> {
             assert!(all.as_array().is_some_and(|a| a.iter().all(|r| r["user"] == ALICE)), "{all:#}");
         });
         Ok(())
+    })
+}
+
+#[test]
+fn no_job_is_ended_for_a_strangers_question_whether_it_may_begin() -> Result<()> {
+    attack("asking whether others' jobs may begin again", |field| {
+        let (job, _) = &field.bobs;
+        let of = |job: u32| serde_json::json!({"job": job, "restart_count": u32::MAX});
+        let ask = |run: &str, job: u32| {
+            let former: Vec<Value> =
+                field.cluster.nodes.iter().map(|n| serde_json::json!({"node": n, "of": of(job)})).collect();
+            let path = format!("/v1/runs/{}/{run}/begin", field.cluster.name);
+            let asked =
+                field.controller().post::<_, Value>(&path, &serde_json::json!({"version": 1, "former": former}));
+            refused(asked, &[403, 404, 503]);
+        };
+        // Of a run that nobody knows; while accounting knows nothing, too, nobody can say which nodes the job had.
+        as_user(uid(ALICE), || ask("x.1", *job));
+        field.cluster.kill_part(&Part::Slurmdbd)?;
+        as_user(uid(ALICE), || ask("y.1", *job));
+        // Of a run that was begun in the name of a job to come.
+        let folder = field.folder(BOB, "to-come")?;
+        let next = field.submit(BOB, &folder, &["-n1"], "true")? + 1;
+        let mine = format!("{next}.{:.0}", now_s());
+        as_user(MALLORY, || {
+            field.deliver(&mine, vec![started(next, field.cluster.nodes.clone())]).expect("unverified")
+        });
+        let victim = field.submit(BOB, &folder, &["-n1"], "sleep 600")?;
+        ensure!(victim == next, "job {victim} came in between");
+        field.wait_state(victim, &["RUNNING"], MINUTES)?;
+        as_user(MALLORY, || ask(&format!("{mine}~{MALLORY}"), victim));
+        field.cluster.start_part(&Part::Slurmdbd)?;
+        // A node is told with its next heartbeat.
+        std::thread::sleep(Duration::from_secs(3));
+        for job in [*job, victim] {
+            let restarts = field.cluster.job(job)?.get("Restarts").cloned();
+            let state = field.state(job)?;
+            ensure!(state == "RUNNING" && restarts.as_deref() == Some("0"), "job {job}: {state}, {restarts:?}");
+        }
+        ensure!(!field.log()?.contains("act=\"fence\""), "something was ended");
+        field.cluster.output(field.cluster.command("scancel").arg(victim.to_string())).map(drop)
     })
 }
 
