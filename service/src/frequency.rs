@@ -125,7 +125,7 @@ pub(crate) async fn set(
         return Err(Refusal(StatusCode::BAD_REQUEST, "neither hz nor lease_s may be below 0".to_string()));
     }
     let answer = blocking(move || {
-        if !node.is_owner(peer.uid, job) {
+        if node.is_owner(peer.uid, job) != Some(true) {
             return Err(None);
         }
         let place = (job, node.params.node.as_str());

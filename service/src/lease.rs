@@ -11,6 +11,7 @@ use crate::routes::{Answer, version};
 use crate::watching::limits;
 use anyhow::{Context, Result};
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use config::Site;
 use nix::time::{ClockId, clock_gettime};
@@ -66,7 +67,9 @@ impl Holder {
         let kept = before
             .filter(|k| !boot_id.is_empty() && k.boot_id == boot_id)
             .unwrap_or(Kept { boot_id, ..Kept::default() });
-        let lives = Mutex::new(Lives::new(proc_root.to_path_buf()));
+        let frozen = kept.lease.held().filter(|(_, state)| matches!(state, watch::lease::State::Frozen { .. }));
+        let frozen = frozen.map(|(of, _)| of).collect();
+        let lives = Mutex::new(Lives::new(proc_root.to_path_buf(), frozen));
         let holder = Holder { kept: Mutex::new(kept), file, limits: limits(site), lives };
         holder.keep(&lock(&holder.kept));
         Ok(holder)
@@ -87,8 +90,8 @@ impl Holder {
         lock(&self.kept).lease.is_cut_off(now_s(), &self.limits)
     }
 
-    /// Writes the lease down; in memory, since it ends with the boot.
-    fn keep(&self, kept: &Kept) {
+    /// Writes the lease down; in memory, since it ends with the boot. Whether it is written.
+    fn keep(&self, kept: &Kept) -> bool {
         let part = self.file.with_extension("part");
         let written = serde_json::to_vec(kept)
             .map_err(std::io::Error::from)
@@ -96,7 +99,9 @@ impl Holder {
             .and_then(|()| std::fs::rename(&part, &self.file));
         if let Err(e) = written {
             tracing::error!(%e, file = %self.file.display(), "the lease cannot be kept over a restart of this service");
+            return false;
         }
+        true
     }
 
     /// The controller has answered the heartbeat that was sent at `sent_s`.
@@ -153,7 +158,7 @@ impl Node {
         for action in actions {
             match action {
                 Action::Ask { witnesses, epoch } => self.ask(&witnesses, epoch),
-                Action::Freeze(of) => self.freeze(of),
+                Action::Freeze { of, and_stepds } => self.freeze(of, and_stepds),
                 Action::Thaw(of) => {
                     let gone_on = self.go_on(of);
                     tracing::warn!(job = of.job, processes = gone_on, "the cluster reaches this node: a job goes on");
@@ -173,22 +178,18 @@ impl Node {
         }
     }
 
-    fn freeze(&self, of: Incarnation) {
-        let pids = self.pids_of_life(of, true);
-        let stopped = lock(&self.lease.lives).stop(of, &pids, || self.pids_again(of, true));
-        {
-            let mut lives = lock(&self.lease.lives);
-            lives.stop_stepds(&lock(&self.books).processes, of);
+    fn freeze(&self, of: Incarnation, and_stepds: bool) {
+        let mut lives = lock(&self.lease.lives);
+        let pids = self.pids_of_life(&mut lives, of, true);
+        let stopped = lives.stop(of, &pids, |lives| self.pids_of_life(lives, of, true));
+        match and_stepds {
+            true => lives.stop_stepds(&lock(&self.books).processes, of),
+            false => lives.let_stepds_go_on(&lock(&self.books).processes, of),
         }
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
             audit::done(By::Service, Act::Freeze, (of.job, &self.params.node), "nobody reaches this node");
         }
-    }
-
-    fn let_stepds_go_on(&self, of: Incarnation) {
-        let mut lives = lock(&self.lease.lives);
-        lives.let_stepds_go_on(&lock(&self.books).processes, of);
     }
 
     fn go_on(&self, of: Incarnation) -> usize {
@@ -201,54 +202,45 @@ impl Node {
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
     /// only if `unknown` ones are.
     fn end(&self, by: By, of: Incarnation, unknown: bool) -> u32 {
-        let mut pids = self.pids_of_life(of, unknown);
-        if unknown {
-            pids.extend(self.strays(of.job, &pids));
-        }
-        if pids.is_empty() {
-            self.let_stepds_go_on(of);
+        let find = |lives: &mut Lives| {
+            let mut pids = self.pids_of_life(lives, of, unknown);
+            if unknown {
+                pids.extend(self.strays(of.job, &pids));
+            }
+            pids
+        };
+        let left = self.end_those(by, of, find);
+        if left == 0 {
             let mut kept = lock(&self.lease.kept);
             kept.lease.gone(of);
             self.lease.keep(&kept);
-            return 0;
         }
-        let ended = lock(&self.lease.lives).end(of, &pids, || {
-            let mut again = self.pids_again(of, unknown);
-            if unknown {
-                again.extend(self.strays(of.job, &again));
-            }
-            again
-        });
-        self.let_stepds_go_on(of);
-        tracing::warn!(
-            job = of.job,
-            restart_count = of.restart_count,
-            processes = ended,
-            "a job that goes on elsewhere is ended here"
-        );
+        left
+    }
+
+    /// Ends processes of a job's lives up to one; how many there were.
+    fn end_those(&self, by: By, of: Incarnation, find: impl Fn(&mut Lives) -> Vec<i32>) -> u32 {
+        let (pids, ended) = {
+            let mut lives = lock(&self.lease.lives);
+            let pids = find(&mut lives);
+            let ended = lives.end(of, &pids, find);
+            lives.let_stepds_go_on(&lock(&self.books).processes, of);
+            (pids, ended)
+        };
         if ended > 0 {
+            let Incarnation { job, restart_count } = of;
+            tracing::warn!(job, restart_count, processes = ended, "a job that goes on elsewhere is ended here");
             let why = format!("lives up to restart {}: {ended} processes", of.restart_count);
             audit::done(by, Act::Fence, (of.job, &self.params.node), &why);
         }
         u32::try_from(pids.len()).unwrap_or(u32::MAX)
     }
 
-    fn pids_of_life(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
-        self.look_at_processes();
-        let mut lives = lock(&self.lease.lives);
-        let books = lock(&self.books);
-        let mut pids = lives.pids(&books.processes, of, unknown);
-        pids.extend(lives.strays(&books.processes, of));
-        pids
-    }
-
-    /// The same once more, while the lives are locked: they always are before the books.
-    fn pids_again(&self, of: Incarnation, unknown: bool) -> Vec<i32> {
+    fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.look_at_processes();
         let books = lock(&self.books);
-        let mut lives = Lives::new(self.params.proc_root.clone());
         let mut pids = lives.pids(&books.processes, of, unknown);
-        pids.extend(lives.strays(&books.processes, of));
+        pids.extend(lives.strays(&books.processes, of, |uid| uid != 0));
         pids
     }
 
@@ -306,22 +298,25 @@ pub(crate) async fn testify(
         return Err(forbidden(peer, "ask for testimony"));
     }
     version(request.version)?;
-    let testimony = blocking(move || {
+    let testimony = blocking(move || -> Result<Testimony, Refusal> {
         let places = Places { url: request.url.clone(), slurmd: request.slurmd.clone() };
         let seen = see(&places);
         let mut testimony = {
             let mut kept = lock(&node.lease.kept);
             let testimony = kept.testimonies.testify(now_s(), &request.node, request.epoch, seen);
             // What binds this witness is written down before it is said.
-            node.lease.keep(&kept);
+            if !node.lease.keep(&kept) {
+                let text = "this witness cannot write down what it says".to_string();
+                return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text));
+            }
             testimony
         };
         if seen.service {
             testimony.ended = node.pass_on(&request);
         }
-        testimony
+        Ok(testimony)
     });
-    Ok(Json(testimony.await?))
+    Ok(Json(testimony.await??))
 }
 
 impl Node {
@@ -347,14 +342,17 @@ pub(crate) async fn end(
 ) -> Answer<EndReply> {
     let job = job?.0;
     version(request.version)?;
+    let of = Incarnation { job, restart_count: request.restart_count };
     let left = blocking(move || -> Result<u32, Refusal> {
-        if !node.has_job(job) {
-            return Ok(0);
+        match node.is_owner(peer.uid, job) {
+            Some(true) => Ok(node.end(By::User(peer), of, true)),
+            Some(false) => Err(forbidden(peer, &format!("end what is left of job {job}"))),
+            // No step is left; what has left its step may be, and everybody's own is theirs to end.
+            None => {
+                let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
+                Ok(node.end_those(By::User(peer), of, |lives| lives.strays(&lock(&node.books).processes, of, whose)))
+            }
         }
-        if !node.is_owner(peer.uid, job) {
-            return Err(forbidden(peer, &format!("end what is left of job {job}")));
-        }
-        Ok(node.end(By::User(peer), Incarnation { job, restart_count: request.restart_count }, true))
     });
     Ok(Json(EndReply { left: left.await?? }))
 }

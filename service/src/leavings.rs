@@ -69,7 +69,7 @@ pub(crate) async fn leavings(
     let seen = blocking(move || {
         let host = onlooker(&node.params.proc_root);
         if asked.steps.is_empty() {
-            let (node, boot_id) = (node.params.node.clone(), node.boot_id());
+            let (node, boot_id) = (node.params.node.clone(), node.lease.boot_id());
             return Some(Leavings { node, boot_id, is_whole: true, ..Leavings::default() });
         }
         node.walks.take(|| {
@@ -97,7 +97,7 @@ pub(crate) async fn leavings(
             }
             Leavings {
                 node: node.params.node.clone(),
-                boot_id: node.boot_id(),
+                boot_id: node.lease.boot_id(),
                 is_whole: walk.is_whole(),
                 took_s: begun.elapsed().as_secs_f64(),
                 steps: walk.into_left(),
@@ -127,12 +127,6 @@ fn is_read_only(mounts: &Mounts) -> bool {
 }
 
 impl Node {
-    /// The boot of this node.
-    fn boot_id(&self) -> String {
-        let file = self.params.proc_root.join("sys/kernel/random/boot_id");
-        std::fs::read_to_string(file).unwrap_or_default().trim().to_string()
-    }
-
     /// The folder in which slurmd keeps what it needs for jobs here; none while slurmctld does not say.
     fn slurmd_spool(&self) -> Option<PathBuf> {
         if let Some(known) = self.slurmd_spool.get() {

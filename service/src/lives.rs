@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// An environment longer than this is searched only so far, bytes.
@@ -36,16 +37,14 @@ pub struct Lives {
     known: BTreeMap<(i32, u64), Life>,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
-    /// The slurmstepds of scripts that were stopped by us, likewise.
-    stepds: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
-    /// Whose processes are in no protected job: root's.
-    never: u32,
+    /// Lives that an earlier life of this service had stopped: nobody knows which of their processes.
+    inherited: BTreeSet<Incarnation>,
 }
 
 impl Lives {
-    /// The lives on a node whose processes are under `proc_root`.
-    pub fn new(proc_root: PathBuf) -> Lives {
-        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), stepds: BTreeMap::new(), never: 0 }
+    /// The lives on a node whose processes are under `proc_root`, and which of them were stopped before.
+    pub fn new(proc_root: PathBuf, stopped: BTreeSet<Incarnation>) -> Lives {
+        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), inherited: stopped }
     }
 
     /// Protected jobs that have processes here.
@@ -72,22 +71,24 @@ impl Lives {
             return *known;
         }
         let mut life = Life { restart_count: None, is_protected: false };
-        let wanted = format!("SLURM_JOB_ID={job}");
-        for pid in &step.pids {
-            let environ = self.environ(*pid);
-            let has = |entry: &[u8]| environ.split(|b| *b == 0).any(|e| e == entry);
-            if !has(wanted.as_bytes()) {
-                continue;
-            }
-            let count = environ.split(|b| *b == 0).find_map(|e| e.strip_prefix(b"SLURM_RESTART_COUNT="));
-            let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok());
-            life.restart_count = life.restart_count.or(Some(count.unwrap_or(0)));
-            life.is_protected |= environ.split(|b| *b == 0).any(|e| e.starts_with(MARK));
+        for (restart_count, is_protected) in step.pids.iter().filter_map(|pid| self.told(*pid, job)) {
+            life.restart_count = life.restart_count.or(Some(restart_count));
+            life.is_protected |= is_protected;
         }
         if life.is_protected {
             self.known.insert(key, life);
         }
         life
+    }
+
+    /// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
+    fn told(&self, pid: i32, job: u32) -> Option<(u32, bool)> {
+        let (environ, wanted) = (self.environ(pid), format!("SLURM_JOB_ID={job}"));
+        let entries = || environ.split(|b| *b == 0);
+        entries().find(|entry| *entry == wanted.as_bytes())?;
+        let count = entries().find_map(|entry| entry.strip_prefix(b"SLURM_RESTART_COUNT="));
+        let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok()).unwrap_or(0);
+        Some((count, entries().any(|entry| entry.starts_with(MARK))))
     }
 
     fn environ(&self, pid: i32) -> Vec<u8> {
@@ -111,8 +112,8 @@ impl Lives {
     }
 
     /// Protected processes of a job's lives up to one that have left the trees of its steps, because what was above them
-    /// was killed. Whoever lies in an environment can only have processes of their own stopped; none of root's is.
-    pub fn strays(&self, processes: &Processes, of: Incarnation) -> Vec<i32> {
+    /// was killed. Whoever lies in an environment can only have processes of their own stopped: `whose` says who may be meant.
+    pub fn strays(&self, processes: &Processes, of: Incarnation, whose: impl Fn(u32) -> bool) -> Vec<i32> {
         let in_steps: BTreeSet<i32> = processes
             .jobs
             .iter()
@@ -120,30 +121,19 @@ impl Lives {
             .collect();
         let all = std::fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let is_stray = |pid: &i32| !in_steps.contains(pid) && self.is_not_roots(*pid) && self.is_marked(*pid, of);
+        let owner = |pid: i32| std::fs::metadata(self.proc_root.join(pid.to_string())).map(|m| m.uid());
+        let is_its = |(restart_count, is_protected)| is_protected && restart_count <= of.restart_count;
+        let is_stray = |pid: &i32| {
+            !in_steps.contains(pid) && owner(*pid).is_ok_and(&whose) && self.told(*pid, of.job).is_some_and(is_its)
+        };
         pids.filter(is_stray).collect()
     }
 
-    fn is_not_roots(&self, pid: i32) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let owner = std::fs::metadata(self.proc_root.join(pid.to_string())).map(|m| m.uid());
-        owner.is_ok_and(|uid| uid != self.never)
-    }
-
-    fn is_marked(&self, pid: i32, of: Incarnation) -> bool {
-        let environ = self.environ(pid);
-        let job = format!("SLURM_JOB_ID={}", of.job);
-        let entries = || environ.split(|b| *b == 0);
-        let count = entries().find_map(|e| e.strip_prefix(b"SLURM_RESTART_COUNT="));
-        let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse::<u32>().ok()).unwrap_or(0);
-        entries().any(|e| e == job.as_bytes()) && entries().any(|e| e.starts_with(MARK)) && count <= of.restart_count
-    }
-
     /// Stops processes of a life and remembers them; how many were running.
-    pub fn stop(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> usize {
+    pub fn stop(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> usize {
         let running: Vec<i32> = pids.iter().copied().filter(|pid| self.runs(*pid)).collect();
         let mut stopped = 0;
-        for (pid, fd) in sure(&running, again) {
+        for (pid, fd) in self.sure(&running, again) {
             if let Some(start) = start_ticks(&self.proc_root, pid)
                 && pidfd_send_signal(&fd, Signal::STOP).is_ok()
             {
@@ -158,44 +148,38 @@ impl Lives {
     /// would end the script with SIGTERM and SIGCONT, and an `srun` that is asked to end in this way ends its step by a number
     /// that the job's new life has, too.
     pub fn stop_stepds(&mut self, processes: &Processes, of: Incarnation) {
-        for (pid, start) in self.stepds_of(processes, of) {
-            if self.send(pid, start, Signal::STOP) {
-                self.stepds.entry(of).or_default().insert((pid, start));
-            }
+        let is_its = |life: Life| life.is_protected && life.restart_count.is_some_and(|n| n <= of.restart_count);
+        for (pid, start) in self.stepds_of(processes, of.job, is_its) {
+            self.send(pid, start, Signal::STOP);
         }
     }
 
-    fn stepds_of(&mut self, processes: &Processes, of: Incarnation) -> Vec<(i32, u64)> {
-        let Some(job) = processes.jobs.iter().find(|j| j.job_id == of.job) else { return Vec::new() };
-        let scripts = job.steps.iter().filter(|s| SCRIPTS.contains(&s.name.as_str()));
-        let is_its =
-            |life: Life| life.is_protected && life.restart_count.is_some_and(|count| count <= of.restart_count);
-        scripts.filter(|s| is_its(self.life(of.job, s))).map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
-    }
-
-    /// Lets those go on that were stopped by us: by an earlier life of this service, if this one knows of none.
-    pub fn go_on(&mut self, processes: &Processes, of: Incarnation) -> usize {
-        let stopped = match self.stopped.remove(&of) {
-            Some(stopped) => stopped,
-            None => {
-                let all = self.pids(processes, of, false);
-                all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))).collect()
-            }
-        };
-        self.let_stepds_go_on(processes, of);
-        stopped.into_iter().filter(|(pid, start)| !self.runs(*pid) && self.send(*pid, *start, Signal::CONT)).count()
-    }
-
-    /// Lets the slurmstepds of a job's lives up to one go on, whichever life of this service has stopped them.
+    /// Lets the slurmstepds of a job's lives up to one go on, whichever life of this service has stopped them; those, too,
+    /// whose life nobody can tell any more.
     pub fn let_stepds_go_on(&mut self, processes: &Processes, of: Incarnation) {
-        let here = self.stepds_of(processes, of);
-        let is_other = |life: &Incarnation| life.job != of.job || life.restart_count > of.restart_count;
-        let held: Vec<(i32, u64)> =
-            self.stepds.iter().filter(|(life, _)| !is_other(life)).flat_map(|(_, s)| s).copied().collect();
-        self.stepds.retain(|life, _| is_other(life));
-        for (pid, start) in held.into_iter().chain(here) {
+        let is_its = |life: Life| life.restart_count.is_none_or(|n| n <= of.restart_count);
+        for (pid, start) in self.stepds_of(processes, of.job, is_its) {
             self.send(pid, start, Signal::CONT);
         }
+    }
+
+    fn stepds_of(&mut self, processes: &Processes, job: u32, is_its: impl Fn(Life) -> bool) -> Vec<(i32, u64)> {
+        let of = processes.jobs.iter().find(|j| j.job_id == job);
+        let steps = of.into_iter().flat_map(|j| &j.steps);
+        let scripts = steps.filter(|s| SCRIPTS.contains(&s.name.as_str()) && is_its(self.life(job, s)));
+        scripts.map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
+    }
+
+    /// Lets those go on that were stopped by us; all of a life that was stopped by an earlier life of this service.
+    pub fn go_on(&mut self, processes: &Processes, of: Incarnation) -> usize {
+        let mut stopped = self.stopped.remove(&of).unwrap_or_default();
+        if self.inherited.remove(&of) {
+            let mut all = self.pids(processes, of, true);
+            all.extend(self.strays(processes, of, |uid| uid != 0));
+            stopped.extend(all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))));
+        }
+        self.let_stepds_go_on(processes, of);
+        stopped.into_iter().filter(|(pid, start)| !self.runs(*pid) && self.send(*pid, *start, Signal::CONT)).count()
     }
 
     /// Signals a process if it is still the one that began then.
@@ -205,8 +189,8 @@ impl Lives {
     }
 
     /// Ends processes; how many there were.
-    pub fn end(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> usize {
-        let all = sure(pids, again);
+    pub fn end(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> usize {
+        let all = self.sure(pids, again);
         for (_, fd) in &all {
             // One that has ended meanwhile is no error.
             let _ = pidfd_send_signal(fd, Signal::KILL);
@@ -218,16 +202,16 @@ impl Lives {
     fn runs(&self, pid: i32) -> bool {
         state(&self.proc_root, pid).is_some_and(|s| !matches!(s, b'T' | b't' | b'Z' | b'X'))
     }
-}
 
-/// Those of `pids` that are found once more after their pidfds were opened.
-fn sure(pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> Vec<(i32, OwnedFd)> {
-    let opened: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, open(*pid)?))).collect();
-    if opened.is_empty() {
-        return opened;
+    /// Those of `pids` that are found once more after their pidfds were opened.
+    fn sure(&mut self, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> Vec<(i32, OwnedFd)> {
+        let opened: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, open(*pid)?))).collect();
+        if opened.is_empty() {
+            return opened;
+        }
+        let again = again(self);
+        opened.into_iter().filter(|(pid, _)| again.contains(pid)).collect()
     }
-    let again = again();
-    opened.into_iter().filter(|(pid, _)| again.contains(pid)).collect()
 }
 
 fn open(pid: i32) -> Option<OwnedFd> {
@@ -275,6 +259,10 @@ mod tests {
         Processes { jobs: vec![JobCpu { job_id: 7, cpu_s: 0.0, steps, pids }], ..Processes::default() }
     }
 
+    fn lives() -> Lives {
+        Lives::new("/proc".into(), BTreeSet::new())
+    }
+
     fn of(restart_count: u32) -> Incarnation {
         Incarnation { job: 7, restart_count }
     }
@@ -309,12 +297,11 @@ mod tests {
                 state(Path::new("/proc"), pid) == Some(b'T')
             })
         };
-        let mut lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
+        let mut lives = lives();
         lives.stop_stepds(&all, of(0));
         assert!(is_stopped(&stepds[0]) && !is_stopped(&stepds[1]));
         // Another life of the service knows them as well.
-        let mut lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
-        lives.let_stepds_go_on(&all, of(0));
+        self::lives().let_stepds_go_on(&all, of(0));
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!is_stopped(&stepds[0]));
         for child in stepds.iter_mut().chain(&mut [script, task]) {
@@ -335,9 +322,10 @@ mod tests {
         ];
         // The last is in a step. Tests run as anybody.
         let processes = processes(&[&[&all[4]]]);
-        let lives = Lives { never: u32::MAX, ..Lives::new("/proc".into()) };
+        let lives = lives();
         let mine: BTreeSet<i32> = all.iter().map(|c| c.id() as i32).collect();
-        let strays = |n| lives.strays(&processes, of(n)).into_iter().filter(|p| mine.contains(p)).collect::<Vec<_>>();
+        let strays =
+            |n| lives.strays(&processes, of(n), |_| true).into_iter().filter(|p| mine.contains(p)).collect::<Vec<_>>();
         let pid = |n: usize| all[n].id() as i32;
         // A process has its environment only when it has become what it is to be.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -352,8 +340,11 @@ mod tests {
             found
         };
         assert_eq!((found(0), found(1)), (vec![pid(0)], both));
-        let root = Lives { never: owner_of_tests(), ..Lives::new("/proc".into()) };
-        assert!(root.strays(&processes, of(1)).iter().all(|p| !mine.contains(p)), "of a user who is never meant");
+        let mine_alone = owner_of_tests();
+        assert!(
+            lives.strays(&processes, of(1), |uid| uid != mine_alone).iter().all(|p| !mine.contains(p)),
+            "of a user who is never meant"
+        );
         for child in &mut all {
             child.kill().expect("killed");
             child.wait().expect("reaped");
@@ -361,7 +352,6 @@ mod tests {
     }
 
     fn owner_of_tests() -> u32 {
-        use std::os::unix::fs::MetadataExt;
         std::fs::metadata("/proc/self").expect("procfs").uid()
     }
 
@@ -375,7 +365,7 @@ mod tests {
         ];
         let found = processes(&[&[&all[0]], &[&all[1]], &[&all[2]]]);
         let pid = |n: usize| all[n].id() as i32;
-        let mut lives = Lives::new("/proc".into());
+        let mut lives = lives();
         assert_eq!(lives.protected(&found), BTreeSet::from([of(0), of(1)]));
         assert_eq!(lives.pids(&found, of(0), false), [pid(0)]);
         assert_eq!(lives.pids(&found, of(0), true), BTreeSet::from([pid(0), pid(2)]).into_iter().collect::<Vec<_>>());
@@ -393,14 +383,14 @@ mod tests {
         let by_user = open(pids[1]).unwrap();
         pidfd_send_signal(&by_user, Signal::STOP).unwrap();
         wait_for(&all[1], b'T');
-        let mut lives = Lives::new("/proc".into());
-        assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 1);
+        let mut lives = lives();
+        assert_eq!(lives.stop(of(0), &pids, |_| pids.clone()), 1);
         wait_for(&all[0], b'T');
-        assert_eq!(lives.stop(of(0), &pids, || pids.clone()), 0, "it is stopped");
+        assert_eq!(lives.stop(of(0), &pids, |_| pids.clone()), 0, "it is stopped");
         assert_eq!(lives.go_on(&Processes::default(), of(0)), 1);
         wait_for(&all[0], b'S');
         assert_eq!(state_of(&all[1]), Some(b'T'));
-        assert_eq!(lives.end(of(0), &pids, || vec![pids[0]]), 1, "the other is no longer the job's");
+        assert_eq!(lives.end(of(0), &pids, |_| vec![pids[0]]), 1, "the other is no longer the job's");
         all[0].wait().unwrap();
         assert_eq!(state_of(&all[1]), Some(b'T'));
         all[1].kill().and_then(|()| all[1].wait()).unwrap();

@@ -328,18 +328,12 @@ impl Node {
         lock(&self.books).look(&self.params.proc_root);
     }
 
-    /// Whether a job has processes here.
-    pub(crate) fn has_job(&self, job: u32) -> bool {
-        self.look_at_processes();
-        lock(&self.books).processes.jobs.iter().any(|j| j.job_id == job)
-    }
-
-    /// Whether a job that has processes here is this user's.
-    pub(crate) fn is_owner(&self, uid: u32, job: u32) -> bool {
+    /// Whether a job that has processes here is this user's; none if it has none.
+    pub(crate) fn is_owner(&self, uid: u32, job: u32) -> Option<bool> {
         let mut books = lock(&self.books);
         books.look(&self.params.proc_root);
-        let here = books.processes.jobs.iter().any(|j| j.job_id == job);
-        here && (uid == 0 || books.owners.get(&job) == Some(&uid))
+        let is_here = books.processes.jobs.iter().any(|j| j.job_id == job);
+        is_here.then(|| uid == 0 || books.owners.get(&job) == Some(&uid))
     }
 
     /// The processes of a job here, for its owner and root; none if it is somebody else's.
@@ -376,8 +370,8 @@ impl Node {
         if let Some(cpus) = self.cpus.get() {
             return Ok(*cpus);
         }
-        let nodes = slurm::Slurm::new(self.params.site.slurm_bin.clone()).nodes().map_err(|e| e.to_string())?;
-        let here = nodes.iter().find(|n| n.name == self.params.node);
+        let slurm = slurm::Slurm::new(self.params.site.slurm_bin.clone());
+        let here = slurm.node(&self.params.node).map_err(|e| e.to_string())?;
         let cpus = here.ok_or_else(|| format!("Slurm does not know node {}", self.params.node))?.cpus;
         Ok(*self.cpus.get_or_init(|| cpus))
     }

@@ -44,8 +44,14 @@ pub enum State {
 /// What is to be done on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Stop all processes of all protected jobs, and keep them stopped.
-    Freeze(Incarnation),
+    /// Stop all processes of a protected job, and keep them stopped.
+    Freeze {
+        /// The job's life.
+        of: Incarnation,
+        /// Whether the slurmstepds of its scripts stand still as well: until the controller has answered, slurmd may hear
+        /// before this service that the job has gone elsewhere. Afterwards it is slurmd's to end what it is asked to.
+        and_stepds: bool,
+    },
     /// Let them go on.
     Thaw(Incarnation),
     /// End them.
@@ -141,13 +147,15 @@ impl Lease {
             match *state {
                 State::Running if cut_off => {
                     *state = State::Frozen { since_s: now_s };
-                    actions.push(Action::Freeze(*of));
+                    actions.push(Action::Freeze { of: *of, and_stepds: true });
                 }
                 State::Frozen { since_s } if !cut_off && renewed(since_s) => {
                     *state = State::Running;
                     actions.push(Action::Thaw(*of));
                 }
-                State::Frozen { .. } => actions.push(Action::Freeze(*of)),
+                State::Frozen { since_s } => {
+                    actions.push(Action::Freeze { of: *of, and_stepds: answered_s < Some(since_s) });
+                }
                 State::Ending => actions.push(Action::End(*of)),
                 State::Running => {}
             }
@@ -216,6 +224,8 @@ mod tests {
         }
     }
 
+    const FREEZE: Action = Action::Freeze { of: JOB, and_stepds: true };
+
     fn acts(lease: &mut Lease, now_s: f64) -> Vec<Action> {
         lease.look(now_s, &LIMITS).into_iter().filter(|a| !matches!(a, Action::Ask { .. })).collect()
     }
@@ -226,8 +236,8 @@ mod tests {
         assert!(lease.look(0.0, &LIMITS).is_empty());
         assert!(lease.answered(10.0, word(1, &["a", "b", "c"])).is_empty());
         assert!(acts(&mut lease, 14.9).is_empty());
-        assert_eq!(acts(&mut lease, 15.1), [Action::Freeze(JOB)]);
-        assert_eq!(acts(&mut lease, 15.3), [Action::Freeze(JOB)], "it is kept frozen");
+        assert_eq!(acts(&mut lease, 15.1), [FREEZE]);
+        assert_eq!(acts(&mut lease, 15.3), [FREEZE], "it is kept frozen");
         assert!(lease.is_cut_off(15.3, &LIMITS));
         assert_eq!(lease.answered(70.0, word(2, &["a", "b", "c"])), [Action::Thaw(JOB)]);
         assert!(acts(&mut lease, 71.0).is_empty());
@@ -247,7 +257,7 @@ mod tests {
         lease.granted(12.9, "x", 4);
         assert_eq!(lease.proven_s(), Some(12.0));
         assert!(acts(&mut lease, 16.9).is_empty());
-        assert_eq!(acts(&mut lease, 17.1), [Action::Freeze(JOB)]);
+        assert_eq!(acts(&mut lease, 17.1), [FREEZE]);
         lease.granted(17.2, "a", 4);
         lease.granted(17.2, "b", 4);
         assert_eq!(acts(&mut lease, 17.3), [Action::Thaw(JOB)]);
@@ -276,7 +286,7 @@ mod tests {
         lease.granted(20.1, "a", 1);
         assert_eq!(
             acts(&mut lease, 20.2),
-            [Action::Freeze(JOB)],
+            [Action::Freeze { of: JOB, and_stepds: false }],
             "the witness knows of nothing that the controller knows"
         );
         assert_eq!(lease.answered(21.0, word(1, &["a"])), [Action::Thaw(JOB)]);
@@ -296,6 +306,6 @@ mod tests {
         let kept = serde_json::to_string(&lease).unwrap();
         let mut again: Lease = serde_json::from_str(&kept).unwrap();
         assert_eq!(again, lease);
-        assert_eq!(acts(&mut again, 15.1), [Action::Freeze(JOB)]);
+        assert_eq!(acts(&mut again, 15.1), [FREEZE]);
     }
 }

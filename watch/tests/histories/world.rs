@@ -149,6 +149,16 @@ impl World {
         self.nodes.len() + 1
     }
 
+    /// Nothing passes between a host and the nodes.
+    pub fn cut_from_nodes(&mut self, host: Host) {
+        (0..self.nodes.len()).for_each(|node| self.net.cut_both(host, node));
+    }
+
+    /// Nor between any host and the nodes, as without a switch.
+    pub fn cut_all(&mut self) {
+        (0..self.nodes.len() + 2).for_each(|host| self.cut_from_nodes(host));
+    }
+
     pub fn note(&mut self, text: String) {
         self.history.push(format!("{:7.1} {text}", self.now_s));
     }
@@ -278,7 +288,7 @@ impl World {
         let boot = self.nodes[node].boot;
         for action in actions {
             match action {
-                LeaseAction::Freeze(of) => {
+                LeaseAction::Freeze { of, .. } => {
                     let after_s = self.rng.random_range(0.0..1.0);
                     self.send(after_s, Message::Froze { node, of, boot });
                     self.tally.frozen += 1;
@@ -593,7 +603,7 @@ impl World {
     /// The promise: at no time do two generations of a run write.
     fn check(&self) {
         let mut writing: BTreeMap<u32, BTreeSet<Generation>> = BTreeMap::new();
-        for (_, node) in self.nodes.iter().enumerate().filter(|(_, n)| n.is_on) {
+        for node in self.nodes.iter().filter(|n| n.is_on) {
             for (generation, _) in node.programs.iter().filter(|(_, p)| **p == Program::Running) {
                 writing.entry(generation.of.job).or_default().insert(*generation);
             }
