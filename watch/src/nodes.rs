@@ -310,8 +310,10 @@ impl Nodes {
             State::Reached { again_s, .. } => now_s >= again_s,
             State::Dead(_) => false,
         };
+        // Of one that Slurm has out of service it is to be known whether it is dead, where a run waits for that.
+        let is_missed = |node: &Node| !node.is_out || !node.known.ended.is_empty();
         let mut names: Vec<&String> =
-            self.nodes.iter().filter(|(_, n)| !n.is_out && due(n)).map(|(name, _)| name).collect();
+            self.nodes.iter().filter(|(_, n)| is_missed(n) && due(n)).map(|(name, _)| name).collect();
         // Those first that runs wait for.
         names.sort_by_key(|name| !self.held.contains_key(*name));
         let names: Vec<String> = names.into_iter().take(LOOKS).cloned().collect();
@@ -466,6 +468,11 @@ impl Nodes {
     /// Whether a node is dead because it has no power.
     pub fn is_off(&self, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|n| n.state == State::Dead(Fence::PoweredOff))
+    }
+
+    /// Whether a node is dead, and nothing but the loss of its power would show that it runs nothing any more.
+    pub fn is_unfenced(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|n| n.state == State::Dead(Fence::None))
     }
 
     /// Whether a node is dead and runs nothing that is protected any more.

@@ -169,6 +169,11 @@ fn nodes_that_slurm_has_out_of_service_are_not_missed() {
     others_are_heard(&mut nodes, 14.0, &[2, 4, 5, 6]);
     let looks: Vec<Action> = nodes.look(14.0).into_iter().filter(|a| matches!(a, Action::Look { .. })).collect();
     assert!(matches!(&looks[..], [Action::Look { node, .. }] if node == "n2"), "{looks:?}");
+    // One of them had a run, which waits for the word on it.
+    assert_eq!(nodes.released(15.0, "n4", JOB), Released::No(Unsure::Suspected));
+    let looks = |nodes: &mut Nodes| nodes.look(15.5).into_iter().filter(|a| matches!(a, Action::Look { .. })).collect();
+    let looks: Vec<Action> = looks(&mut nodes);
+    assert!(looks.iter().any(|a| matches!(a, Action::Look { node, .. } if node == "n4")), "{looks:?}");
 }
 
 #[test]
