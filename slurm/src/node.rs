@@ -70,6 +70,9 @@ const KEYS: &[&str] = &[
     "Parameters",
 ];
 
+/// The usual port of slurmd.
+const SLURMD_PORT: u16 = 6818;
+
 /// A node as slurmctld knows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
@@ -118,6 +121,17 @@ impl Slurm {
     /// All nodes.
     pub fn nodes(&self) -> Result<Vec<Node>, Error> {
         parse_nodes(&self.output("scontrol", &["show", "node", "-o"])?)
+    }
+
+    /// Where other nodes reach a node; its name where Slurm does not say.
+    pub fn address(&self, node: &str) -> String {
+        self.node(node).ok().flatten().map_or_else(|| node.to_owned(), |n| n.addr)
+    }
+
+    /// The port of slurmds that have no port of their own; of several the first.
+    pub fn slurmd_port(&self) -> u16 {
+        let told = self.config_value("SlurmdPort").ok().flatten();
+        told.and_then(|p| p.split('-').next()?.parse().ok()).unwrap_or(SLURMD_PORT)
     }
 
     /// A node; none if Slurm does not know it.

@@ -82,8 +82,6 @@ pub struct Job {
     pub uid: u32,
     /// What it is doing.
     pub doing: Doing,
-    /// How often it was restarted.
-    pub restarts: u32,
     /// Whether it is a batch job.
     pub batch: bool,
     /// The node of its script.

@@ -14,9 +14,6 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// How many are tried at the same time.
 const AT_ONCE: usize = 32;
 
-/// The port of slurmd where Slurm names none for the node.
-const USUAL_PORT: u16 = 6818;
-
 /// Whether an exit code of `srun` may mean that its step was not launched.
 pub fn may_mean_not_launched(code: i32) -> bool {
     NOT_LAUNCHED.contains(&code)
@@ -25,9 +22,8 @@ pub fn may_mean_not_launched(code: i32) -> bool {
 /// Those of the nodes on which no slurmd takes connections; none of which Slurm does not tell where they are.
 pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
     let known = slurm.nodes().unwrap_or_default();
-    let usual = slurm.config_value("SlurmdPort").ok().flatten().and_then(|p| p.parse().ok()).unwrap_or(USUAL_PORT);
     let of_job: Vec<Node> = known.into_iter().filter(|n| nodes.contains(&n.name)).collect();
-    silent(&of_job, usual)
+    silent(&of_job, slurm.slurmd_port())
 }
 
 fn silent(nodes: &[Node], usual: u16) -> Vec<String> {
@@ -62,6 +58,6 @@ mod tests {
         let here = TcpListener::bind("127.0.0.1:0").unwrap();
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let nodes = [node("n1", here.local_addr().unwrap().port()), node("n2", gone)];
-        assert_eq!(silent(&nodes, USUAL_PORT), ["n2"]);
+        assert_eq!(silent(&nodes, 6818), ["n2"]);
     }
 }

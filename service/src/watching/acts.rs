@@ -93,13 +93,15 @@ impl Controller {
         for on in self.slurm.jobs_on(node)? {
             jobs.push(JobOn { job: on.job, fate: self.fate(&on, runs)? });
         }
+        if jobs.iter().any(|j| j.fate != Fate::Unprotected) && lock(&self.watching.nodes).is_unfenced(node) {
+            self.fence_by_power(node);
+        }
         let is_off = lock(&self.watching.nodes).is_off(node);
         if let Err(why) = judge(&jobs, is_off) {
             let is_news = lock(&self.watching.downs).left_to_slurm(now_s, node, why.clone());
             if is_news {
                 tracing::warn!(node, %why, "a dead node is left to Slurm");
             }
-            self.fence_by_power(node, &jobs);
             return Ok(());
         }
         let reason = format!("{OURS} reached by nobody");
@@ -134,10 +136,10 @@ impl Controller {
         Ok(if job.requeue && job.batch { Fate::Recovers } else { Fate::Ends })
     }
 
-    /// Takes the power of a dead node away, where the site allows it and a protected job waits for it.
-    fn fence_by_power(self: &Arc<Self>, node: &str, jobs: &[JobOn]) {
+    /// Takes the power of a dead node away, where the site allows it.
+    fn fence_by_power(self: &Arc<Self>, node: &str) {
         let Some(power) = self.watching.power.clone().filter(|p| p.may_cut) else { return };
-        if lock(&self.watching.nodes).is_off(node) || !jobs.iter().any(|j| j.fate != Fate::Unprotected) {
+        if !lock(&self.watching.cutting).insert(node.to_string()) {
             return;
         }
         let (controller, node) = (self.clone(), node.to_string());
@@ -155,6 +157,7 @@ impl Controller {
                 Ok(power::Status::On) => tracing::error!(node, "it has power all the same"),
                 Err(e) => tracing::error!(node, %e, "the power controller did not take it away"),
             }
+            lock(&controller.watching.cutting).remove(&node);
         });
     }
 
@@ -162,15 +165,25 @@ impl Controller {
     pub(crate) fn resume_well(&self) -> Result<()> {
         let down: Vec<String> = lock(&self.watching.downs).down().map(str::to_string).collect();
         for name in down.iter().filter(|n| self.watching.is_well(n)) {
-            let node = self.slurm.node(name)?;
-            if node.as_ref().is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
-                tracing::info!(node = name, "a node that was set down is well again");
-                audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
+            if let Err(e) = self.resume(name) {
+                tracing::error!(
+                    node = name,
+                    error = format!("{e:#}"),
+                    "a node is not back in service yet; tried again"
+                );
             }
-            lock(&self.watching.downs).forget(name);
-            self.keep_node(name)?;
         }
         Ok(())
+    }
+
+    fn resume(&self, name: &str) -> Result<()> {
+        let node = self.slurm.node(name)?;
+        if node.as_ref().is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
+            tracing::info!(node = name, "a node that was set down is well again");
+            audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
+        }
+        lock(&self.watching.downs).forget(name);
+        self.keep_node(name)
     }
 
     /// Does what follows from Slurm's word on a run's job.
@@ -242,7 +255,7 @@ impl Controller {
             let deaths = lock(&self.store).failures(&run.key, FailureKind::Wrapper)?;
             if deaths >= MOST_WRAPPER_DEATHS {
                 tracing::error!(job = run.job, deaths, "its wrapper is killed again and again: the run is given up");
-                return lock(&self.store).close(run, now_s, "failed");
+                return self.close(run, Ended::Failed);
             }
             lock(&self.store).failed(&run.key, FailureKind::Wrapper, now_s, reason)?;
         }

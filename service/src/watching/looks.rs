@@ -26,7 +26,11 @@ impl Controller {
         }
         let controller = self.clone();
         std::thread::spawn(move || {
-            let places = controller.places(&node);
+            let known = lock(&controller.watching.slurmds).get(&node).cloned();
+            // A slurmctld that is away, too, must not hold the look up.
+            let slurmd = known.clone().or_else(|| controller.ask_slurmd(&node));
+            let url = lock(&controller.watching.beats).get(&node).map(|b| b.url.clone()).unwrap_or_default();
+            let places = Places { url, slurmd };
             let (here, testimonies) = std::thread::scope(|scope| {
                 let here = scope.spawn(|| see(&places));
                 let asked = controller.ask_witnesses(&node, epoch, &witnesses, &ended, &places);
@@ -38,8 +42,11 @@ impl Controller {
             if let Some(power) = &controller.watching.power {
                 actions.extend(controller.ask_power(power, &node));
             }
-            lock(&controller.watching.looking).remove(&node);
             controller.act_on_nodes(actions);
+            if known.is_some() {
+                controller.ask_slurmd(&node);
+            }
+            lock(&controller.watching.looking).remove(&node);
         });
     }
 
@@ -55,18 +62,12 @@ impl Controller {
         }
     }
 
-    /// Where a node is reached, as its heartbeats and Slurm told.
-    fn places(&self, node: &str) -> Places {
-        let url = lock(&self.watching.beats).get(node).map(|b| b.url.clone()).unwrap_or_default();
-        let of_slurm = self.slurm.node(node).ok().flatten();
-        let slurmd = of_slurm.map(|n| format!("{}:{}", n.addr, n.port.unwrap_or_else(|| self.slurmd_port())));
-        Places { url, slurmd }
-    }
-
-    /// The cluster's port of slurmds.
-    fn slurmd_port(&self) -> u16 {
-        let told = self.slurm.config_value("SlurmdPort").ok().flatten();
-        told.and_then(|p| p.split('-').next()?.parse().ok()).unwrap_or(6818)
+    /// Where Slurm reaches a node's slurmd; kept for the next look.
+    fn ask_slurmd(&self, node: &str) -> Option<String> {
+        let known = self.slurm.node(node).ok().flatten()?;
+        let slurmd = format!("{}:{}", known.addr, known.port.unwrap_or_else(|| self.slurm.slurmd_port()));
+        lock(&self.watching.slurmds).insert(node.to_string(), slurmd.clone());
+        Some(slurmd)
     }
 
     fn ask_witnesses(

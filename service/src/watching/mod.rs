@@ -72,6 +72,10 @@ pub(crate) struct Watching {
     news: Mutex<Vec<Action>>,
     /// Nodes that are being looked at.
     looking: Mutex<BTreeSet<String>>,
+    /// Nodes whose power is being taken away.
+    cutting: Mutex<BTreeSet<String>>,
+    /// Where slurmds are reached, as Slurm told last.
+    slurmds: Mutex<BTreeMap<String, String>>,
     out_asked_s: Mutex<f64>,
     keeping: Mutex<()>,
     /// Questions about jobs that slurmctld may still be asked.
@@ -99,6 +103,8 @@ impl Watching {
             beats: Mutex::new(kept.iter().map(beat).collect()),
             news: Mutex::default(),
             looking: Mutex::default(),
+            cutting: Mutex::default(),
+            slurmds: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
             keeping: Mutex::default(),
             questions: Mutex::new(Bucket::full(rate)),
@@ -400,7 +406,6 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
     runs::Job {
         uid: job.uid,
         doing,
-        restarts: job.restarts,
         batch: job.batch,
         batch_host: job.batch_host.clone(),
         nodes: job.nodes.clone(),

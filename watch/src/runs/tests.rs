@@ -16,7 +16,7 @@ fn run() -> Run {
 fn job(doing: Doing) -> Job {
     let nodes = vec!["n1".to_string(), "n2".to_string()];
     let batch_host = Some("n1".to_string());
-    Job { uid: 1000, doing, restarts: 0, batch: true, batch_host, nodes, requeue: true, began_ago_s: Some(50.0) }
+    Job { uid: 1000, doing, batch: true, batch_host, nodes, requeue: true, began_ago_s: Some(50.0) }
 }
 
 fn no_nodes() -> Nodes {
