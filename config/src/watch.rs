@@ -39,6 +39,9 @@ impl Default for Watch {
 /// Least time between the freezing of a node's programs and the moment at which they are taken to be frozen, s.
 const SLACK_S: f64 = 2.0;
 
+/// The longest lease, s: for the word on a dead node a script waits twice as long.
+const LONGEST_LEASE_S: f64 = 20.0;
+
 /// Fewest questions a minute: a job that is being recovered is asked about each second.
 const LEAST_QUESTIONS: u32 = 60;
 
@@ -57,6 +60,12 @@ impl Watch {
             if !(value.is_finite() && value >= least) {
                 return Err(format!("{key} = {value} must be at least {least}: {why}"));
             }
+        }
+        if lease_s > LONGEST_LEASE_S {
+            return Err(format!(
+                "watch.lease_s = {lease_s} must be at most {LONGEST_LEASE_S}: a script whose node has died does not wait longer \
+                 for the word on it"
+            ));
         }
         if self.set_down_per_minute == 0 {
             return Err("watch.set_down_per_minute = 0 would leave every node to Slurm; say at least 1".to_string());
@@ -89,6 +98,7 @@ mod tests {
             let why = Watch { freeze_s, lease_s, ..Watch::default() }.check(3.0, 1.0).unwrap_err();
             assert!(why.starts_with(key), "{why}");
         }
+        assert!(Watch { lease_s: 21.0, ..Watch::default() }.check(3.0, 1.0).is_err());
         assert!(Watch { set_down_per_minute: 0, ..Watch::default() }.check(3.0, 1.0).is_err());
         assert!(Watch { questions_per_minute: 59, ..Watch::default() }.check(3.0, 1.0).is_err());
     }

@@ -138,6 +138,8 @@ struct Driver<'a> {
     not_before_s: f64,
     final_line_taken: bool,
     crashes: u32,
+    /// How the script has ended, until it is started again.
+    exited: Option<i32>,
     last_reason: String,
     /// Another wrapper has taken the run up: nothing of it is written any more.
     is_superseded: bool,
@@ -159,6 +161,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         not_before_s: f64::NEG_INFINITY,
         final_line_taken: false,
         crashes: 0,
+        exited: None,
         last_reason: String::new(),
         is_superseded: false,
     };
@@ -261,6 +264,7 @@ impl Driver<'_> {
                 return End::Finished(EXIT_NOT_RESTORED);
             }
         };
+        self.exited = None;
         if let Err(why) = self.ports.child.start(&environment) {
             self.decided("end", &format!("the job script could not be started: {why}"));
             return End::Finished(why.code);

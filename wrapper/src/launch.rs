@@ -193,6 +193,7 @@ fn drive(
         controller: controller.clone(),
         port: port(&site.node.listen),
         munge_socket: site.munge_socket.clone(),
+        node: me.node.clone(),
         here: here.clone(),
     };
     match releasing.wait(&mut clock) {
@@ -492,9 +493,7 @@ struct Criu {
 
 /// Where other nodes reach this one.
 pub(crate) fn address(slurm: &Slurm, me: &Identity) -> String {
-    let here = me.node.clone().unwrap_or_else(|| "localhost".to_string());
-    let known = slurm.nodes().unwrap_or_default().into_iter().find(|n| n.name == here);
-    known.map_or(here, |n| n.addr)
+    slurm.address(me.node.as_deref().unwrap_or("localhost"))
 }
 
 /// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that

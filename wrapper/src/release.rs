@@ -4,6 +4,7 @@
 use crate::identity::Identity;
 use crate::job::Controller;
 use crate::mail::{MailClock, now_s};
+use crate::nodes::clients;
 use crate::ports::{Clock, Happening};
 use protocol::{
     BeginReply, BeginRequest, EndReply, EndRequest, Event, FormerNode, Incarnation, Record, Unsure, WaitsFor,
@@ -12,11 +13,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 use wire::{Client, Error};
-
-/// Longest wait for one node's answer.
-const LIMIT: Duration = Duration::from_secs(2);
 
 /// How many nodes are asked at the same time.
 const AT_ONCE: usize = 32;
@@ -63,7 +60,9 @@ pub struct Releasing {
     pub port: u16,
     /// Socket of munged.
     pub munge_socket: Option<PathBuf>,
-    /// The node that this process is on, and the socket of its service.
+    /// The node that this process is on.
+    pub node: Option<String>,
+    /// The same, and the socket of its service.
     pub here: Option<(String, PathBuf)>,
 }
 
@@ -149,12 +148,7 @@ impl Releasing {
     }
 
     fn clients(&self, node: &str) -> Vec<Client> {
-        let known = self.controller.last();
-        let url = known.iter().find(|h| h.node == node && !h.url.is_empty()).map(|h| h.url.clone());
-        let url = url.unwrap_or_else(|| format!("http://{node}:{}", self.port));
-        let here = self.here.iter().filter(|(name, socket)| name == node && socket.exists());
-        let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
-        here.chain([Client::of_node(&url, node, self.munge_socket.clone(), LIMIT)]).collect()
+        clients(node, &self.controller.last(), self.port, self.munge_socket.as_ref(), self.here.as_ref())
     }
 
     /// What the controller says is still to be waited for; none if it is away.
@@ -177,7 +171,7 @@ impl Releasing {
 
     /// Whether a service of this node answers.
     fn has_service_here(&self) -> bool {
-        let Some((node, _)) = &self.here else { return false };
+        let Some(node) = &self.node else { return false };
         self.clients(node)
             .iter()
             .any(|c| !matches!(c.get::<protocol::Health>("/healthz"), Err(Error::Unreachable { .. })))

@@ -11,6 +11,7 @@ use protocol::{Event, FailureKind, Phase};
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node.
     pub(super) fn exited(&mut self, code: i32) -> End {
+        self.exited = Some(code);
         let exited_s = self.ports.clock.now_s();
         let limit_s = exited_s + VERDICT_LIMIT_S;
         loop {
@@ -148,9 +149,14 @@ impl Driver<'_> {
         self.cut(Phase::Idle);
         let reason = format!("the job is ended from outside: {}", kind.as_str());
         self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
-        self.ports.child.terminate();
+        if self.exited.is_none() {
+            self.ports.child.terminate();
+        }
         let limit_s = now_s + LEAVE_LIMIT_S;
         let code = loop {
+            if let Some(code) = self.exited {
+                break code;
+            }
             match self.ports.clock.wait(limit_s) {
                 Some(Happening::Exited { code }) => break code,
                 Some(Happening::Ordered(order)) => self.ordered(order),

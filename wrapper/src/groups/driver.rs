@@ -422,6 +422,9 @@ impl Groups<'_> {
         self.ports.child.stop();
         self.cut_all(Some(Phase::Idle));
         self.end("requeued", 0);
+        if self.is_superseded {
+            return self.stopped();
+        }
         match self.ports.cluster.requeue_held() {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {

@@ -160,8 +160,7 @@ impl Steps {
     }
 
     fn command(&self, group: usize, node: &str) -> Command {
-        let known = self.slurm.nodes().unwrap_or_default();
-        let address = known.into_iter().find(|n| n.name == node).map_or_else(|| node.to_string(), |n| n.addr);
+        let address = self.slurm.address(node);
         let beside = std::env::current_exe().ok().map(|me| me.with_file_name("joulepoint-relay"));
         let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("joulepoint-relay"));
         let mut command = own_step(&self.srun, &format!("relay.g{group}"), node);
