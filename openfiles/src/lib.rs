@@ -109,6 +109,7 @@ struct Process<'a> {
 impl Process<'_> {
     fn writes(&self, until: Instant) -> io::Result<Vec<Writer>> {
         let mut writers = Vec::new();
+        let mounts = || Mounts::of(&self.folder);
         let mut found = |file: Option<usize>, is_mapped: bool| {
             writers.extend(file.map(|file| Writer { pid: self.pid, process: self.name(), file, is_mapped }));
         };
@@ -117,7 +118,7 @@ impl Process<'_> {
                 return Err(ErrorKind::TimedOut.into());
             }
             match descriptors::written(&self.folder, &descriptor?.file_name(), self.inodes) {
-                Ok(Some(open)) => found(self.match_open(&open)?, false),
+                Ok(Some(open)) => found(self.position(open.inode, mounts()?.fs_by_id(open.mount)), false),
                 Ok(None) => {}
                 // It was closed meanwhile.
                 Err(e) if has_ended(&e) => {}
@@ -125,19 +126,9 @@ impl Process<'_> {
             }
         }
         for mapping in maps::written(&fs::read_to_string(self.folder.join("maps"))?, self.inodes) {
-            found(self.match_mapped(&mapping)?, true);
+            found(self.position(mapping.inode, mounts()?.fs_by_device(&mapping.device)), true);
         }
         Ok(writers)
-    }
-
-    fn match_open(&self, open: &descriptors::Open) -> io::Result<Option<usize>> {
-        let mounts = Mounts::of(&self.folder)?;
-        Ok(self.position(open.inode, mounts.fs_by_id(open.mount)))
-    }
-
-    fn match_mapped(&self, mapping: &maps::Mapping) -> io::Result<Option<usize>> {
-        let mounts = Mounts::of(&self.folder)?;
-        Ok(self.position(mapping.inode, mounts.fs_by_device(&mapping.device)))
     }
 
     /// Which file has this inode; where a type is not known, the inode says it.

@@ -78,13 +78,6 @@ impl Holder {
             newer => Err(Error::Superseded { newer }),
         }
     }
-
-    /// Somebody else has said that a newer holder is there.
-    pub fn is_superseded_by(&self, newer: u64) {
-        if let Some(held) = self.held.as_ref().filter(|held| newer > held.number) {
-            held.newer.fetch_max(newer, Ordering::SeqCst);
-        }
-    }
 }
 
 impl Held {

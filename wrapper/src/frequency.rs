@@ -13,8 +13,8 @@ const LEASE_S: f64 = 20.0;
 /// Time between two requests while it is held.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The ways to the services of nodes.
-pub type Services = Box<dyn Fn(&BTreeSet<String>) -> Vec<Vec<Client>> + Send>;
+/// The ways to the service of a node, the best first.
+pub type Services = Box<dyn Fn(&str) -> Vec<Client> + Send>;
 
 /// A frequency that is held on the nodes that are to have it now.
 pub struct Frequency {
@@ -27,7 +27,10 @@ impl Frequency {
     pub fn new(job: u32, hz: f64, services: Services) -> Frequency {
         let (sender, nodes) = channel();
         let holder = thread::spawn(move || {
-            follow(&nodes, &mut |nodes, hold| ask(job, hold.then_some(hz), &services(nodes)));
+            follow(&nodes, &mut |nodes, hold| {
+                let ways: Vec<Vec<Client>> = nodes.iter().map(|node| services(node)).collect();
+                ask(job, hold.then_some(hz), &ways);
+            });
         });
         Frequency { nodes: Some(sender), holder: Some(holder) }
     }

@@ -3,11 +3,11 @@
 use crate::calls::{Call, Calls, NodeLeft};
 use crate::frequency::Services;
 use crate::mail::now_s;
+use crate::nodes::ask_all;
 use protocol::{Leavings, LeavingsRequest, StepSpan};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
-use wire::Client;
 
 /// Time between two looks for steps that have ended.
 const LOOK: Duration = Duration::from_secs(2);
@@ -18,8 +18,7 @@ const PAUSES: f64 = 20.0;
 /// Larger jobs are not asked for: their steps may have left something.
 const MOST_NODES: usize = 128;
 
-/// How many nodes are asked at the same time, and steps in one question.
-const AT_ONCE: usize = 16;
+/// Most steps in one question.
 const MOST_STEPS: usize = 1000;
 
 /// How often nodes are asked for a step before it stays unknown what it has left.
@@ -93,48 +92,25 @@ impl Asker {
 
     /// What each node says.
     fn ask(&self, nodes: &[String], steps: &[StepSpan]) -> Vec<Option<Leavings>> {
-        let path = format!("/v1/jobs/{}/leavings", self.job);
-        let mut answers = Vec::with_capacity(nodes.len());
-        for some in nodes.chunks(AT_ONCE) {
-            answers.extend(thread::scope(|scope| {
-                let one = |node: &String| {
-                    let ways = (self.services)(&BTreeSet::from([node.clone()]));
-                    let clients: Vec<Client> = ways.into_iter().flatten().collect();
-                    let path = &path;
-                    scope.spawn(move || answer(&clients, path, steps))
-                };
-                let asked: Vec<_> = some.iter().map(one).collect();
-                asked.into_iter().map(|a| a.join().ok().flatten()).collect::<Vec<_>>()
-            }));
-        }
-        answers
+        asked(self.job, nodes, &self.services, steps)
     }
 
     /// The boots of nodes, as far as they answer.
     pub fn boots(job: u32, nodes: &[String], services: &Services) -> BTreeMap<String, String> {
-        let boot = |node: &String| {
-            let ways = services(&BTreeSet::from([node.clone()]));
-            let clients: Vec<Client> = ways.into_iter().flatten().collect();
-            let answer = answer(&clients, &format!("/v1/jobs/{job}/leavings"), &[])?;
-            Some((node.clone(), answer.boot_id))
-        };
-        nodes.iter().take(MOST_NODES).filter_map(boot).collect()
+        let nodes = &nodes[..nodes.len().min(MOST_NODES)];
+        let answers = asked(job, nodes, services, &[]);
+        nodes.iter().zip(answers).filter_map(|(node, answer)| Some((node.clone(), answer?.boot_id))).collect()
     }
+}
+
+fn asked(job: u32, nodes: &[String], services: &Services, steps: &[StepSpan]) -> Vec<Option<Leavings>> {
+    let nodes: Vec<&String> = nodes.iter().collect();
+    let question = || LeavingsRequest { version: protocol::VERSION, now_s: now_s(), steps: steps.to_vec() };
+    ask_all(services, &nodes, &format!("/v1/jobs/{job}/leavings"), question)
 }
 
 fn span(call: &Call) -> Option<StepSpan> {
     call.ended.as_ref().map(|end| StepSpan { begun_s: call.begun_s, ended_s: end.at_s })
-}
-
-fn answer(clients: &[Client], path: &str, steps: &[StepSpan]) -> Option<Leavings> {
-    for client in clients {
-        let question = LeavingsRequest { version: protocol::VERSION, now_s: now_s(), steps: steps.to_vec() };
-        match client.post::<LeavingsRequest, Leavings>(path, &question) {
-            Ok(answer) => return Some(answer),
-            Err(e) => tracing::debug!(%e, "a node service does not say what steps have left"),
-        }
-    }
-    None
 }
 
 /// On which nodes the i-th step has left something; none if a node has not looked through all that it has.

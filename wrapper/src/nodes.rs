@@ -4,6 +4,8 @@ use crate::frequency::{Frequency, Services};
 use crate::job::Controller;
 use crate::ports::{Meter, NodeCounter};
 use protocol::{JobReading, NodeHealth, NodeReading, Phase};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -79,14 +81,11 @@ impl Meter for Nodes {
 }
 
 impl Nodes {
-    /// The ways to the services of nodes, as they are when it is asked.
+    /// The ways to the service of a node, as they are when it is asked.
     pub fn services(&self) -> Services {
         let (port, munge_socket) = (self.port, self.munge_socket.clone());
         let (here, controller) = (self.here.clone(), self.controller.clone());
-        Box::new(move |nodes| {
-            let known = controller.last();
-            nodes.iter().map(|n| clients(n, &known, port, munge_socket.as_ref(), here.as_ref())).collect()
-        })
+        Box::new(move |node| clients(node, &controller.last(), port, munge_socket.as_ref(), here.as_ref()))
     }
 
     fn clients(&self, node: &str, known: &[NodeHealth]) -> Vec<Client> {
@@ -110,6 +109,33 @@ pub(crate) fn clients(
     let here = here.iter().filter(|(name, socket)| name == node && socket.exists());
     let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
     here.chain([Client::of_node(&url, node, munge_socket.cloned(), LIMIT)]).collect()
+}
+
+/// Asks nodes the same at the same time, as many at once as are not too many; what the first service that answers says of
+/// each.
+pub(crate) fn ask_all<Q: Serialize, A: DeserializeOwned + Send>(
+    services: &Services,
+    nodes: &[&String],
+    path: &str,
+    question: impl Fn() -> Q + Sync,
+) -> Vec<Option<A>> {
+    let answer = |clients: &[Client]| {
+        let asked = clients.iter().map(|client| client.post::<Q, A>(path, &question()));
+        let told = |e: &wire::Error| tracing::debug!(%e, path, "a node service does not answer");
+        asked.filter_map(|answer| answer.inspect_err(told).ok()).next()
+    };
+    let mut answers = Vec::with_capacity(nodes.len());
+    for some in nodes.chunks(AT_ONCE) {
+        answers.extend(thread::scope(|scope| {
+            let one = |node: &&String| {
+                let (clients, answer) = (services(node), &answer);
+                scope.spawn(move || answer(&clients))
+            };
+            let asked: Vec<_> = some.iter().map(one).collect();
+            asked.into_iter().map(|a| a.join().ok().flatten()).collect::<Vec<_>>()
+        }));
+    }
+    answers
 }
 
 /// What the first service that answers says.

@@ -1,25 +1,22 @@
 //! Says who may still write to the files of a program: processes of the job, on any of its nodes.
 
 use crate::frequency::Services;
+use crate::nodes::ask_all;
 use config::Runs;
 use openfiles::FileId;
 use protocol::{FileWriter, SharedFile, WritersRequest};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
-use wire::Client;
 
 /// Longest look at this node's own processes.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How many nodes are asked at the same time, and files in one question.
-const AT_ONCE: usize = 32;
+/// Most files in one question.
 const MOST_FILES: usize = 10_000;
 
 /// Somebody who may still write to a file.
@@ -156,20 +153,11 @@ impl Nodes {
     fn ask(&self, nodes: &[&String], files: &[Known], seen: &mut Seen) -> Vec<String> {
         let mut silent = Vec::new();
         let path = format!("/v1/jobs/{}/writers", self.job);
-        for (some, files) in nodes.chunks(AT_ONCE).flat_map(|some| files.chunks(MOST_FILES).map(move |f| (some, f))) {
+        for files in files.chunks(MOST_FILES) {
             let shared = |(_, id): &Known| SharedFile { inode: id.inode, fs: id.fs.clone() };
-            let question = WritersRequest { version: protocol::VERSION, files: files.iter().map(shared).collect() };
-            let answers: Vec<Option<protocol::Writers>> = thread::scope(|scope| {
-                let one = |node: &&String| {
-                    let names = BTreeSet::from([(*node).clone()]);
-                    let clients = (self.services)(&names).into_iter().flatten().collect::<Vec<_>>();
-                    let (question, path) = (&question, &path);
-                    scope.spawn(move || answer(&clients, path, question))
-                };
-                let asked: Vec<_> = some.iter().map(one).collect();
-                asked.into_iter().map(|a| a.join().ok().flatten()).collect()
-            });
-            for (node, answer) in some.iter().zip(answers) {
+            let question = || WritersRequest { version: protocol::VERSION, files: files.iter().map(shared).collect() };
+            let answers = ask_all::<_, protocol::Writers>(&self.services, nodes, &path, question);
+            for (node, answer) in nodes.iter().zip(answers) {
                 match answer {
                     None => silent.push(format!("the node service of {node} does not answer")),
                     Some(answer) => {
@@ -192,17 +180,6 @@ fn holder(files: &[Known], node: &str, w: FileWriter) -> Option<Holder> {
     Some(Holder { path: path.clone(), process, pid, node: node.to_string(), is_mapped })
 }
 
-/// What the first service that answers says.
-fn answer(clients: &[Client], path: &str, question: &WritersRequest) -> Option<protocol::Writers> {
-    for client in clients {
-        match client.post::<WritersRequest, protocol::Writers>(path, question) {
-            Ok(answer) => return Some(answer),
-            Err(e) => tracing::debug!(%e, "a node service does not say who writes"),
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +191,7 @@ mod tests {
             job: 7,
             nodes: Box::new(move || names.clone()),
             here: Some("n1".into()),
-            services: Box::new(|nodes| nodes.iter().map(|_| Vec::new()).collect()),
+            services: Box::new(|_| Vec::new()),
             runs: Runs { shared: vec![shared.to_path_buf()], ..Runs::default() },
         })
     }
