@@ -172,7 +172,11 @@ impl Node {
                     }
                 }
                 Action::End(of) => {
-                    self.end(By::Service, of, false);
+                    let left = self.end(By::Service, of, false);
+                    let mut lives = lock(&self.lease.lives);
+                    if left == 0 && lives.end_bare_stepds(&lock(&self.books).processes, of) > 0 {
+                        audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
+                    }
                 }
             }
         }
