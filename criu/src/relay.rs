@@ -196,8 +196,12 @@ pub fn begin(relays: &mut [Relay], record: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let began: Vec<Option<u64>> = relays.iter().map(Relay::kept_bytes).collect();
             let beside = record.with_extension("partial");
-            fs::write(&beside, serde_json::to_vec(&began)?)?;
-            fs::rename(beside, record)
+            let mut file = File::create(&beside)?;
+            file.write_all(&serde_json::to_vec(&began)?)?;
+            // A server that crashes must not leave an empty one: the run could not go on.
+            file.sync_all()?;
+            fs::rename(beside, record)?;
+            record.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
         }
         Err(e) => Err(e),
     }

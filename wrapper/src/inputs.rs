@@ -5,6 +5,7 @@ use crate::sandboxes::Read;
 use crate::streams::{SAVED_LIMIT_BYTES, is_pipe, regular};
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use run::write_durably;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek};
@@ -31,7 +32,8 @@ const INPUT_LIMIT_BYTES: u64 = 1 << 20;
 /// A sentence: no sandbox can.
 pub(crate) fn input(of: &Input, kept: &Path, near: Option<&Path>) -> Result<Option<Read>, String> {
     let told = |e: io::Error| format!("its input: {e}");
-    let keep = |content: &[u8]| fs::write(kept, content).map(|()| Some((kept.to_path_buf(), 0))).map_err(told);
+    // The step reads it again when it goes on after a crash of the storage.
+    let keep = |content: &[u8]| write_durably(kept, content).map(|()| Some((kept.to_path_buf(), 0))).map_err(told);
     let nothing = |path: &Path| path == Path::new("/dev/null");
     let (file, path) = match of {
         Input::Apart => return Ok(None),
