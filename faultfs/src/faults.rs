@@ -35,7 +35,7 @@ macro_rules! ops {
 ops! {
     Lookup = "lookup", Getattr = "getattr", Setattr = "setattr", Readlink = "readlink", Mkdir = "mkdir", Mknod = "mknod",
     Create = "create", Unlink = "unlink", Rmdir = "rmdir", Symlink = "symlink", Rename = "rename", Link = "link",
-    Open = "open", Read = "read", Write = "write", Flush = "flush", Fsync = "fsync", Release = "release",
+    Open = "open", Read = "read", Write = "write", Flush = "flush", Fsync = "fsync",
     Opendir = "opendir", Readdir = "readdir", Fsyncdir = "fsyncdir", Statfs = "statfs", Setxattr = "setxattr",
     Getxattr = "getxattr", Listxattr = "listxattr", Removexattr = "removexattr", Seek = "seek", Allocate = "allocate",
 }

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -98,6 +98,27 @@ fn entry(answer: Answer<Attributes>, reply: ReplyEntry) {
     }
 }
 
+fn attributes(answer: Answer<Attributes>, reply: ReplyAttr) {
+    match answer {
+        Ok(attributes) => reply.attr(&TTL, &told(&attributes)),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn data(answer: Answer<Vec<u8>>, reply: ReplyData) {
+    match answer {
+        Ok(data) => reply.data(&data),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn opened(answer: Answer<u64>, flags: FopenFlags, reply: ReplyOpen) {
+    match answer {
+        Ok(handle) => reply.opened(FileHandle(handle), flags),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
 fn done(answer: Answer<()>, reply: ReplyEmpty) {
     match answer {
         Ok(()) => reply.ok(),
@@ -132,10 +153,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.call(Op::Getattr, ino, |call| call.client.attributes(call.server, call.now, ino.0)) {
-            Ok(attributes) => reply.attr(&TTL, &told(&attributes)),
-            Err(e) => reply.error(errno(e)),
-        }
+        attributes(self.call(Op::Getattr, ino, |call| call.client.attributes(call.server, call.now, ino.0)), reply);
     }
 
     fn setattr(
@@ -164,17 +182,12 @@ impl Filesystem for Adapter {
             let changes = Changes { mode, uid, gid, size, atime: atime.map(at), mtime: mtime.map(at) };
             call.client.set_attributes(call.server, call.now, ino.0, &changes, call.time)
         });
-        match changed {
-            Ok(attributes) => reply.attr(&TTL, &told(&attributes)),
-            Err(e) => reply.error(errno(e)),
-        }
+        attributes(changed, reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.call(Op::Readlink, ino, |call| call.server.link_target(ino.0)) {
-            Ok(target) => reply.data(target.as_os_str().as_bytes()),
-            Err(e) => reply.error(errno(e)),
-        }
+        let target = self.call(Op::Readlink, ino, |call| call.server.link_target(ino.0));
+        data(target.map(|target| target.into_os_string().into_vec()), reply);
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
@@ -240,10 +253,8 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.call(Op::Open, ino, |call| call.client.open(call.server, call.now, ino.0, call.time)) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
-            Err(e) => reply.error(errno(e)),
-        }
+        let handle = self.call(Op::Open, ino, |call| call.client.open(call.server, call.now, ino.0, call.time));
+        opened(handle, FopenFlags::FOPEN_DIRECT_IO, reply);
     }
 
     fn create(
@@ -290,10 +301,7 @@ impl Filesystem for Adapter {
             let size = if call.is_short { size.div_ceil(2) } else { size };
             call.client.read(call.server, call.now, ino.0, offset, size.into())
         });
-        match read {
-            Ok(data) => reply.data(&data),
-            Err(e) => reply.error(errno(e)),
-        }
+        data(read, reply);
     }
 
     fn write(
@@ -348,10 +356,8 @@ impl Filesystem for Adapter {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.call(Op::Opendir, ino, |call| call.client.open_folder(call.server, call.now, ino.0)) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-            Err(e) => reply.error(errno(e)),
-        }
+        let handle = self.call(Op::Opendir, ino, |call| call.client.open_folder(call.server, call.now, ino.0));
+        opened(handle, FopenFlags::empty(), reply);
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {

@@ -170,7 +170,7 @@ fn a_mount_that_is_cut_off_changes_nothing_and_a_dead_node_loses_what_it_held() 
 
 #[test]
 fn a_server_that_crashes_keeps_what_was_synced_and_may_lose_the_rest() {
-    let mut lost = 0;
+    let mut survived = 0;
     let both = Both::new();
     for round in 0..20 {
         let (kept, loose) = (format!("kept{round}"), format!("loose{round}"));
@@ -182,7 +182,7 @@ fn a_server_that_crashes_keeps_what_was_synced_and_may_lose_the_rest() {
         both.fs.crash();
         both.fs.advance(Duration::from_secs(60));
         assert_eq!(fs::read(both.a(&kept)).unwrap(), b"synced");
-        lost += usize::from(fs::read(both.a(&loose)).is_ok_and(|content| content == b"not synced"));
+        survived += usize::from(fs::read(both.a(&loose)).is_ok_and(|content| content == b"not synced"));
     }
-    assert!((1..20).contains(&lost), "{lost}");
+    assert!((1..20).contains(&survived), "{survived} of 20");
 }
