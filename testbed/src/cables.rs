@@ -62,19 +62,24 @@ pub(crate) struct Cables {
 }
 
 impl Cables {
+    /// Drops all frames between each of `a` and each of `b`.
+    pub(crate) fn cut(&mut self, a: &[End], b: &[End]) {
+        self.cut.extend(both_ways(a, b));
+    }
+
     /// Drops all frames from each of `from` to each of `to`.
-    pub(crate) fn cut(&mut self, from: &[End], to: &[End]) {
+    pub(crate) fn cut_one_way(&mut self, from: &[End], to: &[End]) {
         self.cut.extend(pairs(from, to));
     }
 
-    /// Drops `percent` of the frames from each of `from` to each of `to`.
-    pub(crate) fn lose(&mut self, from: &[End], to: &[End], percent: u8) {
-        self.lossy.extend(pairs(from, to).map(|pair| (pair, percent)));
+    /// Drops `percent` of the frames between each of `a` and each of `b`.
+    pub(crate) fn lose(&mut self, a: &[End], b: &[End], percent: u8) {
+        self.lossy.extend(both_ways(a, b).map(|pair| (pair, percent)));
     }
 
-    /// Ends cuts and losses from each of `from` to each of `to`.
-    pub(crate) fn heal(&mut self, from: &[End], to: &[End]) {
-        for pair in pairs(from, to) {
+    /// Ends cuts and losses between each of `a` and each of `b`.
+    pub(crate) fn heal(&mut self, a: &[End], b: &[End]) {
+        for pair in both_ways(a, b) {
             self.cut.remove(&pair);
             self.lossy.remove(&pair);
         }
@@ -134,6 +139,11 @@ impl Cables {
     }
 }
 
+/// Each of `a` with each of `b`, and the other way round.
+fn both_ways(a: &[End], b: &[End]) -> impl Iterator<Item = (End, End)> {
+    pairs(a, b).chain(pairs(b, a))
+}
+
 /// Each of `from` with each of `to`; an end has no cable to itself.
 fn pairs(from: &[End], to: &[End]) -> impl Iterator<Item = (End, End)> {
     let pair = |a: &End, b: &End| (a != b).then(|| (a.clone(), b.clone()));
@@ -151,7 +161,7 @@ mod tests {
     #[test]
     fn a_cut_has_a_direction_and_an_end_is_not_cut_from_itself() {
         let mut cables = Cables::default();
-        cables.cut(&[End::Node(1), End::Node(2)], &[End::Node(2), End::Slurmctld]);
+        cables.cut_one_way(&[End::Node(1), End::Node(2)], &[End::Node(2), End::Slurmctld]);
         let expected =
             ["iifname \"n1\" oifname { \"slurmctld\", \"n2\" } drop", "iifname \"n2\" oifname { \"slurmctld\" } drop"];
         assert_eq!(drops(&cables), expected);
@@ -160,15 +170,22 @@ mod tests {
     #[test]
     fn healing_ends_what_it_names_and_leaves_the_dark_alone() {
         let mut cables = Cables::default();
-        cables.cut(&[End::Node(1)], &[End::Login, End::Service]);
-        cables.lose(&[End::Login], &[End::Node(1)], 30);
+        cables.cut_one_way(&[End::Node(1)], &[End::Login, End::Service]);
+        cables.cut(&[End::Node(1)], &[End::Slurmctld]);
+        cables.lose(&[End::Login], &[End::Node(1), End::Node(2)], 30);
         cables.set_dark(&End::Node(3), true);
         cables.heal(&[End::Node(1)], &[End::Login]);
-        let lossy = "iifname \"login\" oifname \"n1\" numgen random mod 100 < 30 drop";
-        let dark = ["iifname \"n3\" drop", "oifname \"n3\" drop"];
-        assert_eq!(drops(&cables), [&dark[..], &["iifname \"n1\" oifname { \"service\" } drop", lossy]].concat());
+        let left = [
+            "iifname \"n3\" drop",
+            "oifname \"n3\" drop",
+            "iifname \"slurmctld\" oifname { \"n1\" } drop",
+            "iifname \"n1\" oifname { \"slurmctld\", \"service\" } drop",
+            "iifname \"login\" oifname \"n2\" numgen random mod 100 < 30 drop",
+            "iifname \"n2\" oifname \"login\" numgen random mod 100 < 30 drop",
+        ];
+        assert_eq!(drops(&cables), left);
         cables.heal_all();
-        assert_eq!(drops(&cables), dark);
+        assert_eq!(drops(&cables), left[..2]);
         cables.set_dark(&End::Node(3), false);
         assert!(drops(&cables).is_empty());
     }

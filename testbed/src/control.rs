@@ -2,6 +2,7 @@
 
 use crate::cables::End;
 use crate::machines::Machines;
+use crate::parts::Part;
 use crate::{clock, conf};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write as _};
@@ -118,21 +119,15 @@ fn obey(machines: &Machines, words: &[&str]) -> Result<String> {
         ["resume", node] => machines.set_suspended(known(machines, node)?, false)?,
         ["cut", a, b] => {
             let (a, b) = both(a, b)?;
-            network.change(|cables| {
-                cables.cut(&a, &b);
-                cables.cut(&b, &a);
-            })?;
+            network.change(|cables| cables.cut(&a, &b))?;
         }
         ["cut-one-way", from, to] => {
             let (from, to) = both(from, to)?;
-            network.change(|cables| cables.cut(&from, &to))?;
+            network.change(|cables| cables.cut_one_way(&from, &to))?;
         }
         ["lose", percent, a, b] => {
             let (percent, (a, b)) = (percent.parse()?, both(a, b)?);
-            network.change(|cables| {
-                cables.lose(&a, &b, percent);
-                cables.lose(&b, &a, percent);
-            })?;
+            network.change(|cables| cables.lose(&a, &b, percent))?;
         }
         ["slow", rate, end] => {
             let rate: u64 = rate.parse()?;
@@ -141,14 +136,11 @@ fn obey(machines: &Machines, words: &[&str]) -> Result<String> {
         ["heal"] => network.heal()?,
         ["heal", a, b] => {
             let (a, b) = both(a, b)?;
-            network.change(|cables| {
-                cables.heal(&a, &b);
-                cables.heal(&b, &a);
-            })?;
+            network.change(|cables| cables.heal(&a, &b))?;
         }
         ["stop", part] => machines.set_stopped(&part.parse()?, true)?,
         ["continue", part] => machines.set_stopped(&part.parse()?, false)?,
-        ["restart-slurmd", node] => machines.restart_slurmd(known(machines, node)?)?,
+        ["restart-slurmd", node] => machines.restart(&Part::Slurmd(known(machines, node)?.to_string()))?,
         ["clock", node, ahead_s] => clock::set(&machines.dir, known(machines, node)?, ahead_s.parse()?)?,
         _ => bail!("not understood: {}", words.join(" ")),
     }

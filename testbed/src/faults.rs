@@ -34,23 +34,17 @@ impl Cluster {
     /// Lets no frame pass between `a` and `b`, and tells nobody: no reset, no "unreachable". Ends that are in both are
     /// cut from each other; `cut(&cluster.ends(), &cluster.ends())` is a switch without power.
     pub fn cut(&self, a: &[End], b: &[End]) -> Result<()> {
-        self.machines.network.change(|cables| {
-            cables.cut(a, b);
-            cables.cut(b, a);
-        })
+        self.machines.network.change(|cables| cables.cut(a, b))
     }
 
     /// Lets no frame pass from `from` to `to`; those of the other direction arrive.
     pub fn cut_one_way(&self, from: &[End], to: &[End]) -> Result<()> {
-        self.machines.network.change(|cables| cables.cut(from, to))
+        self.machines.network.change(|cables| cables.cut_one_way(from, to))
     }
 
     /// Loses `percent` of the frames between `a` and `b`, at random.
     pub fn lose(&self, a: &[End], b: &[End], percent: u8) -> Result<()> {
-        self.machines.network.change(|cables| {
-            cables.lose(a, b, percent);
-            cables.lose(b, a, percent);
-        })
+        self.machines.network.change(|cables| cables.lose(a, b, percent))
     }
 
     /// Lets at most so many bytes a second through the cable of an end, each way; `None` is no limit.
@@ -60,10 +54,7 @@ impl Cluster {
 
     /// Ends cuts and losses between `a` and `b`.
     pub fn heal(&self, a: &[End], b: &[End]) -> Result<()> {
-        self.machines.network.change(|cables| {
-            cables.heal(a, b);
-            cables.heal(b, a);
-        })
+        self.machines.network.change(|cables| cables.heal(a, b))
     }
 
     /// Ends everything that was done to cables.
@@ -93,10 +84,10 @@ impl Cluster {
         self.machines.runs(part)
     }
 
-    /// Ends a daemon by SIGTERM and starts it again, as `systemctl restart` does. Returns as soon as it was started.
+    /// Ends a daemon by SIGTERM and starts it again, as `systemctl restart` does; the steps of a slurmd live on. Returns
+    /// as soon as it was started.
     pub fn restart_part(&self, part: &Part) -> Result<()> {
-        self.machines.end(part)?;
-        self.machines.start(part)
+        self.machines.restart(part)
     }
 
     /// Whether a node has power.
@@ -160,12 +151,6 @@ impl Cluster {
     /// SIGKILL of slurmdbd; its MariaDB lives on.
     pub fn kill_dbd(&mut self) -> Result<()> {
         self.kill_part(&Part::Slurmdbd)
-    }
-
-    /// Restarts slurmd as `systemctl restart slurmd` does: it ends by SIGTERM, its steps live on, and it starts again.
-    /// Returns as soon as it was started.
-    pub fn restart_slurmd(&self, node: &str) -> Result<()> {
-        self.machines.restart_slurmd(node)
     }
 
     /// Lets the clock of a node's daemons be ahead of the others' from the next second on; behind, if negative. Jobs keep

@@ -242,11 +242,10 @@ impl Machines {
         self.kill(part)
     }
 
-    /// Ends a slurmd and starts it again; what it has started lives on.
-    pub(crate) fn restart_slurmd(&self, node: &str) -> Result<()> {
-        let slurmd = Part::Slurmd(node.to_string());
-        self.end(&slurmd)?;
-        self.start(&slurmd)
+    /// Ends a daemon and starts it again; what a slurmd has started lives on.
+    pub(crate) fn restart(&self, part: &Part) -> Result<()> {
+        self.end(part)?;
+        self.start(part)
     }
 
     /// Stops one daemon alone, or lets it go on.

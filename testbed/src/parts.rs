@@ -24,7 +24,7 @@ pub enum Part {
 
 impl Part {
     /// The node that it runs on.
-    pub(crate) fn node(&self) -> Option<&str> {
+    pub fn node(&self) -> Option<&str> {
         match self {
             Part::Munged | Part::Mariadb | Part::Slurmdbd | Part::Slurmctld => None,
             Part::NodeMunged(node) | Part::Slurmd(node) | Part::NodeCommand(node) => Some(node),

@@ -47,7 +47,7 @@ pub enum Trouble {
     ControllerCut,
     /// Nobody reaches anybody.
     Switch,
-    /// A third of all packets is lost.
+    /// A fifth of all packets is lost.
     Lossy,
     /// The slurmds of all nodes are stopped.
     Slurmds,
@@ -78,8 +78,8 @@ impl Trouble {
 
     /// Whether nothing may come of it for any job: nobody is dead.
     pub fn is_harmless(self) -> bool {
-        use Trouble::{ControllerCut, ServiceCut, Slurmds, Switch};
-        matches!(self, Switch | ServiceCut | ControllerCut | Slurmds)
+        use Trouble::{ControllerCut, CutFromController, ServiceCut, Slurmds, Switch};
+        matches!(self, Switch | ServiceCut | ControllerCut | CutFromController | Slurmds)
     }
 }
 
@@ -121,10 +121,11 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
     let bystander = bystander(site, &nodes)?;
     let batch_host = matches!(trouble, Trouble::BatchHostPower | Trouble::BatchHostCutFromAll);
     let victim = nodes[if batch_host { 0 } else { rng.random_range(1..nodes.len()) }].clone();
+    ensure!(ended(site, job)?.is_none(), "job {job} has ended before its trouble");
     let begun = Instant::now();
-    make(site, trouble, &victim, &nodes)?;
-    let resumed_s = follow(site, &folder, trouble, begun, lasts)?;
+    let followed = make(site, trouble, &victim, &nodes).and_then(|()| follow(site, &folder, trouble, begun, lasts));
     mend(site, trouble, &victim)?;
+    let resumed_s = followed?;
     let state = site.wait(&format!("job {job} to end"), PATIENCE, |site| ended(site, job))?;
     ensure!(state == "completed", "job {job} ended as {state}");
     check_result(&folder, NODES)?;
@@ -139,10 +140,12 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
     let run = site.report(job)?.context("a report")?;
     check_energy(&run)?;
     let restarts = restarts(site, job)?;
+    let detected_s = detected_s(&run).filter(|_| trouble.is_power_loss());
+    ensure!(!trouble.is_power_loss() || detected_s.is_some(), "{victim} was not noticed: {run:#}");
     if trouble.is_harmless() {
         ensure!(restarts == 0 && run["total"]["failures"] == 0, "{trouble:?} ended something: {run:#}");
     }
-    Ok(History { trouble, detected_s: detected_s(&run).filter(|_| trouble.is_power_loss()), resumed_s, restarts })
+    Ok(History { trouble, detected_s, resumed_s, restarts })
 }
 
 fn submit(site: &Site, folder: &Path, trouble: Trouble) -> Result<u32> {
@@ -194,7 +197,7 @@ fn make(site: &mut Site, trouble: Trouble, victim: &str, nodes: &[String]) -> Re
         Trouble::OneWayOut => site.cluster.cut_one_way(&[end(victim)?], &others),
         Trouble::OneWayIn => site.cluster.cut_one_way(&others, &[end(victim)?]),
         Trouble::Halves => {
-            // The victim with as many others that the run does not have.
+            // The victim with two others that the run does not have.
             let apart: Vec<&String> = site.cluster.nodes.iter().filter(|n| !nodes.contains(n)).take(2).collect();
             let apart: BTreeSet<String> = apart.into_iter().cloned().chain([victim.to_string()]).collect();
             let (one, other): (Vec<End>, Vec<End>) = all.into_iter().partition(|e| apart.contains(&e.to_string()));
@@ -239,10 +242,11 @@ fn mend(site: &mut Site, trouble: Trouble, victim: &str) -> Result<()> {
     }
 }
 
+/// How a job has ended, as both the report and Slurm have it: one that is put back into the queue has not.
 fn ended(site: &Site, job: u32) -> Result<Option<String>> {
     let run = site.report(job)?.context("a report")?;
     let state = run["state"].as_str().context("a state")?;
-    Ok(matches!(state, "completed" | "failed" | "cancelled" | "timeout").then(|| state.to_string()))
+    Ok((state != "running" && site.state(job)?.to_lowercase() == state).then(|| state.to_string()))
 }
 
 fn nodes(run: &Value) -> Vec<String> {

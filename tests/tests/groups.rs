@@ -140,12 +140,12 @@ fn nothing_is_left_of_relays(site: &Site, run: &Value) -> Result<()> {
         let on = |program: &str, word: &str| {
             site.cluster.output(site.cluster.command_on(&node.parse()?, program)?.arg(word))
         };
-        let files = on("ls", "/tmp")?;
-        let left: Vec<&str> = files.lines().filter(|f| f.starts_with(name)).collect();
-        ensure!(left.is_empty(), "left in /tmp of {node}: {left:?}");
         site.wait(&format!("the relays on {node} to end"), MINUTES, |_| {
             Ok((!on("cat", "/proc/net/unix")?.contains(name)).then_some(()))
         })?;
+        let files = on("ls", "/tmp")?;
+        let left: Vec<&str> = files.lines().filter(|f| f.starts_with(name)).collect();
+        ensure!(left.is_empty(), "left in /tmp of {node}: {left:?}");
     }
     Ok(())
 }

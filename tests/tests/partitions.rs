@@ -6,24 +6,29 @@ use anyhow::Result;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use suite::partitions::{Trouble, play};
 use suite::{Site, Wanted};
 
-fn site() -> MutexGuard<'static, Site> {
-    static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
-    let start = || {
-        let dir = PathBuf::from(format!("/tmp/joulepoint-partitions-{}", std::process::id()));
-        // Slurm itself is not to decide while the trouble lasts.
-        let wanted = Wanted { slurmd_timeout_s: 900, ..Wanted::default() };
-        Mutex::new(Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts"))
-    };
-    SITE.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+/// The site of all tests, and how many histories were begun.
+static SITE: Mutex<(Option<Site>, u32)> = Mutex::new((None, 0));
+
+fn start(number: u32) -> Result<Site> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-partitions-{}-{number}", std::process::id()));
+    // Slurm itself is not to decide while the trouble lasts.
+    let wanted = Wanted { slurmd_timeout_s: 900, ..Wanted::default() };
+    Site::start(&dir, &wanted, &mut |text| println!("  {text}"))
 }
 
 fn once(trouble: Trouble, lasts_s: u64) -> Result<()> {
-    let history = play(&mut site(), trouble, Duration::from_secs(lasts_s), &mut ChaCha8Rng::seed_from_u64(lasts_s))?;
+    let mut held = SITE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (kept, begun) = &mut *held;
+    *begun += 1;
+    // One that fails leaves no site to the next.
+    let mut site = kept.take().map_or_else(|| start(*begun), Ok)?;
+    let history = play(&mut site, trouble, Duration::from_secs(lasts_s), &mut ChaCha8Rng::seed_from_u64(lasts_s))?;
+    *kept = Some(site);
     println!("  {history:?}");
     Ok(())
 }
@@ -73,6 +78,11 @@ fn a_switch_that_reboots_ends_nothing() -> Result<()> {
 fn a_controller_that_is_cut_off_ends_nothing() -> Result<()> {
     once(Trouble::ServiceCut, 20)?;
     once(Trouble::ControllerCut, 20)
+}
+
+#[test]
+fn a_network_that_loses_packets_makes_no_second_writer() -> Result<()> {
+    once(Trouble::Lossy, 20)
 }
 
 #[test]

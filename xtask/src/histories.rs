@@ -220,9 +220,24 @@ impl History<'_> {
             rules.iter().for_each(|rule| self.place.fs.add(rule.clone()));
         }
         self.log.push(format!("life {number} on mount {mount}, rules: {}", faults::words(&rules)));
+        self.life_of(number, mount, is_kind)
+    }
+
+    /// A life of the run on a mount, with a seed of its own.
+    fn life_of(&mut self, number: u32, mount: usize, is_kind: bool) -> Life {
         let root = self.place.mounts[mount].path().join(&self.name);
-        let seed = self.rng.random();
-        Life::new(self.place.fs.clone(), mount, &root, number, self.shape.clone(), is_kind, seed, self.oracle.clone())
+        Life {
+            fs: self.place.fs.clone(),
+            mount,
+            run: root.join("run"),
+            work: root.join(format!("work{number}")),
+            claim: Claim { job: Some(1), restart_count: number, ..Claim::default() },
+            shape: self.shape.clone(),
+            is_kind,
+            seed: self.rng.random(),
+            releases_at: None,
+            oracle: self.oracle.clone(),
+        }
     }
 
     fn play_one(&mut self, life: Life) -> Result<End, String> {
@@ -243,7 +258,6 @@ impl History<'_> {
         let fs = self.place.fs.clone();
         fs.add(faults::stop(&mut self.rng, mount, &self.name));
         let other = 1 - mount;
-        let root = self.place.mounts[other].path().join(&self.name);
         thread::scope(|scope| {
             let first = scope.spawn(|| first.play());
             let joined = |first: thread::ScopedJoinHandle<'_, Result<End, String>>| {
@@ -261,15 +275,13 @@ impl History<'_> {
                 return Ok(end);
             }
             // Rules of the first do not hold for the second, but may for what is left of the first.
-            let (seed, is_early) = (self.rng.random(), self.rng.random_bool(0.5));
+            let mut second = self.life_of(number, other, false);
+            let is_early = self.rng.random_bool(0.5);
             self.log.push(format!("life {number} is stopped; another takes the run up on mount {other}"));
             self.sum.stopped += 1;
-            let again = u32::from(self.rng.random_bool(0.5));
-            let mut second =
-                Life::new(fs.clone(), other, &root, number, self.shape.clone(), false, seed, self.oracle.clone());
-            second.is_later(again);
+            second.is_later(u32::from(self.rng.random_bool(0.5)));
             if is_early {
-                second.releases_at(self.rng.random_range(1..200));
+                second.releases_at = Some(self.rng.random_range(1..200));
             } else if self.rng.random_bool(0.5) {
                 fs.add(faults::end(&mut self.rng, other, &self.name));
             }

@@ -80,7 +80,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
+        std::thread::park_timeout(Duration::from_millis(30));
     }
 }
 

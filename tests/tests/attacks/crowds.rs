@@ -4,7 +4,7 @@ use crate::{ALICE, End, Field, MALLORY, PATIENCE, as_user, attack, request, star
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,13 @@ fn asked(field: &Field, what: &str) -> Result<u64> {
     let said = field.cluster.output(&mut field.cluster.command("sdiag"))?;
     let count = |l: &str| l.split_once("count:")?.1.split_whitespace().next()?.parse().ok();
     Ok(said.lines().find(|l| l.trim_start().starts_with(&format!("{what} "))).and_then(count).unwrap_or(0))
+}
+
+/// A question of alice's wrapper whose answer is held back, since there is no news.
+fn no_news(field: &Field) -> Result<String> {
+    let health = format!("/v1/runs/{}/{}/health", field.cluster.name, field.alices.1);
+    let known: Value = as_user(uid(ALICE), || field.controller().get(&health))?;
+    Ok(format!("{health}?since={}&wait_s=60", known["news"].as_u64().context("news")?))
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn a_flood_on_every_route_is_its_senders_own() -> Result<()> {
 fn answers_that_one_user_has_held_back_leave_room_for_others() -> Result<()> {
     many_connections()?;
     attack("700 held answers", |field| {
-        let path = format!("/v1/runs/{}/{}/health?since=0&wait_s=60", field.cluster.name, field.alices.1);
+        let path = no_news(field)?;
         let mut held = connections(&field.address(), 700);
         as_user(uid(ALICE), || {
             for stream in &mut held {
@@ -209,6 +216,12 @@ fn answers_that_one_user_has_held_back_leave_room_for_others() -> Result<()> {
             }
         });
         std::thread::sleep(STANDS);
+        let waits = |stream: &&TcpStream| {
+            let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+            peeked.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+        };
+        let waits = held.iter().filter(waits).count();
+        ensure!(waits > 500, "only {waits} answers are held back");
         Ok(())
     })
 }
@@ -216,9 +229,7 @@ fn answers_that_one_user_has_held_back_leave_room_for_others() -> Result<()> {
 #[test]
 fn a_wrapper_that_comes_and_goes_causes_no_flood_of_questions_to_slurm() -> Result<()> {
     attack("waiting and going away", |field| {
-        let health = format!("/v1/runs/{}/{}/health", field.cluster.name, field.alices.1);
-        let known: Value = as_user(uid(ALICE), || field.controller().get(&health))?;
-        let path = format!("{health}?since={}&wait_s=60", known["news"].as_u64().context("news")?);
+        let path = no_news(field)?;
         let (before, begun) = (field.questions()?, Instant::now());
         crowd(uid(ALICE), 4, STANDS, || {
             let credential = field.credential("controller", "GET", &path, b"");

@@ -89,8 +89,9 @@ fn a_no_kill_job_whose_batch_host_dies_is_found_and_requeued() -> Result<()> {
     let (job, folder) = started(&site, "no-kill-host", &["-N2", "-n2", "--no-kill"])?;
     let victim = nodes(&site.report(job)?.context("a report")?)[0].clone();
     site.cluster.kill_node(&victim)?;
-    finished_well(&site, job, &folder)?;
-    site.cluster.revive_node(&victim)
+    let outcome = finished_well(&site, job, &folder);
+    site.cluster.revive_node(&victim)?;
+    outcome.map(drop)
 }
 
 #[test]
@@ -99,10 +100,12 @@ fn when_only_slurmd_dies_the_job_goes_on_as_if_nothing_had_happened() -> Result<
     let (job, folder) = started(&site, "slurmd-death", &["-N2", "-n2"])?;
     let victim = nodes(&site.report(job)?.context("a report")?)[1].clone();
     site.cluster.kill_slurmd(&victim)?;
-    let run = finished_well(&site, job, &folder)?;
+    let outcome = finished_well(&site, job, &folder);
+    site.cluster.revive_node(&victim)?;
+    let run = outcome?;
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
     assert_eq!(run["records"].as_array().map(Vec::len), Some(1), "{run:#}");
-    site.cluster.revive_node(&victim)
+    Ok(())
 }
 
 #[test]
@@ -182,8 +185,9 @@ fn a_step_that_is_launched_while_a_slurmd_is_away_is_launched_again() -> Result<
     let out = folder.join(format!("slurm-{job}.out"));
     let said = |word: &str| fs::read_to_string(&out).is_ok_and(|text| text.contains(word));
     let waits = format!("no slurmd on {upgraded}; it is launched again");
-    site.wait("the word that it waits", MINUTES, |_| Ok(said(&waits).then_some(())))?;
+    let waited = site.wait("the word that it waits", MINUTES, |_| Ok(said(&waits).then_some(())));
     site.cluster.start_part(&Part::Slurmd(upgraded))?;
+    waited?;
     let state = site.wait_state(job, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], MINUTES)?;
     assert_eq!(state, "COMPLETED", "{}", fs::read_to_string(&out)?);
     let mut tasks: Vec<String> = fs::read_to_string(folder.join("second"))?.lines().map(str::to_string).collect();

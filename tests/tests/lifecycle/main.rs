@@ -36,11 +36,9 @@ fn a_power_cut_ends_every_process_of_the_node_and_of_no_other() -> Result<()> {
     let options =
         Options { node_command: Some(["sh", "-c", "echo %n; sleep 1000"].map(String::from).into()), ..small(2) };
     let mut cluster = Cluster::start(&dir.path().join("c"), &options, &mut |_| ())?;
-    let job = cluster.submit(ALICE, &["-N2", "--no-kill", "--wrap", "srun sleep 1000"])?;
-    cluster.wait_until("the step on n2", SOON, || {
-        let steps = cluster.output(cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]))?;
-        Ok((steps.contains(".0") && cluster.node_pids("n2")?.len() > 4).then_some(()))
-    })?;
+    let script = "srun sh -c 'touch begun.$SLURM_NODEID; sleep 1000'";
+    let job = cluster.submit(ALICE, &["-N2", "--no-kill", "--wrap", script])?;
+    cluster.wait_until("the step on n2", SOON, || Ok(cluster.shared().join("begun.1").exists().then_some(())))?;
     let (victims, others) = (cluster.node_pids("n2")?, cluster.node_pids("n1")?);
     let others = ["slurmd", "sh"].map(|name| oldest(&others, name));
     let said = std::fs::read_to_string(cluster.dir.join("log/n2.command.out"))?;

@@ -66,13 +66,17 @@ fn each_daemon_can_be_stopped_and_goes_on() -> Result<()> {
         let mut made = cluster.command_on(end, "timeout")?;
         Ok(made.args(["1", "munge", "--no-input", &socket]).stdout(std::process::Stdio::null()).status()?.success())
     };
-    ensure!(munge(&End::Node(1))? && munge(&End::Slurmctld)?);
+    let signs = |end: &End| cluster.wait_until(&format!("munged of {end}"), SOON, || Ok(munge(end)?.then_some(())));
+    signs(&End::Node(1))?;
+    signs(&End::Slurmctld)?;
     let of_node = Part::NodeMunged("n1".into());
     cluster.stop_part(&of_node)?;
-    ensure!(!munge(&End::Node(1))? && munge(&End::Slurmctld)?, "a node's munged is its own");
+    ensure!(!munge(&End::Node(1))?, "the node's munged is stopped");
+    signs(&End::Slurmctld).context("a node's munged is its own")?;
     cluster.continue_part(&of_node)?;
     cluster.stop_part(&Part::Munged)?;
-    ensure!(munge(&End::Node(1))? && !munge(&End::Slurmctld)?);
+    signs(&End::Node(1))?;
+    ensure!(!munge(&End::Slurmctld)?, "munged is stopped");
     cluster.continue_part(&Part::Munged)?;
     let pids = cluster.node_pids("n1")?;
     for (part, name) in [(Part::Slurmd("n1".into()), "slurmd"), (Part::NodeCommand("n1".into()), "tail")] {
@@ -102,14 +106,17 @@ fn each_daemon_can_be_stopped_and_goes_on() -> Result<()> {
 fn jobs_live_on_while_slurmd_is_restarted() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let cluster = Cluster::start(&dir.path().join("c"), &small(1), &mut |_| ())?;
-    let job = cluster.submit(BOB, &["--wrap", "srun --overlap sh -c 'until [ -e go ]; do sleep 0.1; done'"])?;
+    let script = "srun --overlap sh -c 'touch begun; until [ -e go ]; do sleep 0.1; done'";
+    let job = cluster.submit(BOB, &["--wrap", script])?;
     let steps = || -> Result<Vec<i32>> {
         let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         Ok(cluster.node_pids("n1")?.into_iter().filter(|pid| name(pid).trim() == "slurmstepd").collect())
     };
-    cluster.wait_until("the step", SOON, || Ok((steps()?.len() >= 2).then_some(())))?;
+    // Until then a child of a slurmstepd may have its name.
+    cluster.wait_until("the step", SOON, || Ok(cluster.shared().join("begun").exists().then_some(())))?;
     let (before, slurmd) = (steps()?, oldest(&cluster.node_pids("n1")?, "slurmd").context("slurmd")?);
-    cluster.restart_slurmd("n1")?;
+    ensure!(before.len() >= 2, "the script's and the step's are not there: {before:?}");
+    cluster.restart_part(&Part::Slurmd("n1".into()))?;
     ensure!(!exists(slurmd), "it is the old one");
     cluster.wait_until("slurmd", SOON, || Ok(oldest(&cluster.node_pids("n1")?, "slurmd")))?;
     ensure!(steps()? == before, "steps before {before:?}, after {:?}", steps()?);

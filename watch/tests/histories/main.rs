@@ -44,11 +44,8 @@ fn trouble(world: &mut World) {
         5 => others.for_each(|n| world.net.cut_both(victim, n)),
         6 => others.for_each(|n| world.net.cut(victim, n)),
         7 => others.for_each(|n| world.net.cut(n, victim)),
-        8 => (0..all).for_each(|n| world.net.cut_both(controller, n)),
-        9 => {
-            (0..all).for_each(|n| world.net.cut_both(controller, n));
-            (0..all).for_each(|n| world.net.cut_both(slurm, n));
-        }
+        8 => world.cut_from_nodes(controller),
+        9 => [controller, slurm].into_iter().for_each(|host| world.cut_from_nodes(host)),
         10 => {
             let half = world.rng.random_range(1..all);
             let with = |n: usize| n < half;
@@ -62,7 +59,7 @@ fn trouble(world: &mut World) {
                 }
             }
         }
-        11 => (0..all).for_each(|a| (0..all + 2).filter(|b| *b != a).for_each(|b| world.net.cut_both(a, b))),
+        11 => world.cut_all(),
         12 => {
             let (loss, slow_s) = (world.rng.random_range(1..30), world.rng.random_range(0.0..0.6));
             world.net.degrade(loss, slow_s);
@@ -171,17 +168,17 @@ fn on_a_quiet_cluster_a_power_loss_is_noticed_within_five_seconds_and_the_run_go
         assert!(world.runs[0].started_s > died_s, "seed {seed}:\n{}", world.history.join("\n"));
         resumed_s.push(world.runs[0].started_s - died_s);
     }
-    let worst = |of: &mut Vec<f64>| {
+    let median_and_most = |of: &mut Vec<f64>| {
         of.sort_by(f64::total_cmp);
         (of[of.len() / 2], of[of.len() * 99 / 100])
     };
-    let (detected, resumed) = (worst(&mut detections_s), worst(&mut resumed_s));
+    let (detected, resumed) = (median_and_most(&mut detections_s), median_and_most(&mut resumed_s));
     println!(
         "noticed after {:.1} s, 99 % within {:.1} s; goes on after {:.1} s, 99 % within {:.1} s",
         detected.0, detected.1, resumed.0, resumed.1
     );
     assert_eq!(detections_s.len() as u64, count);
-    assert!(detected.0 <= 5.0 && resumed.1 <= 15.0, "{detected:?} {resumed:?}");
+    assert!(detected.1 <= 5.0 && resumed.1 <= 15.0, "{detected:?} {resumed:?}");
 }
 
 #[test]
@@ -193,16 +190,13 @@ fn maintenance_of_slurmds_a_cut_controller_and_a_switch_that_reboots_end_nothing
             let mut world = World::new(seed, 10, 3);
             world.runs.iter_mut().for_each(|r| r.left_s = 2000.0);
             run_for(&mut world, 20.0);
-            let (all, controller, slurm) = (world.nodes.len(), world.controller_host(), world.slurm_host());
             match kind {
                 "slurmds" => world.nodes.iter_mut().for_each(|n| n.slurmd_is_up = false),
-                "switch" => {
-                    (0..all).for_each(|a| (0..all + 2).filter(|b| *b != a).for_each(|b| world.net.cut_both(a, b)))
-                }
-                _ => (0..all).for_each(|n| world.net.cut_both(controller, n)),
+                "switch" => world.cut_all(),
+                _ => world.cut_from_nodes(world.controller_host()),
             }
             if kind == "controller and slurmctld" {
-                (0..all).for_each(|n| world.net.cut_both(slurm, n));
+                world.cut_from_nodes(world.slurm_host());
             }
             // Slurm waits longer than the maintenance lasts, as its operators see to.
             world.set_slurmd_timeout(900.0);

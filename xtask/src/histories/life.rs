@@ -13,7 +13,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,45 +84,25 @@ impl End {
 
 /// One life, before it begins.
 pub struct Life {
-    fs: FaultFs,
-    mount: usize,
-    run: PathBuf,
-    work: PathBuf,
-    claim: Claim,
-    shape: Shape,
-    is_kind: bool,
-    seed: u64,
-    releases_at: Option<u64>,
-    oracle: Arc<Oracle>,
+    pub fs: FaultFs,
+    pub mount: usize,
+    pub run: PathBuf,
+    pub work: PathBuf,
+    pub claim: Claim,
+    pub shape: Shape,
+    /// Nothing strikes it by chance.
+    pub is_kind: bool,
+    pub seed: u64,
+    /// At this call of a port what hangs goes on.
+    pub releases_at: Option<u64>,
+    pub oracle: Arc<Oracle>,
 }
 
 impl Life {
-    /// A life of the run in a folder of a mount.
-    #[expect(clippy::too_many_arguments, reason = "all that a life is")]
-    pub fn new(
-        fs: FaultFs,
-        mount: usize,
-        root: &Path,
-        number: u32,
-        shape: Shape,
-        is_kind: bool,
-        seed: u64,
-        oracle: Arc<Oracle>,
-    ) -> Life {
-        let claim = Claim { job: Some(1), restart_count: number, ..Claim::default() };
-        let (run, work) = (root.join("run"), root.join(format!("work{number}")));
-        Life { fs, mount, run, work, claim, shape, is_kind, seed, releases_at: None, oracle }
-    }
-
     /// So many lives later than the one with its number; it has a folder of its own for its program.
     pub fn is_later(&mut self, by: u32) {
         self.claim.restart_count += by;
         self.work.as_mut_os_string().push(".other");
-    }
-
-    /// At this call of a port what hangs goes on.
-    pub fn releases_at(&mut self, call: u64) {
-        self.releases_at = Some(call);
     }
 
     /// Plays it; an error is something that must not happen.
