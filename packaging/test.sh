@@ -108,23 +108,26 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 # These have machines or a Slurm of their own, and the floors beside them mostly wait, as they do themselves.
 (
     run_real "$work/groups" groups
+    run_real "$work/steps" steps
+    run_real "$work/lend" lend
     run_real "$work/loans" loans
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
 beside=$!
-floor_real "steps across nodes, by CRIU" steps
 floor_real "groups' calls beside plain srun" calls
-floor_real "survivors parked, their nodes lent" lend
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
+floor_real "runs on a storage that fails" storage
 floor_real "power losses and partitions" partitions
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor "the user's page: syntax" $suite user_page -- every_script_has a_block_knows
 wait "$beside"
 tell "groups that recover alone" "$work/groups"
+tell "steps across nodes, by CRIU" "$work/steps"
+tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"

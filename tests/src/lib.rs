@@ -30,6 +30,8 @@ pub struct Site {
     pub cluster: Cluster,
     /// Joulepoint's site file.
     pub conf: PathBuf,
+    /// The controller service's store.
+    pub store: PathBuf,
     controller: Option<Child>,
 }
 
@@ -49,6 +51,10 @@ pub struct Wanted {
     pub slurmd_timeout_s: u32,
     /// Folders below `/tmp` and the like that all nodes see, beside the site's own.
     pub shared: Vec<PathBuf>,
+    /// The controller service's store; in the site's folder, if absent.
+    pub store: Option<PathBuf>,
+    /// Whether clocks of nodes can be set.
+    pub own_clocks: bool,
 }
 
 impl Default for Wanted {
@@ -61,6 +67,8 @@ impl Default for Wanted {
             plugin_args: Vec::new(),
             slurmd_timeout_s: 120,
             shared: Vec::new(),
+            store: None,
+            own_clocks: false,
         }
     }
 }
@@ -143,17 +151,19 @@ impl Site {
                     .to_vec(),
             ),
             shared,
+            own_clocks: wanted.own_clocks,
             env: vec![("JOULEPOINT_CONF".to_string(), path(&conf))],
             ..Options::default()
         };
         // The node services need the file before Slurm's folder exists; its paths are known beforehand.
         let shared = slurm.join("shared");
         let munge = slurm.join("munge/munge.socket.2");
+        let store = wanted.store.clone().unwrap_or_else(|| dir.join("store.sqlite"));
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
              store = {:?}\n\n[node]\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\nshared = {:?}\n\n{}",
-            dir.join("store.sqlite"),
+            store,
             dir.join("{node}.socket"),
             dir.join("spool"),
             wanted.node_toml,
@@ -171,7 +181,7 @@ impl Site {
                 cluster.shared().display()
             );
         }
-        let mut site = Site { cluster, conf, controller: None };
+        let mut site = Site { cluster, conf, store, controller: None };
         progress("starting the controller service");
         site.start_controller()?;
         Ok(site)

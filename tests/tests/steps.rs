@@ -309,17 +309,19 @@ fn trees_of_processes_and_python_go_on_after_their_nodes_died() -> Result<()> {
     Ok(())
 }
 
-/// Steps whose streams are of every kind; what each leaves is said by the script itself.
+/// Steps whose streams are of every kind; what each leaves is said by the script itself. A step lasts until its node has
+/// died, however slow the machine is: until there is a file `NAME.died`.
 const STREAMS: &str = r#"
 LINES='for n in $(seq 40); do echo "$SLURM_PROCID line $n"; sleep 0.2; done'
-srun -n4 --label bash -c "$LINES" | tee labelled | sort >sorted
-srun -n2 --output=named --error=named.err bash -c "$LINES; echo over >&2"
+lasts() { echo "$LINES; until [ -e $1.died ]; do sleep 0.2; done"; }
+srun -n4 --label bash -c "$(lasts labelled)" | tee labelled | sort >sorted
+srun -n2 --output=named --error=named.err bash -c "$(lasts named); echo over >&2"
 srun -n2 bash -c 'while read -r line; do echo "$SLURM_PROCID got $line"; sleep 1; done' <<END
 first
 second
 third
 END
-srun -n1 -N1 --exact bash -c "$LINES; exit 4" & four=$!
+srun -n1 -N1 --exact bash -c "$(lasts out); exit 4" & four=$!
 srun -n1 -N1 --exact bash -c "${LINES//line/other}" &
 wait $four; echo "code $?"; wait
 "#;
@@ -350,6 +352,7 @@ fn streams_of_every_kind_are_as_if_undisturbed_after_nodes_died() -> Result<()> 
         let record = run["records"].as_array().and_then(|r| r.last()).context("a record")?;
         let victim = record["nodes"][1].as_str().context("two nodes")?.to_string();
         site.cluster.kill_node(&victim)?;
+        fs::write(job.folder.join(format!("{name}.died")), "")?;
         println!("streams: {victim} died after {name} had begun");
         let lives = run["records"].as_array().map_or(0, Vec::len);
         let more = |run: &Value| (run["records"].as_array()?.len() > lives).then_some(());

@@ -1,6 +1,7 @@
 //! Plays histories of random faults on real clusters, and prints seed and history of each that does not come out right.
 
 use anyhow::{Result, ensure};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +17,7 @@ pub struct Campaign {
     /// Seed of the first; the others follow it.
     pub seed: u64,
     /// Clusters side by side.
-    pub at_once: u64,
+    pub at_once: NonZeroUsize,
     /// No history begins after so long.
     pub limit: Option<Duration>,
     /// Only this kind of fault.
@@ -41,14 +42,9 @@ struct Sum {
 pub fn run(campaign: &Campaign) -> Result<()> {
     let (next, sum, begun) = (AtomicU64::new(0), Mutex::new(Sum::default()), Instant::now());
     let clusters = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..campaign.at_once.min(campaign.runs))
-            .map(|n| {
-                scope.spawn({
-                    let (next, sum) = (&next, &sum);
-                    move || one_after_the_other(campaign, n, next, sum, begun)
-                })
-            })
-            .collect();
+        let (next, sum) = (&next, &sum);
+        let one = |cluster| scope.spawn(move || one_after_the_other(campaign, cluster, next, sum, begun));
+        let all: Vec<_> = (0..campaign.at_once.get()).map(one).collect();
         all.into_iter().map(|cluster| cluster.join()).collect::<Vec<_>>()
     });
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +68,7 @@ pub fn run(campaign: &Campaign) -> Result<()> {
 /// Plays histories on one cluster until none is left; after one that fails, on a new one.
 fn one_after_the_other(
     campaign: &Campaign,
-    cluster: u64,
+    cluster: usize,
     next: &AtomicU64,
     sum: &Mutex<Sum>,
     begun: Instant,
@@ -85,7 +81,7 @@ fn one_after_the_other(
         }
         let mut playing = match lab.take() {
             Some(lab) => lab,
-            None => Lab::start(&folder(cluster, number), &mut |_| {})?,
+            None => Lab::start(&folder(cluster, number), campaign.seed + number, &mut |_| {})?,
         };
         let history = draw(campaign.seed + number, campaign.only.as_deref());
         let outcome = playing.play(&history);
@@ -98,7 +94,7 @@ fn one_after_the_other(
     }
 }
 
-fn folder(cluster: u64, number: u64) -> PathBuf {
+fn folder(cluster: usize, number: u64) -> PathBuf {
     PathBuf::from(format!("/tmp/joulepoint-chaos-{}-{cluster}-{number}", std::process::id()))
 }
 

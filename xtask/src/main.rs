@@ -78,14 +78,13 @@ enum Chore {
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Clusters side by side.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
-        at_once: u64,
+        #[arg(long, default_value = "1")]
+        at_once: std::num::NonZeroUsize,
         /// No history begins after so many minutes.
         #[arg(long)]
         minutes: Option<f64>,
-        /// Only this kind of fault: kill, stop, kill-daemon, stop-daemon, restart-daemon, power, two-power, suspend, cut
-        /// or order.
-        #[arg(long)]
+        /// Only this kind of fault.
+        #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(suite::chaos::history::kinds()))]
         only: Option<String>,
     },
     /// Losses of power and partitions on a real cluster: one writer at any time, and how long it took.

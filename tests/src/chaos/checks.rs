@@ -1,6 +1,6 @@
 //! What must hold after each history, whatever has happened: one function a promise, with a message of its own.
 
-use super::history::{Fault, Order, Process};
+use super::history::{Fault, Order, Process, Storage};
 use super::jobs::Job;
 use super::table::Ended;
 use crate::Site;
@@ -28,6 +28,8 @@ pub fn allowed(fault: Fault) -> &'static [&'static str] {
     match fault {
         Fault::Kill(Process::Program | Process::Srun | Process::Slurmstepd) => &["failed"],
         Fault::Order(Order::Scancel) => &["cancelled"],
+        // The shell reads its script from the run's folder, and says so when it cannot.
+        Fault::Storage(Storage::Eio | Storage::Estale | Storage::Eacces) => &["failed"],
         _ => &[],
     }
 }
@@ -62,13 +64,14 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();
-    ensure!(!said.is_empty() || told == "cancelled", "{slurm}: its output does not say so");
+    let is_said = !said.is_empty() || job.script_told_of_its_storage();
+    ensure!(is_said || told == "cancelled", "{slurm}: its output does not say so");
     Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
 }
 
 /// The folder of a job's run; none, if it has not got as far.
-pub fn run_folder(site: &Site, job: u32) -> Option<PathBuf> {
-    let pattern = site.cluster.shared().join(format!("runs-{}/*/{job}.*", testbed::ALICE));
+pub fn run_folder(runs: &Path, job: u32) -> Option<PathBuf> {
+    let pattern = runs.join(format!("*/{job}.*"));
     glob::glob(&pattern.to_string_lossy()).ok()?.flatten().next()
 }
 
@@ -94,13 +97,14 @@ pub fn checkpoints(run: &Path, records: &[Record]) -> Result<()> {
         let state = checkpoint::state(&folder, patience)?;
         ensure!(state == State::Complete, "checkpoint {number} was committed and is {state:?}: {}", folder.display());
     }
-    for manifest in glob::glob(&run.join("checkpoints/*/manifest.json").to_string_lossy())?.flatten() {
+    // Those of groups, too.
+    for manifest in glob::glob(&run.join("checkpoints/**/manifest.json").to_string_lossy())?.flatten() {
         let folder = manifest.parent().context("a folder")?;
         let found: protocol::Manifest = serde_json::from_slice(&fs::read(&manifest)?)?;
         let verdict = checkpoint::verify(folder, &found, patience);
         ensure!(format!("{verdict:?}") == "Good", "{}: {verdict:?}", folder.display());
     }
-    let damaged = glob::glob(&run.join("checkpoints/*/manifest.damaged").to_string_lossy())?.flatten().next();
+    let damaged = glob::glob(&run.join("checkpoints/**/manifest.damaged").to_string_lossy())?.flatten().next();
     ensure!(damaged.is_none(), "{damaged:?}: a complete checkpoint was found damaged");
     Ok(())
 }
@@ -128,8 +132,7 @@ pub fn records(site: &Site, run: &Path) -> Result<Vec<Record>> {
 }
 
 fn stored(site: &Site, run: &str) -> Result<Vec<Record>> {
-    let store = site.conf.with_file_name("store.sqlite");
-    let store = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let store = Connection::open_with_flags(&site.store, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     store.busy_timeout(Duration::from_secs(10))?;
     let mut rows = store.prepare("SELECT seq, json FROM events WHERE run = ?1 ORDER BY seq")?;
     let rows = rows.query_map([run], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, String>(1)?)))?;

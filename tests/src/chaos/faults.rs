@@ -1,6 +1,7 @@
 //! Injects the faults of a history into a running cluster, and takes each back when its time is over.
 
 use super::bystander::{Ends, Harm};
+use super::disks::Disks;
 use super::history::{Blow, Cut, Daemon, Fault, Order, Place, Process};
 use super::processes::{self, Found};
 use super::queue::Queue;
@@ -16,6 +17,7 @@ const ORDER_S: &str = "25";
 /// The cluster that faults are made in, and what is wrong with it now.
 pub struct Field<'a> {
     pub site: &'a mut Site,
+    pub disks: &'a Disks,
     pub queue: &'a Queue,
     /// The protected jobs.
     pub jobs: Vec<u32>,
@@ -49,6 +51,9 @@ pub enum Undo {
     Resume(String),
     Cables(Vec<End>, Vec<End>),
     Fast(End),
+    Storage,
+    Books,
+    Clock(String),
     Controller,
     ControllerGoesOn(i32),
     /// A command of root's or of the user's.
@@ -57,9 +62,9 @@ pub enum Undo {
 
 impl<'a> Field<'a> {
     /// A cluster with nothing wrong.
-    pub fn new(site: &'a mut Site, queue: &'a Queue, jobs: Vec<u32>) -> Field<'a> {
+    pub fn new(site: &'a mut Site, disks: &'a Disks, queue: &'a Queue, jobs: Vec<u32>) -> Field<'a> {
         let (suspended, stopped, orders, harms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Field { site, queue, jobs, suspended, stopped, orders, harms }
+        Field { site, disks, queue, jobs, suspended, stopped, orders, harms }
     }
 
     /// Injects a fault.
@@ -88,6 +93,16 @@ impl<'a> Field<'a> {
             Fault::Suspend(place) => self.suspend(blow, place),
             Fault::Cut(cut) => self.cut(blow, cut),
             Fault::Order(order) => self.order(blow, order),
+            Fault::Storage(how) => {
+                self.disks.fail(how)?;
+                let told = "the folders of all runs".into();
+                Ok(Struck { told, hit: Some(self.everybody()), undo: Undo::Storage, harm: None })
+            }
+            Fault::BooksFull => {
+                self.disks.fill_books()?;
+                Ok(self.controller(Undo::Books))
+            }
+            Fault::Clock(place) => self.clock(blow, place),
         }
     }
 
@@ -124,6 +139,9 @@ impl<'a> Field<'a> {
             }
             Undo::Cables(a, b) => cluster.heal(a, b),
             Undo::Fast(end) => cluster.slow(end, None),
+            Undo::Storage => self.disks.mend(),
+            Undo::Books => self.disks.empty_books(),
+            Undo::Clock(node) => cluster.set_clock(node, 0),
             Undo::Controller => match self.site.controller_pid() {
                 Some(_) => Ok(()),
                 None => self.site.launch_controller(),
@@ -238,7 +256,8 @@ impl<'a> Field<'a> {
             return Ok(self.controller(Undo::ControllerGoesOn(pid)));
         }
         let parts = self.parts(blow, daemon)?;
-        parts.iter().try_for_each(|part| self.site.cluster.stop_part(part))?;
+        // One that waits for a storage that hangs cannot stand still before that answers.
+        let parts: Vec<Part> = parts.into_iter().filter(|part| self.site.cluster.stop_part(part).is_ok()).collect();
         self.stopped.extend(parts.iter().cloned());
         Ok(self.daemons(daemon, &parts, Undo::Continue(parts.clone())))
     }
@@ -296,6 +315,15 @@ impl<'a> Field<'a> {
             undo: Undo::Resume(node),
             harm,
         })
+    }
+
+    fn clock(&mut self, blow: &Blow, place: Place) -> Result<Struck> {
+        let node = self.place(blow, place)?;
+        // munge takes no words that are five minutes old or of the future.
+        let ahead_s = blow.pick as i64 % 480 - 240;
+        self.site.cluster.set_clock(&node, ahead_s)?;
+        let hit = self.on(std::slice::from_ref(&node));
+        Ok(Struck { told: format!("{node} by {ahead_s} s"), hit: Some(hit), undo: Undo::Clock(node), harm: None })
     }
 
     fn cut(&mut self, blow: &Blow, cut: Cut) -> Result<Struck> {
@@ -395,6 +423,8 @@ impl<'a> Field<'a> {
         for mut order in self.orders.drain(..) {
             order.wait()?;
         }
+        self.disks.mend()?;
+        self.disks.empty_books()?;
         let cluster = &self.site.cluster;
         cluster.heal_all()?;
         for part in [Part::Munged, Part::Mariadb, Part::Slurmdbd, Part::Slurmctld] {

@@ -18,16 +18,20 @@ pub enum Program {
     Tree,
     /// The same Python program as a task of a step, engine criu.
     Step,
+    /// `apps/heat` in two groups that recover alone, with a spare node, engine app.
+    Groups,
 }
 
 impl Program {
-    const ALL: [Program; 5] = [Program::Tally, Program::Heat, Program::State, Program::Tree, Program::Step];
+    const ALL: [Program; 6] =
+        [Program::Tally, Program::Heat, Program::State, Program::Tree, Program::Step, Program::Groups];
 
     /// Nodes that it needs.
     pub fn nodes(self) -> usize {
         match self {
             Program::Tally | Program::Heat => 2,
             Program::State | Program::Tree | Program::Step => 1,
+            Program::Groups => 3,
         }
     }
 }
@@ -133,6 +137,27 @@ pub enum Order {
     Drain,
 }
 
+/// What the storage of the runs' folders does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A third of all calls end with this error.
+    Eio,
+    /// See above.
+    Estale,
+    /// See above.
+    Eacces,
+    /// Each call that writes ends with this error.
+    Enospc,
+    /// See above.
+    Edquot,
+    /// Each call takes a quarter of a second.
+    Slow,
+    /// No call comes back.
+    Hang,
+    /// What was not synced is lost.
+    Crash,
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -156,10 +181,16 @@ pub enum Fault {
     Cut(Cut),
     /// People.
     Order(Order),
+    /// Storage.
+    Storage(Storage),
+    /// The disk of the controller service is full.
+    BooksFull,
+    /// The clock of a node's daemons is wrong by minutes.
+    Clock(Place),
 }
 
 /// Kinds in the order of the table; each is as likely as its number says.
-const KINDS: [(u32, &str); 10] = [
+const KINDS: [(u32, &str); 13] = [
     (20, "kill"),
     (8, "stop"),
     (18, "kill-daemon"),
@@ -170,7 +201,15 @@ const KINDS: [(u32, &str); 10] = [
     (6, "suspend"),
     (16, "cut"),
     (9, "order"),
+    (16, "storage"),
+    (3, "books-full"),
+    (5, "clock"),
 ];
+
+/// The names of all kinds.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(_, name)| *name)
+}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -186,6 +225,9 @@ impl fmt::Display for Fault {
             Fault::Suspend(place) => write!(f, "node suspended, {}", words(format!("{place:?}"))),
             Fault::Cut(cut) => write!(f, "cable: {}", words(format!("{cut:?}"))),
             Fault::Order(order) => write!(f, "order: {}", words(format!("{order:?}"))),
+            Fault::Storage(storage) => write!(f, "storage: {}", words(format!("{storage:?}"))),
+            Fault::BooksFull => write!(f, "full disk of the controller service"),
+            Fault::Clock(place) => write!(f, "wrong clock, {}", words(format!("{place:?}"))),
         }
     }
 }
@@ -219,14 +261,24 @@ pub struct History {
 /// Moments of blows, s: the programs work for 35 s and more.
 const BLOWS_S: std::ops::Range<f64> = 2.0..32.0;
 
+/// Nodes for the protected runs of a history; the others are for the bystanders.
+const NODES: usize = 6;
+
 /// Draws a history; `only` keeps the kind of fault with this name.
 ///
 /// # Panics
 /// There is no such kind.
 pub fn draw(seed: u64, only: Option<&str>) -> History {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let count = rng.random_range(2..=3);
-    let runs = (0..count).map(|_| (*one(&mut rng, &Program::ALL), rng.random_bool(0.6))).collect();
+    let (count, mut free) = (rng.random_range(2..=3), NODES);
+    let mut runs = Vec::new();
+    for left in (0..count).rev() {
+        // One for each that is still to come.
+        let fit: Vec<Program> = Program::ALL.into_iter().filter(|program| program.nodes() + left <= free).collect();
+        let program = *one(&mut rng, &fit);
+        free -= program.nodes();
+        runs.push((program, rng.random_bool(0.6)));
+    }
     let kinds: Vec<(u32, &str)> = KINDS.into_iter().filter(|(_, name)| only.is_none_or(|only| only == *name)).collect();
     let mut blows: Vec<Blow> = (0..rng.random_range(3..=8)).map(|_| blow(&mut rng, &kinds, count)).collect();
     blows.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -276,6 +328,9 @@ fn fault(rng: &mut ChaCha8Rng, kind: &str) -> Fault {
         "two-power" => Fault::TwoPower,
         "suspend" => Fault::Suspend(place),
         "cut" => Fault::Cut(*one(rng, &cuts(place))),
+        "storage" => Fault::Storage(*one(rng, &STORAGE)),
+        "books-full" => Fault::BooksFull,
+        "clock" => Fault::Clock(place),
         _ => Fault::Order(*one(rng, &ORDERS)),
     }
 }
@@ -307,6 +362,17 @@ const ORDERS: [Order; 8] = [
     Order::Drain,
 ];
 
+const STORAGE: [Storage; 8] = [
+    Storage::Eio,
+    Storage::Estale,
+    Storage::Eacces,
+    Storage::Enospc,
+    Storage::Edquot,
+    Storage::Slow,
+    Storage::Hang,
+    Storage::Crash,
+];
+
 fn cuts(place: Place) -> [Cut; 10] {
     [
         Cut::FromController(place),
@@ -333,7 +399,8 @@ fn lasts_s(fault: Fault) -> std::ops::Range<f64> {
         Fault::Stop(_) | Fault::StopDaemon(_) | Fault::Suspend(_) => 5.0..45.0,
         // A node boots for longer than its death goes unnoticed.
         Fault::Power(_) | Fault::TwoPower => 15.0..30.0,
-        Fault::Cut(_) => 3.0..40.0,
+        Fault::Cut(_) | Fault::Clock(_) => 3.0..40.0,
+        Fault::Storage(_) | Fault::BooksFull => 3.0..25.0,
         Fault::Order(_) => 4.0..12.0,
     }
 }
@@ -354,7 +421,7 @@ mod tests {
         for seed in 0..500 {
             let history = draw(seed, None);
             assert!((2..=3).contains(&history.runs.len()) && (3..=8).contains(&history.blows.len()), "{history:?}");
-            assert!(history.runs.iter().map(|(program, _)| program.nodes()).sum::<usize>() <= 6);
+            assert!(history.runs.iter().map(|(program, _)| program.nodes()).sum::<usize>() <= NODES);
             assert!(history.blows.windows(2).all(|pair| pair[0].at_s <= pair[1].at_s));
             assert!(history.blows.iter().all(|b| b.run < history.runs.len()));
         }
@@ -364,8 +431,9 @@ mod tests {
     fn every_kind_and_every_target_comes_up_and_one_kind_can_be_asked_for_alone() {
         let faults = |only| (0..2000).flat_map(move |seed| draw(seed, only).blows).map(|b| b.fault.to_string());
         let all: BTreeSet<String> = faults(None).collect();
-        // 8 processes twice, 9 daemons twice, 5 restarts, 3 places twice, two nodes, 5 cuts at 3 places and 5 more, 8 orders.
-        assert_eq!(all.len(), 16 + 18 + 5 + 6 + 1 + 20 + 8, "{all:#?}");
+        // 8 processes twice, 9 daemons twice, 5 restarts, 3 places thrice, two nodes, 5 cuts at 3 places and 5 more,
+        // 8 orders, 8 ways of the storage, a disk.
+        assert_eq!(all.len(), 16 + 18 + 5 + 9 + 1 + 20 + 8 + 8 + 1, "{all:#?}");
         assert!(faults(Some("power")).all(|name| name.starts_with("power loss, ")));
     }
 }

@@ -49,11 +49,11 @@ fn heat_words(step_ms: u32) -> Vec<String> {
 }
 
 impl Job {
-    /// Submits a program, which has its nodes for itself or shares them.
+    /// Submits a program, which has its nodes for itself or shares them, and whose run's folder is below `runs`.
     ///
     /// # Errors
     /// What sbatch says.
-    pub fn submit(site: &Site, name: &str, program: Program, alone: bool) -> Result<Job> {
+    pub fn submit(site: &Site, name: &str, program: Program, alone: bool, runs: &Path) -> Result<Job> {
         let folder = site.folder(ALICE, name)?;
         let bin = site.bin();
         let path = |file: &str| bin.join(file).display().to_string();
@@ -61,6 +61,11 @@ impl Job {
         let script = match program {
             Program::Tally => format!("srun python3 {} --steps {TALLY_STEPS} --step-ms 50", path("tally.py")),
             Program::Heat => format!("srun --mpi=pmix {} {}", path("heat"), heat_words(20).join(" ")),
+            Program::Groups => format!(
+                "srun --mpi=pmix bash -c 'mkdir -p g$FT_ENERGY_GROUP; cd g$FT_ENERGY_GROUP; exec {} {}'",
+                path("heat"),
+                heat_words(20).join(" ")
+            ),
             Program::State | Program::Tree | Program::Step => {
                 let of = if program == Program::Tree { transparent::TREE } else { transparent::STATE };
                 let argv = of.argv(&bin, OTHER_STEPS);
@@ -72,9 +77,10 @@ impl Job {
         let nodes = program.nodes();
         let mut args = vec![format!("-N{nodes}"), format!("-n{nodes}"), "-t10".into(), "--open-mode=append".into()];
         args.extend(["--output=out", "--error=err", "--ft-energy=energy", "--ft-energy-interval=3s"].map(String::from));
-        args.extend(engine(program).map(String::from));
+        args.push(format!("--ft-energy-dir={}", runs.display()));
+        args.extend(engine(program).iter().map(ToString::to_string));
         args.push(format!("--export=ALL,TMPDIR={}", folder.join("tmp").display()));
-        args.extend(alone.then(|| "--exclusive".to_string()));
+        args.extend((alone || program == Program::Groups).then(|| "--exclusive".to_string()));
         ensure!(site.user_command(ALICE, "mkdir", &folder).arg("tmp").status()?.success(), "{}/tmp", folder.display());
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let id = site.submit(ALICE, &folder, &args, &script)?;
@@ -91,6 +97,11 @@ impl Job {
             Program::Heat => {
                 let undisturbed = site.folder(ALICE, "heat-undisturbed")?;
                 differs("heat.out", &read(&self.folder, "heat.out")?, &read(&undisturbed, "heat.out")?)
+            }
+            Program::Groups => {
+                let undisturbed = read(&site.folder(ALICE, "heat-undisturbed")?, "heat.out")?;
+                let mut results = ["g0/heat.out", "g1/heat.out"].into_iter();
+                results.try_for_each(|name| differs(name, &read(&self.folder, name)?, &undisturbed))
             }
             Program::State | Program::Tree | Program::Step => {
                 let (beside, child) = self.beside.as_mut().context("an undisturbed run beside it")?;
@@ -117,6 +128,11 @@ impl Job {
         read(&self.folder, "out").is_ok_and(|out| out.ends_with("end 137\n"))
     }
 
+    /// Whether the shell has said that it could not read its script.
+    pub fn script_told_of_its_storage(&self) -> bool {
+        read(&self.folder, "err").is_ok_and(|err| err.contains("error reading input file"))
+    }
+
     /// The lines of its output that are ours.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();
@@ -133,11 +149,19 @@ impl Drop for Job {
     }
 }
 
-fn engine(program: Program) -> [&'static str; 2] {
+fn engine(program: Program) -> &'static [&'static str] {
     match program {
-        Program::Tally => ["--ft-energy-signal=USR1", "--ft-energy-done=state.?"],
-        Program::Heat => ["--ft-energy-signal=USR1", "--ft-energy-done=heat.ckpt"],
-        Program::State | Program::Tree | Program::Step => ["--ft-energy", "--ft-energy-engine=criu"],
+        Program::Tally => &["--ft-energy-signal=USR1", "--ft-energy-done=state.?"],
+        Program::Heat => &["--ft-energy-signal=USR1", "--ft-energy-done=heat.ckpt"],
+        Program::State | Program::Tree | Program::Step => &["--ft-energy-engine=criu"],
+        Program::Groups => &[
+            "--no-kill",
+            "--ft-energy-protocol=uncoordinated",
+            "--ft-energy-groups=2",
+            "--ft-energy-spare=1",
+            "--ft-energy-signal=USR1",
+            "--ft-energy-done=g{group}/heat.ckpt",
+        ],
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bystander;
 mod checks;
+mod disks;
 mod faults;
 pub mod history;
 mod jobs;
@@ -12,6 +13,7 @@ pub mod table;
 use crate::{Site, Wanted, fetch_criu};
 use anyhow::{Context, Result, anyhow};
 use bystander::Bystander;
+use disks::Disks;
 use faults::{Field, Struck};
 use history::{Blow, Fault, History};
 use jobs::Job;
@@ -21,6 +23,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use table::Ended;
+use testbed::ALICE;
 
 /// For anything that has to happen when all is mended, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -29,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 pub struct Lab {
     /// Slurm with everything of ours.
     pub site: Site,
-    own: PathBuf,
+    disks: Disks,
+    own: [PathBuf; 2],
     mounts: BTreeMap<String, usize>,
     played: usize,
 }
@@ -55,16 +59,24 @@ impl Lab {
     ///
     /// # Errors
     /// It does not start, or there is no CRIU.
-    pub fn start(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Lab> {
-        let own = dir.with_extension("criu");
-        let _ = std::fs::remove_dir_all(&own);
-        fetch_criu(&own).map_err(|reason| anyhow!("no CRIU: {reason}"))?;
-        let toml = format!("[criu]\ncommand = {:?}\n\n{}", own.join("criu"), Wanted::default().toml);
-        let site = Site::start(dir, &Wanted { toml, shared: vec![own.clone()], ..Wanted::default() }, progress)?;
+    pub fn start(dir: &Path, seed: u64, progress: &mut dyn FnMut(&str)) -> Result<Lab> {
+        let own = ["criu", "disks"].map(|what| dir.with_extension(what));
+        let [criu, place] = &own;
+        let _ = std::fs::remove_dir_all(criu);
+        fetch_criu(criu).map_err(|reason| anyhow!("no CRIU: {reason}"))?;
+        let disks = Disks::mount(place, seed)?;
+        let wanted = Wanted {
+            toml: format!("[criu]\ncommand = {:?}\n\n{}", criu.join("criu"), Wanted::default().toml),
+            shared: own.to_vec(),
+            store: Some(disks.store()),
+            own_clocks: true,
+            ..Wanted::default()
+        };
+        let site = Site::start(dir, &wanted, progress)?;
         jobs::build(&site)?;
         let nodes = site.cluster.nodes.iter();
         let mounts = nodes.map(|n| Ok((n.clone(), checks::mounts_of(&site, n)?))).collect::<Result<_>>()?;
-        Ok(Lab { site, own, mounts, played: 0 })
+        Ok(Lab { site, disks, own, mounts, played: 0 })
     }
 
     /// Ends it and removes its folders.
@@ -72,10 +84,10 @@ impl Lab {
     /// # Errors
     /// What the file system says.
     pub fn remove(self) -> Result<()> {
-        let (dir, own) = (self.site.conf.with_file_name(""), self.own.clone());
+        let [criu, disks] = self.own.clone();
+        let dir = self.site.conf.with_file_name("");
         drop(self);
-        std::fs::remove_dir_all(dir)?;
-        Ok(std::fs::remove_dir_all(own)?)
+        [dir, criu, disks].into_iter().try_for_each(|folder| Ok(std::fs::remove_dir_all(folder)?))
     }
 
     /// Plays one history, and tells what came of it.
@@ -96,7 +108,7 @@ impl Lab {
         let queue = Queue::watch(&self.site.cluster.conf);
         let mut jobs = Vec::new();
         for (i, (program, alone)) in history.runs.iter().enumerate() {
-            jobs.push(Job::submit(&self.site, &format!("{name}-{i}"), *program, *alone)?);
+            jobs.push(Job::submit(&self.site, &format!("{name}-{i}"), *program, *alone, &self.disks.runs())?);
         }
         let bystander = Bystander::begin(&self.site, &name)?;
         let ids: Vec<u32> = jobs.iter().map(|job| job.id).collect();
@@ -110,14 +122,18 @@ impl Lab {
                 Ok((!queue.nodes(*id).is_empty()).then_some(()))
             })?;
         }
-        let mut field = Field::new(&mut self.site, &queue, ids.clone());
+        let mut field = Field::new(&mut self.site, &self.disks, &queue, ids.clone());
         let struck = strike_all(&mut field, &history.blows, &mut outcome.told)?;
         field.settle(PATIENCE)?;
         let harms = std::mem::take(&mut field.harms);
         drop(field);
         self.judge(outcome, &mut jobs, &struck)?;
         outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, PATIENCE)?);
-        self.look_for_leavings(outcome, &ids)
+        self.look_for_leavings(outcome, &ids)?;
+        // What is right needs no more room in memory.
+        let folders = ids.iter().filter(|_| outcome.wrong.is_empty());
+        let folders = folders.filter_map(|id| checks::run_folder(&self.disks.runs(), *id));
+        folders.into_iter().try_for_each(|folder| Ok(std::fs::remove_dir_all(folder)?))
     }
 
     /// What became of each job, and of its run's folder and records.
@@ -126,7 +142,7 @@ impl Lab {
         let mut ends = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
             self.site
-                .wait(&format!("job {} to end", job.id), PATIENCE, |site| ended_for_good(site, job.id, &over))
+                .wait(&format!("job {} to end", job.id), PATIENCE, |site| ended_for_good(site, job, &over))
                 .with_context(|| format!("{:?}", job.said()))?;
             let hit = |(_, on): &&(Fault, Option<Vec<usize>>)| on.as_ref().is_some_and(|on| on.contains(&i));
             let faults: Vec<Fault> = struck.iter().filter(hit).map(|(fault, _)| *fault).collect();
@@ -137,7 +153,7 @@ impl Lab {
             };
             wrong(job.check_writers());
             wrong(checks::energy(&self.site, job.id));
-            match checks::run_folder(&self.site, job.id) {
+            match checks::run_folder(&self.disks.runs(), job.id) {
                 Some(run) => match checks::records(&self.site, &run) {
                     Ok(records) => wrong(checks::checkpoints(&run, &records)),
                     Err(e) => wrong(Err(e)),
@@ -172,10 +188,14 @@ impl Lab {
     }
 }
 
-/// A job whose end was told, and of which the service knows, too: what it puts back into the queue is not over.
-fn ended_for_good(site: &Site, job: u32, over: &[&str]) -> Result<Option<()>> {
-    let state = site.state(job)?;
-    let told = site.report(job)?.map(|run| run["state"] != "running");
+/// A job whose end was told, and of which the service knows, too: what it puts back into the queue is not over. One that
+/// waits for its storage, and says so, is let go on as its user would.
+fn ended_for_good(site: &Site, job: &Job, over: &[&str]) -> Result<Option<()>> {
+    let state = site.state(job.id)?;
+    if state == "PENDING" && job.said().last().is_some_and(|line| line.contains("scontrol release")) {
+        site.cluster.output(site.cluster.command_as(ALICE, "scontrol").args(["release", &job.id.to_string()]))?;
+    }
+    let told = site.report(job.id)?.map(|run| run["state"] != "running");
     Ok((over.contains(&state.as_str()) && told == Some(true)).then_some(()))
 }
 
