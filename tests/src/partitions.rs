@@ -11,13 +11,14 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use testbed::{ALICE, BOB, End};
+use testbed::{ALICE, BOB, End, Part};
 
 /// For anything that should happen, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Steps of the program, of 50 ms each.
-const STEPS: u32 = 700;
+/// Length of a step of the program, and its steps beside those that it makes while the trouble lasts.
+const STEP: Duration = Duration::from_millis(50);
+const STEPS: u32 = 400;
 
 /// Nodes of the run; the first one is that of its script.
 const NODES: usize = 3;
@@ -51,10 +52,12 @@ pub enum Trouble {
     Lossy,
     /// The slurmds of all nodes are stopped.
     Slurmds,
+    /// The slurmds of all nodes are restarted, one after the other, again and again.
+    SlurmdsRestart,
 }
 
 /// All kinds of trouble, in the order in which a campaign plays them.
-pub const TROUBLES: [Trouble; 13] = [
+pub const TROUBLES: [Trouble; 14] = [
     Trouble::Power,
     Trouble::CutFromAll,
     Trouble::BatchHostPower,
@@ -68,6 +71,7 @@ pub const TROUBLES: [Trouble; 13] = [
     Trouble::Lossy,
     Trouble::ControllerCut,
     Trouble::Slurmds,
+    Trouble::SlurmdsRestart,
 ];
 
 impl Trouble {
@@ -78,8 +82,8 @@ impl Trouble {
 
     /// Whether nothing may come of it for any job: nobody is dead.
     pub fn is_harmless(self) -> bool {
-        use Trouble::{ControllerCut, CutFromController, ServiceCut, Slurmds, Switch};
-        matches!(self, Switch | ServiceCut | ControllerCut | CutFromController | Slurmds)
+        use Trouble::{ControllerCut, CutFromController, ServiceCut, Slurmds, SlurmdsRestart, Switch};
+        matches!(self, Switch | ServiceCut | ControllerCut | CutFromController | Slurmds | SlurmdsRestart)
     }
 }
 
@@ -112,13 +116,14 @@ impl fmt::Display for History {
 pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha8Rng) -> Result<History> {
     let name = format!("{trouble:?}-{}", rng.random_range(0..1_000_000)).to_lowercase();
     let folder = site.folder(ALICE, &name)?;
-    let job = submit(site, &folder, trouble)?;
+    let idle = idle(site)?;
+    let job = submit(site, &folder, lasts)?;
     let run = site.wait_report(job, "two checkpoints", PATIENCE, |run| {
         (run["total"]["checkpoints"].as_u64() >= Some(2)).then(|| run.clone())
     })?;
     let nodes = nodes(&run);
     ensure!(nodes.len() == NODES, "job {job} has {nodes:?}");
-    let bystander = bystander(site, &nodes)?;
+    let bystander = bystander(site, &nodes, lasts)?;
     let batch_host = matches!(trouble, Trouble::BatchHostPower | Trouble::BatchHostCutFromAll);
     let victim = nodes[if batch_host { 0 } else { rng.random_range(1..nodes.len()) }].clone();
     ensure!(ended(site, job)?.is_none(), "job {job} has ended before its trouble");
@@ -132,11 +137,7 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
     check_writers(&folder, NODES)?;
     let left = site.wait_state(bystander, &["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT"], PATIENCE)?;
     ensure!(left == "COMPLETED" && restarts(site, bystander)? == 0, "somebody else's job {bystander} ended as {left}");
-    site.wait("all nodes to be idle", PATIENCE, |site| {
-        let output = site.cluster.command("sinfo").args(["-h", "-N", "-t", "idle", "-o", "%N"]).output()?;
-        let idle = String::from_utf8_lossy(&output.stdout).split_whitespace().count();
-        Ok((idle == site.cluster.nodes.len()).then_some(()))
-    })?;
+    site.wait("its nodes to be idle again", PATIENCE, |site| Ok((self::idle(site)? == idle).then_some(())))?;
     let run = site.report(job)?.context("a report")?;
     check_energy(&run)?;
     let restarts = restarts(site, job)?;
@@ -148,35 +149,67 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
     Ok(History { trouble, detected_s, resumed_s, restarts })
 }
 
-fn submit(site: &Site, folder: &Path, trouble: Trouble) -> Result<u32> {
+/// How many nodes have no job.
+fn idle(site: &Site) -> Result<usize> {
+    let output = site.cluster.command("sinfo").args(["-h", "-N", "-t", "idle", "-o", "%N"]).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().count())
+}
+
+/// Jobs of two users that go on for hours: one that is protected, and two that never asked for us, one of them with a step.
+///
+/// # Errors
+/// What sbatch says, or that they do not begin.
+pub fn load(site: &Site) -> Result<Vec<u32>> {
+    let (own, others) = (site.folder(ALICE, "load")?, site.folder(BOB, "load")?);
+    let copy = own.join("tally.py");
+    fs::copy(crate::repository().join("apps/tally/tally.py"), &copy)?;
+    let script = format!("srun python3 {} --steps 1000000 --step-ms 200", copy.display());
+    let jobs = [
+        site.submit(ALICE, &own, &[&["-N2", "-n2", "--open-mode=append"], &PROTECTED[..]].concat(), &script)?,
+        site.submit(BOB, &others, &["-N2", "-n2"], "srun sleep 36000")?,
+        site.submit(BOB, &others, &["-N1", "-n1"], "sleep 36000")?,
+    ];
+    for job in jobs {
+        site.wait_state(job, &["RUNNING"], PATIENCE)?;
+    }
+    Ok(jobs.to_vec())
+}
+
+/// Whether jobs run on as if nothing had been.
+///
+/// # Errors
+/// Which does not.
+pub fn untouched(site: &Site, jobs: &[u32]) -> Result<()> {
+    jobs.iter().try_for_each(|job| {
+        let (state, restarts) = (site.state(*job)?, restarts(site, *job)?);
+        ensure!(state == "RUNNING" && restarts == 0, "job {job}: {state}, {restarts} restarts");
+        Ok(())
+    })
+}
+
+/// Options of the program.
+const PROTECTED: [&str; 4] =
+    ["--ft-energy=energy", "--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=state.?"];
+
+fn submit(site: &Site, folder: &Path, lasts: Duration) -> Result<u32> {
     let program = crate::repository().join("apps/tally/tally.py");
     let copy = folder.join("tally.py");
     fs::copy(program, &copy)?;
-    // A third of the time must be left when the trouble is over.
-    let steps = if trouble == Trouble::Switch { STEPS + 1200 } else { STEPS };
-    let script = format!("srun python3 {} --steps {steps} --step-ms 50", copy.display());
+    let steps = STEPS + (lasts.as_secs_f64() / STEP.as_secs_f64()) as u32;
+    let script = format!("srun python3 {} --steps {steps} --step-ms {}", copy.display(), STEP.as_millis());
     let nodes = format!("-N{NODES}");
     let tasks = format!("-n{NODES}");
-    let args = [
-        &nodes,
-        &tasks,
-        "--exclusive",
-        "--open-mode=append",
-        "--ft-energy=energy",
-        "--ft-energy-interval=3s",
-        "--ft-energy-signal=USR1",
-        "--ft-energy-done=state.?",
-    ];
+    let args = [&[nodes.as_str(), &tasks, "--exclusive", "--open-mode=append"], &PROTECTED[..]].concat();
     site.submit(ALICE, folder, &args, &script)
 }
 
 /// A job that never asked for us, on a node that the run does not have.
-fn bystander(site: &Site, nodes: &[String]) -> Result<u32> {
+fn bystander(site: &Site, nodes: &[String], lasts: Duration) -> Result<u32> {
     let free = site.cluster.nodes.iter().rev().find(|n| !nodes.contains(n)).context("a free node")?;
     let folder = site.folder(BOB, "beside")?;
     let begun = folder.join("begun");
     let _ = fs::remove_file(&begun);
-    let script = format!("touch {}; sleep 40", begun.display());
+    let script = format!("touch {}; sleep {}", begun.display(), 40 + lasts.as_secs());
     let job = site.submit(BOB, &folder, &["-N1", "-n1", "-w", free, "-o", "/dev/null"], &script)?;
     // Slurm itself puts a job back into the queue whose start it could not deliver.
     site.wait("somebody else's job to begin", PATIENCE, |_| Ok(begun.exists().then_some(())))?;
@@ -211,6 +244,7 @@ fn make(site: &mut Site, trouble: Trouble, victim: &str, nodes: &[String]) -> Re
             let nodes = site.cluster.nodes.clone();
             nodes.iter().try_for_each(|n| site.cluster.kill_slurmd(n))
         }
+        Trouble::SlurmdsRestart => Ok(()),
     }
 }
 
@@ -222,7 +256,12 @@ fn follow(site: &Site, folder: &Path, trouble: Trouble, begun: Instant, lasts: D
         if resumed_s.is_none() && generations(folder)? > before {
             resumed_s = Some(begun.elapsed().as_secs_f64());
         }
-        if begun.elapsed() > PATIENCE {
+        if trouble == Trouble::SlurmdsRestart {
+            let nodes = site.cluster.nodes.iter();
+            nodes.cloned().map(Part::Slurmd).try_for_each(|slurmd| site.cluster.restart_part(&slurmd))?;
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        if begun.elapsed() > lasts + PATIENCE {
             bail!("the run does not go on: {:?}", site.metrics());
         }
         std::thread::park_timeout(Duration::from_millis(50));

@@ -39,6 +39,11 @@ fn a_node_without_power_is_noticed_and_its_run_goes_on() -> Result<()> {
 }
 
 #[test]
+fn slurmds_that_are_restarted_again_and_again_end_nothing() -> Result<()> {
+    once(Trouble::SlurmdsRestart, 15)
+}
+
+#[test]
 fn the_node_of_the_script_without_power_is_noticed_and_its_run_goes_on() -> Result<()> {
     once(Trouble::BatchHostPower, 15)
 }

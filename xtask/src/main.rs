@@ -99,6 +99,12 @@ enum Chore {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// What no job may notice, under load: slurmds restarted and away, a controller that is cut off, a switch that reboots.
+    Standstill {
+        /// How long slurmds and controller are away.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
     /// Ten jobs of different shape, planned before and measured after, on a private Slurm that is calibrated first.
     Accuracy {
         /// The whole method instead of a few points.
@@ -126,6 +132,7 @@ fn main() -> anyhow::Result<()> {
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
         Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
         Chore::Partitions { power, cuts, seed } => partitions::run(power, cuts, seed),
+        Chore::Standstill { minutes } => partitions::run_standstill(minutes),
         Chore::Chaos { runs, seed, at_once, minutes, only } => {
             let limit = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
             chaos::run(&chaos::Campaign { runs, seed, at_once, limit, only })

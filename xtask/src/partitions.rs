@@ -49,6 +49,32 @@ pub fn run(power: u32, cuts: u32, seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// What no job may notice, each for so long and under load: slurmds that are restarted, slurmds that are away, a controller that
+/// is cut off, and a switch that reboots, which takes a minute.
+///
+/// # Errors
+/// What was ended or begun again.
+pub fn run_standstill(minutes: f64) -> Result<()> {
+    let lasts = Duration::from_secs_f64(60.0 * minutes);
+    let dir = tempfile::tempdir()?;
+    let wanted = Wanted { nodes: 8, slurmd_timeout_s: SLURMD_TIMEOUT_S, ..Wanted::default() };
+    let mut site = Site::start(&dir.path().join("0"), &wanted, &mut |text| println!("  {text}"))?;
+    let jobs = suite::partitions::load(&site)?;
+    let minute = Duration::from_secs(60);
+    let troubles = [
+        (Trouble::SlurmdsRestart, lasts.min(minute)),
+        (Trouble::Switch, lasts.min(minute)),
+        (Trouble::Slurmds, lasts),
+        (Trouble::ControllerCut, lasts),
+    ];
+    for (trouble, lasts) in troubles {
+        let history = play(&mut site, trouble, lasts, &mut ChaCha8Rng::seed_from_u64(lasts.as_secs()))?;
+        suite::partitions::untouched(&site, &jobs)?;
+        println!("{history}, {} s; {} other jobs untouched", lasts.as_secs(), jobs.len());
+    }
+    Ok(())
+}
+
 /// Median, 99 % and worst of some times, s.
 fn tell(what: &str, mut times_s: Vec<f64>) {
     times_s.sort_by(f64::total_cmp);
