@@ -163,6 +163,25 @@ pub struct WritersRequest {
     pub files: Vec<SharedFile>,
 }
 
+/// What a run's wrapper asks of a node to have its program write a checkpoint: `POST /v1/jobs/{job}/signal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Protocol version of the writer.
+    pub version: u32,
+    /// Number of the signal.
+    pub signal: i32,
+}
+
+/// Who has got it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalReply {
+    /// Node name.
+    pub node: String,
+    /// How many processes of the job's steps have a handler for the signal, and got it.
+    pub asked: u32,
+}
+
 /// A file, as every node that shares it knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

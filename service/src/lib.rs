@@ -28,6 +28,7 @@ mod reach;
 mod readers;
 mod refused;
 pub mod routes;
+mod signal;
 pub mod spool;
 pub mod store;
 mod store_report;

@@ -8,6 +8,7 @@ use crate::lease::{self, Holder};
 use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
 use crate::open_files;
+use crate::signal;
 use crate::spool::Spool;
 use crate::users::Users;
 use crate::{lock, now_s};
@@ -162,6 +163,7 @@ pub(crate) fn routes() -> Vec<Route<Arc<Node>>> {
         Route::new("POST", "/v1/lease", Access::Known, post(lease::grant)),
         Route::new("POST", "/v1/testimony", Access::Known, post(lease::testify)),
         Route::new("POST", "/v1/jobs/{job}/writers", Access::Known, post(open_files::writers)),
+        Route::new("POST", "/v1/jobs/{job}/signal", Access::Known, post(signal::signal)),
         Route::new("POST", "/v1/jobs/{job}/leavings", Access::Known, post(leavings::leavings)),
         Route::new("POST", "/v1/records", Access::Known, post(records)),
     ]
@@ -346,6 +348,21 @@ impl Node {
             is_theirs.then_some(pids)?
         };
         Some([self.strays(job, &pids), pids].concat())
+    }
+
+    /// The owner of a job and the processes of its steps here, scripts and Slurm's own step apart; none if it is somebody
+    /// else's.
+    pub(crate) fn tasks_of(&self, uid: u32, job: u32) -> Option<(u32, Vec<i32>)> {
+        let mut books = lock(&self.books);
+        books.look(&self.params.proc_root);
+        let owner = books.owners.get(&job).copied();
+        let of_job = books.processes.jobs.iter().find(|j| j.job_id == job);
+        if of_job.is_some() && uid != 0 && owner != Some(uid) {
+            return None;
+        }
+        let is_task = |step: &&energy::StepCpu| !["batch", "interactive", "extern"].contains(&step.name.as_str());
+        let steps = of_job.into_iter().flat_map(|j| &j.steps).filter(is_task);
+        Some((owner.unwrap_or(uid), steps.flat_map(|step| &step.pids).copied().collect()))
     }
 
     /// Whether the CPU frequency is a job's to set: the site allows it, and all CPUs that Slurm gives out are the job's.

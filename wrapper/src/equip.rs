@@ -1,6 +1,7 @@
 //! Builds the engine that was chosen for a run.
 
 use crate::app::{self, Announced, App, Ask, Files};
+use crate::asking::AskSteps;
 use crate::criu::{self, Criu};
 use crate::criu_steps::{self, CriuSteps};
 use crate::dmtcp::Dmtcp;
@@ -38,6 +39,8 @@ pub struct Gear<'a> {
     pub tree: Tree,
     /// The steps of the job.
     pub steps: Option<Steps>,
+    /// Asks the processes in them for a checkpoint.
+    pub ask_steps: Option<AskSteps>,
     /// Commands of the engine `hook`.
     pub commands: Option<Commands>,
     /// CRIU of this node, if it was tried and works.
@@ -105,7 +108,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             Box::new(dmtcp)
         }
         _ => {
-            let ask: Ask = Arc::new(move |signal| tree.ask(signal, steps.as_ref()));
+            let ask_steps = gear.ask_steps;
+            let ask: Ask = Arc::new(move |signal| tree.ask(signal, ask_steps.as_ref()));
             let signal = settings.signal.map(|s| (s.number, ask));
             let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
             let app = App::new(post, checkpoints, files, signal, gear.announced);

@@ -1,6 +1,7 @@
 //! Puts a wrapper together from the request, the site and the job's environment, and runs it.
 
 use crate::app::Announced;
+use crate::asking;
 use crate::calls::{Calls, Present};
 use crate::criu;
 use crate::deliver::{Courier, Spool};
@@ -328,6 +329,7 @@ fn drive(
         argv,
         tree,
         steps,
+        ask_steps: me.job.map(|job| asking::of_job(job, live.clone(), nodes.services())),
         commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
         dumps: &site.criu,
         host: by_steps.then(|| address(&slurm, me)),

@@ -6,6 +6,7 @@
 pub mod able;
 pub mod adapt;
 pub mod app;
+pub mod asking;
 pub mod calls;
 mod cancelled;
 pub mod criu;

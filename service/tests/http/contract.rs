@@ -5,8 +5,8 @@ use protocol::{
     Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint,
     FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, LeavingsRequest, Measured, Noise, Operation,
     OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey,
-    Setting, SharedFile, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb, WaitsFor,
-    WritersRequest,
+    Setting, SharedFile, SignalRequest, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb,
+    WaitsFor, WritersRequest,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -356,6 +356,11 @@ fn a_node_answers_as_described_and_every_route_is_answered() {
     let writers = client.post::<_, Value>("/v1/jobs/700000007/writers", &asked).expect("an answer");
     fits(&answer("post", "/v1/jobs/{job}/writers"), &writers);
     assert_eq!(writers["writers"], json!([]));
+    let asked = SignalRequest { version: protocol::VERSION, signal: 10 };
+    fits(&body("/v1/jobs/{job}/signal"), &value(&asked));
+    let reply = client.post::<_, Value>("/v1/jobs/700000007/signal", &asked).expect("an answer");
+    fits(&answer("post", "/v1/jobs/{job}/signal"), &reply);
+    assert_eq!(reply["asked"], 0, "nothing of such a job is here");
     let steps = vec![StepSpan { begun_s: 1.0, ended_s: 2.0 }];
     let asked = LeavingsRequest { version: protocol::VERSION, now_s: 3.0, steps };
     fits(&body("/v1/jobs/{job}/leavings"), &value(&asked));

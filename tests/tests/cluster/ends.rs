@@ -64,6 +64,21 @@ fn before_the_walltime_ends_a_run_checkpoints_and_is_requeued_if_asked() -> Resu
     Ok(())
 }
 
+#[test]
+fn a_step_without_a_handler_outlives_the_checkpoints_of_another() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "deaf")?;
+    let args: Vec<&str> = PROTECTED.iter().map(|a| if *a == "-n1" { "-n2" } else { a }).collect();
+    let program = script(&site).replacen("srun ", "srun -n1 --exact ", 1);
+    let job =
+        site.submit(USER, &folder, &args, &format!("srun -n1 --exact sleep 20 &\n{program}\nwait $!; echo deaf $?"))?;
+    let run = finished_well(&site, job, &folder)?;
+    assert!(checkpoints(&run) >= 2, "{run:#}");
+    let said = std::fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    assert!(said.lines().any(|line| line == "deaf 0"), "{said}");
+    Ok(())
+}
+
 /// `joulepoint ARGS` as a user: exit code, standard output as JSON, standard error.
 fn order(site: &Site, user: &str, args: &[&str]) -> Result<(Option<i32>, Value, String)> {
     let output = site.joulepoint(user, args)?;
