@@ -250,6 +250,10 @@ impl Driver<'_> {
 
     /// Starts the script once and follows it until it ends or has to be ended.
     fn attempt(&mut self, from: Option<&Manifest>) -> End {
+        if !self.ports.child.is_gone() {
+            self.decided("requeue", "steps of the script do not end while the job has its nodes");
+            return End::Requeue(FailureKind::Step);
+        }
         let interval_s = self.adaptation.interval_s();
         if let Err(e) = self.ports.store.show() {
             return if e.is_superseded() { End::Superseded } else { End::Held(e.to_string()) };

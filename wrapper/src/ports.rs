@@ -142,6 +142,10 @@ pub trait Child {
     fn terminate(&mut self);
     /// Ends the script, what it started and the job's steps, and waits for that; bounded in time.
     fn stop(&mut self);
+    /// Whether nothing of an earlier start goes on anywhere, as far as can be said: then the script may be started again.
+    fn is_gone(&mut self) -> bool {
+        true
+    }
     /// Ends what runs on this node at once, and asks nobody for it: the job and its steps are another wrapper's.
     fn abandon(&mut self) {
         self.stop();

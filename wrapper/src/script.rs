@@ -41,6 +41,18 @@ pub struct Script {
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
     /// The job's nodes that are known to be dead.
     pub dead: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// What was left of the job's steps when they were cancelled last.
+    left: Left,
+    steps_limit: Duration,
+}
+
+/// What is left of steps on nodes that live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Steps,
+    /// Slurm does not say.
+    Unknown,
 }
 
 /// Words that are started in the place of the script's own, if an engine has any.
@@ -116,13 +128,19 @@ impl Script {
             instead: Instead::default(),
             resized: Arc::new(Vec::new),
             dead: Arc::new(Vec::new),
+            left: Left::Nothing,
+            steps_limit: STEPS_LIMIT,
         }
     }
 
     /// Ends all steps of the job, and waits for that, but not for those on dead nodes; bounded in time.
-    pub fn cancel_steps(&self) {
-        let Some(Steps { slurm, job }) = &self.job else { return };
-        let limit = Instant::now() + STEPS_LIMIT;
+    pub fn cancel_steps(&mut self) {
+        self.left = self.cancelled();
+    }
+
+    fn cancelled(&self) -> Left {
+        let Some(Steps { slurm, job }) = &self.job else { return Left::Nothing };
+        let limit = Instant::now() + self.steps_limit;
         let mut asked = Vec::new();
         loop {
             // A busy slurmctld answers later; what runs on would run beside what is restored.
@@ -137,16 +155,17 @@ impl Script {
                         }
                     }
                     if running.is_empty() || !has_living_nodes(&running, &(self.dead)()) {
-                        return;
+                        return Left::Nothing;
                     }
                     trouble
                 }
                 Err(e) => Some(e),
             };
             if Instant::now() > limit {
+                let left = if trouble.is_some() { Left::Unknown } else { Left::Steps };
                 let e = trouble.map_or_else(|| "they do not end".to_string(), |e| e.to_string());
                 tracing::warn!(e, "steps of the job still run");
-                return;
+                return left;
             }
             thread::sleep(LOOK * 4);
         }
@@ -212,6 +231,20 @@ impl Child for Script {
                 thread::sleep(LOOK);
             }
         }
+    }
+
+    fn is_gone(&mut self) -> bool {
+        if self.left == Left::Unknown {
+            // Without Slurm nothing can be launched either.
+            protocol::say!("joulepoint: the script waits for Slurm's word on the steps that it had");
+        }
+        while self.left == Left::Unknown {
+            self.cancel_steps();
+        }
+        if self.left == Left::Steps {
+            self.cancel_steps();
+        }
+        self.left == Left::Nothing
     }
 
     fn abandon(&mut self) {
@@ -305,7 +338,22 @@ mod tests {
             dead.into_iter().map(str::to_string).collect()
         });
         script.cancel_steps();
-        assert!(left.lock().unwrap().is_empty());
+        assert!(left.lock().unwrap().is_empty() && script.is_gone());
         assert_eq!(std::fs::read_to_string(dir.path().join("cancelled")).unwrap(), "7.0\n");
+        // One that does not end keeps the script from being started again, until it has.
+        script.dead = Arc::new(Vec::new);
+        script.steps_limit = Duration::from_millis(100);
+        script.cancel_steps();
+        assert!(!script.is_gone());
+        std::fs::write(dir.path().join("text"), "#!/bin/sh\nexit 0\n").unwrap();
+        assert!(
+            Command::new("install")
+                .arg(dir.path().join("text"))
+                .arg(dir.path().join("scontrol"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(script.is_gone());
     }
 }
