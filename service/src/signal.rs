@@ -37,6 +37,9 @@ pub(crate) async fn signal(
     Ok(asked.await?.map_or_else(|| not_here(job), |reply| Json(reply).into_response()))
 }
 
+/// What starts the processes of MPI programs: it would pass the signal on to those that get it from us.
+const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted"];
+
 /// Signals a process if it is its owner's and has a handler; whether it did. The descriptor is opened before the look, so that
 /// what was looked at is what is signalled.
 fn ask(folder: &std::path::Path, pid: i32, owner: u32, signal: Signal) -> bool {
@@ -47,7 +50,8 @@ fn ask(folder: &std::path::Path, pid: i32, owner: u32, signal: Signal) -> bool {
     let is_theirs = field("Uid:").is_some_and(|ids| ids.split_whitespace().take(3).all(|id| id.parse() == Ok(owner)));
     let caught = field("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
     let has_handler = caught >> (signal.as_raw() - 1) & 1 == 1;
-    is_theirs && has_handler && pidfd_send_signal(&fd, signal).is_ok()
+    let is_launcher = field("Name:").is_some_and(|name| LAUNCHERS.contains(&name));
+    is_theirs && has_handler && !is_launcher && pidfd_send_signal(&fd, signal).is_ok()
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use crate::nodes::ask_all;
 use protocol::{SignalReply, SignalRequest};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sends a signal to a job's steps; how many processes have got it, or a sentence.
-pub type AskSteps = Arc<dyn Fn(i32) -> Result<u32, String> + Send + Sync>;
+/// Sends a signal to a job's steps on some nodes; how many processes have got it, or a sentence.
+pub type AskSteps = Arc<dyn Fn(&[String], i32) -> Result<u32, String> + Send + Sync>;
 
-/// The steps of a job, on those of its nodes that are not known to be dead.
-pub fn of_job(job: u32, nodes: Arc<dyn Fn() -> Vec<String> + Send + Sync>, services: Services) -> AskSteps {
+/// The steps of a job.
+pub fn of_job(job: u32, services: Services) -> AskSteps {
     let services = Mutex::new(services);
-    Arc::new(move |signal| {
-        let (names, services) = (nodes(), services.lock().unwrap_or_else(PoisonError::into_inner));
-        let names: Vec<&String> = names.iter().collect();
+    Arc::new(move |nodes, signal| {
+        let services = services.lock().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<&String> = nodes.iter().collect();
         let question = || SignalRequest { version: protocol::VERSION, signal };
         let answers = ask_all::<_, SignalReply>(&services, &names, &format!("/v1/jobs/{job}/signal"), question);
         let silent: Vec<&str> =

@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Names of nodes, as they are when it is asked.
+pub type Live = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// What an engine may need.
 pub struct Gear<'a> {
     /// What the user wants.
@@ -40,7 +43,9 @@ pub struct Gear<'a> {
     /// The steps of the job.
     pub steps: Option<Steps>,
     /// Asks the processes in them for a checkpoint.
-    pub ask_steps: Option<AskSteps>,
+    pub ask_steps: AskSteps,
+    /// The job's nodes that are not known to be dead.
+    pub live: Live,
     /// Commands of the engine `hook`.
     pub commands: Option<Commands>,
     /// CRIU of this node, if it was tried and works.
@@ -108,8 +113,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             Box::new(dmtcp)
         }
         _ => {
-            let ask_steps = gear.ask_steps;
-            let ask: Ask = Arc::new(move |signal| tree.ask(signal, ask_steps.as_ref()));
+            let (ask_steps, live) = (gear.ask_steps, gear.live);
+            let ask: Ask = Arc::new(move |signal| tree.ask(signal, &|| ask_steps(&live(), signal)));
             let signal = settings.signal.map(|s| (s.number, ask));
             let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
             let app = App::new(post, checkpoints, files, signal, gear.announced);

@@ -7,7 +7,7 @@ use crate::criu;
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
 use crate::engines::{self, Facts};
-use crate::equip::{Gear, equip};
+use crate::equip::{Gear, Live, equip};
 use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
 use crate::hook::Commands;
@@ -291,6 +291,7 @@ fn drive(
     }
     let live = live(me, &nodes.controller);
     let writers = writers(me, site, &nodes, live.clone());
+    let ask_steps = asking::of_job(job, nodes.services());
     if let Some(places) = places {
         let criu = match criu {
             Some(criu) => Ok(criu.command),
@@ -313,6 +314,7 @@ fn drive(
             placements: given,
             slow,
             writers,
+            ask_steps,
         };
         let outcome = launch.run(&mut clock, &mut nodes, &mut script, &mut cluster, &mut folder);
         placements.end();
@@ -329,7 +331,8 @@ fn drive(
         argv,
         tree,
         steps,
-        ask_steps: me.job.map(|job| asking::of_job(job, live.clone(), nodes.services())),
+        ask_steps,
+        live: live.clone(),
         commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
         dumps: &site.criu,
         host: by_steps.then(|| address(&slurm, me)),
@@ -365,8 +368,6 @@ fn live(me: &Identity, controller: &Arc<Controller>) -> Live {
         names.iter().filter(|node| !is_dead(node)).cloned().collect()
     })
 }
-
-type Live = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Who says whether the program still writes to its files.
 fn writers(me: &Identity, site: &Site, nodes: &Nodes, live: Live) -> writers::Ask {

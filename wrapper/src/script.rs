@@ -1,6 +1,5 @@
 //! The job script and everything below it: started, asked, stopped.
 
-use crate::asking::AskSteps;
 use crate::calls::Calls;
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening, NotStarted};
@@ -91,12 +90,12 @@ impl Tree {
         processes::below(self.root).into_iter().filter(|p| p.pid != us).collect()
     }
 
-    /// Asks the program for a checkpoint: every process that has a handler for the signal gets it, no other. `steps` asks
+    /// Asks the program for a checkpoint: every process that has a handler for the signal gets it, no other. `in_steps` asks
     /// those in steps, on all nodes.
     ///
     /// # Errors
     /// A sentence; nobody could be asked.
-    pub fn ask(&self, signal: i32, steps: Option<&AskSteps>) -> Result<(), String> {
+    pub fn ask(&self, signal: i32, in_steps: &dyn Fn() -> Result<u32, String>) -> Result<(), String> {
         let all = self.processes();
         let launched: Vec<&Process> = all.iter().filter(|p| MPI_LAUNCHERS.contains(&p.name.as_str())).collect();
         if !launched.is_empty() {
@@ -106,8 +105,8 @@ impl Tree {
         let local: Vec<&Process> =
             all.iter().filter(|p| p.name != "srun" && processes::catches(p.pid, signal)).collect();
         local.iter().for_each(|p| processes::signal_seen(p, signal));
-        let in_steps = steps.filter(|_| all.iter().any(|p| p.name == "srun")).map(|ask| ask(signal));
-        match in_steps.unwrap_or(Ok(0)) {
+        let has_steps = all.iter().any(|p| p.name == "srun");
+        match if has_steps { in_steps() } else { Ok(0) } {
             Err(e) if local.is_empty() => Err(e),
             Ok(0) if local.is_empty() => Err(format!("no process of the job has a handler for signal {signal}")),
             _ => Ok(()),

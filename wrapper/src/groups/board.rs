@@ -263,16 +263,11 @@ impl Seats {
         self.post.tell(Happening::Group(News::Dropped { call }));
     }
 
-    /// Asks the programs of a group for a checkpoint.
-    ///
-    /// # Errors
-    /// None of its programs runs.
-    pub fn signal(&self, group: usize, signal: i32) -> Result<(), String> {
-        let asked = self.with(|all| {
-            let running = all.values().filter(|s| s.running.get(&group).is_some_and(|r| !r.ends));
-            running.map(|s| tell(&s.to, &Told::Signal { group, signal })).count()
-        });
-        if asked == 0 { Err(format!("group {group} has no step that could be asked")) } else { Ok(()) }
+    /// The nodes on which a group has steps now.
+    pub fn nodes_of(&self, group: usize) -> Vec<String> {
+        let of = |seat: &Seat| seat.running.get(&group).filter(|r| !r.ends).map(|r| r.nodes.clone());
+        let nodes: BTreeSet<String> = self.with(|all| all.values().filter_map(of).flatten().collect());
+        nodes.into_iter().collect()
     }
 
     /// The sandbox of a group's program, if it is one program, in one.

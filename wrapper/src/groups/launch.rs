@@ -11,6 +11,7 @@ use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
 use crate::app::{self, Announced, App, Ask, Files};
+use crate::asking::AskSteps;
 use crate::calls::fingerprint;
 use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::Hook;
@@ -73,6 +74,8 @@ pub struct Launch<'a> {
     pub slow: Option<Slow>,
     /// Who may still write to the files of a program.
     pub writers: writers::Ask,
+    /// Asks the processes of steps for a checkpoint.
+    pub ask_steps: AskSteps,
 }
 
 /// The groups of the job, if it is to have some and can.
@@ -259,8 +262,14 @@ impl Launch<'_> {
                 Box::new(Hook::new(post, lines.of(group), commands))
             }
             _ => {
-                let seats = seats.clone();
-                let ask: Ask = Arc::new(move |signal| seats.signal(group, signal));
+                let (seats, ask_steps) = (seats.clone(), self.ask_steps.clone());
+                let ask: Ask = Arc::new(move |signal| match seats.nodes_of(group).as_slice() {
+                    [] => Err(format!("group {group} has no step that could be asked")),
+                    nodes if ask_steps(nodes, signal)? == 0 => {
+                        Err(format!("no process of group {group} has a handler for signal {signal}"))
+                    }
+                    _ => Ok(()),
+                });
                 let signal = settings.signal.map(|s| (s.number, ask));
                 let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group) };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());

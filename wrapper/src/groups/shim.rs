@@ -119,9 +119,6 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
             Some(News::Told(Told::Print { outputs, upto_bytes })) => {
                 pass_on(&outputs, printed.entry(outputs.clone()).or_default(), upto_bytes);
             }
-            Some(News::Told(Told::Signal { group, signal })) => {
-                children.get(&group).into_iter().for_each(|c| processes::signal(c.pid, signal));
-            }
             Some(News::Told(Told::Stop { group })) => {
                 children.get_mut(&group).into_iter().for_each(stop);
             }

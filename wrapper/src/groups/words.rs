@@ -88,13 +88,6 @@ pub enum Told {
         /// How much of each counts, bytes.
         upto_bytes: [u64; 2],
     },
-    /// Send a signal to a group's `srun`, which passes it on to the tasks.
-    Signal {
-        /// Whose.
-        group: usize,
-        /// Number of the signal.
-        signal: i32,
-    },
     /// End a group's `srun` and its step.
     Stop {
         /// Whose.
