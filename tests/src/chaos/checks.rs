@@ -26,7 +26,9 @@ const BOOKS: Duration = Duration::from_secs(60);
 /// States in which a run may end, other than `completed`, through a fault that was meant for its job.
 pub fn allowed(fault: Fault) -> &'static [&'static str] {
     match fault {
-        Fault::Kill(Process::Program | Process::Srun | Process::Slurmstepd) => &["failed"],
+        Fault::Kill(Process::Program | Process::Srun) => &["failed"],
+        // An srun that hears of no end, because a cable was cut just then, waits until the walltime ends.
+        Fault::Kill(Process::Slurmstepd) => &["failed", "timeout"],
         Fault::Order(Order::Scancel) => &["cancelled"],
         // The shell reads its script from the run's folder, and says so when it cannot.
         Fault::Storage(Storage::Eio | Storage::Estale | Storage::Eacces) => &["failed"],

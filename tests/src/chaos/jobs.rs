@@ -75,7 +75,7 @@ impl Job {
             }
         };
         let nodes = program.nodes();
-        let mut args = vec![format!("-N{nodes}"), format!("-n{nodes}"), "-t10".into(), "--open-mode=append".into()];
+        let mut args = vec![format!("-N{nodes}"), format!("-n{nodes}"), "-t6".into(), "--open-mode=append".into()];
         args.extend(["--output=out", "--error=err", "--ft-energy=energy", "--ft-energy-interval=3s"].map(String::from));
         args.push(format!("--ft-energy-dir={}", runs.display()));
         args.extend(engine(program).iter().map(ToString::to_string));

@@ -28,6 +28,9 @@ use testbed::ALICE;
 /// For anything that has to happen when all is mended, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// For a job to end: longer than the walltime of those that hang.
+const WALLTIME: Duration = Duration::from_secs(480);
+
 /// A cluster on which histories are played, one after the other.
 pub struct Lab {
     /// Slurm with everything of ours.
@@ -142,7 +145,7 @@ impl Lab {
         let mut ends = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
             self.site
-                .wait(&format!("job {} to end", job.id), PATIENCE, |site| ended_for_good(site, job, &over))
+                .wait(&format!("job {} to end", job.id), WALLTIME, |site| ended_for_good(site, job, &over))
                 .with_context(|| format!("{:?}", job.said()))?;
             let hit = |(_, on): &&(Fault, Option<Vec<usize>>)| on.as_ref().is_some_and(|on| on.contains(&i));
             let faults: Vec<Fault> = struck.iter().filter(hit).map(|(fault, _)| *fault).collect();
