@@ -78,31 +78,35 @@ fn a_running_job_and_its_run_are_their_owners() -> Result<()> {
 fn no_job_is_ended_for_a_strangers_question_whether_it_may_begin() -> Result<()> {
     attack("asking whether others' jobs may begin again", |field| {
         let (job, _) = &field.bobs;
-        let of = |job: u32| serde_json::json!({"job": job, "restart_count": u32::MAX});
         let ask = |run: &str, job: u32| {
-            let former: Vec<Value> =
-                field.cluster.nodes.iter().map(|n| serde_json::json!({"node": n, "of": of(job)})).collect();
+            let of = serde_json::json!({"job": job, "restart_count": u32::MAX});
+            let nodes = field.cluster.nodes.iter();
+            let former: Vec<Value> = nodes.map(|n| serde_json::json!({"node": n, "of": of})).collect();
             let path = format!("/v1/runs/{}/{run}/begin", field.cluster.name);
-            let asked =
-                field.controller().post::<_, Value>(&path, &serde_json::json!({"version": 1, "former": former}));
-            refused(asked, &[403, 404, 503]);
+            field.controller().post::<_, Value>(&path, &serde_json::json!({"version": 1, "former": former}))
         };
-        // Of a run that nobody knows; while accounting knows nothing, too, nobody can say which nodes the job had.
-        as_user(uid(ALICE), || ask("x.1", *job));
-        field.cluster.kill_part(&Part::Slurmdbd)?;
-        as_user(uid(ALICE), || ask("y.1", *job));
+        // Of a run that nobody knows.
+        refused(as_user(uid(ALICE), || ask("x.1", *job)), &[503]);
         // Of a run that was begun in the name of a job to come.
         let folder = field.folder(BOB, "to-come")?;
         let next = field.submit(BOB, &folder, &["-n1"], "true")? + 1;
         let mine = format!("{next}.{:.0}", now_s());
-        as_user(MALLORY, || {
-            field.deliver(&mine, vec![started(next, field.cluster.nodes.clone())]).expect("unverified")
-        });
+        let taken = as_user(MALLORY, || field.deliver(&mine, vec![started(next, field.cluster.nodes.clone())]));
         let victim = field.submit(BOB, &folder, &["-n1"], "sleep 600")?;
-        ensure!(victim == next, "job {victim} came in between");
+        ensure!(victim == next && taken.is_ok(), "job {victim} came in between, or {taken:?}");
         field.wait_state(victim, &["RUNNING"], MINUTES)?;
-        as_user(MALLORY, || ask(&format!("{mine}~{MALLORY}"), victim));
+        // The same where accounting knows nothing, so that nobody can say which nodes a job had.
+        field.cluster.kill_part(&Part::Slurmdbd)?;
+        let asked = [
+            as_user(uid(ALICE), || ask("y.1", *job)),
+            as_user(MALLORY, || ask(&mine, victim)),
+            as_user(MALLORY, || ask(&format!("{mine}~{MALLORY}"), victim)),
+        ];
         field.cluster.start_part(&Part::Slurmdbd)?;
+        field.wait("accounting", MINUTES, |_| Ok(accounted(field, field.ended).ok().map(drop)))?;
+        for answer in asked {
+            refused(answer, &[400, 403, 404, 503]);
+        }
         // A node is told with its next heartbeat.
         std::thread::sleep(Duration::from_secs(3));
         for job in [*job, victim] {
