@@ -72,7 +72,7 @@ fn held_and_released(site: &mut Site, storage: &FaultFs, at: &str) -> Result<()>
     site.wait("the job held in the queue", 2 * LIMIT, |site| {
         let show = site.cluster.command("scontrol").args(["show", "job", "-o", &job.to_string()]).output()?;
         let text = String::from_utf8_lossy(&show.stdout).into_owned();
-        Ok((text.contains("JobState=PENDING") && text.contains("Reason=JobHeld")).then_some(()))
+        Ok((text.contains("JobState=PENDING") && text.contains("Priority=0 ")).then_some(()))
     })
     .with_context(|| fs::read_to_string(folder.join(format!("slurm-{job}.out"))).unwrap_or_default())?;
     let output = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
