@@ -76,7 +76,7 @@ impl Site {
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(&address).is_err() {
             assert!(Instant::now() < deadline, "the controller does not answer");
-            std::thread::park_timeout(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
         Some(Site { dir, _munged: munged })
     }

@@ -51,7 +51,7 @@ impl Daemon {
                 return (head.to_lowercase(), body.to_string());
             }
             assert!(Instant::now() < deadline, "{} does not answer", self.address);
-            std::thread::park_timeout(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -392,7 +392,7 @@ impl Site {
                 let why = last.map(|e| format!(" (last error: {e:#})")).unwrap_or_default();
                 bail!("waited {} s in vain for: {what}{why}", limit.as_secs());
             }
-            std::thread::park_timeout(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }

@@ -264,7 +264,7 @@ fn follow(site: &Site, folder: &Path, trouble: Trouble, begun: Instant, lasts: D
         if begun.elapsed() > lasts + PATIENCE {
             bail!("the run does not go on: {:?}", site.metrics());
         }
-        std::thread::park_timeout(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(resumed_s)
 }

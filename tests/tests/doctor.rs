@@ -122,7 +122,7 @@ fn listening(address: SocketAddr) {
     let end = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < end, "nobody listens at {address}");
-        std::thread::park_timeout(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -258,7 +258,7 @@ fn through_deaths(site: &mut Site, job: u32, traps: &[String]) -> Result<Value> 
             site.joulepoint("root", &["loans", "recall", id])?; // again if the service is away
         }
         anyhow::ensure!(std::time::Instant::now() < end, "is set: {is_set}; {loan:#}");
-        std::thread::park_timeout(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 

@@ -58,7 +58,7 @@ impl Chrome {
         let deadline = Instant::now() + Duration::from_secs(60);
         while agent.get(format!("{url}/status")).call().is_err() {
             assert!(Instant::now() < deadline, "chromedriver does not answer");
-            std::thread::park_timeout(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let profile = tempfile::tempdir().expect("a profile");
         let mut flags: Vec<String> = FLAGS.map(str::to_string).to_vec();

@@ -80,7 +80,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        std::thread::park_timeout(Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(30));
     }
 }
 
@@ -214,9 +214,11 @@ impl Site {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// The controller's log.
+    /// The whole lines of the controller's log: it may be writing one.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("joulepoint.1.log")).expect("a log")
+        let mut log = std::fs::read_to_string(self.dir.path().join("joulepoint.1.log")).expect("a log");
+        log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
+        log
     }
 
     /// Kills the controller and starts it again.

@@ -39,7 +39,7 @@ impl Queue {
             while !until.load(Ordering::Relaxed) {
                 let found = look(&conf);
                 lock(&into).extend(found);
-                std::thread::park_timeout(LOOK);
+                std::thread::sleep(LOOK);
             }
         });
         Queue { seen, is_over, looker: Some(looker) }
