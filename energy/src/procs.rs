@@ -56,6 +56,18 @@ pub struct StepCpu {
     pub pids: Vec<i32>,
 }
 
+impl StepCpu {
+    /// Whether it is a script, or a shell in its place.
+    pub fn is_script(&self) -> bool {
+        ["batch", "interactive"].contains(&self.name.as_str())
+    }
+
+    /// Whether it is Slurm's own step of a job, in which nothing of its user runs.
+    pub fn is_extern(&self) -> bool {
+        self.name == "extern"
+    }
+}
+
 impl Processes {
     /// The jobs, by rising number.
     pub fn jobs(&self) -> &[JobCpu] {

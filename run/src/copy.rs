@@ -90,12 +90,17 @@ pub fn take(originals: &[PathBuf], into: &Path) -> Result<Vec<ManifestFile>> {
             files.push(ManifestFile { original: text(&path)?, link, ..ManifestFile::default() });
             continue;
         }
-        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        let file = take_one(&path, into, format!("{:04}-{name}", files.len()))?;
+        let file = take_one(&path, into, name_of_copy(&path, files.len()))?;
         names.insert(key, file.original.clone());
         files.push(file);
     }
     Ok(files)
+}
+
+/// What the n-th copy of a checkpoint is called.
+fn name_of_copy(original: &Path, n: usize) -> String {
+    let name = original.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    format!("{n:04}-{name}")
 }
 
 /// A path as it stands in a manifest.
@@ -131,8 +136,7 @@ pub fn take_seen(original: &Path, seen: &Looks, into: &Path) -> Result<ManifestF
     if looks(&from)? != *seen {
         return Err(Error::Changing(original.to_path_buf()));
     }
-    let name = original.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let copy = format!("0000-{name}");
+    let copy = name_of_copy(original, 0);
     let at = into.join(&copy);
     let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
     // Its time of change is also that of its removal.

@@ -217,7 +217,7 @@ impl Controller {
         let now_s = self.watching.now_s();
         if now_s - due.resumed_s >= RESUME_S {
             due.resumed_s = now_s;
-            self.resume_well()?;
+            self.resume_well();
         }
         if now_s - due.told_s >= TELL_ENERGY_S {
             due.told_s = now_s;

@@ -26,9 +26,6 @@ struct Life {
     is_protected: bool,
 }
 
-/// Slurm's names of steps that are scripts.
-const SCRIPTS: [&str; 2] = ["batch", "interactive"];
-
 /// The lives of the jobs on this node.
 #[derive(Debug)]
 pub struct Lives {
@@ -103,7 +100,7 @@ impl Lives {
         let Some(job) = processes.jobs.iter().find(|j| j.job_id == of.job) else { return Vec::new() };
         // Slurm's own step of a job is of no life, and has nothing of the run.
         let is_its = |life: Life, step: &StepCpu| {
-            life.restart_count.map_or(unknown && step.name != "extern", |count| count <= of.restart_count)
+            life.restart_count.map_or(unknown && !step.is_extern(), |count| count <= of.restart_count)
         };
         let steps: Vec<&StepCpu> = job.steps.iter().filter(|s| is_its(self.life(of.job, s), s)).collect();
         let mut pids: Vec<i32> = steps.into_iter().flat_map(|s| &s.pids).copied().collect();
@@ -166,7 +163,7 @@ impl Lives {
     fn stepds_of(&mut self, processes: &Processes, job: u32, is_its: impl Fn(Life) -> bool) -> Vec<(i32, u64)> {
         let of = processes.jobs.iter().find(|j| j.job_id == job);
         let steps = of.into_iter().flat_map(|j| &j.steps);
-        let scripts = steps.filter(|s| SCRIPTS.contains(&s.name.as_str()) && is_its(self.life(job, s)));
+        let scripts = steps.filter(|s| s.is_script() && is_its(self.life(job, s)));
         scripts.map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
     }
 

@@ -360,7 +360,7 @@ impl Node {
         if of_job.is_some() && uid != 0 && owner != Some(uid) {
             return None;
         }
-        let is_task = |step: &&energy::StepCpu| !["batch", "interactive", "extern"].contains(&step.name.as_str());
+        let is_task = |step: &&energy::StepCpu| !step.is_script() && !step.is_extern();
         let steps = of_job.into_iter().flat_map(|j| &j.steps).filter(is_task);
         Some((owner.unwrap_or(uid), steps.flat_map(|step| &step.pids).copied().collect()))
     }

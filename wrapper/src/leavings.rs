@@ -68,7 +68,7 @@ impl Asker {
             return 0.0;
         }
         let spans: Vec<StepSpan> = steps.iter().map(|(_, span)| *span).collect();
-        let answers = self.ask(&nodes, &spans);
+        let answers = asked(self.job, &nodes, &self.services, &spans);
         let took_s = answers.iter().flatten().map(|answer| answer.took_s).fold(0.0, f64::max);
         let whole: Option<Vec<Leavings>> =
             answers.into_iter().map(|a| a.filter(|a| a.steps.len() == spans.len())).collect();
@@ -90,11 +90,6 @@ impl Asker {
         }
     }
 
-    /// What each node says.
-    fn ask(&self, nodes: &[String], steps: &[StepSpan]) -> Vec<Option<Leavings>> {
-        asked(self.job, nodes, &self.services, steps)
-    }
-
     /// The boots of nodes, as far as they answer.
     pub fn boots(job: u32, nodes: &[String], services: &Services) -> BTreeMap<String, String> {
         let nodes = &nodes[..nodes.len().min(MOST_NODES)];
@@ -103,6 +98,7 @@ impl Asker {
     }
 }
 
+/// What each node says.
 fn asked(job: u32, nodes: &[String], services: &Services, steps: &[StepSpan]) -> Vec<Option<Leavings>> {
     let nodes: Vec<&String> = nodes.iter().collect();
     let question = || LeavingsRequest { version: protocol::VERSION, now_s: now_s(), steps: steps.to_vec() };

@@ -31,6 +31,7 @@ pub mod mail;
 pub mod mpi;
 pub mod nodes;
 pub mod orders;
+mod parallel;
 mod passing;
 pub mod ports;
 pub mod processes;

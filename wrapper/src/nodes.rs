@@ -2,6 +2,7 @@
 
 use crate::frequency::{Frequency, Services};
 use crate::job::Controller;
+use crate::parallel;
 use crate::ports::{Meter, NodeCounter};
 use protocol::{JobReading, NodeHealth, NodeReading, Phase};
 use serde::Serialize;
@@ -14,9 +15,6 @@ use wire::Client;
 
 /// Longest wait for one node's answer.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// How many nodes are asked at the same time.
-const AT_ONCE: usize = 32;
 
 /// Reads the nodes of a run.
 pub struct Nodes {
@@ -43,22 +41,14 @@ pub struct Nodes {
 impl Meter for Nodes {
     fn read(&mut self) -> Vec<NodeCounter> {
         let known = self.controller.health().nodes;
-        let mut counters = Vec::with_capacity(self.nodes.len());
         let path = format!("/v1/jobs/{}/energy?restart={}", self.job, self.restart_count);
-        for some in self.nodes.chunks(AT_ONCE) {
-            let answers: Vec<Option<JobReading>> = thread::scope(|scope| {
-                let ask = |node: &String| {
-                    let (clients, path) = (self.clients(node, &known), &path);
-                    scope.spawn(move || ask(&clients, path))
-                };
-                let asked: Vec<_> = some.iter().map(ask).collect();
-                asked.into_iter().map(|a| a.join().ok().flatten()).collect()
-            });
-            for (node, answer) in some.iter().zip(answers) {
-                let last = || known.iter().find(|h| h.node == *node).and_then(|h| h.job.clone());
-                counters.push(NodeCounter { node: node.clone(), reading: answer.or_else(last) });
-            }
-        }
+        let ways: Vec<Vec<Client>> = self.nodes.iter().map(|node| self.clients(node, &known)).collect();
+        let answers = parallel::each(&ways, |clients| ask(clients, &path));
+        let counter = |(node, answer): (&String, Option<Option<JobReading>>)| {
+            let last = || known.iter().find(|h| h.node == *node).and_then(|h| h.job.clone());
+            NodeCounter { node: node.clone(), reading: answer.flatten().or_else(last) }
+        };
+        let counters: Vec<NodeCounter> = self.nodes.iter().zip(answers).map(counter).collect();
         if counters.iter().all(|c| c.reading.is_none())
             && let (Some(local), [only]) = (&mut self.local, self.nodes.as_slice())
         {
@@ -111,31 +101,20 @@ pub(crate) fn clients(
     here.chain([Client::of_node(&url, node, munge_socket.cloned(), LIMIT)]).collect()
 }
 
-/// Asks nodes the same at the same time, as many at once as are not too many; what the first service that answers says of
-/// each.
+/// Asks nodes the same at the same time; what the first service of each that answers says.
 pub(crate) fn ask_all<Q: Serialize, A: DeserializeOwned + Send>(
     services: &Services,
     nodes: &[&String],
     path: &str,
     question: impl Fn() -> Q + Sync,
 ) -> Vec<Option<A>> {
-    let answer = |clients: &[Client]| {
+    let answer = |clients: &Vec<Client>| {
         let asked = clients.iter().map(|client| client.post::<Q, A>(path, &question()));
         let told = |e: &wire::Error| tracing::debug!(%e, path, "a node service does not answer");
         asked.filter_map(|answer| answer.inspect_err(told).ok()).next()
     };
-    let mut answers = Vec::with_capacity(nodes.len());
-    for some in nodes.chunks(AT_ONCE) {
-        answers.extend(thread::scope(|scope| {
-            let one = |node: &&String| {
-                let (clients, answer) = (services(node), &answer);
-                scope.spawn(move || answer(&clients))
-            };
-            let asked: Vec<_> = some.iter().map(one).collect();
-            asked.into_iter().map(|a| a.join().ok().flatten()).collect::<Vec<_>>()
-        }));
-    }
-    answers
+    let ways: Vec<Vec<Client>> = nodes.iter().map(|node| services(node)).collect();
+    parallel::each(&ways, answer).into_iter().map(Option::flatten).collect()
 }
 
 /// What the first service that answers says.

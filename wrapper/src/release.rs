@@ -5,6 +5,7 @@ use crate::identity::Identity;
 use crate::job::Controller;
 use crate::mail::{MailClock, now_s};
 use crate::nodes::clients;
+use crate::parallel;
 use crate::ports::{Clock, Happening};
 use protocol::{
     BeginReply, BeginRequest, EndReply, EndRequest, Event, FormerNode, Incarnation, Record, Unsure, WaitsFor,
@@ -12,11 +13,7 @@ use protocol::{
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use wire::{Client, Error};
-
-/// How many nodes are asked at the same time.
-const AT_ONCE: usize = 32;
 
 /// Time between two questions, s.
 const AGAIN_S: f64 = 0.5;
@@ -106,17 +103,12 @@ impl Releasing {
         let former: Vec<FormerNode> = self.former.iter().cloned().collect();
         let mut silent = Vec::new();
         let mut waits = Vec::new();
-        for some in former.chunks(AT_ONCE) {
-            let words: Vec<Word> = thread::scope(|scope| {
-                let asked: Vec<_> = some.iter().map(|f| scope.spawn(|| self.ask_node(f))).collect();
-                asked.into_iter().map(|a| a.join().unwrap_or(Word::Silent)).collect()
-            });
-            for (former, word) in some.iter().zip(words) {
-                match word {
-                    Word::Ended => drop(self.former.remove(former)),
-                    Word::Ending => waits.push(WaitsFor { former: former.clone(), because: Unsure::Ending }),
-                    Word::Silent => silent.push(former.clone()),
-                }
+        let words = parallel::each(&former, |former| self.ask_node(former));
+        for (former, word) in former.into_iter().zip(words) {
+            match word.unwrap_or(Word::Silent) {
+                Word::Ended => drop(self.former.remove(&former)),
+                Word::Ending => waits.push(WaitsFor { former, because: Unsure::Ending }),
+                Word::Silent => silent.push(former),
             }
         }
         if silent.is_empty() {

@@ -1,8 +1,8 @@
 //! Says which nodes of a job have no slurmd at the moment, so that a step that could not be launched there waits for it.
 
+use crate::parallel;
 use slurm::{Node, Slurm};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::thread;
 use std::time::Duration;
 
 /// Exit codes of an `srun` that could not launch its step: a slurmd that cannot be reached, one that does not answer.
@@ -10,9 +10,6 @@ const NOT_LAUNCHED: [i32; 2] = [233, 140];
 
 /// Longest wait for one slurmd to take a connection.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// How many are tried at the same time.
-const AT_ONCE: usize = 32;
 
 /// Whether an exit code of `srun` may mean that its step was not launched.
 pub fn may_mean_not_launched(code: i32) -> bool {
@@ -27,15 +24,9 @@ pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
 }
 
 fn silent(nodes: &[Node], usual: u16) -> Vec<String> {
-    let mut silent = Vec::new();
-    for some in nodes.chunks(AT_ONCE) {
-        thread::scope(|scope| {
-            let tries: Vec<_> = some.iter().map(|n| (n, scope.spawn(|| answers(n, usual)))).collect();
-            let failed = tries.into_iter().filter_map(|(n, t)| matches!(t.join(), Ok(false)).then(|| n.name.clone()));
-            silent.extend(failed);
-        });
-    }
-    silent
+    let tries = parallel::each(nodes, |node| answers(node, usual));
+    let failed = nodes.iter().zip(tries).filter(|(_, answers)| *answers == Some(false));
+    failed.map(|(node, _)| node.name.clone()).collect()
 }
 
 fn answers(node: &Node, usual: u16) -> bool {

@@ -13,6 +13,10 @@ const SLURMD_TIMEOUT_S: u32 = 900;
 /// How long a trouble lasts, s.
 const LASTS_S: std::ops::Range<u64> = 12..40;
 
+fn wanted() -> Wanted {
+    Wanted { slurmd_timeout_s: SLURMD_TIMEOUT_S, ..Wanted::default() }
+}
+
 /// Plays `power` losses of power and `cuts` of all other kinds in turn.
 ///
 /// # Errors
@@ -21,7 +25,6 @@ pub fn run(power: u32, cuts: u32, seed: u64) -> Result<()> {
     let (losses, others): (Vec<Trouble>, Vec<Trouble>) = TROUBLES.into_iter().partition(|t| t.is_power_loss());
     let all = losses.iter().cycle().take(power as usize).chain(others.iter().cycle().take(cuts as usize));
     let dir = tempfile::tempdir()?;
-    let wanted = || Wanted { slurmd_timeout_s: SLURMD_TIMEOUT_S, ..Wanted::default() };
     let mut site = Site::start(&dir.path().join("0"), &wanted(), &mut |text| println!("  {text}"))?;
     let (mut held, mut failed) = (Vec::new(), 0);
     for (number, trouble) in all.enumerate() {
@@ -57,8 +60,7 @@ pub fn run(power: u32, cuts: u32, seed: u64) -> Result<()> {
 pub fn run_standstill(minutes: f64) -> Result<()> {
     let lasts = Duration::from_secs_f64(60.0 * minutes);
     let dir = tempfile::tempdir()?;
-    let wanted = Wanted { nodes: 8, slurmd_timeout_s: SLURMD_TIMEOUT_S, ..Wanted::default() };
-    let mut site = Site::start(&dir.path().join("0"), &wanted, &mut |text| println!("  {text}"))?;
+    let mut site = Site::start(&dir.path().join("0"), &wanted(), &mut |text| println!("  {text}"))?;
     let jobs = suite::partitions::load(&site)?;
     let minute = Duration::from_secs(60);
     let troubles = [

@@ -162,7 +162,7 @@ impl Controller {
     }
 
     /// Puts nodes that we have set down back into service that are well; those that failed to be are tried again.
-    pub(crate) fn resume_well(&self) -> Result<()> {
+    pub(crate) fn resume_well(&self) {
         let down: Vec<String> = lock(&self.watching.downs).down().map(str::to_string).collect();
         for name in down.iter().filter(|n| self.watching.is_well(n)) {
             if let Err(e) = self.resume(name) {
@@ -173,7 +173,6 @@ impl Controller {
                 );
             }
         }
-        Ok(())
     }
 
     fn resume(&self, name: &str) -> Result<()> {

@@ -30,15 +30,15 @@ pub(crate) async fn begin(
         return Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
     let waits = blocking(move || -> Result<_, Refusal> {
-        let (of, is_verified) = match c.readers.free().run(&key)? {
+        let ((uid, job), is_verified) = match c.readers.free().run(&key)? {
             Some(run) if c.access.may(peer.uid, run.uid) => ((run.uid, run.job), run.verified),
             Some(_) => return Err(absent("such run")),
             // Its records may wait elsewhere: Slurm knows whose the job is, and which nodes it had.
             None => ((peer.uid, question.former.first().map_or(0, |f| f.of.job)), false),
         };
         // Of this run's own job, and of nodes that it had.
-        let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == of.1).collect();
-        c.had(&key, of, is_verified, former.iter().map(|f| &f.node).collect())?;
+        let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == job).collect();
+        c.had(&key, (uid, job), is_verified, former.iter().map(|f| &f.node).collect())?;
         let mut waits = Vec::new();
         for former in former {
             let (released, has_changed) = {

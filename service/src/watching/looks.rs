@@ -27,7 +27,7 @@ impl Controller {
         let controller = self.clone();
         std::thread::spawn(move || {
             let known = lock(&controller.watching.slurmds).get(&node).cloned();
-            // A slurmctld that is away, too, must not hold the look up.
+            // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
             let slurmd = known.clone().or_else(|| controller.ask_slurmd(&node));
             let url = lock(&controller.watching.beats).get(&node).map(|b| b.url.clone()).unwrap_or_default();
             let places = Places { url, slurmd };
@@ -42,11 +42,12 @@ impl Controller {
             if let Some(power) = &controller.watching.power {
                 actions.extend(controller.ask_power(power, &node));
             }
-            controller.act_on_nodes(actions);
-            if known.is_some() {
-                controller.ask_slurmd(&node);
-            }
             lock(&controller.watching.looking).remove(&node);
+            controller.act_on_nodes(actions);
+            if known.is_some() && lock(&controller.watching.asking).insert(node.clone()) {
+                controller.ask_slurmd(&node);
+                lock(&controller.watching.asking).remove(&node);
+            }
         });
     }
 

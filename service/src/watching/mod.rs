@@ -76,6 +76,8 @@ pub(crate) struct Watching {
     cutting: Mutex<BTreeSet<String>>,
     /// Where slurmds are reached, as Slurm told last.
     slurmds: Mutex<BTreeMap<String, String>>,
+    /// Nodes about whose slurmd Slurm is being asked.
+    asking: Mutex<BTreeSet<String>>,
     out_asked_s: Mutex<f64>,
     keeping: Mutex<()>,
     /// Questions about jobs that slurmctld may still be asked.
@@ -105,6 +107,7 @@ impl Watching {
             looking: Mutex::default(),
             cutting: Mutex::default(),
             slurmds: Mutex::default(),
+            asking: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
             keeping: Mutex::default(),
             questions: Mutex::new(Bucket::full(rate)),

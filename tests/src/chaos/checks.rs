@@ -30,8 +30,6 @@ pub fn allowed(fault: Fault) -> &'static [&'static str] {
         // An srun that hears of no end, because a cable was cut just then, waits until the walltime ends.
         Fault::Kill(Process::Slurmstepd) => &["failed", "timeout"],
         Fault::Order(Order::Scancel) => &["cancelled"],
-        // The shell reads its script from the run's folder, and says so when it cannot.
-        Fault::Storage(Storage::Eio | Storage::Estale | Storage::Eacces) => &["failed"],
         _ => &[],
     }
 }
@@ -63,11 +61,15 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
         job.check_result(site)?;
         return Ok(Ended::Right);
     }
+    // The shell reads its script from the run's folder, and says so when it cannot.
+    let is_unread = |fault: &Fault| matches!(fault, Fault::Storage(Storage::Eio | Storage::Estale | Storage::Eacces));
+    if told == "failed" && faults.iter().any(is_unread) && job.script_told_of_its_storage() {
+        return Ok(Ended::Honest("failed: the shell says that it could not read its script".into()));
+    }
     let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();
-    let is_said = !said.is_empty() || job.script_told_of_its_storage();
-    ensure!(is_said || told == "cancelled", "{slurm}: its output does not say so");
+    ensure!(!said.is_empty() || told == "cancelled", "{slurm}: its output does not say so");
     Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
 }
 
