@@ -172,7 +172,11 @@ impl Node {
                     }
                 }
                 Action::End(of) => {
-                    self.end(By::Service, of, false);
+                    let left = self.end(By::Service, of, false);
+                    let mut lives = lock(&self.lease.lives);
+                    if left == 0 && lives.end_bare_stepds(&lock(&self.books).processes, of) > 0 {
+                        audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
+                    }
                 }
             }
         }
@@ -344,15 +348,19 @@ pub(crate) async fn end(
     version(request.version)?;
     let of = Incarnation { job, restart_count: request.restart_count };
     let left = blocking(move || -> Result<u32, Refusal> {
-        match node.is_owner(peer.uid, job) {
-            Some(true) => Ok(node.end(By::User(peer), of, true)),
-            Some(false) => Err(forbidden(peer, &format!("end what is left of job {job}"))),
+        let left = match node.is_owner(peer.uid, job) {
+            Some(true) => node.end(By::User(peer), of, true),
+            Some(false) => return Err(forbidden(peer, &format!("end what is left of job {job}"))),
             // No step is left; what has left its step may be, and everybody's own is theirs to end.
             None => {
                 let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
-                Ok(node.end_those(By::User(peer), of, |lives| lives.strays(&lock(&node.books).processes, of, whose)))
+                node.end_those(By::User(peer), of, |lives| lives.strays(&lock(&node.books).processes, of, whose))
             }
+        };
+        if left == 0 {
+            node.remove_dead_sockets(Some(job));
         }
+        Ok(left)
     });
     Ok(Json(EndReply { left: left.await?? }))
 }

@@ -12,7 +12,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use openfiles::{Mount, Mounts};
 use protocol::{Leavings, LeavingsRequest, StepSpan};
-use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -110,7 +109,7 @@ pub(crate) async fn leavings(
 
 /// The process, by its folder in `/proc`, whose mounts are looked at: the first one. This service's unit hides `/home` and
 /// `/tmp` from it, and shows the rest as read-only. Where the first process is beyond reach, as in some containers, this one.
-fn onlooker(proc_root: &FsPath) -> PathBuf {
+pub(crate) fn onlooker(proc_root: &FsPath) -> PathBuf {
     let host = proc_root.join(INIT);
     match std::fs::metadata(host.join("root")) {
         Ok(_) => host,
@@ -127,17 +126,6 @@ fn is_read_only(mounts: &Mounts) -> bool {
 }
 
 impl Node {
-    /// The folder in which slurmd keeps what it needs for jobs here; none while slurmctld does not say.
-    fn slurmd_spool(&self) -> Option<PathBuf> {
-        if let Some(known) = self.slurmd_spool.get() {
-            return Some(known.clone());
-        }
-        let told = Slurm::new(self.params.site.slurm_bin.clone()).config_value("SlurmdSpoolDir").ok()??;
-        let host = nix::unistd::gethostname().ok()?.to_string_lossy().into_owned();
-        let folder = PathBuf::from(told.replace("%n", &self.params.node).replace("%h", &host));
-        Some(self.slurmd_spool.get_or_init(|| folder).clone())
-    }
-
     /// Whether processes of a job see local storage that the host does not. A `/tmp` of their own may be a folder that
     /// it sees elsewhere, or memory that goes with them.
     fn has_other_storage(&self, job: u32, host: &Mounts) -> bool {

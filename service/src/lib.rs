@@ -29,6 +29,7 @@ mod readers;
 mod refused;
 pub mod routes;
 mod signal;
+mod sockets;
 pub mod spool;
 pub mod store;
 mod store_report;

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// An environment longer than this is searched only so far, bytes.
 const ENVIRON_LIMIT: u64 = 2 << 20;
@@ -26,6 +27,9 @@ struct Life {
     is_protected: bool,
 }
 
+/// How long a slurmstepd may take to end after its last task.
+const BARE: Duration = Duration::from_secs(1);
+
 /// The lives of the jobs on this node.
 #[derive(Debug)]
 pub struct Lives {
@@ -34,6 +38,8 @@ pub struct Lives {
     known: BTreeMap<(i32, u64), Life>,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
+    /// slurmstepds of lives to be ended that have no task any more, and since when.
+    bare: BTreeMap<(i32, u64), Instant>,
     /// Lives that an earlier life of this service had stopped: nobody knows which of their processes.
     inherited: BTreeSet<Incarnation>,
 }
@@ -41,7 +47,7 @@ pub struct Lives {
 impl Lives {
     /// The lives on a node whose processes are under `proc_root`, and which of them were stopped before.
     pub fn new(proc_root: PathBuf, stopped: BTreeSet<Incarnation>) -> Lives {
-        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), inherited: stopped }
+        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), bare: BTreeMap::new(), inherited: stopped }
     }
 
     /// Protected jobs that have processes here.
@@ -146,7 +152,7 @@ impl Lives {
     /// that the job's new life has, too.
     pub fn stop_stepds(&mut self, processes: &Processes, of: Incarnation) {
         let is_its = |life: Life| life.is_protected && life.restart_count.is_some_and(|n| n <= of.restart_count);
-        for (pid, start) in self.stepds_of(processes, of.job, is_its) {
+        for (pid, start) in self.stepds_of(processes, of.job, |step, life| step.is_script() && is_its(life)) {
             self.send(pid, start, Signal::STOP);
         }
     }
@@ -155,16 +161,21 @@ impl Lives {
     /// whose life nobody can tell any more.
     pub fn let_stepds_go_on(&mut self, processes: &Processes, of: Incarnation) {
         let is_its = |life: Life| life.restart_count.is_none_or(|n| n <= of.restart_count);
-        for (pid, start) in self.stepds_of(processes, of.job, is_its) {
+        for (pid, start) in self.stepds_of(processes, of.job, |step, life| step.is_script() && is_its(life)) {
             self.send(pid, start, Signal::CONT);
         }
     }
 
-    fn stepds_of(&mut self, processes: &Processes, job: u32, is_its: impl Fn(Life) -> bool) -> Vec<(i32, u64)> {
+    fn stepds_of(
+        &mut self,
+        processes: &Processes,
+        job: u32,
+        is_meant: impl Fn(&StepCpu, Life) -> bool,
+    ) -> Vec<(i32, u64)> {
         let of = processes.jobs.iter().find(|j| j.job_id == job);
         let steps = of.into_iter().flat_map(|j| &j.steps);
-        let scripts = steps.filter(|s| s.is_script() && is_its(self.life(job, s)));
-        scripts.map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
+        let meant = steps.filter(|s| is_meant(s, self.life(job, s)));
+        meant.map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
     }
 
     /// Lets those go on that were stopped by us; all of a life that was stopped by an earlier life of this service.
@@ -194,6 +205,19 @@ impl Lives {
         }
         self.stopped.retain(|stopped, _| stopped.job != of.job || stopped.restart_count > of.restart_count);
         all.len()
+    }
+
+    /// Ends the slurmstepds of a life's steps that have had no task for a while: they only tell an `srun` that is gone so. How
+    /// many there were.
+    pub fn end_bare_stepds(&mut self, processes: &Processes, of: Incarnation) -> usize {
+        let is_its = |life: Life| life.is_protected && life.restart_count.is_some_and(|n| n <= of.restart_count);
+        let is_bare = |step: &StepCpu| step.pids.is_empty() && step.name.bytes().all(|b| b.is_ascii_digit());
+        let bare = self.stepds_of(processes, of.job, |step, life| is_bare(step) && is_its(life));
+        let now = Instant::now();
+        self.bare.retain(|_, since| now.duration_since(*since) < 10 * BARE);
+        let due = bare.into_iter().filter(|stepd| now.duration_since(*self.bare.entry(*stepd).or_insert(now)) >= BARE);
+        let due: Vec<(i32, u64)> = due.collect();
+        due.into_iter().filter(|(pid, start)| self.send(*pid, *start, Signal::KILL)).count()
     }
 
     fn runs(&self, pid: i32) -> bool {
@@ -304,6 +328,36 @@ mod tests {
         for child in stepds.iter_mut().chain(&mut [script, task]) {
             child.kill().unwrap();
             child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_slurmstepd_without_tasks_is_ended_after_a_moment_if_its_life_was_known() {
+        let own = [("SLURM_JOB_ID", "7"), ("JOULEPOINT_RUN", "c/7.1")];
+        let (mut tasks, mut stepds) = ([sleeper(&own), sleeper(&own)], [sleeper(&[]), sleeper(&[]), sleeper(&[])]);
+        let mut all = processes(&[&[&tasks[0]], &[&tasks[1]], &[]]);
+        for ((step, name), stepd) in all.jobs[0].steps.iter_mut().zip(["0", "batch", "1"]).zip(&stepds) {
+            step.name = name.to_string();
+            step.stepd_pid = stepd.id() as i32;
+            step.stepd_start_ticks = start_ticks(Path::new("/proc"), step.stepd_pid).unwrap();
+        }
+        let mut lives = lives();
+        let end = Instant::now() + 30 * BARE;
+        while lives.protected(&all).is_empty() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert_eq!(lives.end_bare_stepds(&all, of(0)), 0);
+        all.jobs[0].steps.iter_mut().for_each(|step| step.pids.clear());
+        assert_eq!(lives.end_bare_stepds(&all, of(0)), 0, "it may still tell its srun");
+        std::thread::sleep(BARE + Duration::from_millis(100));
+        assert_eq!(
+            lives.end_bare_stepds(&all, of(0)),
+            1,
+            "the script's has more to do, and nobody knows whose step 1 was"
+        );
+        assert!(!stepds[0].wait().unwrap().success());
+        for child in tasks.iter_mut().chain(&mut stepds[1..]) {
+            child.kill().and_then(|()| child.wait()).unwrap();
         }
     }
 

@@ -141,6 +141,8 @@ pub async fn serve(params: Params) -> Result<()> {
     std::thread::spawn(move || gpus::ask_for_ever(&asking));
     let holding = node.clone();
     std::thread::spawn(move || holding.hold_for_ever());
+    let removing = node.clone();
+    std::thread::spawn(move || removing.remove_dead_sockets_for_ever());
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);

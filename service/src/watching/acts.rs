@@ -117,12 +117,26 @@ impl Controller {
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         lock(&self.watching.nodes).give_up(node, lives);
         self.keep_node(node)?;
+        for run in on_it.iter().filter(|run| self.watching.has_script_on(run.job, node)) {
+            self.script_is_lost(run, node)?;
+        }
         match by_us {
             true => lock(&self.watching.downs).done(self.watching.now_s(), node),
             false => lock(&self.watching.downs).others(node),
         }
         self.keep_node(node)?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
+        Ok(())
+    }
+
+    /// With its script, a life is over on its other nodes, too. Slurm ends it there as well, but a slurmstepd tells an `srun`
+    /// that died with the script for 12 s that its tasks have ended, and the job does not begin again before.
+    fn script_is_lost(&self, run: &OpenRun, node: &str) -> Result<()> {
+        let life = Incarnation { job: run.job, restart_count: run.restart_count };
+        for other in run.nodes.iter().filter(|other| *other != node) {
+            lock(&self.watching.nodes).give_up(other, [life]);
+            self.keep_node(other)?;
+        }
         Ok(())
     }
 

@@ -122,6 +122,11 @@ impl Watching {
         self.began.elapsed().as_secs_f64()
     }
 
+    /// Whether a job's script is on a node, by Slurm's last word.
+    fn has_script_on(&self, job: u32, node: &str) -> bool {
+        lock(&self.words).get(&job).is_some_and(|(_, job)| job.batch_host.as_deref() == Some(node))
+    }
+
     /// How many nodes are heard.
     pub(crate) fn heard(&self) -> usize {
         lock(&self.nodes).heard_now(self.now_s()).count()

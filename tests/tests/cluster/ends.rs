@@ -1,11 +1,12 @@
 //! What ends a job and is no failure: cancel, requeue, preemption, the walltime, an order to leave.
 
 use super::{
-    MINUTES, PROTECTED, STEPS, USER, assert_energy_adds_up, checkpoints, ended, finished_well, heat, kinds, script,
-    second_record, site, start_requeued, started,
+    MINUTES, PROTECTED, STEPS, USER, assert_energy_adds_up, checkpoints, ended, finished_well, heat, kinds, nodes,
+    script, second_record, site, start_requeued, started,
 };
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use suite::Site;
 
@@ -30,6 +31,24 @@ fn a_requeued_job_resumes_and_counts_no_failure() -> Result<()> {
     start_requeued(&site, job)?;
     let run = finished_well(&site, job, &folder)?;
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn what_a_killed_slurmstepd_left_keeps_no_later_life_from_being_launched() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "left", &["-N2", "-n2"])?;
+    let nodes = nodes(&site.report(job)?.context("a report")?);
+    site.cluster.command_as(USER, "scontrol").args(["requeue", &job.to_string()]).status()?;
+    site.wait_state(job, &["PENDING"], MINUTES)?;
+    let sockets = nodes.iter().map(|n| site.cluster.dir.join(format!("spool/{n}/stepd.slurm.pmix.{job}.0")));
+    let sockets: Vec<PathBuf> = sockets.collect();
+    for socket in &sockets {
+        drop(UnixListener::bind(socket).with_context(|| socket.display().to_string())?);
+    }
+    start_requeued(&site, job)?;
+    finished_well(&site, job, &folder)?;
+    assert!(sockets.iter().all(|socket| !socket.exists()), "of the nodes that it had");
     Ok(())
 }
 
