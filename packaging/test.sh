@@ -112,6 +112,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/lend" lend
     run_real "$work/loans" loans
     run_real "$work/storage" storage
+    run_real "$work/chaos" chaos
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -130,6 +131,7 @@ tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
 tell "runs on a storage that fails" "$work/storage"
+tell "whatever breaks, at random" "$work/chaos"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 

@@ -117,7 +117,7 @@ impl Controller {
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         lock(&self.watching.nodes).give_up(node, lives);
         self.keep_node(node)?;
-        for run in on_it.iter().filter(|run| self.watching.has_script_on(run.job, node)) {
+        for run in on_it.iter().filter(|run| self.watching.has_script_on(run, node)) {
             self.script_is_lost(run, node)?;
         }
         match by_us {

@@ -122,9 +122,10 @@ impl Watching {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether a job's script is on a node, by Slurm's last word.
-    fn has_script_on(&self, job: u32, node: &str) -> bool {
-        lock(&self.words).get(&job).is_some_and(|(_, job)| job.batch_host.as_deref() == Some(node))
+    /// Whether the script of this life of a run's job is on a node, by Slurm's last word.
+    fn has_script_on(&self, run: &OpenRun, node: &str) -> bool {
+        let is_there = |job: &Job| job.restarts == run.restart_count && job.batch_host.as_deref() == Some(node);
+        lock(&self.words).get(&run.job).is_some_and(|(_, job)| is_there(job))
     }
 
     /// How many nodes are heard.

@@ -17,6 +17,10 @@ use std::time::Duration;
 /// Memory that the controller service may have, KiB.
 const CONTROLLER_KIB: u64 = 300 << 10;
 
+/// Lines that a program may write on a machine that was paused and goes on, until its node service has looked: a tenth of a
+/// second (docs/reliability.md, "What is not covered").
+const WOKEN_LINES: usize = 5;
+
 /// Checkpoints that are kept by default.
 const KEEP: usize = 2;
 
@@ -58,8 +62,12 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
         return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
     }
     if slurm == "COMPLETED" {
-        job.check_result(site)?;
-        return Ok(Ended::Right);
+        let is_suspended = faults.iter().any(|fault| matches!(fault, Fault::Suspend(_)));
+        let more = job.check_result(site, if is_suspended { WOKEN_LINES } else { 0 })?;
+        return Ok(match more {
+            0 => Ended::Right,
+            n => Ended::Honest(format!("{n} lines of a machine that was paused, before its node service had looked")),
+        });
     }
     // The shell reads its script from the run's folder, and says so when it cannot.
     let is_unread = |fault: &Fault| matches!(fault, Fault::Storage(Storage::Eio | Storage::Estale | Storage::Eacces));

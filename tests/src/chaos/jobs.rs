@@ -87,11 +87,13 @@ impl Job {
         Ok(Job { program, id, folder, beside })
     }
 
-    /// Compares what it has left with what an undisturbed run leaves, bit for bit.
+    /// Compares what it has left with what an undisturbed run leaves, bit for bit; of its output, up to so many lines more may
+    /// stand between. How many there are.
     ///
     /// # Errors
     /// What differs.
-    pub fn check_result(&mut self, site: &Site) -> Result<()> {
+    pub fn check_result(&mut self, site: &Site, more: usize) -> Result<usize> {
+        let mut found_more = 0;
         match self.program {
             Program::Tally => check_result(&self.folder, self.program.nodes()),
             Program::Heat => {
@@ -107,11 +109,16 @@ impl Job {
                 let (beside, child) = self.beside.as_mut().context("an undisturbed run beside it")?;
                 let code = child.wait()?.code().context("the undisturbed run was killed")?;
                 let expected = format!("begin\n{}end {code}\n", read(beside, "out")?);
-                differs("out", &read(&self.folder, "out")?, &expected)?;
+                let out = read(&self.folder, "out")?;
+                match lines_more(&out, &expected).filter(|n| *n <= more) {
+                    Some(n) => found_more = n,
+                    None => differs("out", &out, &expected)?,
+                }
                 let of = if self.program == Program::Tree { transparent::TREE } else { transparent::STATE };
                 of.files.iter().try_for_each(|name| differs(name, &read(&self.folder, name)?, &read(beside, name)?))
             }
-        }
+        }?;
+        Ok(found_more)
     }
 
     /// Whether nobody wrote after somebody else had begun to, where the program shows it.
@@ -176,6 +183,25 @@ fn undisturbed(site: &Site, name: &str, argv: &[String]) -> Result<(PathBuf, Chi
     Ok((beside, child))
 }
 
+/// How many lines of a text are between those that are expected; none if one of these is not there, in its place.
+fn lines_more(found: &str, expected: &str) -> Option<usize> {
+    let mut expected = expected.lines().peekable();
+    let more = found.lines().filter(|line| expected.next_if_eq(line).is_none()).count();
+    expected.next().is_none().then_some(more)
+}
+
 fn read(folder: &Path, name: &str) -> Result<String> {
     fs::read_to_string(folder.join(name)).with_context(|| format!("{}/{name}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines_more;
+
+    #[test]
+    fn lines_between_are_counted_and_a_missing_one_is_found() {
+        assert_eq!(lines_more("a\nb\n", "a\nb\n"), Some(0));
+        assert_eq!(lines_more("a\nb\na\nc\n", "a\nb\nc\n"), Some(1));
+        assert_eq!(lines_more("a\nc\nb\n", "a\nb\nc\n"), None);
+    }
 }
