@@ -3,7 +3,7 @@
 use crate::processes;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -52,6 +52,7 @@ pub fn unblocked(command: &mut Command) -> &mut Command {
 pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let signals = block_signals()?;
+    let stepd = getppid();
     let mut attempt = 0;
     let mut terminated = false;
     let mut child = driver(attempt).spawn()?.id() as i32;
@@ -60,7 +61,12 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
             Signal::SIGCHLD => {
                 let Some(status) = reap(child) else { continue };
                 match status {
-                    WaitStatus::Exited(_, code) => return Ok(code),
+                    WaitStatus::Exited(_, code) => {
+                        if getppid() != stepd {
+                            tell_that_nobody_hears(code);
+                        }
+                        return Ok(code);
+                    }
                     _ if attempt < RESTARTS && !terminated => {
                         attempt += 1;
                         protocol::say!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");
@@ -77,6 +83,14 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
             }
         }
     }
+}
+
+/// With its slurmstepd dead, Slurm hears of no end of the job, and keeps it, and its nodes, until the time limit.
+fn tell_that_nobody_hears(code: i32) {
+    protocol::say!(
+        "joulepoint: the script has ended ({code}), but its slurmstepd is gone, so that Slurm will not hear of it: it tells \
+         TIMEOUT at the time limit, unless scancel ends the job before"
+    );
 }
 
 /// Exit code of a process as a shell tells it: 128 + signal if it was killed.
