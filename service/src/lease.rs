@@ -358,7 +358,7 @@ pub(crate) async fn end(
             }
         };
         if left == 0 {
-            node.remove_dead_sockets(Some(job));
+            node.remove_left_of_pmix(Some(job));
         }
         Ok(left)
     });

@@ -78,7 +78,7 @@ pub(crate) async fn leavings(
             let shifted =
                 |step: &StepSpan| StepSpan { begun_s: step.begun_s + shift_s, ended_s: step.ended_s + shift_s };
             let steps = asked.steps.iter().map(shifted).collect();
-            let (runs, spool) = (&node.params.site.runs, node.slurmd_spool());
+            let (runs, spool) = (&node.params.site.runs, node.slurmd_folders().map(|f| f.spool));
             // What Slurm itself keeps there of a user's job goes with the job.
             let is_no_place = |path: &FsPath, fs: &str| runs.is_shared(path, fs) || spool.as_deref() == Some(path);
             let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);

@@ -8,6 +8,7 @@ use crate::lease::{self, Holder};
 use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
 use crate::open_files;
+use crate::pmix::Folders;
 use crate::signal;
 use crate::spool::Spool;
 use crate::users::Users;
@@ -64,7 +65,7 @@ pub(crate) struct Node {
     held: Mutex<Vec<Held>>,
     /// CPUs of this node that Slurm gives out.
     cpus: OnceLock<u32>,
-    pub(crate) slurmd_spool: OnceLock<PathBuf>,
+    pub(crate) slurmd_folders: OnceLock<Folders>,
     pub(crate) walks: Walks,
 }
 
@@ -130,7 +131,7 @@ pub async fn serve(params: Params) -> Result<()> {
         lease,
         held: Mutex::default(),
         cpus: OnceLock::new(),
-        slurmd_spool: OnceLock::new(),
+        slurmd_folders: OnceLock::new(),
         walks: Walks::default(),
     });
     let delivering = node.clone();
@@ -142,7 +143,7 @@ pub async fn serve(params: Params) -> Result<()> {
     let holding = node.clone();
     std::thread::spawn(move || holding.hold_for_ever());
     let removing = node.clone();
-    std::thread::spawn(move || removing.remove_dead_sockets_for_ever());
+    std::thread::spawn(move || removing.remove_left_of_pmix_for_ever());
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);

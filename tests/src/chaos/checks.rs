@@ -77,7 +77,8 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();
-    ensure!(!said.is_empty() || told == "cancelled", "{slurm}: its output does not say so");
+    let is_told_by_slurm = told == "cancelled" || told == "timeout" && job.slurm_told_of_the_limit();
+    ensure!(!said.is_empty() || is_told_by_slurm, "{slurm}: its output does not say so");
     Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
 }
 

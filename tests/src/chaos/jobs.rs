@@ -140,6 +140,11 @@ impl Job {
         read(&self.folder, "err").is_ok_and(|err| err.contains("error reading input file"))
     }
 
+    /// Whether Slurm has said in its output that its time was over.
+    pub fn slurm_told_of_the_limit(&self) -> bool {
+        read(&self.folder, "err").is_ok_and(|err| err.contains("DUE TO TIME LIMIT"))
+    }
+
     /// The lines of its output that are ours.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();

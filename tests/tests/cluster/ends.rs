@@ -41,14 +41,16 @@ fn what_a_killed_slurmstepd_left_keeps_no_later_life_from_being_launched() -> Re
     let nodes = nodes(&site.report(job)?.context("a report")?);
     site.cluster.command_as(USER, "scontrol").args(["requeue", &job.to_string()]).status()?;
     site.wait_state(job, &["PENDING"], MINUTES)?;
-    let sockets = nodes.iter().map(|n| site.cluster.dir.join(format!("spool/{n}/stepd.slurm.pmix.{job}.0")));
-    let sockets: Vec<PathBuf> = sockets.collect();
-    for socket in &sockets {
+    let spools = nodes.iter().map(|n| site.cluster.dir.join(format!("spool/{n}")));
+    let left: Vec<[PathBuf; 2]> =
+        spools.map(|s| [s.join(format!("stepd.slurm.pmix.{job}.0")), s.join(format!("pmix.{job}.0"))]).collect();
+    for [socket, made] in &left {
         drop(UnixListener::bind(socket).with_context(|| socket.display().to_string())?);
+        std::fs::create_dir(made).with_context(|| made.display().to_string())?;
     }
     start_requeued(&site, job)?;
     finished_well(&site, job, &folder)?;
-    assert!(sockets.iter().all(|socket| !socket.exists()), "of the nodes that it had");
+    assert!(left.iter().flatten().all(|path| !path.exists()), "of the nodes that it had");
     Ok(())
 }
 
