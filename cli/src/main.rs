@@ -299,7 +299,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step });
             let WardenArgs { stdin, stdin_at, labels, placement, .. } = args;
             let stdin = stdin.map(|file| (file, stdin_at));
-            let task = criu::warden::Task {
+            let task = criu::task::Task {
                 criu,
                 run,
                 member,
@@ -375,7 +375,7 @@ fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
         protocol::say!("joulepoint: the request is not understood ({e}); the job runs unprotected");
         protocol::Request::default()
     });
-    let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    let attempt = std::env::var(wrapper::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
     wrapper::launch::wrap(&request, command, conf, attempt)
 }
 
@@ -388,7 +388,7 @@ fn run_command(conf: &std::path::Path, args: &RunArgs) -> Result<i32, Failure> {
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(wrapper::identity::RESUME, "1") };
     }
-    let attempt = std::env::var(wrapper::launch::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    let attempt = std::env::var(wrapper::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
     Ok(wrapper::launch::wrap(&request, &args.command, conf, attempt))
 }
 

@@ -1,6 +1,5 @@
 //! Asks a warden for a dump, over its socket.
 
-use crate::dumping::LEAVE_LIMIT;
 use crate::seconds;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -12,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Name of the socket in a run's folder.
 const SOCKET: &str = "warden.socket";
+
+/// Longest time that CRIU has to fail by itself after its dump was given up; then it is killed.
+pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Time between two looks at whether the dump is still wanted.
 const LOOK: Duration = Duration::from_millis(200);

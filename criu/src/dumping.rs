@@ -1,14 +1,13 @@
 //! One dump on its way: CRIU writes its images, the rest is saved while the program stands still, and while it runs on
 //! all is brought to where it stays.
 
-use crate::client::Ask;
+use crate::client::{Ask, LEAVE_LIMIT};
 use crate::frozen;
 use crate::harm::Settled;
-use crate::init::Ended;
 use crate::relay::Relay;
 use crate::settle::{Stop, settle};
 use crate::stage::Stage;
-use crate::warden::Task;
+use crate::task::{Ended, Task};
 use crate::{seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,9 +18,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// Longest time that CRIU has to fail by itself after its dump was given up; then it is killed.
-pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Longest time that the kernel may take to end a CRIU that was killed.
 const KILL_LIMIT: Duration = Duration::from_secs(10);

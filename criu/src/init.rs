@@ -8,9 +8,10 @@ mod program;
 
 use crate::dumping::Dumping;
 use crate::line::{Line, Said};
+use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox::{self, Names};
-use crate::warden::Task;
+use crate::task::{Ended, Task};
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
 use fencing::Placement;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -51,24 +52,6 @@ struct Init<'a> {
     ended: Option<Ended>,
     /// A dump on its way, and who wants it.
     dumping: Option<(Dumping, Asker)>,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ended {
-    /// By itself, with an exit code.
-    Code(i32),
-    /// By a signal.
-    Signal(Signal),
-}
-
-impl Ended {
-    fn exit_code(self) -> i32 {
-        match self {
-            Ended::Code(code) => code,
-            Ended::Signal(signal) => 128 + signal as i32,
-        }
-    }
 }
 
 /// Runs the sandbox to its end; the exit code of the program. `tmp` is a temporary folder for one whose user names none.
@@ -150,7 +133,9 @@ impl Init<'_> {
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
             listener: match line {
                 Some(_) => None,
-                None => Some(client::listen(&task.run).map_err(|e| format!("{}: {e}", task.run.display()))?),
+                None => {
+                    Some(patiently(|| client::listen(&task.run)).map_err(|e| format!("{}: {e}", task.run.display()))?)
+                }
             },
             may_restore: line.is_none(),
             is_unwanted: false,

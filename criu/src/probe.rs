@@ -21,7 +21,7 @@ const EXIT: i32 = 7;
 /// Tells why `criu` cannot be used here, by trying it; what worked once, with this kernel and this very command, is
 /// kept in `cache` and not tried again.
 ///
-/// `warden` is a command that runs a [`crate::warden::Task`], as [`arguments`] writes it.
+/// `warden` is a command that runs a [`crate::task::Task`], as [`arguments`] writes it.
 ///
 /// # Errors
 /// A sentence: CRIU cannot be used, for this reason.

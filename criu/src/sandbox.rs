@@ -1,5 +1,6 @@
 //! Makes the namespaces of a task tree without privilege, and gives it the files that it expects there.
 
+use crate::patiently::patiently;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::SigSet;
@@ -131,10 +132,20 @@ pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
     }
     for (file, text) in [("passwd", &names.passwd), ("group", &names.group)] {
         let (copy, target) = (scratch.join(file), Path::new("/etc").join(file));
-        fs::write(&copy, text).map_err(|e| format!("{}: {e}", copy.display()))?;
+        patiently(|| put(&copy, text)).map_err(|e| format!("{}: {e}", copy.display()))?;
         mount(Some(&copy), &target, none, MsFlags::MS_BIND, none).map_err(told("/etc/passwd or /etc/group"))?;
     }
     Ok(())
+}
+
+/// Makes a file say this; one that does so already, as another sandbox may have mounted it, is left alone.
+fn put(file: &Path, text: &str) -> io::Result<()> {
+    if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(());
+    }
+    let new = file.with_extension(format!("{}", std::process::id()));
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// Lets a network of our own carry what goes to the node itself; it leads nowhere else.

@@ -1,7 +1,7 @@
 //! The command lines of CRIU, and why one of them failed.
 
 use crate::sandbox::unblock_signals;
-use crate::warden::Task;
+use crate::task::Task;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

@@ -2,47 +2,20 @@
 
 use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Names;
+use crate::task::Task;
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
-use fencing::Placement;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 
 /// Exit code of a warden whose namespaces are refused: trying again is in vain.
 const EXIT_NO_SANDBOX: i32 = 126;
 
 /// File in the folder of a task's dump with the exit code of a task that had ended.
 pub const ENDED: &str = "ended";
-
-/// What a warden is to run.
-#[derive(Clone, Debug, Default)]
-pub struct Task {
-    /// CRIU's command.
-    pub criu: PathBuf,
-    /// Folder of the run, for its user only; the socket is here, or the address of the driver if it is a task of a step.
-    pub run: PathBuf,
-    /// Which task of which step it is, if it is one.
-    pub member: Option<Member>,
-    /// Until when it is wanted, if it runs where nobody may be able to end it.
-    pub placement: Option<Placement>,
-    /// The checkpoint to go on from.
-    pub restore: Option<PathBuf>,
-    /// Longest time of a restore, s.
-    pub limit_s: f64,
-    /// Whether the program has a network of its own, without a way outside.
-    pub own_network: bool,
-    /// A file that it reads, and where it begins in it, bytes.
-    pub stdin: Option<(PathBuf, u64)>,
-    /// Whether each line of its output begins with its rank.
-    pub labels: bool,
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
-}
 
 /// Runs a task in a sandbox of its own; the exit code is the program's, or 128 + signal.
 ///

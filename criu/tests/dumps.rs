@@ -5,7 +5,8 @@
 use criu::client::{self, Ask};
 use criu::files::is_lost;
 use criu::line::{self, Hello, Line, Member, Order, Said};
-use criu::warden::{self, Task};
+use criu::task::Task;
+use criu::warden;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};

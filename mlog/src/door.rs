@@ -3,8 +3,7 @@
 
 use crate::frame::LONGEST_BYTES;
 use crate::link::{Link, Stream};
-use crate::relay::absent;
-use crate::{Error, system};
+use crate::{Error, absent, system};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io;
 use std::os::linux::net::SocketAddrExt;

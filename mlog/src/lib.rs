@@ -141,3 +141,11 @@ impl From<serde_json::Error> for Error {
 fn system(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { what: what.to_string(), source }
 }
+
+/// Removes a file that may be there.
+fn absent(path: &std::path::Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(system(path.display())(e)),
+        _ => Ok(()),
+    }
+}

@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
-use crate::{Error, system};
+use crate::{Error, absent, system};
 use fencing::{LOOK, Placement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -410,12 +410,4 @@ impl Relay {
 /// Unix time, s.
 pub(crate) fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
-
-/// Removes a file that may be there.
-pub(crate) fn absent(path: &std::path::Path) -> Result<(), Error> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(system(path.display())(e)),
-        _ => Ok(()),
-    }
 }

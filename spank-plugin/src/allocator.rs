@@ -1,9 +1,8 @@
 //! In `sbatch`, `salloc` and `scrontab`: the request is checked before anything is submitted.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+use crate::option_values::program;
 use crate::submit::{self, CARRIER};
-use std::ffi::OsString;
-use std::path::Path;
 
 /// Checks the request and sends it along with the job.
 pub fn init_post_opt() -> Result<(), String> {
@@ -23,14 +22,4 @@ pub fn init_post_opt() -> Result<(), String> {
         crate::inform("only batch jobs are protected; the steps of this allocation run as written");
     }
     Ok(())
-}
-
-/// Whether this is `scrontab`, which takes options of plugins and forgets them.
-pub fn in_scrontab() -> bool {
-    program() == "scrontab"
-}
-
-fn program() -> OsString {
-    let path = std::env::args_os().next().unwrap_or_default();
-    Path::new(&path).file_name().unwrap_or_default().to_owned()
 }

@@ -6,6 +6,7 @@ use spank::{Callback, Context, Handle, Level, OptionSpec, Value, log};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::raw::c_int;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Option name to value as written; empty for an option without one.
@@ -45,7 +46,7 @@ pub fn accept(id: c_int, value: Option<&OsStr>, place: Context) -> Result<(), St
     };
     if matches!(place, Context::Local | Context::Allocator) {
         check(spec, &format!("--{}", spec.name), value)?;
-        if crate::allocator::in_scrontab() {
+        if program() == "scrontab" {
             return Err(format!(
                 "--{} has no effect in scrontab, where Slurm drops the options of plugins; accepted: sbatch",
                 spec.name
@@ -54,6 +55,12 @@ pub fn accept(id: c_int, value: Option<&OsStr>, place: Context) -> Result<(), St
     }
     VALUES.lock().unwrap_or_else(PoisonError::into_inner).insert(spec.name, value.to_owned());
     Ok(())
+}
+
+/// The name of this program: `sbatch`, `salloc`, or `scrontab`, which takes options of plugins and forgets them.
+pub fn program() -> OsString {
+    let path = std::env::args_os().next().unwrap_or_default();
+    Path::new(&path).file_name().unwrap_or_default().to_owned()
 }
 
 /// Checks one value that was written at `place`.

@@ -6,9 +6,9 @@
 use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
 use crate::cancelled;
-use crate::criu::is_own;
 use crate::mail::{Post, Tries, Try, now_s};
 use crate::ports::{Engine, Happening, Unprepared};
+use crate::run_folder::is_own;
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
 use crate::streams;

@@ -1,12 +1,9 @@
 //! Which engine a run gets, and why: what the user told, what is linked, what the site allows, what runs showed.
 
+use crate::sandboxes::MPI_STEPS;
 use crate::{dmtcp, tool};
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
-
-/// Why MPI programs that `srun` starts cannot be dumped.
-pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
-                             holds; use --ft-energy-engine=app, hook, scr or dmtcp";
 
 /// What is known of a run beside its settings.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Who this job is: Slurm's variables, or a command outside Slurm; and which run it belongs to.
 
-use crate::launch::expand;
 use crate::resized::Layout;
+use crate::run_folder::expand;
 use config::Site;
 use options::Settings;
 use run::line::Claim;

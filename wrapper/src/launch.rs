@@ -21,7 +21,7 @@ use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
 use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
-use crate::script::{Script, Steps, Tree};
+use crate::script::{ATTEMPT, Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
 use crate::{identity::Identity, linked, sandboxes, writers};
 use config::Site;
@@ -115,9 +115,6 @@ const TERMINATED: i32 = 143;
 
 /// The run, `cluster/run`, for everything that a wrapper starts.
 pub const RUN: &str = "JOULEPOINT_RUN";
-
-/// Tells a driver from its supervisor, and which one it is.
-pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
 
 /// Replaces this process by the job script.
 fn exec(argv: &[String]) -> i32 {
@@ -579,9 +576,4 @@ fn accounted(records: &[Record], me: &Identity) -> Vec<NodeCounter> {
 
 fn port(listen: &str) -> u16 {
     listen.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(6821)
-}
-
-/// The folder that holds runs when nothing else is said.
-pub fn expand(dir: &str, home: &str, user: &str) -> PathBuf {
-    PathBuf::from(dir.replace("{home}", home).replace("{user}", user))
 }

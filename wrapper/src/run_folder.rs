@@ -14,7 +14,9 @@ use run::journal::Journal;
 use run::line::Claim;
 use run::owners::Owners;
 use run::{Checkpoints, Error, Holder, Patience, Placements, TakenUp, Worker, seal, write_durably};
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -305,5 +307,34 @@ impl Store for RunFolder {
                 "neither the controller nor this node's spool took all records; the run's next wrapper delivers them from the journal"
             );
         }
+    }
+}
+
+/// The folder that holds runs when nothing else is said.
+pub fn expand(dir: &str, home: &str, user: &str) -> PathBuf {
+    PathBuf::from(dir.replace("{home}", home).replace("{user}", user))
+}
+
+/// Images are run: nobody else may have written them.
+pub(crate) fn is_own(run: &Path) -> Result<(), String> {
+    let m = fs::symlink_metadata(run).map_err(|e| format!("{}: {e}", run.display()))?;
+    if m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw() && m.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(format!("{} is open to others; its images are not trusted (chmod 700, and be its owner)", run.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn images_in_a_folder_that_is_open_to_others_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        is_own(dir.path()).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(is_own(dir.path()).unwrap_err().contains("not trusted"));
     }
 }

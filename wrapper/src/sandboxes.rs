@@ -18,6 +18,10 @@ use std::path::{Path, PathBuf};
 /// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
 pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
+/// Why MPI programs that `srun` starts cannot be dumped.
+pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
+                             holds; use --ft-energy-engine=app, hook, scr or dmtcp";
+
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
 
@@ -101,7 +105,7 @@ fn program(words: &[String]) -> Result<usize, String> {
         return Err("it starts several programs at once".to_string());
     }
     if linked::libraries_of(&program[..1], &folder).iter().any(|l| l.starts_with("libmpi.so")) {
-        return Err(crate::engines::MPI_STEPS.to_string());
+        return Err(MPI_STEPS.to_string());
     }
     Ok(at)
 }

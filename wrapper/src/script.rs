@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Tells a driver from its supervisor, and which one it is.
+pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
+
 /// Time between asking the script's processes to end and killing them.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -187,7 +190,7 @@ impl Child for Script {
         let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
-            .env_remove(crate::launch::ATTEMPT)
+            .env_remove(ATTEMPT)
             .envs(environment.iter().cloned())
             .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())

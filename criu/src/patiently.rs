@@ -1,0 +1,56 @@
+//! Bears with a storage that fails for a while: what is needed before a program can begin is tried for a minute.
+
+use nix::errno::Errno;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Time between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a shared file system may say of what is well a moment later.
+const PASSING: [Errno; 6] = [Errno::EIO, Errno::ESTALE, Errno::EACCES, Errno::ENOSPC, Errno::EDQUOT, Errno::ETIMEDOUT];
+
+/// Does something again until it succeeds, fails for another reason than the storage's, or the time is over.
+///
+/// # Errors
+/// The last one.
+pub fn patiently<T>(act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for_so_long(LIMIT, PAUSE, act)
+}
+
+fn for_so_long<T>(limit: Duration, pause: Duration, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match act() {
+            Err(e) if is_passing(&e) && begun.elapsed() < limit => std::thread::sleep(pause),
+            done => return done,
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| PASSING.contains(&Errno::from_raw(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_is_waited_for_and_nothing_else_is() {
+        let tries = |error: Errno, fails: u32, limit_s: u64| {
+            let mut tries = 0;
+            let done = for_so_long(Duration::from_secs(limit_s), Duration::ZERO, || {
+                tries += 1;
+                if tries > fails { Ok(()) } else { Err(io::Error::from(error)) }
+            });
+            (done.is_ok(), tries)
+        };
+        assert_eq!(tries(Errno::EDQUOT, 3, 60), (true, 4));
+        assert_eq!(tries(Errno::ENOENT, 3, 60), (false, 1));
+        assert_eq!(tries(Errno::EIO, 3, 0), (false, 1), "not for ever");
+    }
+}

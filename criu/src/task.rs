@@ -1,0 +1,50 @@
+//! What a warden is to run, and how it ends.
+
+use crate::line::Member;
+use fencing::Placement;
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What a warden is to run.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// CRIU's command.
+    pub criu: PathBuf,
+    /// Folder of the run, for its user only; the socket is here, or the address of the driver if it is a task of a step.
+    pub run: PathBuf,
+    /// Which task of which step it is, if it is one.
+    pub member: Option<Member>,
+    /// Until when it is wanted, if it runs where nobody may be able to end it.
+    pub placement: Option<Placement>,
+    /// The checkpoint to go on from.
+    pub restore: Option<PathBuf>,
+    /// Longest time of a restore, s.
+    pub limit_s: f64,
+    /// Whether the program has a network of its own, without a way outside.
+    pub own_network: bool,
+    /// A file that it reads, and where it begins in it, bytes.
+    pub stdin: Option<(PathBuf, u64)>,
+    /// Whether each line of its output begins with its rank.
+    pub labels: bool,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ended {
+    /// By itself, with an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(Signal),
+}
+
+impl Ended {
+    pub(crate) fn exit_code(self) -> i32 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => 128 + signal as i32,
+        }
+    }
+}
