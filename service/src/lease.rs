@@ -172,13 +172,19 @@ impl Node {
                     }
                 }
                 Action::End(of) => {
-                    let left = self.end(By::Service, of, false);
-                    let mut lives = lock(&self.lease.lives);
-                    if left == 0 && lives.end_bare_stepds(&lock(&self.books).processes, of) > 0 {
-                        audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
+                    if self.end(By::Service, of, false) == 0 {
+                        self.end_bare_stepds(of);
+                        self.remove_left_of_pmix(Some(of.job));
                     }
                 }
             }
+        }
+    }
+
+    fn end_bare_stepds(&self, of: Incarnation) {
+        let ended = lock(&self.lease.lives).end_bare_stepds(&lock(&self.books).processes, of);
+        if ended > 0 {
+            audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
         }
     }
 
