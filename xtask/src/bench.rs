@@ -2,6 +2,7 @@
 
 mod daemon;
 mod dumps;
+mod launches;
 mod store;
 
 use anyhow::{Context, Result, bail};
@@ -11,14 +12,11 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
 const USER: &str = "jpalice";
-
-/// Rounds of step launches; each launches one step of every kind, so that noise hits all alike.
-const ROUNDS: usize = 200;
 
 /// How long the wrapper is watched, s.
 const WATCH_S: u64 = 60;
@@ -67,7 +65,7 @@ impl Part {
 
 /// Runs the benchmarks, or only some parts of them.
 pub fn run(only: &[Part]) -> Result<()> {
-    println!("{:<48} {:>12} {:>12}   target", "what", "measured", "ratio");
+    println!("{:<48} {:>12} {:>22}   target", "what", "measured", "ratio");
     let mut parts = Part::value_variants().iter().filter(|part| only.is_empty() || only.contains(part));
     parts.try_for_each(|part| part.measure())
 }
@@ -90,7 +88,7 @@ fn service() -> Result<()> {
 }
 
 fn row(what: &str, measured: &str, ratio: &str, target: &str) {
-    println!("{what:<48} {measured:>12} {ratio:>12}   {target}");
+    println!("{what:<48} {measured:>12} {ratio:>22}   {target}");
 }
 
 /// Value at a share of the sorted values.
@@ -237,50 +235,11 @@ fn on_a_cluster() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-bench-{}", std::process::id()));
     let wanted = Wanted { nodes: 2, ..Wanted::default() };
     let outcome = Site::start(&dir, &wanted, &mut |_| {}).and_then(|site| {
-        launches(&site)?;
+        launches::run(&site)?;
         wrapper_over_a_minute(&site)
     });
     let _ = fs::remove_dir_all(&dir);
     outcome
-}
-
-/// An allocation without a shell; its job id.
-fn allocate(mut salloc: Command, options: &[&str]) -> Result<String> {
-    let output = salloc.args(["--no-shell", "-N1", "-t", "30"]).args(options).stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let id = said.split("job allocation ").nth(1).and_then(|t| t.split_whitespace().next());
-    id.map(str::to_string).with_context(|| format!("salloc: {said}"))
-}
-
-/// Launches of a step on one cluster, with and without our line in plugstack.conf, which srun and slurmstepd read anew
-/// each time.
-fn launches(site: &Site) -> Result<()> {
-    let job = allocate(site.cluster.command("salloc"), &[])?;
-    let plugstack = site.cluster.dir.join("etc/plugstack.conf");
-    let ours = fs::read_to_string(&plugstack)?;
-    let launch = |plugins: &str, options: &[&str]| -> Result<f64> {
-        fs::write(&plugstack, plugins)?;
-        let mut srun = site.cluster.command("srun");
-        let start = Instant::now();
-        let output = srun.args(["--jobid", &job]).args(options).arg("true").stdin(Stdio::null()).output()?;
-        if !output.status.success() {
-            bail!("srun: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(start.elapsed().as_secs_f64() * 1e3)
-    };
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    for round in 0..ROUNDS + 3 {
-        let these = [launch("", &[])?, launch(&ours, &[])?, launch(&ours, &["--ft-energy"])?];
-        // The first rounds warm the caches up.
-        if round >= 3 {
-            times.iter_mut().zip(these).for_each(|(all, one)| all.push(one));
-        }
-    }
-    let [without, plugin, asked] = times.each_mut().map(|t| quantile(t, 0.5));
-    row("srun true, without plugin", &format!("{without:.1} ms"), "1.00", "");
-    row("srun true, plugin, no option", &format!("{plugin:.1} ms"), &format!("{:.3}", plugin / without), "<= 1.01");
-    row("srun true, --ft-energy", &format!("{asked:.1} ms"), &format!("{:.3}", asked / without), "<= 1.05");
-    Ok(())
 }
 
 fn wrapper_over_a_minute(site: &Site) -> Result<()> {
