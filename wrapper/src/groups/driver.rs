@@ -4,11 +4,10 @@
 //! drives it through thousands of failure histories.
 
 use super::group::{Group, Share, State, head_start_s};
-use super::loan::Lent;
 use super::pace::Pace;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
-use super::sweep::{Sweep, Then};
+use super::under_way::{Lent, Sweep, Then};
 use super::words::{NODE_MEMORY, own_code};
 use crate::driver::{
     EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, SUPERSEDED, Setup, ended_as,

@@ -7,27 +7,11 @@
 use super::driver::Groups;
 use super::group::{Share, State};
 use super::ports::Market;
-use super::sweep::Then;
+use super::under_way::{Lent, Then};
 use crate::lend::Outcome;
 use policy::lending::{Prospect, SCHEDULER_S, Verdict, lend};
 use slurm::WRITTEN_S;
 use std::collections::BTreeSet;
-
-/// Survivors that are put aside.
-pub struct Lent {
-    /// Groups.
-    groups: BTreeSet<usize>,
-    /// Those of them whose dump is not there yet.
-    missing: BTreeSet<usize>,
-    /// When they are needed again.
-    return_s: f64,
-    /// Why lending pays.
-    reason: String,
-    /// When the broker was asked, if it was.
-    asked_s: Option<f64>,
-    /// When the nodes were given away, if they were.
-    went_s: Option<f64>,
-}
 
 impl Groups<'_> {
     /// Asks policy once for each wait whether the survivors' nodes are to be lent.

@@ -3,7 +3,7 @@
 use super::driver::Groups;
 use super::group::{Share, State};
 use super::place::{UNSERVED, in_order};
-use super::sweep::Then;
+use super::under_way::Then;
 use super::words::{NOT_BEGUN, own_code};
 use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure};
 use crate::ports::Unprepared;

@@ -3,41 +3,12 @@
 use super::driver::Groups;
 use super::group::{Making, State};
 use super::pace::LOOK_S;
+use super::under_way::{Sweep, Then};
 use crate::driver::{Outcome, RETRY_PAUSE_S};
 use crate::orders::leaving;
 use crate::ports::Saved;
 use policy::decide::{Action, Situation, Why, decide};
-use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
-use std::collections::BTreeSet;
-
-/// A checkpoint of all groups that work.
-pub struct Sweep {
-    /// Groups that are still to checkpoint.
-    pending: BTreeSet<usize>,
-    /// Orders that wait for it.
-    pub orders: Vec<Order>,
-    then: Then,
-    failed: Option<String>,
-    made: Option<OrderedCheckpoint>,
-}
-
-/// What follows a sweep; what is further down goes before what is above.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Then {
-    /// The run goes on.
-    Stay,
-    /// The run goes back to the queue because somebody wants its nodes, if all groups have checkpointed.
-    Vacate {
-        /// What the account says of it.
-        kind: FailureKind,
-        /// Who.
-        reason: String,
-    },
-    /// The walltime ends: the run goes back to the queue.
-    BeforeEnd,
-    /// A group lacks nodes: the same.
-    Short,
-}
+use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 
 impl Groups<'_> {
     /// Whether the programs can be asked for a checkpoint.
