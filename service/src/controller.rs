@@ -5,6 +5,7 @@ use crate::account;
 use crate::audit::{self, By};
 use crate::comment;
 use crate::energy_tres::EnergyTres;
+use crate::health::part;
 use crate::history;
 use crate::http::{self, Gate, Limits, Listener, Refusal, Turns};
 use crate::latency::Latency;
@@ -282,14 +283,6 @@ impl Controller {
         };
         let written = self.slurm.admin_comment(job.id, &text);
         Ok(audit::note(By::Owner(owner.uid), audit::Act::AdminComment, (job.id, ""), "what the run cost", written)?)
-    }
-}
-
-/// What a look at a part showed.
-pub(crate) fn part<E: std::fmt::Display>(seen: Result<String, E>) -> Part {
-    match seen {
-        Ok(text) => Part { ok: true, text },
-        Err(e) => Part { ok: false, text: format!("{e:#}") },
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) async fn set(
     Document(wanted): Document<FrequencyRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::routes::version(wanted.version)?;
+    crate::http::version(wanted.version)?;
     if !wanted.hz.is_none_or(|hz| hz >= 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
         return Err(Refusal(StatusCode::BAD_REQUEST, "neither hz nor lease_s may be below 0".to_string()));
     }

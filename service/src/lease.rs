@@ -2,13 +2,12 @@
 //! nobody does, and answers for other nodes as their witness.
 
 use crate::audit::{self, Act, By};
-use crate::http::{Document, Refusal, blocking, forbidden};
+use crate::http::{Answer, Document, Refusal, blocking, forbidden, version};
+use crate::limits;
 use crate::lives::Lives;
 use crate::lock;
 use crate::node::Node;
 use crate::reach::{Places, see};
-use crate::routes::{Answer, version};
-use crate::watching::limits;
 use anyhow::{Context, Result};
 use axum::extract::State;
 use axum::http::StatusCode;

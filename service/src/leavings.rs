@@ -61,7 +61,7 @@ pub(crate) async fn leavings(
     Document(asked): Document<LeavingsRequest>,
 ) -> Result<Json<Leavings>, Refusal> {
     let Path(job) = job?;
-    crate::routes::version(asked.version)?;
+    crate::http::version(asked.version)?;
     if asked.steps.len() > MOST_STEPS {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_STEPS} steps")));
     }

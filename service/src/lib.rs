@@ -12,6 +12,7 @@ pub mod controller;
 mod energy_tres;
 pub mod frequency;
 mod gpus;
+mod health;
 mod history;
 mod http;
 mod latency;
@@ -28,7 +29,7 @@ mod pmix;
 mod reach;
 mod readers;
 mod refused;
-pub mod routes;
+mod routes;
 mod signal;
 pub mod spool;
 pub mod store;
@@ -43,6 +44,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The limits of a site, by which controller and nodes agree.
+pub(crate) fn limits(site: &config::Site) -> watch::Limits {
+    let config::Watch { freeze_s, lease_s, set_down_per_minute, .. } = site.watch;
+    watch::Limits { detect_s: site.controller.detect_s, freeze_s, lease_s, set_down_per_minute }
+}
+
+/// Method and path of every route of both roles, for the test that holds `docs/openapi.json` to them.
+pub fn routes() -> Vec<(&'static str, &'static str)> {
+    let of_controller = routes::controller().into_iter().map(|r| (r.method, r.path));
+    of_controller.chain(crate::node::routes().into_iter().map(|r| (r.method, r.path))).collect()
 }
 
 /// Becomes true at SIGTERM or SIGINT.

@@ -1,8 +1,8 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
-use crate::controller::part;
 use crate::frequency::{self, Frequency};
 use crate::gpus;
+use crate::health::part;
 use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, blocking};
 use crate::lease::{self, Holder};
 use crate::leavings::{self, Walks};
@@ -419,7 +419,7 @@ struct Which {
 }
 
 async fn healthz(State(node): State<Arc<Node>>) -> Response {
-    crate::routes::tell_health(&lock(&node.health))
+    crate::health::tell(&lock(&node.health))
 }
 
 /// What a job has used here. Somebody else's job looks like one that was never here.
@@ -455,7 +455,7 @@ async fn records(
     Extension(peer): Extension<Peer>,
     Document(batch): Document<Batch>,
 ) -> Result<Json<Delivered>, Refusal> {
-    crate::routes::version(batch.version)?;
+    crate::http::version(batch.version)?;
     let upto = blocking(move || node.spool.keep(peer.uid, &batch)).await?;
     Ok(Json(Delivered { upto: upto.map_err(|e| Refusal(StatusCode::INSUFFICIENT_STORAGE, e.to_string()))? }))
 }

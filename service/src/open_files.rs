@@ -28,7 +28,7 @@ pub(crate) async fn writers(
     Document(asked): Document<WritersRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::routes::version(asked.version)?;
+    crate::http::version(asked.version)?;
     if asked.files.len() > MOST_FILES {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_FILES} files")));
     }

@@ -4,19 +4,19 @@ use crate::account::{self, Wanted};
 use crate::audit::{self, Act, By};
 use crate::claim::Claimed;
 use crate::controller::{Controller, metrics};
-use crate::http::{Access, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden};
+use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Superseded, Write};
-use crate::{calibrations, loans, lock, now_s, watching};
+use crate::{calibrations, health, loans, lock, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use protocol::{
-    Batch, Beat, BeatReply, Delivered, Event, Health, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
+    Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
     PlanRequest, Record, RunAccount, RunHealth, RunKey, Verb,
 };
 use std::sync::Arc;
@@ -34,7 +34,6 @@ const LONGEST_NAME: usize = 128;
 const LONGEST_ID: usize = 64;
 
 pub(crate) type Shared = State<Arc<Controller>>;
-pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 
 /// The controller's route table.
 pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
@@ -61,20 +60,8 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
     ]
 }
 
-/// Method and path of every route of both roles, for the test that holds `docs/openapi.json` to them.
-pub fn all() -> Vec<(&'static str, &'static str)> {
-    let of_controller = controller().into_iter().map(|r| (r.method, r.path));
-    of_controller.chain(crate::node::routes().into_iter().map(|r| (r.method, r.path))).collect()
-}
-
 async fn healthz(State(c): Shared) -> Response {
-    tell_health(&lock(&c.health))
-}
-
-/// A service's health, with the status that says the same.
-pub(crate) fn tell_health(health: &Health) -> Response {
-    let status = if health.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(health.clone())).into_response()
+    health::tell(&lock(&c.health))
 }
 
 async fn beats(
@@ -401,26 +388,10 @@ pub(crate) fn named(key: &RunKey) -> Result<RunKey, Refusal> {
     Err(bad(format!("a run's name has 1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', and no '.' in front")))
 }
 
-pub(crate) fn version(version: u32) -> Result<(), Refusal> {
-    if version == protocol::VERSION { Ok(()) } else { Err(bad(format!("version {version} is not known here"))) }
-}
-
 fn bad(text: String) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text)
 }
 
 fn user_name(uid: u32) -> Option<String> {
     nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|u| u.name)
-}
-
-impl From<PathRejection> for Refusal {
-    fn from(e: PathRejection) -> Refusal {
-        Refusal(e.status(), e.body_text())
-    }
-}
-
-impl From<QueryRejection> for Refusal {
-    fn from(e: QueryRejection) -> Refusal {
-        Refusal(e.status(), e.body_text())
-    }
 }

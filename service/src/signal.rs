@@ -24,7 +24,7 @@ pub(crate) async fn signal(
     Document(asked): Document<SignalRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::routes::version(asked.version)?;
+    crate::http::version(asked.version)?;
     let Some(signal) = Signal::from_named_raw(asked.signal) else {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("there is no signal {}", asked.signal)));
     };

@@ -16,13 +16,14 @@ use refusals::Refusals;
 use turns::Own;
 
 use crate::users::TooMuch;
-use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use axum::{Json, Router};
 use std::sync::Arc;
 
 /// Who may use a route.
@@ -96,6 +97,32 @@ impl From<anyhow::Error> for Refusal {
 impl From<TooMuch> for Refusal {
     fn from(e: TooMuch) -> Refusal {
         Refusal(StatusCode::TOO_MANY_REQUESTS, e.to_string())
+    }
+}
+
+/// What a handler answers.
+pub type Answer<T> = Result<Json<T>, Refusal>;
+
+/// Refuses what is of another version.
+///
+/// # Errors
+/// It is.
+pub fn version(version: u32) -> Result<(), Refusal> {
+    if version == protocol::VERSION {
+        return Ok(());
+    }
+    Err(Refusal(StatusCode::BAD_REQUEST, format!("version {version} is not known here")))
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(e: PathRejection) -> Refusal {
+        Refusal(e.status(), e.body_text())
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(e: QueryRejection) -> Refusal {
+        Refusal(e.status(), e.body_text())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tells a run that thinks of lending what waits in the queue: one listing for all of them.
 
 use crate::controller::Controller;
-use crate::http::{Refusal, blocking};
-use crate::routes::{Answer, Shared, no_slurm};
+use crate::http::{Answer, Refusal, blocking};
+use crate::routes::{Shared, no_slurm};
 use crate::{lock, now_s};
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;

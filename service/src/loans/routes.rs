@@ -2,8 +2,8 @@
 
 use super::rules::{self, Ask, DAY_S};
 use crate::controller::Controller;
-use crate::http::{Document, Refusal, absent, blocking};
-use crate::routes::{Answer, LONGEST_WAIT, Shared, check_id, no_slurm, version};
+use crate::http::{Answer, Document, Refusal, absent, blocking, version};
+use crate::routes::{LONGEST_WAIT, Shared, check_id, no_slurm};
 use crate::{lock, now_s};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};

@@ -1,8 +1,8 @@
 //! Says to a wrapper whether its run may begin again, as far as nodes go that it cannot ask itself.
 
-use crate::http::{Document, Refusal, absent, blocking};
+use crate::http::{Answer, Document, Refusal, absent, blocking, version};
 use crate::lock;
-use crate::routes::{Answer, Shared, named, version};
+use crate::routes::{Shared, named};
 use anyhow::Result;
 use axum::Extension;
 use axum::Json;

@@ -52,12 +52,6 @@ struct LastBeat {
     jobs: Vec<protocol::JobReading>,
 }
 
-/// The limits of a site, by which controller and nodes agree.
-pub(crate) fn limits(site: &Site) -> Limits {
-    let config::Watch { freeze_s, lease_s, set_down_per_minute, .. } = site.watch;
-    Limits { detect_s: site.controller.detect_s, freeze_s, lease_s, set_down_per_minute }
-}
-
 /// The watch of a controller.
 pub(crate) struct Watching {
     began: Instant,
@@ -90,7 +84,7 @@ pub(crate) struct Watching {
 impl Watching {
     /// The watch, with what an earlier life of it has kept.
     pub(crate) fn new(site: &Site, kept: Vec<NodeWatch>) -> Watching {
-        let limits = limits(site);
+        let limits = crate::limits(site);
         let per_s = f64::from(site.watch.questions_per_minute) / 60.0;
         let rate = Rate { per_s, burst: (per_s * BURST_S).max(1.0) };
         let known = |k: &NodeWatch| (k.node.clone(), k.known.clone());
