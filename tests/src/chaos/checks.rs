@@ -74,6 +74,11 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     if told == "failed" && faults.iter().any(is_unread) && job.script_told_of_its_storage() {
         return Ok(Ended::Honest("failed: the shell says that it could not read its script".into()));
     }
+    // With clocks that differ by minutes Slurm itself launches nothing, and says so.
+    let is_clock = |fault: &Fault| matches!(fault, Fault::Clock(_));
+    if told == "failed" && faults.iter().any(is_clock) && job.slurm_told_of_the_clock() {
+        return Ok(Ended::Honest("failed: Slurm says that the credential of a step had expired".into()));
+    }
     let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();

@@ -140,6 +140,11 @@ impl Job {
         read(&self.folder, "err").is_ok_and(|err| err.contains("error reading input file"))
     }
 
+    /// Whether Slurm has said in its output that it did not launch a step for a wrong clock.
+    pub fn slurm_told_of_the_clock(&self) -> bool {
+        read(&self.folder, "err").is_ok_and(|err| err.contains("Job credential expired"))
+    }
+
     /// Whether Slurm has said in its output that its time was over.
     pub fn slurm_told_of_the_limit(&self) -> bool {
         read(&self.folder, "err").is_ok_and(|err| err.contains("DUE TO TIME LIMIT"))
