@@ -125,7 +125,9 @@ impl Network {
     /// Lets at most so many bytes a second through the cable of an end, each way; `None` is no limit.
     pub(crate) fn slow(&self, end: &End, bytes_per_s: Option<u64>) -> Result<()> {
         let before = lock(&self.cables).set_rate(end, bytes_per_s);
-        if before.is_some() || bytes_per_s.is_some() {
+        // The cable of an end without power gets it with the power.
+        let is_there = lock(&self.hosts).contains_key(end);
+        if is_there && (before.is_some() || bytes_per_s.is_some()) {
             self.shape(end, bytes_per_s)?;
         }
         Ok(())
