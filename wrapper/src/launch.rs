@@ -12,6 +12,7 @@ use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
 use crate::hook::Commands;
 use crate::job::{Controller, Job, persistently};
+use crate::late::Late;
 use crate::leavings::Asker;
 use crate::lend::Lender;
 use crate::mail::{self, Post};
@@ -27,7 +28,7 @@ use crate::{identity::Identity, linked, sandboxes, writers};
 use config::Site;
 use nix::sys::signal::Signal;
 use options::{Resume, Settings};
-use protocol::{Event, Plan, PlanRequest, Record, Request, RunKey};
+use protocol::{Event, Incarnation, Plan, PlanRequest, Record, Request, RunKey};
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader};
@@ -179,6 +180,11 @@ fn drive(
     let mut script = Script::new(post.clone(), argv.to_vec(), steps.clone(), tree.clone());
     let known = controller.clone();
     script.dead = Arc::new(move || known.dead());
+    let late = me.job.map(|job| Incarnation { job, restart_count: me.restart_count }).map(|of| Late::new(&path, of));
+    if late.as_ref().is_some_and(|late| !late.wait(&mut clock)) {
+        return Ok(Outcome::Ended(TERMINATED));
+    }
+    script.late = late;
     let job = me.job.unwrap_or(0);
     let mut cluster = Job::new(slurm.clone(), job, me.restart_count, controller.clone());
     if resumes {

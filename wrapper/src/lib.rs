@@ -22,6 +22,7 @@ pub mod hook;
 pub mod identity;
 mod inputs;
 pub mod job;
+pub mod late;
 pub mod launch;
 pub mod leavings;
 pub mod ledger;

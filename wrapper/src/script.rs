@@ -1,6 +1,7 @@
 //! The job script and everything below it: started, asked, stopped.
 
 use crate::calls::Calls;
+use crate::late::Late;
 use crate::mail::{Post, Tries};
 use crate::ports::{Child, Happening, NotStarted};
 use crate::processes::{self, Process};
@@ -43,6 +44,8 @@ pub struct Script {
     pub resized: Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>,
     /// The job's nodes that are known to be dead.
     pub dead: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// Where it is noted that steps did not end when they were cancelled.
+    pub late: Option<Late>,
     /// What was left of the job's steps when they were cancelled last.
     left: Left,
     steps_limit: Duration,
@@ -130,6 +133,7 @@ impl Script {
             instead: Instead::default(),
             resized: Arc::new(Vec::new),
             dead: Arc::new(Vec::new),
+            late: None,
             left: Left::Nothing,
             steps_limit: STEPS_LIMIT,
         }
@@ -167,6 +171,7 @@ impl Script {
                 let left = if trouble.is_some() { Left::Unknown } else { Left::Steps };
                 let e = trouble.map_or_else(|| "they do not end".to_string(), |e| e.to_string());
                 tracing::warn!(e, "steps of the job still run");
+                self.late.iter().filter(|_| !asked.is_empty()).for_each(Late::note);
                 return left;
             }
             thread::sleep(LOOK * 4);
