@@ -31,6 +31,9 @@ use std::thread;
 /// Longest wait in one round, so that limits are kept, ms.
 const ROUND_MS: u16 = 200;
 
+/// Why a program ends whose placement is over.
+const SUPERSEDED: &str = "another has taken the place of this program, or its run has ended; it ends";
+
 /// File in the folder of a task's dump that tells that it could not be restored once.
 const TRIED: &str = "tried";
 
@@ -64,6 +67,10 @@ pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, s
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
+    // It may have waited for its storage, and another has its place by now.
+    if task.placement.as_ref().is_some_and(Placement::is_over) {
+        return told(SUPERSEDED.to_string(), EXIT_KILLED);
+    }
     task.placement.clone().into_iter().for_each(end_with);
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
@@ -90,7 +97,7 @@ fn end_with(placement: Placement) {
         while !placement.is_over() {
             thread::sleep(fencing::LOOK);
         }
-        protocol::say!("joulepoint: another has taken the place of this program, or its run has ended; it ends");
+        protocol::say!("joulepoint: {SUPERSEDED}");
         std::process::exit(EXIT_KILLED)
     });
 }

@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Process ids of the program begin above this one, so that CRIU's own helpers never take one of them.
 pub const FIRST_PID: i32 = 10_000;
@@ -143,7 +144,9 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
     if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(());
     }
-    let new = file.with_extension(format!("{}", std::process::id()));
+    // Process ids are the same in every sandbox.
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let new = file.with_extension(now_ns.to_string());
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
 }

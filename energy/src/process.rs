@@ -62,7 +62,8 @@ pub(crate) fn title(cmdline: &[u8]) -> Title {
     // Array tasks show their own job number; a heterogeneous part may stand on either side (`123.0+1`, `123+1.0`).
     let (job, step) = id.split_once('.').unwrap_or((id, ""));
     match job.split('+').next().unwrap_or_default().parse() {
-        Ok(job_id) => Title::Step(job_id, step.chars().take(40).collect()),
+        // `extern stepmgr`: what else a slurmstepd does is no part of its name.
+        Ok(job_id) => Title::Step(job_id, step.split(' ').next().unwrap_or_default().chars().take(40).collect()),
         Err(_) => Title::Odd(id.chars().take(60).collect()),
     }
 }
@@ -87,6 +88,7 @@ mod tests {
         };
         assert_eq!(step("slurmstepd: [123.batch]"), "123 batch");
         assert_eq!(step("slurmstepd: [123.interactive]\0\0"), "123 interactive");
+        assert_eq!(step("slurmstepd: [123.extern stepmgr]"), "123 extern");
         assert_eq!(step("slurmstepd: [123.4+1]"), "123 4+1");
         assert_eq!(step("slurmstepd: [123+1.4]"), "123 4");
         assert_eq!(step("slurmstepd: [123]"), "123 ");

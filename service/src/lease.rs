@@ -173,7 +173,6 @@ impl Node {
                 Action::End(of) => {
                     if self.end(By::Service, of, false) == 0 {
                         self.end_bare_stepds(of);
-                        self.remove_left_of_pmix(Some(of.job));
                     }
                 }
             }
@@ -184,6 +183,8 @@ impl Node {
         let ended = lock(&self.lease.lives).end_bare_stepds(&lock(&self.books).processes, of);
         if ended > 0 {
             audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
+            // One that finds no room is found by a look at all.
+            let _ = self.ended.try_send(of.job);
         }
     }
 
@@ -363,7 +364,7 @@ pub(crate) async fn end(
             }
         };
         if left == 0 {
-            node.remove_left_of_pmix(Some(job));
+            node.free_names_of_pmix(Some(job));
         }
         Ok(left)
     });

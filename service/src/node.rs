@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use wire::Peer;
@@ -39,6 +40,9 @@ const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Time between two looks at what the node is made of.
 const LOOK_AT_HARDWARE: Duration = Duration::from_secs(600);
+
+/// So many jobs that have ended here are remembered until their files are looked at.
+const MOST_ENDED: usize = 1024;
 
 /// How a node service is to run.
 pub struct Params {
@@ -66,6 +70,8 @@ pub(crate) struct Node {
     /// CPUs of this node that Slurm gives out.
     cpus: OnceLock<u32>,
     pub(crate) slurmd_folders: OnceLock<Folders>,
+    /// Jobs whose slurmstepds were ended here.
+    pub(crate) ended: SyncSender<u32>,
     pub(crate) walks: Walks,
 }
 
@@ -119,6 +125,7 @@ pub async fn serve(params: Params) -> Result<()> {
     let [cpus, own_frequency] = own.cpufreq_of(&params.node);
     let frequency = Frequency::open(cpus, own_frequency);
     let lease = Holder::open(&params.site, &params.node, &params.proc_root)?;
+    let (tell_ended, ended) = std::sync::mpsc::sync_channel(MOST_ENDED);
     let node = Arc::new(Node {
         params,
         munge,
@@ -132,6 +139,7 @@ pub async fn serve(params: Params) -> Result<()> {
         held: Mutex::default(),
         cpus: OnceLock::new(),
         slurmd_folders: OnceLock::new(),
+        ended: tell_ended,
         walks: Walks::default(),
     });
     let delivering = node.clone();
@@ -142,8 +150,8 @@ pub async fn serve(params: Params) -> Result<()> {
     std::thread::spawn(move || gpus::ask_for_ever(&asking));
     let holding = node.clone();
     std::thread::spawn(move || holding.hold_for_ever());
-    let removing = node.clone();
-    std::thread::spawn(move || removing.remove_left_of_pmix_for_ever());
+    let clearing = node.clone();
+    std::thread::spawn(move || clearing.clear_up_after_pmix(&ended));
     let beating = node.clone();
     std::thread::spawn(move || beating.beat_for_ever(&url));
     let app = http::router(routes(), gate.clone(), node);

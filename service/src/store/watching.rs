@@ -18,18 +18,22 @@ pub struct NodeWatch {
 }
 
 impl Store {
-    /// Keeps what is known of a node.
+    /// Keeps what is known of nodes, in one transaction.
     ///
     /// # Errors
     /// What the database says.
-    pub fn keep_node(&mut self, of: &NodeWatch) -> Result<()> {
-        self.connection()
-            .prepare_cached(
+    pub fn keep_nodes(&mut self, all: &[NodeWatch]) -> Result<()> {
+        let c = self.connection();
+        c.transaction(|| {
+            let mut statement = c.prepare_cached(
                 "INSERT INTO node_watch (node, known, is_down, url) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (node) DO UPDATE SET known = excluded.known, is_down = excluded.is_down, url = excluded.url",
-            )?
-            .execute(params![of.node, serde_json::to_string(&of.known)?, of.is_down, of.url])?;
-        Ok(())
+            )?;
+            for of in all {
+                statement.execute(params![of.node, serde_json::to_string(&of.known)?, of.is_down, of.url])?;
+            }
+            Ok(())
+        })
     }
 
     /// All that is kept.

@@ -117,27 +117,23 @@ impl Controller {
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         lock(&self.watching.nodes).give_up(node, lives);
         self.keep_node(node)?;
-        for run in on_it.iter().filter(|run| self.watching.has_script_on(run, node)) {
-            self.script_is_lost(run, node)?;
-        }
         match by_us {
             true => lock(&self.watching.downs).done(self.watching.now_s(), node),
             false => lock(&self.watching.downs).others(node),
         }
         self.keep_node(node)?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
-        Ok(())
+        let mut ending = on_it.iter().filter(|run| self.watching.has_script_on(run, node));
+        ending.try_for_each(|run| self.script_is_lost(run, node))
     }
 
     /// With its script, a life is over on its other nodes, too. Slurm ends it there as well, but a slurmstepd tells an `srun`
     /// that died with the script for 12 s that its tasks have ended, and the job does not begin again before.
     fn script_is_lost(&self, run: &OpenRun, node: &str) -> Result<()> {
         let life = Incarnation { job: run.job, restart_count: run.restart_count };
-        for other in run.nodes.iter().filter(|other| *other != node) {
-            lock(&self.watching.nodes).give_up(other, [life]);
-            self.keep_node(other)?;
-        }
-        Ok(())
+        let others: Vec<&str> = run.nodes.iter().map(String::as_str).filter(|other| *other != node).collect();
+        others.iter().for_each(|other| lock(&self.watching.nodes).give_up(other, [life]));
+        self.keep_nodes(&others)
     }
 
     /// What would become of a job if its node were set down.

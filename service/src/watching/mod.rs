@@ -116,9 +116,10 @@ impl Watching {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether the script of this life of a run's job is on a node, by Slurm's last word.
+    /// Whether this life of a run's job ends with a node, by Slurm's last word: its script is there, and Slurm requeues it.
     fn has_script_on(&self, run: &OpenRun, node: &str) -> bool {
-        let is_there = |job: &Job| job.restarts == run.restart_count && job.batch_host.as_deref() == Some(node);
+        let is_its = |job: &Job| job.batch && job.requeue && job.restarts == run.restart_count;
+        let is_there = |job: &Job| is_its(job) && job.batch_host.as_deref() == Some(node);
         lock(&self.words).get(&run.job).is_some_and(|(_, job)| is_there(job))
     }
 
@@ -256,13 +257,21 @@ impl Controller {
 
     /// Writes down what must outlive this service of a node, before anything rests on it.
     pub(crate) fn keep_node(&self, node: &str) -> Result<()> {
+        self.keep_nodes(&[node])
+    }
+
+    /// Likewise of several.
+    pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> Result<()> {
         // What is read first must not be written last.
         let _keeping = lock(&self.watching.keeping);
-        let known: Option<Known> = lock(&self.watching.nodes).known(node).cloned();
-        let Some(known) = known else { return Ok(()) };
-        let is_down = lock(&self.watching.downs).is_down_by_us(node);
-        let url = lock(&self.watching.beats).get(node).map(|b| b.url.clone()).unwrap_or_default();
-        lock(&self.store).keep_node(&NodeWatch { node: node.to_string(), known, is_down, url })
+        let watched = |node: &&str| {
+            let known: Known = lock(&self.watching.nodes).known(node).cloned()?;
+            let is_down = lock(&self.watching.downs).is_down_by_us(node);
+            let url = lock(&self.watching.beats).get(*node).map(|b| b.url.clone()).unwrap_or_default();
+            Some(NodeWatch { node: node.to_string(), known, is_down, url })
+        };
+        let watched: Vec<NodeWatch> = nodes.iter().filter_map(watched).collect();
+        lock(&self.store).keep_nodes(&watched)
     }
 
     /// Looks at everything once, and does what follows.

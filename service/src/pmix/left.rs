@@ -1,0 +1,255 @@
+//! The files that a step with PMIx leaves: found, set aside, and removed.
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How the names in slurmd's folder begin; `JOB.STEP` follows.
+const SOCKET: &str = "stepd.slurm.pmix.";
+const FOLDER: &str = "pmix.";
+
+/// Likewise in the folder for temporary files; `UID_JOB.STEP` follows.
+const OF_PROGRAMS: &str = "spmix_appdir_";
+
+/// Likewise of what is set aside.
+const ASIDE: &str = "joulepoint-left.";
+
+/// Most entries of a folder that are looked at: anybody can fill the one for temporary files.
+const MOST_SEEN: usize = 100_000;
+
+/// Most that is removed at once, and how deep: a step has some ten files two folders deep.
+const MOST_REMOVED: u32 = 10_000;
+const DEEPEST: u32 = 8;
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// A step, by the numbers in the names of its files.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Step {
+    pub job: u32,
+    pub name: String,
+}
+
+impl Step {
+    fn parse(numbers: &str) -> Option<Step> {
+        let (job, name) = numbers.split_once('.')?;
+        Some(Step { job: job.parse().ok()?, name: name.to_string() })
+    }
+}
+
+/// A folder that is held open.
+#[derive(Debug)]
+pub(super) struct Place(File);
+
+impl Place {
+    /// Opens a folder as a process sees it whose root is `root`.
+    pub fn open(root: &Path, folder: &Path) -> io::Result<Place> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, root, flags, Mode::empty())?;
+        let found = openat2(root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+        Ok(Place(File::from(found)))
+    }
+
+    /// Something in it, by a path that is short enough for a socket's, which may have 107 bytes.
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
+    }
+
+    fn names(&self) -> io::Result<impl Iterator<Item = String>> {
+        let all = fs::read_dir(self.path("."))?.take(MOST_SEEN);
+        Ok(all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
+    }
+}
+
+/// A file or folder of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// In which of the places.
+    place: usize,
+    name: String,
+    is_socket: bool,
+}
+
+/// What is there of steps: the first of the places is slurmd's, the others are for temporary files.
+pub(super) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
+    let mut found: BTreeMap<Step, Vec<Entry>> = BTreeMap::new();
+    for (number, place) in places.iter().enumerate() {
+        for name in place.names()? {
+            let step = if number == 0 {
+                name.strip_prefix(SOCKET).or_else(|| name.strip_prefix(FOLDER)).and_then(Step::parse)
+            } else {
+                of_program(place, &name)
+            };
+            let Some((step, metadata)) = step.zip(fs::symlink_metadata(place.path(&name)).ok()) else { continue };
+            let is_socket = metadata.file_type().is_socket();
+            if is_socket || metadata.is_dir() {
+                found.entry(step).or_default().push(Entry { place: number, name, is_socket });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The step of a program's folder, if it is the user's that its name tells.
+fn of_program(place: &Place, name: &str) -> Option<Step> {
+    let (uid, numbers) = name.strip_prefix(OF_PROGRAMS)?.split_once('_')?;
+    let owner = fs::symlink_metadata(place.path(name)).ok()?.uid();
+    if uid.parse() == Ok(owner) { Step::parse(numbers) } else { None }
+}
+
+/// Whether a step's slurmstepd listens, or may.
+pub(super) fn listens(places: &[Place], of: &[Entry]) -> bool {
+    of.iter().filter(|entry| entry.is_socket).any(|entry| !is_refused(&places[entry.place].path(&entry.name)))
+}
+
+fn is_refused(path: &Path) -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let tried = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+        .and_then(|socket| connect(socket.as_raw_fd(), &UnixAddr::new(path)?));
+    tried == Err(Errno::ECONNREFUSED)
+}
+
+/// Makes the names of a step free: folders get others, and then the socket goes, before which no other slurmstepd gets on.
+pub(super) fn set_aside(places: &[Place], of: &[Entry]) -> io::Result<()> {
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    for Entry { place, name, .. } in of.iter().filter(|entry| !entry.is_socket) {
+        let aside = places[*place].path(&format!("{ASIDE}{now_ns}.{name}"));
+        fs::rename(places[*place].path(name), aside)?;
+    }
+    let sockets = of.iter().filter(|entry| entry.is_socket);
+    sockets
+        .map(|entry| places[entry.place].path(&entry.name))
+        .filter(|path| is_refused(path))
+        .try_for_each(fs::remove_file)
+}
+
+/// Removes what was set aside, as far as it is its owner's or root's, and no more than a step leaves.
+pub(super) fn remove_aside(places: &[Place]) {
+    let mut bounds = Bounds { entries: MOST_REMOVED, until: Instant::now() + LONGEST };
+    for place in places {
+        let Ok(names) = place.names() else { continue };
+        for name in names.filter(|name| name.starts_with(ASIDE)) {
+            if let Err(error) = remove(&place.path(&name), &mut bounds) {
+                tracing::warn!(name, %error, "what a step has left stays");
+            }
+        }
+    }
+}
+
+struct Bounds {
+    entries: u32,
+    until: Instant,
+}
+
+fn remove(folder: &Path, bounds: &mut Bounds) -> io::Result<()> {
+    let opened = open_folder(folder)?;
+    let metadata = opened.metadata()?;
+    empty(&opened, (metadata.uid(), metadata.dev()), DEEPEST, bounds)?;
+    fs::remove_dir(folder)
+}
+
+/// Removes what is in a folder, if all of it is `of` one user and on one device.
+fn empty(folder: &File, of: (u32, u64), depth: u32, bounds: &mut Bounds) -> io::Result<()> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    for entry in fs::read_dir(&path)? {
+        let path = path.join(entry?.file_name());
+        let metadata = fs::symlink_metadata(&path)?;
+        bounds.entries = bounds.entries.checked_sub(1).ok_or_else(|| io::Error::other("there is too much of it"))?;
+        if Instant::now() > bounds.until {
+            return Err(io::Error::other("it takes too long"));
+        }
+        if ![of.0, 0].contains(&metadata.uid()) || metadata.dev() != of.1 {
+            return Err(io::Error::other("something in it is of another user, or on another device"));
+        }
+        if !metadata.is_dir() {
+            fs::remove_file(&path)?;
+            continue;
+        }
+        let depth = depth.checked_sub(1).ok_or_else(|| io::Error::other("it is too deep"))?;
+        empty(&open_folder(&path)?, of, depth, bounds)?;
+        fs::remove_dir(&path)?;
+    }
+    Ok(())
+}
+
+fn open_folder(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// Slurmd's folder and one for temporary files.
+    fn places() -> ([tempfile::TempDir; 2], [Place; 2]) {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let places = [0, 1].map(|n| Place::open(Path::new("/"), dirs[n].path()).expect("opened"));
+        (dirs, places)
+    }
+
+    fn count(dir: &tempfile::TempDir) -> usize {
+        fs::read_dir(dir.path()).expect("a list").count()
+    }
+
+    #[test]
+    fn what_a_step_has_left_is_known_by_its_names_and_goes_once_nobody_listens() {
+        let ([spool, temporary], places) = places();
+        let path = |name: &str| spool.path().join(name);
+        let listener = UnixListener::bind(path("stepd.slurm.pmix.7.0")).expect("bound");
+        fs::create_dir_all(path("pmix.7.0/pmix_dstor")).expect("made");
+        fs::write(path("pmix.7.0/pmix_dstor/lock"), "").expect("written");
+        let uid = fs::metadata(path("pmix.7.0")).expect("there").uid();
+        for name in [format!("spmix_appdir_{uid}_7.0"), format!("spmix_appdir_{}_7.0", uid + 1)] {
+            fs::create_dir(temporary.path().join(name)).expect("made");
+        }
+        for other in ["stepd.slurm.pmix.7", "stepd.slurm.pmix.x.0", "n1_7.0", "cred_state", "pmix.8.0"] {
+            fs::write(path(other), "").expect("written");
+        }
+        let found = find(&places).expect("a list");
+        let step = Step { job: 7, name: "0".into() };
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&step]);
+        assert_eq!(found[&step].len(), 3);
+        assert!(listens(&places, &found[&step]));
+        drop(listener);
+        assert!(!listens(&places, &found[&step]));
+        set_aside(&places, &found[&step]).expect("set aside");
+        assert!(find(&places).expect("a list").is_empty());
+        remove_aside(&places);
+        assert_eq!((count(&spool), count(&temporary)), (5, 1), "what is not of such a step stays");
+    }
+
+    #[test]
+    fn neither_a_link_nor_a_depth_without_end_is_followed() {
+        let ([spool, temporary], places) = places();
+        fs::write(temporary.path().join("precious"), "").expect("written");
+        let left = spool.path().join("pmix.7.0");
+        fs::create_dir(&left).expect("made");
+        std::os::unix::fs::symlink(temporary.path(), left.join("link")).expect("linked");
+        let deep = spool.path().join("pmix.7.1");
+        fs::create_dir_all((0..200).fold(deep, |path, _| path.join("d"))).expect("made");
+        std::os::unix::fs::symlink(temporary.path(), spool.path().join("pmix.7.2")).expect("linked");
+        for entries in find(&places).expect("a list").values() {
+            set_aside(&places, entries).expect("set aside");
+        }
+        remove_aside(&places);
+        assert_eq!(count(&temporary), 1);
+        assert_eq!(count(&spool), 2, "the deep one is only set aside, and a link is no folder");
+    }
+
+    #[test]
+    fn an_absolute_link_is_followed_below_the_root_that_is_meant() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(root.path().join("local/spool/pmix.7.0")).expect("made");
+        std::os::unix::fs::symlink("/local/spool", root.path().join("spool")).expect("linked");
+        let place = Place::open(root.path(), Path::new("/spool")).expect("opened");
+        assert_eq!(find(&[place]).expect("a list").len(), 1);
+    }
+}
