@@ -4,6 +4,7 @@ use crate::processes;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
+use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -52,7 +53,7 @@ pub fn unblocked(command: &mut Command) -> &mut Command {
 pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let signals = block_signals()?;
-    let stepd = getppid();
+    let stepd = Some(getppid()).filter(|above| is_stepd(*above));
     let mut attempt = 0;
     let mut terminated = false;
     let mut child = driver(attempt).spawn()?.id() as i32;
@@ -62,7 +63,7 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
                 let Some(status) = reap(child) else { continue };
                 match status {
                     WaitStatus::Exited(_, code) => {
-                        if getppid() != stepd {
+                        if stepd.is_some_and(|stepd| stepd != getppid()) {
                             tell_that_nobody_hears(code);
                         }
                         return Ok(code);
@@ -83,6 +84,10 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
             }
         }
     }
+}
+
+fn is_stepd(pid: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "slurmstepd")
 }
 
 /// With its slurmstepd dead, Slurm hears of no end of the job, and keeps it, and its nodes, until the time limit.
