@@ -7,6 +7,7 @@ use crate::limits;
 use crate::lives::Lives;
 use crate::lock;
 use crate::node::Node;
+use crate::pmix::Ended;
 use crate::reach::{Places, see};
 use anyhow::{Context, Result};
 use axum::extract::State;
@@ -184,7 +185,7 @@ impl Node {
         if ended > 0 {
             audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
             // One that finds no room is found by a look at all.
-            let _ = self.ended.try_send(of.job);
+            let _ = self.ended.try_send(Ended { job: of.job, freed: None });
         }
     }
 
@@ -364,7 +365,7 @@ pub(crate) async fn end(
             }
         };
         if left == 0 {
-            node.free_names_of_pmix(Some(job));
+            node.wait_for_names_of_pmix(job);
         }
         Ok(left)
     });

@@ -8,7 +8,7 @@ use crate::lease::{self, Holder};
 use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
 use crate::open_files;
-use crate::pmix::Folders;
+use crate::pmix::{Ended, Folders};
 use crate::signal;
 use crate::spool::Spool;
 use crate::users::Users;
@@ -70,8 +70,8 @@ pub(crate) struct Node {
     /// CPUs of this node that Slurm gives out.
     cpus: OnceLock<u32>,
     pub(crate) slurmd_folders: OnceLock<Folders>,
-    /// Jobs whose slurmstepds were ended here.
-    pub(crate) ended: SyncSender<u32>,
+    /// Hears of jobs that have ended here, whose steps may have left something.
+    pub(crate) ended: SyncSender<Ended>,
     pub(crate) walks: Walks,
 }
 

@@ -11,18 +11,20 @@ use crate::lock;
 use crate::node::Node;
 use left::{Place, Step};
 use slurm::Slurm;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 /// Time between two looks at those of all jobs: a node that lost its power comes back with them.
 const LOOK: Duration = Duration::from_secs(600);
 
 /// Time between two questions where they are, while Slurm does not say.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long it is waited for a job's names to be free.
+const FREED: Duration = Duration::from_millis(500);
 
 /// How long a slurmstepd that was killed may take to be gone.
 const DYING: Duration = Duration::from_secs(1);
@@ -34,6 +36,13 @@ pub(crate) struct Folders {
     pub spool: PathBuf,
     /// `TmpFS`, and PMIx's own if mpi.conf names one.
     temporary: BTreeSet<PathBuf>,
+}
+
+/// A job whose steps' names are to be freed.
+pub(crate) struct Ended {
+    pub job: u32,
+    /// Hears when they are; none if slurmstepds of it have just been killed.
+    pub freed: Option<SyncSender<()>>,
 }
 
 impl Node {
@@ -54,8 +63,16 @@ impl Node {
         Some(self.slurmd_folders.get_or_init(|| folders).clone())
     }
 
+    /// Has the names of a job's steps freed; waits for that a moment and no longer.
+    pub(crate) fn wait_for_names_of_pmix(&self, job: u32) {
+        let (freed, is_freed) = sync_channel(1);
+        if self.ended.try_send(Ended { job, freed: Some(freed) }).is_ok() {
+            let _ = is_freed.recv_timeout(FREED);
+        }
+    }
+
     /// Frees the names of steps with PMIx whose slurmstepds are gone, of one job or of all. What has them is removed later.
-    pub(crate) fn free_names_of_pmix(&self, job: Option<u32>) {
+    fn free_names_of_pmix(&self, job: Option<u32>) {
         let Some(folders) = self.slurmd_folders() else { return };
         if let Err(error) = self.try_to_free_names(&folders, job) {
             tracing::warn!(%error, "nobody knows what steps with PMIx have left");
@@ -63,9 +80,6 @@ impl Node {
     }
 
     fn try_to_free_names(&self, folders: &Folders, job: Option<u32>) -> io::Result<()> {
-        // Two that look at once might take what is new for what is old.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = lock(&ONE);
         let places = self.places(folders)?;
         let mut found = left::find(&places)?;
         found.retain(|step, _| job.is_none_or(|job| job == step.job));
@@ -100,22 +114,33 @@ impl Node {
         of_job.is_some_and(|job| job.steps.iter().any(|s| s.name == step.name))
     }
 
-    /// Does so for jobs of which it hears, and for all again and again; and removes what had the names. In a thread of its own:
-    /// a storage may hang.
-    pub(crate) fn clear_up_after_pmix(&self, jobs: &Receiver<u32>) {
-        self.free_names_of_pmix(None);
+    /// Does so for jobs of which it hears, and for all again and again; and removes what had the names. One thread alone does
+    /// it: two might take what is new for what is old, and a storage may hang.
+    pub(crate) fn clear_up_after_pmix(&self, jobs: &Receiver<Ended>) {
+        let mut all_again = Instant::now();
+        // What is killed dies a moment later.
+        let mut dying: VecDeque<(Instant, u32)> = VecDeque::new();
         loop {
-            let folders = self.slurmd_folders();
-            if let Some(Ok(places)) = folders.as_ref().map(|folders| self.places(folders)) {
+            let now = Instant::now();
+            if now >= all_again {
+                self.free_names_of_pmix(None);
+                let is_known = self.slurmd_folders.get().is_some();
+                all_again = now + if is_known { LOOK } else { ASK_AGAIN };
+            }
+            while let Some((_, job)) = dying.pop_front_if(|(dead, _)| now >= *dead) {
+                self.free_names_of_pmix(Some(job));
+            }
+            if let Some(Ok(places)) = self.slurmd_folders.get().map(|folders| self.places(folders)) {
                 left::remove_aside(&places);
             }
-            match jobs.recv_timeout(if folders.is_some() { LOOK } else { ASK_AGAIN }) {
-                Ok(job) => {
-                    std::thread::sleep(DYING);
-                    let all: BTreeSet<u32> = jobs.try_iter().chain([job]).collect();
-                    all.into_iter().for_each(|job| self.free_names_of_pmix(Some(job)));
+            let next = dying.front().map_or(all_again, |(dead, _)| all_again.min(*dead));
+            match jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(Ended { job, freed: None }) => dying.push_back((Instant::now() + DYING, job)),
+                Ok(Ended { job, freed: Some(freed) }) => {
+                    self.free_names_of_pmix(Some(job));
+                    let _ = freed.try_send(());
                 }
-                Err(RecvTimeoutError::Timeout) => self.free_names_of_pmix(None),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }

@@ -11,13 +11,19 @@ use run::write_durably;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Name of the file in a run's folder: the life whose steps could not be ended.
 const NAME: &str = "late-signals";
 
 /// How long after the begin of a job, when all of its nodes answer, such a signal may still come: the minute, and the time that a
-/// message has, s.
-const LATEST_S: f64 = 75.0;
+/// message has.
+const LATEST: Duration = Duration::from_secs(75);
+
+/// How long a note may take to be written.
+const WRITTEN: Duration = Duration::from_secs(2);
 
 /// What is known of them.
 #[derive(Debug)]
@@ -26,44 +32,64 @@ pub struct Late {
     of: Incarnation,
 }
 
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Waited {
+    /// No such signal comes any more.
+    Over,
+    /// Somebody asked the job to end meanwhile.
+    Terminated,
+    /// Another wrapper has the run.
+    Superseded,
+}
+
 impl Late {
     /// Of a run, as this life of its job sees it.
     pub fn new(run: &Path, of: Incarnation) -> Late {
         Late { file: run.join(NAME), of }
     }
 
-    /// Steps of this life were to be ended, and did not end.
+    /// Steps of this life were to be ended, and Slurm may not have reached all of their nodes. Whoever ends a run does not wait
+    /// for its storage: it is written down by a thread of its own.
     pub fn note(&self) {
         let Incarnation { job, restart_count } = self.of;
-        if let Err(error) = write_durably(&self.file, format!("{job} {restart_count}\n").as_bytes()) {
-            tracing::warn!(%error, "the next life will not know that Slurm may still signal steps of this one");
-        }
+        let (file, text) = (self.file.clone(), format!("{job} {restart_count}\n"));
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            if let Err(error) = write_durably(&file, text.as_bytes()) {
+                tracing::warn!(%error, "the next life will not know that Slurm may still signal steps of this one");
+            }
+            let _ = done.send(());
+        });
+        let _ = is_done.recv_timeout(WRITTEN);
     }
 
-    /// Waits until what an earlier life has noted can no longer hit this one; false if the job is asked to end meanwhile.
-    pub fn wait(&self, clock: &mut MailClock) -> bool {
-        self.wait_for(LATEST_S, clock)
+    /// Waits until what an earlier life has noted can no longer hit this one.
+    pub fn wait(&self, clock: &mut MailClock) -> Waited {
+        self.wait_for(LATEST, clock)
     }
 
-    fn wait_for(&self, latest_s: f64, clock: &mut MailClock) -> bool {
-        let Some(noted) = self.noted() else { return true };
-        if noted.job == self.of.job && noted.restart_count < self.of.restart_count {
+    fn wait_for(&self, latest: Duration, clock: &mut MailClock) -> Waited {
+        let is_earlier = |noted: &Incarnation| noted.job != self.of.job || noted.restart_count < self.of.restart_count;
+        let Some(noted) = self.noted().filter(is_earlier) else { return Waited::Over };
+        if noted.job == self.of.job {
             protocol::say!(
                 "joulepoint: Slurm may still deliver a signal to a step of this job's earlier life, which has the number of \
-                 this one's; the script begins in {latest_s:.0} s"
+                 this one's; the script begins in {} s",
+                latest.as_secs()
             );
-            let until_s = now_s() + latest_s;
-            while now_s() < until_s {
-                if let Some(Happening::Terminate) = clock.wait(until_s) {
-                    return false;
+            let begun = Instant::now();
+            while let Some(left) = latest.checked_sub(begun.elapsed()) {
+                match clock.wait(now_s() + left.as_secs_f64()) {
+                    Some(Happening::Terminate) => return Waited::Terminated,
+                    Some(Happening::Superseded) => return Waited::Superseded,
+                    _ => {}
                 }
             }
         }
-        if noted.job != self.of.job || noted.restart_count < self.of.restart_count {
-            // One that stays costs the next life a wait.
-            let _ = fs::remove_file(&self.file);
-        }
-        true
+        // One that stays costs the next life a wait.
+        let _ = fs::remove_file(&self.file);
+        Waited::Over
     }
 
     fn noted(&self) -> Option<Incarnation> {
@@ -91,7 +117,7 @@ mod tests {
         let (_post, mut clock) = queue();
         let mut took_s = |late: Late| {
             let begun_s = now_s();
-            assert!(late.wait_for(0.3, &mut clock));
+            assert_eq!(late.wait_for(Duration::from_millis(300), &mut clock), Waited::Over);
             now_s() - begun_s
         };
         assert!(took_s(late(7, 0)) < 0.3, "nothing is noted");
@@ -104,11 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_asked_to_end_waits_no_longer() {
+    fn a_job_that_is_asked_to_end_and_one_that_another_wrapper_has_wait_no_longer() {
         let run = tempfile::tempdir().unwrap();
         let (post, mut clock) = queue();
         Late::new(run.path(), Incarnation { job: 7, restart_count: 0 }).note();
-        post.tell(Happening::Terminate);
-        assert!(!Late::new(run.path(), Incarnation { job: 7, restart_count: 1 }).wait_for(60.0, &mut clock));
+        let next = Late::new(run.path(), Incarnation { job: 7, restart_count: 1 });
+        for (told, waited) in [(Happening::Terminate, Waited::Terminated), (Happening::Superseded, Waited::Superseded)]
+        {
+            post.tell(told);
+            assert_eq!(next.wait_for(Duration::from_secs(60), &mut clock), waited);
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
 use crate::hook::Commands;
 use crate::job::{Controller, Job, persistently};
-use crate::late::Late;
+use crate::late::{Late, Waited};
 use crate::leavings::Asker;
 use crate::lend::Lender;
 use crate::mail::{self, Post};
@@ -117,6 +117,12 @@ const TERMINATED: i32 = 143;
 /// The run, `cluster/run`, for everything that a wrapper starts.
 pub const RUN: &str = "JOULEPOINT_RUN";
 
+/// Another wrapper has the run.
+fn superseded() -> Outcome {
+    protocol::say!("joulepoint: {SUPERSEDED}");
+    Outcome::Superseded
+}
+
 /// Replaces this process by the job script.
 fn exec(argv: &[String]) -> i32 {
     let Some((program, arguments)) = argv.split_first() else { return 2 };
@@ -156,8 +162,7 @@ fn drive(
     let path = runs.join(&key.cluster).join(&key.run);
     let (mut folder, records) = match RunFolder::take_up(&path, settings.keep, &me.claim()) {
         Err(e) if e.is_superseded() => {
-            protocol::say!("joulepoint: {SUPERSEDED}");
-            return Ok(Outcome::Superseded);
+            return Ok(superseded());
         }
         taken => taken.map_err(io::Error::other)?,
     };
@@ -181,8 +186,10 @@ fn drive(
     let known = controller.clone();
     script.dead = Arc::new(move || known.dead());
     let late = me.job.map(|job| Incarnation { job, restart_count: me.restart_count }).map(|of| Late::new(&path, of));
-    if late.as_ref().is_some_and(|late| !late.wait(&mut clock)) {
-        return Ok(Outcome::Ended(TERMINATED));
+    match late.as_ref().map_or(Waited::Over, |late| late.wait(&mut clock)) {
+        Waited::Over => {}
+        Waited::Terminated => return Ok(Outcome::Ended(TERMINATED)),
+        Waited::Superseded => return Ok(superseded()),
     }
     script.late = late;
     let job = me.job.unwrap_or(0);

@@ -20,6 +20,10 @@ pub const ATTEMPT: &str = "JOULEPOINT_DRIVER_ATTEMPT";
 /// Time between asking the script's processes to end and killing them.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// So long steps may take to end whose nodes Slurm reaches: one that does not answer is given up after ten seconds, and is
+/// tried again later.
+const PROMPT: Duration = Duration::from_secs(5);
+
 /// Longest wait for Slurm to report the job's steps as ended.
 const STEPS_LIMIT: Duration = Duration::from_secs(20);
 
@@ -49,6 +53,7 @@ pub struct Script {
     /// What was left of the job's steps when they were cancelled last.
     left: Left,
     steps_limit: Duration,
+    steps_prompt: Duration,
 }
 
 /// What is left of steps on nodes that live.
@@ -136,6 +141,7 @@ impl Script {
             late: None,
             left: Left::Nothing,
             steps_limit: STEPS_LIMIT,
+            steps_prompt: PROMPT,
         }
     }
 
@@ -146,8 +152,9 @@ impl Script {
 
     fn cancelled(&self) -> Left {
         let Some(Steps { slurm, job }) = &self.job else { return Left::Nothing };
-        let limit = Instant::now() + self.steps_limit;
-        let mut asked = Vec::new();
+        let begun = Instant::now();
+        let limit = begun + self.steps_limit;
+        let (mut asked, mut tried, mut is_noted) = (Vec::new(), false, false);
         loop {
             // A busy slurmctld answers later; what runs on would run beside what is restored.
             let trouble = match slurm.steps(*job) {
@@ -155,10 +162,15 @@ impl Script {
                     let running: Vec<slurm::Step> = steps.into_iter().filter(slurm::Step::is_users).collect();
                     let mut trouble = None;
                     for step in running.iter().filter(|step| !asked.contains(&step.id)).collect::<Vec<_>>() {
+                        tried = true;
                         match slurm.cancel_step(&step.id) {
                             Ok(()) => asked.push(step.id.clone()),
                             Err(e) => trouble = Some(e),
                         }
+                    }
+                    if tried && !is_noted && !running.is_empty() && begun.elapsed() > self.steps_prompt {
+                        self.late.iter().for_each(Late::note);
+                        is_noted = true;
                     }
                     if running.is_empty() || !has_living_nodes(&running, &(self.dead)()) {
                         return Left::Nothing;
@@ -171,7 +183,6 @@ impl Script {
                 let left = if trouble.is_some() { Left::Unknown } else { Left::Steps };
                 let e = trouble.map_or_else(|| "they do not end".to_string(), |e| e.to_string());
                 tracing::warn!(e, "steps of the job still run");
-                self.late.iter().filter(|_| !asked.is_empty()).for_each(Late::note);
                 return left;
             }
             thread::sleep(LOOK * 4);
@@ -294,6 +305,7 @@ mod tests {
     use super::*;
     use crate::mail::{now_s, queue};
     use crate::ports::Clock;
+    use protocol::Incarnation;
 
     #[test]
     fn a_script_that_cannot_be_started_ends_as_a_shell_would_have_it() {
@@ -350,8 +362,11 @@ mod tests {
         // One that does not end keeps the script from being started again, until it has.
         script.dead = Arc::new(Vec::new);
         script.steps_limit = Duration::from_millis(100);
+        script.steps_prompt = Duration::from_millis(50);
+        script.late = Some(Late::new(dir.path(), Incarnation { job: 7, restart_count: 0 }));
         script.cancel_steps();
         assert!(!script.is_gone());
+        assert!(dir.path().join("late-signals").exists(), "the next life has steps of the same numbers");
         std::fs::write(dir.path().join("text"), "#!/bin/sh\nexit 0\n").unwrap();
         assert!(
             Command::new("install")

@@ -51,9 +51,8 @@ impl Place {
     /// Opens a folder as a process sees it whose root is `root`.
     pub fn open(root: &Path, folder: &Path) -> io::Result<Place> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, root, flags, Mode::empty())?;
-        let found = openat2(root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
-        Ok(Place(File::from(found)))
+        let root = File::from(openat(CWD, root, flags, Mode::empty())?);
+        Ok(Place(open_in(&root, folder, flags, ResolveFlags::IN_ROOT)?))
     }
 
     /// Something in it, by a path that is short enough for a socket's, which may have 107 bytes.
@@ -81,14 +80,15 @@ pub(super) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
     let mut found: BTreeMap<Step, Vec<Entry>> = BTreeMap::new();
     for (number, place) in places.iter().enumerate() {
         for name in place.names()? {
-            let step = if number == 0 {
-                name.strip_prefix(SOCKET).or_else(|| name.strip_prefix(FOLDER)).and_then(Step::parse)
-            } else {
-                of_program(place, &name)
-            };
-            let Some((step, metadata)) = step.zip(fs::symlink_metadata(place.path(&name)).ok()) else { continue };
+            let Ok(metadata) = fs::symlink_metadata(place.path(&name)) else { continue };
             let is_socket = metadata.file_type().is_socket();
-            if is_socket || metadata.is_dir() {
+            let step = match number {
+                0 if is_socket => name.strip_prefix(SOCKET).and_then(Step::parse),
+                0 if metadata.is_dir() => name.strip_prefix(FOLDER).and_then(Step::parse),
+                1.. if metadata.is_dir() => of_program(metadata.uid(), &name),
+                _ => None,
+            };
+            if let Some(step) = step {
                 found.entry(step).or_default().push(Entry { place: number, name, is_socket });
             }
         }
@@ -96,11 +96,11 @@ pub(super) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
     Ok(found)
 }
 
-/// The step of a program's folder, if it is the user's that its name tells.
-fn of_program(place: &Place, name: &str) -> Option<Step> {
-    let (uid, numbers) = name.strip_prefix(OF_PROGRAMS)?.split_once('_')?;
-    let owner = fs::symlink_metadata(place.path(name)).ok()?.uid();
-    if uid.parse() == Ok(owner) { Step::parse(numbers) } else { None }
+/// The step of a program's folder, if it is the user's that its name tells, and has the name that Slurm would give it.
+fn of_program(owner: u32, name: &str) -> Option<Step> {
+    let step = Step::parse(name.strip_prefix(&format!("{OF_PROGRAMS}{owner}_"))?)?;
+    let number: u32 = step.name.parse().ok()?;
+    (name == format!("{OF_PROGRAMS}{owner}_{}.{number}", step.job)).then_some(step)
 }
 
 /// Whether a step's slurmstepd listens, or may.
@@ -116,24 +116,31 @@ fn is_refused(path: &Path) -> bool {
 }
 
 /// Makes the names of a step free: folders get others, and then the socket goes, before which no other slurmstepd gets on.
+///
+/// # Errors
+/// The first; the others are freed all the same.
 pub(super) fn set_aside(places: &[Place], of: &[Entry]) -> io::Result<()> {
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-    for Entry { place, name, .. } in of.iter().filter(|entry| !entry.is_socket) {
-        let aside = places[*place].path(&format!("{ASIDE}{now_ns}.{name}"));
-        fs::rename(places[*place].path(name), aside)?;
-    }
-    let sockets = of.iter().filter(|entry| entry.is_socket);
-    sockets
-        .map(|entry| places[entry.place].path(&entry.name))
-        .filter(|path| is_refused(path))
-        .try_for_each(fs::remove_file)
+    let free = |Entry { place, name, is_socket }: &Entry| {
+        let path = places[*place].path(name);
+        let freed = match is_socket {
+            false => fs::rename(&path, places[*place].path(&format!("{ASIDE}{now_ns}.{name}"))),
+            true if is_refused(&path) => fs::remove_file(&path),
+            true => Ok(()),
+        };
+        freed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+    };
+    let (sockets, folders): (Vec<&Entry>, Vec<&Entry>) = of.iter().partition(|entry| entry.is_socket);
+    let freed: Vec<io::Result<()>> = folders.into_iter().chain(sockets).map(free).collect();
+    freed.into_iter().collect()
 }
 
-/// Removes what was set aside, as far as it is its owner's or root's, and no more than a step leaves.
+/// Removes what was set aside, as far as it is its owner's, and no more than a step leaves. In slurmd's own folder, where nobody
+/// else makes such names, files of root's go with it: slurmstepd has made them.
 pub(super) fn remove_aside(places: &[Place]) {
-    let mut bounds = Bounds { entries: MOST_REMOVED, until: Instant::now() + LONGEST };
-    for place in places {
+    for (number, place) in places.iter().enumerate() {
         let Ok(names) = place.names() else { continue };
+        let mut bounds = Bounds { entries: MOST_REMOVED, until: Instant::now() + LONGEST, may_be_roots: number == 0 };
         for name in names.filter(|name| name.starts_with(ASIDE)) {
             if let Err(error) = remove(&place.path(&name), &mut bounds) {
                 tracing::warn!(name, %error, "what a step has left stays");
@@ -145,42 +152,52 @@ pub(super) fn remove_aside(places: &[Place]) {
 struct Bounds {
     entries: u32,
     until: Instant,
+    may_be_roots: bool,
+}
+
+/// How a folder is opened that may have become something else meanwhile.
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Opens something within a folder. Kernels before 5.6 know no bounds on the way to it.
+fn open_in(folder: &File, path: &Path, flags: OFlags, bounds: ResolveFlags) -> io::Result<File> {
+    let opened = match openat2(folder, path, flags, Mode::empty(), bounds) {
+        Err(rustix::io::Errno::NOSYS) => openat(folder, path.strip_prefix("/").unwrap_or(path), flags, Mode::empty()),
+        opened => opened,
+    };
+    Ok(File::from(opened?))
 }
 
 fn remove(folder: &Path, bounds: &mut Bounds) -> io::Result<()> {
-    let opened = open_folder(folder)?;
-    let metadata = opened.metadata()?;
-    empty(&opened, (metadata.uid(), metadata.dev()), DEEPEST, bounds)?;
+    let opened = File::from(openat(CWD, folder, OPEN, Mode::empty())?);
+    let owner = opened.metadata()?.uid();
+    empty(&opened, owner, DEEPEST, bounds)?;
     fs::remove_dir(folder)
 }
 
-/// Removes what is in a folder, if all of it is `of` one user and on one device.
-fn empty(folder: &File, of: (u32, u64), depth: u32, bounds: &mut Bounds) -> io::Result<()> {
+/// Removes what is in a folder, if all of it is one user's and nothing is mounted there.
+fn empty(folder: &File, owner: u32, depth: u32, bounds: &mut Bounds) -> io::Result<()> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     for entry in fs::read_dir(&path)? {
-        let path = path.join(entry?.file_name());
+        let name = entry?.file_name();
+        let path = path.join(&name);
         let metadata = fs::symlink_metadata(&path)?;
         bounds.entries = bounds.entries.checked_sub(1).ok_or_else(|| io::Error::other("there is too much of it"))?;
         if Instant::now() > bounds.until {
             return Err(io::Error::other("it takes too long"));
         }
-        if ![of.0, 0].contains(&metadata.uid()) || metadata.dev() != of.1 {
-            return Err(io::Error::other("something in it is of another user, or on another device"));
+        if metadata.uid() != owner && !(bounds.may_be_roots && metadata.uid() == 0) {
+            return Err(io::Error::other("something in it is of another user"));
         }
         if !metadata.is_dir() {
             fs::remove_file(&path)?;
             continue;
         }
         let depth = depth.checked_sub(1).ok_or_else(|| io::Error::other("it is too deep"))?;
-        empty(&open_folder(&path)?, of, depth, bounds)?;
+        let inner = open_in(folder, Path::new(&name), OPEN, ResolveFlags::NO_XDEV | ResolveFlags::BENEATH)?;
+        empty(&inner, owner, depth, bounds)?;
         fs::remove_dir(&path)?;
     }
     Ok(())
-}
-
-fn open_folder(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
 }
 
 #[cfg(test)]
@@ -224,6 +241,33 @@ mod tests {
         assert!(find(&places).expect("a list").is_empty());
         remove_aside(&places);
         assert_eq!((count(&spool), count(&temporary)), (5, 1), "what is not of such a step stays");
+    }
+
+    #[test]
+    fn what_others_put_in_the_way_keeps_nothing_from_being_freed() {
+        let ([spool, temporary], places) = places();
+        drop(UnixListener::bind(spool.path().join("stepd.slurm.pmix.7.0")).expect("bound"));
+        let uid = fs::metadata(temporary.path()).expect("there").uid();
+        let _listens = UnixListener::bind(temporary.path().join(format!("spmix_appdir_{uid}_7.0"))).expect("bound");
+        fs::create_dir(temporary.path().join(format!("spmix_appdir_{uid}_{}7.0", "0".repeat(200)))).expect("made");
+        let found = find(&places).expect("a list");
+        let entries = &found[&Step { job: 7, name: "0".into() }];
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        assert!(!listens(&places, entries));
+        set_aside(&places, entries).expect("set aside");
+        assert_eq!((count(&spool), count(&temporary)), (0, 2));
+    }
+
+    #[test]
+    fn no_more_is_removed_than_a_step_leaves() {
+        let ([spool, _temporary], places) = places();
+        let aside = spool.path().join("joulepoint-left.1.pmix.7.0");
+        fs::create_dir(&aside).expect("made");
+        for n in 0..=MOST_REMOVED {
+            File::create(aside.join(n.to_string())).expect("made");
+        }
+        remove_aside(&places);
+        assert_eq!(fs::read_dir(&aside).expect("it stays").count(), 1);
     }
 
     #[test]
