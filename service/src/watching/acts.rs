@@ -123,7 +123,7 @@ impl Controller {
         }
         self.keep_node(node)?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
-        let mut ending = on_it.iter().filter(|run| self.watching.has_script_on(run, node));
+        let mut ending = on_it.iter().filter(|run| self.watching.ends_with(run, node));
         ending.try_for_each(|run| self.script_is_lost(run, node))
     }
 

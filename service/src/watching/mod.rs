@@ -116,11 +116,9 @@ impl Watching {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether this life of a run's job ends with a node, by Slurm's last word: its script is there, and Slurm requeues it.
-    fn has_script_on(&self, run: &OpenRun, node: &str) -> bool {
-        let is_its = |job: &Job| job.batch && job.requeue && job.restarts == run.restart_count;
-        let is_there = |job: &Job| is_its(job) && job.batch_host.as_deref() == Some(node);
-        lock(&self.words).get(&run.job).is_some_and(|(_, job)| is_there(job))
+    /// Whether a life of a run's job ends with a node, by Slurm's last word.
+    fn ends_with(&self, run: &OpenRun, node: &str) -> bool {
+        lock(&self.words).get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
     }
 
     /// How many nodes are heard.
@@ -423,5 +421,30 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         nodes: job.nodes.clone(),
         requeue: job.requeue,
         began_ago_s: job.start_s.map(|at_s| (now_s - at_s).max(0.0)),
+    }
+}
+
+/// Whether a life of a job ends with a node: its script is there, and Slurm requeues it. Another life may be elsewhere.
+fn ends_with(job: &Job, restart_count: u32, node: &str) -> bool {
+    let is_requeued = job.batch && job.requeue;
+    is_requeued && job.restarts == restart_count && job.batch_host.as_deref() == Some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_with;
+
+    #[test]
+    fn a_life_ends_with_the_node_of_its_own_script_if_slurm_requeues_it() {
+        let job = |more: &str| {
+            let text = "JobId=7 JobName=j UserId=u(9) GroupId=g(9) JobState=RUNNING NodeList=n[1-2] BatchHost=n1";
+            slurm::parse_job(&format!("{text} {more}"), 7).expect("understood").expect("a job")
+        };
+        let usual = job("Restarts=1 BatchFlag=1 Requeue=1");
+        assert!(ends_with(&usual, 1, "n1"));
+        assert!(!ends_with(&usual, 1, "n2"), "its script lives");
+        assert!(!ends_with(&usual, 2, "n1"), "the word is of the life before");
+        assert!(!ends_with(&job("Restarts=1 BatchFlag=0 Requeue=1"), 1, "n1"), "its script is elsewhere");
+        assert!(!ends_with(&job("Restarts=1 BatchFlag=1 Requeue=0"), 1, "n1"), "it may go on without the node");
     }
 }
