@@ -112,7 +112,6 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/lend" lend
     run_real "$work/loans" loans
     run_real "$work/storage" storage
-    run_real "$work/chaos" chaos
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -122,6 +121,7 @@ floor_real "groups' calls beside plain srun" calls
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
 floor_real "power losses and partitions" partitions
+floor_real "whatever breaks, at random" chaos
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor "the user's page: syntax" $suite user_page -- every_script_has a_block_knows
@@ -131,7 +131,6 @@ tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
 tell "runs on a storage that fails" "$work/storage"
-tell "whatever breaks, at random" "$work/chaos"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 
