@@ -111,7 +111,6 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/steps" steps
     run_real "$work/lend" lend
     run_real "$work/loans" loans
-    run_real "$work/storage" storage
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -121,6 +120,7 @@ floor_real "groups' calls beside plain srun" calls
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
 floor_real "power losses and partitions" partitions
+floor_real "runs on a storage that fails" storage
 floor_real "whatever breaks, at random" chaos
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
@@ -130,7 +130,6 @@ tell "groups that recover alone" "$work/groups"
 tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
-tell "runs on a storage that fails" "$work/storage"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 

@@ -13,7 +13,7 @@ use suite::fetch_criu;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=20;
 
 /// No history begins after so long.
-const LIMIT: Duration = Duration::from_secs(4 * 60);
+const LIMIT: Duration = Duration::from_secs(3 * 60);
 
 #[test]
 fn whatever_breaks_nothing_complete_is_lost_and_nobody_else_is_touched() -> Result<()> {
