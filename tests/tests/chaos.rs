@@ -18,6 +18,7 @@ const LIMIT: Duration = Duration::from_secs(3 * 60);
 #[test]
 fn whatever_breaks_nothing_complete_is_lost_and_nobody_else_is_touched() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-few-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
     if let Err(reason) = fetch_criu(&dir.join("criu")) {
         println!("skipped: no CRIU: {reason}");
         return Ok(());
