@@ -9,8 +9,8 @@ use suite::chaos::history::draw;
 use suite::chaos::{Lab, Outcome};
 use suite::fetch_criu;
 
-/// Their seeds, as many as there is time for.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=20;
+/// Their seeds, as many as there is time for: losses of power, kills, cut cables and a storage that fails, in about a minute each.
+const SEEDS: [u64; 5] = [1002, 1001, 1009, 1012, 1023];
 
 /// No history begins after so long.
 const LIMIT: Duration = Duration::from_secs(3 * 60);
@@ -23,10 +23,10 @@ fn whatever_breaks_nothing_complete_is_lost_and_nobody_else_is_touched() -> Resu
         println!("skipped: no CRIU: {reason}");
         return Ok(());
     }
-    let mut lab = Lab::start(&dir.join("lab"), *SEEDS.start(), &mut |text| println!("  {text}"))?;
+    let mut lab = Lab::start(&dir.join("lab"), SEEDS[0], &mut |text| println!("  {text}"))?;
     let begun = Instant::now();
     let mut played = 0;
-    for seed in SEEDS.take_while(|_| begun.elapsed() < LIMIT) {
+    for seed in SEEDS.into_iter().take_while(|_| begun.elapsed() < LIMIT) {
         let history = draw(seed, None);
         let Outcome { wrong, told, right, honest, lasted_s, .. } = lab.play(&history);
         ensure!(wrong.is_empty(), "seed {seed}, {history:?}:\n{told}{}", wrong.join("\n"));
