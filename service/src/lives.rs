@@ -27,6 +27,13 @@ struct Life {
     is_protected: bool,
 }
 
+impl Life {
+    /// Whether a wrapper of ours started it, and it is known to be this life or one before.
+    fn is_protected_up_to(self, of: Incarnation) -> bool {
+        self.is_protected && self.restart_count.is_some_and(|n| n <= of.restart_count)
+    }
+}
+
 /// How long a slurmstepd may take to end after its last task.
 const BARE: Duration = Duration::from_secs(1);
 
@@ -151,8 +158,9 @@ impl Lives {
     /// would end the script with SIGTERM and SIGCONT, and an `srun` that is asked to end in this way ends its step by a number
     /// that the job's new life has, too.
     pub fn stop_stepds(&mut self, processes: &Processes, of: Incarnation) {
-        let is_its = |life: Life| life.is_protected && life.restart_count.is_some_and(|n| n <= of.restart_count);
-        for (pid, start) in self.stepds_of(processes, of.job, |step, life| step.is_script() && is_its(life)) {
+        for (pid, start) in
+            self.stepds_of(processes, of.job, |step, life| step.is_script() && life.is_protected_up_to(of))
+        {
             self.send(pid, start, Signal::STOP);
         }
     }
@@ -210,9 +218,8 @@ impl Lives {
     /// Ends the slurmstepds of a life's steps that have had no task for a while: they only tell an `srun` that is gone so. How
     /// many there were.
     pub fn end_bare_stepds(&mut self, processes: &Processes, of: Incarnation) -> usize {
-        let is_its = |life: Life| life.is_protected && life.restart_count.is_some_and(|n| n <= of.restart_count);
         let is_bare = |step: &StepCpu| step.pids.is_empty() && step.name.bytes().all(|b| b.is_ascii_digit());
-        let bare = self.stepds_of(processes, of.job, |step, life| is_bare(step) && is_its(life));
+        let bare = self.stepds_of(processes, of.job, |step, life| is_bare(step) && life.is_protected_up_to(of));
         let now = Instant::now();
         self.bare.retain(|_, since| now.duration_since(*since) < 10 * BARE);
         let due = bare.into_iter().filter(|stepd| now.duration_since(*self.bare.entry(*stepd).or_insert(now)) >= BARE);

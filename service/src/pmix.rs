@@ -72,19 +72,22 @@ impl Node {
     }
 
     /// Frees the names of steps with PMIx whose slurmstepds are gone, of one job or of all. What has them is removed later.
-    fn free_names_of_pmix(&self, job: Option<u32>) {
-        let Some(folders) = self.slurmd_folders() else { return };
-        if let Err(error) = self.try_to_free_names(&folders, job) {
+    /// Whether there was anything of such a step.
+    fn free_names_of_pmix(&self, job: Option<u32>) -> bool {
+        let Some(folders) = self.slurmd_folders() else { return false };
+        let freed = self.try_to_free_names(&folders, job);
+        freed.unwrap_or_else(|error| {
             tracing::warn!(%error, "nobody knows what steps with PMIx have left");
-        }
+            false
+        })
     }
 
-    fn try_to_free_names(&self, folders: &Folders, job: Option<u32>) -> io::Result<()> {
+    fn try_to_free_names(&self, folders: &Folders, job: Option<u32>) -> io::Result<bool> {
         let places = self.places(folders)?;
         let mut found = left::find(&places)?;
         found.retain(|step, _| job.is_none_or(|job| job == step.job));
         if found.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // A slurmstepd is there before anything of it.
         self.look_at_processes();
@@ -98,7 +101,7 @@ impl Node {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Opens the folders as slurmd sees them: this service's unit shows them as read-only, or its own.
@@ -120,24 +123,29 @@ impl Node {
         let mut all_again = Instant::now();
         // What is killed dies a moment later.
         let mut dying: VecDeque<(Instant, u32)> = VecDeque::new();
+        let mut is_aside = false;
         loop {
             let now = Instant::now();
             if now >= all_again {
                 self.free_names_of_pmix(None);
+                // Also what an earlier life of this service has set aside.
+                is_aside = true;
                 let is_known = self.slurmd_folders.get().is_some();
                 all_again = now + if is_known { LOOK } else { ASK_AGAIN };
             }
             while let Some((_, job)) = dying.pop_front_if(|(dead, _)| now >= *dead) {
-                self.free_names_of_pmix(Some(job));
+                is_aside |= self.free_names_of_pmix(Some(job));
             }
-            if let Some(Ok(places)) = self.slurmd_folders.get().map(|folders| self.places(folders)) {
+            if std::mem::take(&mut is_aside)
+                && let Some(Ok(places)) = self.slurmd_folders.get().map(|folders| self.places(folders))
+            {
                 left::remove_aside(&places);
             }
             let next = dying.front().map_or(all_again, |(dead, _)| all_again.min(*dead));
             match jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Ended { job, freed: None }) => dying.push_back((Instant::now() + DYING, job)),
                 Ok(Ended { job, freed: Some(freed) }) => {
-                    self.free_names_of_pmix(Some(job));
+                    is_aside |= self.free_names_of_pmix(Some(job));
                     let _ = freed.try_send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}

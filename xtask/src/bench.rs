@@ -12,7 +12,6 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
