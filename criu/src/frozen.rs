@@ -33,6 +33,9 @@ pub struct Frozen {
     /// The clocks that count from the node's start; absent in a dump of an earlier version.
     #[serde(default)]
     pub clocks: Option<Clocks>,
+    /// Whether its user and group had their own numbers; number 0 in a dump of an earlier version.
+    #[serde(default)]
+    pub own_numbers: bool,
 }
 
 /// A pipe of the program's output.
@@ -106,7 +109,8 @@ pub fn save(
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| append(tar, path))).map_err(told(Path::new("open files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
-    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks };
+    let own_numbers = !nix::unistd::getuid().is_root();
+    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))

@@ -10,7 +10,7 @@ use crate::dumping::Dumping;
 use crate::line::{Line, Said};
 use crate::patiently::patiently;
 use crate::relay::{self, Relay};
-use crate::sandbox::{self, Names};
+use crate::sandbox;
 use crate::task::{Ended, Task};
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
 use fencing::Placement;
@@ -58,12 +58,12 @@ struct Init<'a> {
 }
 
 /// Runs the sandbox to its end; the exit code of the program. `tmp` is a temporary folder for one whose user names none.
-pub fn run(task: &Task, line: Option<Line>, names: &Names, tmp: Option<&Path>, signals: &SigSet) -> i32 {
+pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
         protocol::say!("joulepoint: {reason}");
         code
     };
-    let mut init = match Init::open(task, line, names, tmp, signals) {
+    let mut init = match Init::open(task, line, tmp, signals) {
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
@@ -117,13 +117,12 @@ impl Init<'_> {
     fn open<'a>(
         task: &'a Task,
         line: Option<Line>,
-        names: &Names,
         tmp: Option<&Path>,
         signals: &SigSet,
     ) -> Result<Init<'a>, String> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
-        sandbox::furnish(&task.run, names)?;
+        sandbox::furnish()?;
         if task.own_network {
             sandbox::raise_loopback()?;
         }

@@ -1,11 +1,12 @@
 //! Makes the namespaces of a task tree without privilege, and gives it the files that it expects there.
 
-use crate::patiently::patiently;
+use caps::errors::CapsError;
+use caps::{CapSet, Capability};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::SigSet;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{Gid, Group, Uid, User};
+use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -13,7 +14,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Process ids of the program begin above this one, so that CRIU's own helpers never take one of them.
 pub const FIRST_PID: i32 = 10_000;
@@ -27,21 +27,48 @@ const CLOCK_OFFSETS: &str = "/proc/self/timens_offsets";
 /// Where the kernel's settings are.
 const SETTINGS: &str = "/proc/sys";
 
+/// The numbers of user and group within a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// The user's own: whoever asks the kernel, within or outside, hears the same.
+    Own,
+    /// 0, as in dumps of an earlier version.
+    Root,
+}
+
 /// Leaves the process's user and mount namespace; its next child is the first process of a new pid namespace.
 ///
-/// The user becomes root *within*: CRIU restores nobody else's processes without privilege. With a network of its own
-/// it may dump connections, too.
+/// This process has all capabilities in the new user namespace, and passes them on to what it executes but for programs
+/// that are [confined](confine). With a network of its own CRIU may dump connections, too.
 ///
 /// # Errors
 /// A sentence with the cure.
-pub fn leave(own_network: bool) -> Result<(), String> {
+pub fn leave(own_network: bool, numbers: Numbers) -> Result<(), String> {
     let (uid, gid) = (Uid::current(), Gid::current());
     let network = if own_network { CloneFlags::CLONE_NEWNET } else { CloneFlags::empty() };
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | network)
         .map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     write("/proc/self/setgroups", "deny")?;
-    write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
-    write("/proc/self/gid_map", &format!("0 {gid} 1"))
+    let within = |own: u32| if numbers == Numbers::Own { own } else { 0 };
+    write("/proc/self/uid_map", &format!("{} {uid} 1", within(uid.as_raw())))?;
+    write("/proc/self/gid_map", &format!("{} {gid} 1", within(gid.as_raw())))?;
+    pass_capabilities_on().map_err(|e| format!("the capabilities of a namespace: {e}"))
+}
+
+/// Lets what is executed keep the capabilities: only number 0 would by itself (capabilities(7), ambient).
+fn pass_capabilities_on() -> Result<(), CapsError> {
+    let all = caps::read(None, CapSet::Permitted)?;
+    caps::set(None, CapSet::Inheritable, &all)?;
+    caps::set(None, CapSet::Ambient, &all)
+}
+
+/// Keeps a restoring CRIU from becoming number 0, which is nobody in the sandbox: it tries if it may.
+///
+/// # Errors
+/// What the kernel says.
+pub fn keep_number() -> io::Result<()> {
+    caps::drop(None, CapSet::Ambient, Capability::CAP_SETUID).map_err(io::Error::other)?;
+    caps::drop(None, CapSet::Inheritable, Capability::CAP_SETUID).map_err(io::Error::other)
 }
 
 /// Clocks that count from the node's start, as a program sees them, ns.
@@ -112,11 +139,11 @@ fn forbidden(error: nix::Error, settings: &Path) -> String {
     format!("this node gives ordinary users no namespaces ({error}); its administrator can {cure}")
 }
 
-/// Mounts what the program is to see: its own `/proc`, `/dev/shm`, terminals, and its user's name for its number.
+/// Mounts what the program is to see: its own `/proc`, `/dev/shm` and terminals.
 ///
 /// # Errors
 /// A sentence naming the mount.
-pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
+pub fn furnish() -> Result<(), String> {
     let none: Option<&str> = None;
     let told = |what: &'static str| move |e: nix::Error| format!("{what} cannot be mounted: {e}");
     // AppArmor gives the namespace, and no right in it.
@@ -131,24 +158,7 @@ pub fn furnish(scratch: &Path, names: &Names) -> Result<(), String> {
     if mount(Some("devpts"), "/dev/pts", Some("devpts"), noexec, terminals).is_ok() {
         let _ = mount(Some("/dev/pts/ptmx"), "/dev/ptmx", none, MsFlags::MS_BIND, none);
     }
-    for (file, text) in [("passwd", &names.passwd), ("group", &names.group)] {
-        let (copy, target) = (scratch.join(file), Path::new("/etc").join(file));
-        patiently(|| put(&copy, text)).map_err(|e| format!("{}: {e}", copy.display()))?;
-        mount(Some(&copy), &target, none, MsFlags::MS_BIND, none).map_err(told("/etc/passwd or /etc/group"))?;
-    }
     Ok(())
-}
-
-/// Makes a file say this; one that does so already, as another sandbox may have mounted it, is left alone.
-fn put(file: &Path, text: &str) -> io::Result<()> {
-    if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
-        return Ok(());
-    }
-    // Process ids are the same in every sandbox.
-    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-    let new = file.with_extension(now_ns.to_string());
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
-    written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// Lets a network of our own carry what goes to the node itself; it leads nowhere else.
@@ -166,28 +176,6 @@ pub fn raise_loopback() -> Result<(), String> {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request)
     };
     if done == 0 { Ok(()) } else { Err(told(io::Error::last_os_error())) }
-}
-
-/// The accounts as the program sees them: number 0 has its user's name.
-#[derive(Clone, Debug)]
-pub struct Names {
-    passwd: String,
-    group: String,
-}
-
-impl Names {
-    /// Looks the user up; to be called outside the namespaces.
-    pub fn of_user() -> Names {
-        let (uid, gid) = (Uid::current(), Gid::current());
-        let mut passwd = String::new();
-        if let Ok(Some(user)) = User::from_uid(uid) {
-            let (home, shell) = (user.dir.display(), user.shell.display());
-            passwd = format!("{}:x:0:0:{}:{home}:{shell}\n", user.name, user.gecos.to_string_lossy());
-        }
-        let group = Group::from_gid(gid).ok().flatten().map_or_else(String::new, |g| format!("{}:x:0:\n", g.name));
-        let rest = |file: &str| fs::read_to_string(file).unwrap_or_default();
-        Names { passwd: passwd + &rest("/etc/passwd"), group: group + &rest("/etc/group") }
-    }
 }
 
 /// The process id that was given last in this namespace.
@@ -216,10 +204,13 @@ pub fn confine(command: &mut Command) {
             unblock_signals()?;
             // CRIU dumps what is below the program: its orphans stay there.
             nix::sys::prctl::set_child_subreaper(true)?;
-            // Number 0 gets no capability by exec, and cannot change that.
+            // Number 0 gets no capability by exec, and cannot change that; others get what they inherit.
             let bits = libc::SECBIT_NOROOT | libc::SECBIT_NOROOT_LOCKED;
-            if libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) != 0 {
+            if Uid::current().is_root() && libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) != 0 {
                 return Err(io::Error::last_os_error());
+            }
+            for set in [CapSet::Ambient, CapSet::Inheritable] {
+                caps::clear(None, set).map_err(io::Error::other)?;
             }
             close_others()
         });

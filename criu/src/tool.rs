@@ -1,6 +1,6 @@
 //! The command lines of CRIU, and why one of them failed.
 
-use crate::sandbox::unblock_signals;
+use crate::sandbox::{keep_number, unblock_signals};
 use crate::task::Task;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
@@ -92,6 +92,8 @@ pub fn hook(folder: &Path) -> PathBuf {
 pub fn restore(task: &Task, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command {
     let mut command = base(task, "restore", folder, "restore.log");
     command.arg("--restore-detached");
+    // SAFETY: system calls between fork and exec.
+    unsafe { command.pre_exec(keep_number) };
     for (inode, write_end) in pipes {
         command.args(["--inherit-fd", &format!("fd[{}]:pipe:[{inode}]", write_end.as_raw_fd())]);
     }

@@ -1,7 +1,7 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
 use crate::line::{self, Hello, Line, Member, Said};
-use crate::sandbox::Names;
+use crate::sandbox::Numbers;
 use crate::task::Task;
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
@@ -57,7 +57,6 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 }
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
-    let names = Names::of_user();
     // Tasks meet in the folder that all have, and leave files to the next step there.
     let has_own = task.member.is_none() && !task.own_network && std::env::var_os("TMPDIR").is_none();
     let temporary = match has_own {
@@ -67,12 +66,15 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     // The kernel would call it "exe", after the way it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
-    let prepared = signals.thread_block().map_err(|e| e.to_string()).and_then(|()| sandbox::leave(task.own_network));
+    let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
+    let numbers = if from.as_ref().is_none_or(|from| from.own_numbers) { Numbers::Own } else { Numbers::Root };
+    let blocked = signals.thread_block().map_err(|e| e.to_string());
+    let prepared = blocked.and_then(|()| sandbox::leave(task.own_network, numbers));
     if let Err(reason) = prepared {
         protocol::say!("joulepoint: {reason}");
         return EXIT_NO_SANDBOX;
     }
-    let clocks = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok()?.clocks);
+    let clocks = from.and_then(|from| from.clocks);
     if let Some(Err(e)) = clocks.map(|clocks| clocks.go_on()) {
         tracing::warn!(%e, "clocks that count from the node's start jump for the program");
     }
@@ -80,7 +82,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     match unsafe { fork() } {
         Ok(ForkResult::Child) => {
             let tmp = temporary.as_ref().map(Temporary::path);
-            std::process::exit(init::run(task, line, &names, tmp, &signals))
+            std::process::exit(init::run(task, line, tmp, &signals))
         }
         Ok(ForkResult::Parent { child }) => {
             // The line breaks with the sandbox.

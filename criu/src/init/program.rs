@@ -55,8 +55,7 @@ impl Init<'_> {
             .stdin(self.standard_input().map_err(|e| (e, 1))?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
-            // The program is number 0 here; its descriptors and the wrapper's credentials stay outside.
-            .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+            // A credential of munge would be asked for at a socket outside.
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
         if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {

@@ -1,6 +1,7 @@
 //! Finds the processes of a run on all nodes, sandboxes included, by what the kernel shows of them.
 
 use super::history::Process;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -15,9 +16,16 @@ pub struct Found {
     pub words: String,
 }
 
-/// The processes of a job that are of a kind, in order of their numbers.
+/// The processes of a job that are of a kind, in order of their numbers; of programs their first processes only: a
+/// script need not notice that a part of a pipe was killed, and would end wrong without us, too.
 pub fn of_job(conf: &Path, job: u32, kind: Process) -> Vec<Found> {
-    all(conf, &format!("SLURM_JOB_ID={job}")).into_iter().filter(|f| kind_of(f) == Some(kind)).collect()
+    let mut found = all(conf, &format!("SLURM_JOB_ID={job}"));
+    found.retain(|f| kind_of(f) == Some(kind));
+    if kind == Process::Program {
+        let all: BTreeSet<i32> = found.iter().map(|f| f.pid).collect();
+        found.retain(|f| parent(f.pid).is_none_or(|parent| !all.contains(&parent)));
+    }
+    found
 }
 
 /// Every process of this cluster's jobs in whose environment a word stands.
@@ -60,6 +68,10 @@ fn look(pid: i32) -> Option<Found> {
     let words = read(pid, "cmdline").replace('\0', " ").trim().to_string();
     (fields.first() != Some(&"Z")).then_some(())?;
     Some(Found { pid, begun: (*fields.get(19)?).to_string(), words })
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    read(pid, "stat").rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
 }
 
 /// The letter of a process's state (proc(5)).

@@ -191,7 +191,8 @@ fn a_damaged_image_is_found_and_the_one_before_is_used() {
 fn a_program_sees_its_users_name_and_gains_no_right() {
     let Some(place) = Place::get() else { return };
     let home = place.home("rights");
-    let script = "id -un; grep CapEff /proc/self/status; touch ro; chmod 400 ro; echo x >ro; ls /proc/self/fd | wc -l";
+    let script = "id -un; grep CapEff /proc/self/status; touch ro; chmod 400 ro; echo x >ro; ls /proc/self/fd | wc -l; \
+                  id -u; grep CapInh /proc/self/status; cp -p /etc/passwd copy && echo copied; unshare -Ur id -u";
     let mut child = home.start(&["bash", "-c", script], false);
     home.end(&mut child);
     let out = home.read("out");
@@ -201,6 +202,10 @@ fn a_program_sees_its_users_name_and_gains_no_right() {
     assert!(home.said().contains("Permission denied"), "{out}");
     // Standard input, output and error, and the folder that ls reads.
     assert_eq!(lines[2], "4", "{out}");
+    // The number is the user's own, so that Slurm's commands and file servers hear the truth, and more namespaces nest.
+    assert_eq!(lines[3], NOBODY.to_string(), "{out}");
+    assert!(lines[4].ends_with("0000000000000000"), "{out}");
+    assert_eq!(lines[5..], ["copied", "0"], "{out}{}", home.said());
 }
 
 #[test]
