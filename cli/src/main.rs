@@ -4,6 +4,7 @@ mod able;
 mod calibrate;
 mod doctor;
 mod loans;
+mod log;
 mod man;
 mod model;
 mod out;
@@ -53,7 +54,13 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Tell what runs cost: energy and time by phase.
     Report(Box<report::ReportArgs>),
-    /// Tell how a run is doing now.
+    /// Tell how a run is doing now, and how far it is protected.
+    ///
+    ///   joulepoint status 4711 --wait-protected    go on once a failure would cost a part of the work only
+    ///
+    /// Exit status: 0; with --wait-protected 3 if the job is known not to be protected or has ended, 4 after --timeout;
+    /// 1 no such run; 2 wrong usage.
+    #[command(verbatim_doc_comment)]
     Status(status::StatusArgs),
     /// Say what is wrong with the installation on this host, and how to mend it.
     ///
@@ -243,8 +250,7 @@ fn main() -> ExitCode {
         .with_env_filter(level)
         .with_writer(std::io::stderr)
         .log_internal_errors(false)
-        .with_target(false)
-        .with_ansi(false)
+        .event_format(log::Lines)
         .init();
     let cli = Cli::from_arg_matches(&pages::command().get_matches()).unwrap_or_else(|e| e.exit());
     match run(cli) {
@@ -334,7 +340,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Able(args) => return able::run(&args),
-        Command::Status(args) => status::run(&args, &cli.conf)?,
+        Command::Status(args) => return status::run(&args, &cli.conf),
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
         Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),

@@ -45,6 +45,9 @@ pub struct PlanArgs {
     /// Duration without failures and checkpoints, as 30 (minutes), 2:00:00 or 1-0.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     work: Option<f64>,
+    /// Time limit of the job, as sbatch has it; without one, none.
+    #[arg(short, long, value_name = "TIME", value_parser = seconds)]
+    time: Option<f64>,
     /// Recovery groups of the uncoordinated alternatives; one for each node if absent.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     groups: Option<u32>,
@@ -135,6 +138,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         node_type: args.node_type.clone().or_else(of_known),
         work_s: args.work,
         groups: args.groups,
+        walltime_s: args.time.or(job.time_s.map(|s| s as f64)),
+        local_s: Some(wrapper::mail::local_s(wrapper::mail::now_s())),
     };
     let plan = match known {
         Some(known) => alone(&question, vec![known], site)?,

@@ -1,50 +1,149 @@
 //! `joulepoint status`: how runs are doing now.
 
-use crate::report::{energy, known_jobs};
-use crate::{Failure, out};
-use protocol::RunAccount;
+use crate::report::{energy, known_jobs, printable, protection};
+use crate::{Failure, out, report};
+use anyhow::anyhow;
+use protocol::{ProtectionState, RunAccount};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Arguments of `joulepoint status`.
 #[derive(clap::Args)]
 pub struct StatusArgs {
     /// Slurm job id, or ARRAY_TASK; all running runs if absent.
     job: Option<String>,
+    /// Wait until the job is protected; ends with 3 if it is known that it will not be, or has ended.
+    #[arg(long, requires = "job")]
+    wait_protected: bool,
+    /// Longest wait, as 30 (minutes), 45s or 2:00:00; ends with 4 then.
+    #[arg(long, value_name = "TIME", requires = "wait_protected")]
+    timeout: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Prints one line a run.
-pub fn run(args: &StatusArgs, conf: &Path) -> Result<(), Failure> {
+/// Time between two looks at a run that is waited for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Exit codes of a wait that was in vain.
+const EXIT_NOT_PROTECTED: i32 = 3;
+const EXIT_TIMEOUT: i32 = 4;
+
+/// Prints one line a run; of one job also how far it is protected.
+pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     let path = match &args.job {
         Some(job) => format!("/v1/report?job={}", known_jobs(job, conf)?),
         None => "/v1/report?state=running".to_string(),
     };
-    let runs: Vec<RunAccount> = crate::client(conf)?.get(&path).map_err(anyhow::Error::from)?;
+    let client = crate::client(conf)?;
+    let ask = || -> anyhow::Result<Vec<RunAccount>> { Ok(client.get(&path)?) };
+    let mut runs = ask()?;
+    let code = match args.wait_protected {
+        true => wait(&mut runs, limit(args)?, &ask)?,
+        false => 0,
+    };
     if args.json {
-        return Ok(out::json(&runs)?);
+        out::json(&runs)?;
+        return Ok(code);
     }
+    if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty()) {
+        return Err(Failure::Other(anyhow!("{}", report::unknown(job))));
+    }
+    out::print(table(&runs, args.job.is_some()))?;
+    Ok(code)
+}
+
+fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
+    let time = args.timeout.as_deref().map(|text| {
+        options::parse_time(text)
+            .map_err(|why| Failure::Usage(format!("--timeout: '{text}' {why}; accepted: 30 (minutes), 45s, 2:00:00")))
+    });
+    Ok(time.transpose()?.map(|time| Instant::now() + time))
+}
+
+/// Looks until all runs of a job are protected; the exit code.
+fn wait(
+    runs: &mut Vec<RunAccount>,
+    until: Option<Instant>,
+    ask: &dyn Fn() -> anyhow::Result<Vec<RunAccount>>,
+) -> anyhow::Result<i32> {
+    loop {
+        let states: Vec<_> =
+            runs.iter().map(|run| (run.state.as_str(), run.protection.as_ref().map(|p| p.state))).collect();
+        if !states.is_empty() && states.iter().all(|(_, state)| *state == Some(ProtectionState::Protected)) {
+            return Ok(0);
+        }
+        if states.iter().any(|(run, state)| *run != "running" || *state == Some(ProtectionState::NotProtected)) {
+            return Ok(EXIT_NOT_PROTECTED);
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return Ok(EXIT_TIMEOUT);
+        }
+        std::thread::sleep(LOOK);
+        *runs = ask()?;
+    }
+}
+
+fn table(runs: &[RunAccount], is_one: bool) -> String {
     let mut text = format!(
-        "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  last checkpoint\n",
-        "JobID", "User", "State", "Checkpoints", "Failures", "Records", "Energy(J)"
+        "{:>8} {:<9} {:<10} {:<13} {:>5} {:>8} {:>11}  {}\n",
+        "JobID", "User", "State", "Protection", "Ckpts", "Failures", "Energy(J)", "last ckpt"
     );
     let now_s = wrapper::mail::now_s();
     for run in runs {
-        let last = run
-            .checkpoints
-            .last()
-            .map_or_else(|| "none".to_string(), |c| format!("{:.0} s ago", now_s - c.begun_s - c.seconds));
+        let last = run.checkpoints.last().map(|c| now_s - c.begun_s - c.seconds);
+        let last = last.map_or_else(|| "none".to_string(), |s| format!("{} ago", options::spoken(s)));
         text += &format!(
-            "{:>8} {:<10} {:<12} {:>11} {:>8} {:>8} {:>12}  {last}\n",
+            "{:>8} {:<9} {:<10} {:<13} {:>5} {:>8} {:>11}  {last}\n",
             run.job,
             run.user,
             run.state,
+            protection(run),
             run.total.checkpoints,
             run.total.failures,
-            run.records.len(),
-            energy(&run)
+            energy(run)
         );
     }
-    Ok(out::print(text)?)
+    for told in runs.iter().filter_map(|run| run.protection.as_ref()).filter(|_| is_one) {
+        text += &format!("{}\n", printable(&wrapper::protection::line(told)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn run(state: &str, protection: Option<ProtectionState>) -> RunAccount {
+        let protection = protection.map(|state| serde_json::json!({ "state": state, "engine": "app" }));
+        let run = serde_json::json!({
+            "cluster": "c", "run": "7.1", "job": 7, "user": "alice", "account": "", "job_name": "j", "state": state,
+            "start_s": 0.0, "end_s": null, "total": protocol::Totals::default(), "phases": [], "records": [],
+            "failures": [], "checkpoints": [], "plan": null, "protection": protection
+        });
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn a_wait_ends_with_protection_with_its_absence_or_with_the_job() {
+        use ProtectionState::{NotProtected, Protected, Unproven};
+        for (looks, code) in [
+            (vec![Some(("running", None)), Some(("running", Some(Unproven))), Some(("running", Some(Protected)))], 0),
+            (vec![None, Some(("running", Some(NotProtected)))], EXIT_NOT_PROTECTED),
+            (vec![Some(("running", Some(Unproven))), Some(("completed", Some(Unproven)))], EXIT_NOT_PROTECTED),
+            (vec![Some(("completed", Some(Protected)))], 0),
+        ] {
+            let told = |look: Option<(&str, Option<ProtectionState>)>| {
+                look.map(|(state, p)| run(state, p)).into_iter().collect::<Vec<_>>()
+            };
+            let looks = RefCell::new(looks.into_iter());
+            let ask = || Ok(told(looks.borrow_mut().next().expect("one more look")));
+            let mut runs = ask().unwrap();
+            assert_eq!(wait(&mut runs, None, &ask).unwrap(), code);
+        }
+        let mut never = vec![run("running", Some(Unproven))];
+        assert_eq!(wait(&mut never, Some(Instant::now()), &|| Ok(Vec::new())).unwrap(), EXIT_TIMEOUT);
+    }
 }

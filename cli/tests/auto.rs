@@ -15,7 +15,8 @@ const DAY_S: f64 = 86_400.0;
 fn job(objective: &str) -> (protocol::Plan, options::Settings) {
     let setting = protocol::Setting { value: objective.into(), source: Source::Option };
     let request = Request { settings: BTreeMap::from([("ft-energy".to_string(), setting)]) };
-    let site = config::Site::default();
+    let mut site = config::Site::default();
+    site.wrapper.longest_interval_s = 0.0;
     let settings = options::resolve(&request, &BTreeMap::new()).expect("valid");
     let asked = PlanRequest {
         request,

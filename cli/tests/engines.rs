@@ -122,7 +122,7 @@ fn without_a_coordinator_the_job_runs() {
 }
 
 #[test]
-fn an_engine_whose_commands_are_missing_is_named_and_the_job_runs() {
+fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun() {
     for (engine, missing) in [("dmtcp", "dmtcp_coordinator"), ("scr", "scr_index")] {
         if wrapper::tool::find(missing).is_some() {
             println!("skipped: {missing} is in the PATH here");
@@ -130,8 +130,9 @@ fn an_engine_whose_commands_are_missing_is_named_and_the_job_runs() {
         }
         let output = Place::new(&[]).start(engine, "exit 6").wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(6), "{said}");
+        assert_eq!(output.status.code(), Some(wrapper::protection::EXIT_NOT_PROTECTED), "{said}");
         assert!(said.contains(&format!("{engine} was asked for, but {missing} is not in the PATH")), "{said}");
+        assert!(said.contains("before it has begun"), "{said}");
     }
 }
 

@@ -109,6 +109,10 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     if !(days.is_finite() && days >= 0.0) {
         return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
     }
+    let longest_s = site.wrapper.longest_interval_s;
+    if !(longest_s.is_finite() && longest_s >= 0.0) {
+        return Err(Error(format!("{name}: wrapper.longest_interval_s = {longest_s} must be 0 (any) or above")));
+    }
     if let Some(wrong) = site.limits.wrong() {
         return Err(Error(format!("{name}: {wrong}")));
     }

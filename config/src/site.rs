@@ -297,12 +297,20 @@ pub struct Wrapper {
     pub end_margin_s: f64,
     /// Longest time that an engine may take for a checkpoint, s.
     pub checkpoint_limit_s: f64,
+    /// Longest interval between checkpoints of a job that names none, s, or a quarter of its walltime; 0 for any.
+    pub longest_interval_s: f64,
     /// Whether a job whose walltime ends is requeued after its last checkpoint.
     pub requeue_at_end: bool,
 }
 
 impl Default for Wrapper {
     fn default() -> Self {
-        Wrapper { step_retries: 1, end_margin_s: 20.0, checkpoint_limit_s: 3600.0, requeue_at_end: false }
+        Wrapper {
+            step_retries: 1,
+            end_margin_s: 20.0,
+            checkpoint_limit_s: 3600.0,
+            longest_interval_s: 3600.0,
+            requeue_at_end: false,
+        }
     }
 }

@@ -114,12 +114,7 @@ fn blame(task: &Task, folder: &Path, reason: &str) {
 }
 
 impl Init<'_> {
-    fn open<'a>(
-        task: &'a Task,
-        line: Option<Line>,
-        tmp: Option<&Path>,
-        signals: &SigSet,
-    ) -> Result<Init<'a>, String> {
+    fn open<'a>(task: &'a Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
         // Nothing of the sandbox outlives its warden.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish()?;

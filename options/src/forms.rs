@@ -62,6 +62,27 @@ pub fn format_time(seconds: f64) -> String {
     if d > 0 { format!("{d}-{h:02}:{m:02}:{s:02}") } else { format!("{h:02}:{m:02}:{s:02}") }
 }
 
+/// Seconds as a person says them: `45 s`, `4 min`, `1 h 10 min`, `3 days`, `3.0 years`.
+pub fn spoken(seconds: f64) -> String {
+    const DAY_S: f64 = 86_400.0;
+    const YEAR_S: f64 = 365.25 * DAY_S;
+    let pair = |whole: f64, unit: &str, rest: f64, part: &str| match rest as u64 {
+        0 => format!("{whole:.0} {unit}"),
+        rest => format!("{whole:.0} {unit} {rest} {part}"),
+    };
+    match seconds {
+        s if !s.is_finite() || s < 0.0 => "an unknown time".to_string(),
+        s if s > 1e6 * YEAR_S => "more than a million years".to_string(),
+        s if s >= 2.0 * YEAR_S => format!("{:.1} years", s / YEAR_S),
+        s if s >= 2.0 * DAY_S => pair((s / DAY_S).floor(), "days", s % DAY_S / 3600.0, "h"),
+        s if s >= 3600.0 => pair((s / 3600.0).floor(), "h", s % 3600.0 / 60.0, "min"),
+        s if s >= 600.0 => format!("{:.0} min", s / 60.0),
+        s if s >= 90.0 => pair((s / 60.0).floor(), "min", s % 60.0, "s"),
+        s if s >= 9.95 || s == s.round() => format!("{s:.0} s"),
+        s => format!("{s:.1} s"),
+    }
+}
+
 /// Parses a percentage (`10%` or `10`) into a fraction (0.1).
 ///
 /// # Errors

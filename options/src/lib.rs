@@ -10,7 +10,7 @@ pub mod size;
 mod submission;
 mod table;
 
-pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time};
+pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::submitted;
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};
@@ -113,7 +113,7 @@ mod tests {
         let text = check(spec, "lots").unwrap_err().to_string();
         assert_eq!(
             text,
-            "--ft-energy-io-bound: 'lots' is not a percentage; accepted: a percentage above 0%, such as 10%"
+            "--ft-energy-io-bound: 'lots' is not a percentage; accepted: a percentage above 0% and up to 100%, such as 5%"
         );
     }
 

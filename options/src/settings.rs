@@ -122,6 +122,10 @@ pub struct Settings {
     pub engine: Option<Engine>,
     /// Fixed interval; absent for `auto`.
     pub interval: Option<Duration>,
+    /// Work that a failure may cost at most.
+    pub max_loss: Option<Duration>,
+    /// Whether the job is to end rather than run without checkpoints.
+    pub require: bool,
     /// Name of the estimator; `auto` if not chosen.
     pub policy: String,
     /// Recovery groups; 1 unless the protocol is uncoordinated.
@@ -212,6 +216,8 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         },
         engine: Engine::ALL.into_iter().find(|e| merged.get("ft-energy-engine") == Some(e.as_str())),
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
+        max_loss: merged.parsed("ft-energy-max-loss", forms::parse_time),
+        require: merged.get("ft-energy-require").is_some(),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
         groups: merged.parsed("ft-energy-groups", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(1),
         log: match merged.get("ft-energy-log") {
@@ -328,6 +334,12 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             "bounds the energy of a run whose objective is energy already",
             "use it with --ft-energy=time",
         ));
+    }
+    if let (Some(interval), Some(max_loss)) = (settings.interval, settings.max_loss)
+        && interval >= max_loss
+    {
+        let reason = "is not longer than --ft-energy-interval, so that a failure could cost more";
+        return Err(refusal(merged, "ft-energy-max-loss", reason, "a longer time, or no interval"));
     }
     refuse_half_of_groups(merged, settings)?;
     refuse_lending(merged, settings)?;

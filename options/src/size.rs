@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 /// The options that tell a size: short and long name.
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 7] = [
     ("-N", "--nodes"),
     ("-n", "--ntasks"),
     ("", "--ntasks-per-node"),
     ("-c", "--cpus-per-task"),
     ("-J", "--job-name"),
     ("-w", "--nodelist"),
+    ("-t", "--time"),
 ];
 
 /// The words of a script's `#SBATCH` lines, which end where the script begins.

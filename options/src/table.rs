@@ -26,6 +26,10 @@ pub enum Form {
     Engine,
     /// `auto` or a time.
     Interval,
+    /// A time.
+    Time,
+    /// A percentage of a whole.
+    Share,
     /// An estimator of the MTBF.
     Policy,
     /// A whole number from 1.
@@ -87,7 +91,7 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-runtime-bound", "PCT", "expected waste of time at most PCT above the time-optimal one",
         Takes::Required, Form::Percent),
     spec("ft-energy-io-bound", "PCT", "at most PCT of the time spent writing checkpoints",
-        Takes::Required, Form::Percent),
+        Takes::Required, Form::Share),
     spec("ft-energy-energy-bound", "PCT", "with objective time: energy at most PCT above the least possible",
         Takes::Required, Form::Percent),
     spec("ft-energy-protocol", "NAME", "auto, coordinated, or uncoordinated with --ft-energy-groups", Takes::Required, Form::Protocol),
@@ -97,6 +101,9 @@ pub const OPTIONS: &[Spec] = &[
         Takes::Required, Form::Network),
     spec("ft-energy-interval", "auto|TIME", "work between checkpoints, chosen and adapted (auto) or fixed",
         Takes::Required, Form::Interval),
+    spec("ft-energy-max-loss", "TIME", "work that a failure may cost at most: the interval is never longer",
+        Takes::Required, Form::Time),
+    spec("ft-energy-require", "", "end the job rather than run it without checkpoints", Takes::None, Form::Flag),
     spec("ft-energy-policy", "NAME", "how the failure rate is estimated: auto, young, daly, ema, ...",
         Takes::Required, Form::Policy),
     spec("ft-energy-groups", "N", "recovery groups of an uncoordinated run", Takes::Required, Form::CountFrom1),
@@ -149,6 +156,8 @@ impl Form {
             Form::Engine => "auto, app, criu, dmtcp, scr, hook",
             Form::Interval => "auto, or a time: minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or seconds as 30s",
             Form::Policy => "auto, young, daly, sma, wma, ema, ar, hazard, hazard-dynamic, hazard-shape",
+            Form::Time => "a time: minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or seconds as 30s",
+            Form::Share => "a percentage above 0% and up to 100%, such as 5%",
             Form::CountFrom1 => "a whole number from 1 to 10000",
             Form::CountFrom0 => "a whole number from 0 to 10000",
             Form::YesNo => "yes, no",
@@ -177,6 +186,11 @@ impl Form {
             Form::Engine => one_of(value, &["auto", "app", "criu", "dmtcp", "scr", "hook"]),
             Form::Interval if value == "auto" => Ok(()),
             Form::Interval => forms::parse_time(value).map(drop),
+            Form::Time => forms::parse_time(value).map(drop),
+            Form::Share => match forms::parse_percent(value)? {
+                share if share > 1.0 => Err("is more than all".to_string()),
+                _ => Ok(()),
+            },
             Form::Policy => one_of(value, POLICIES),
             Form::CountFrom1 => count(value, 1),
             Form::CountFrom0 => count(value, 0),

@@ -5,6 +5,7 @@
 
 mod accuracy;
 pub mod calibrated;
+pub mod cap;
 pub mod capability;
 mod figures;
 pub mod groups;
@@ -27,7 +28,7 @@ use known::Calibrated;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::choice::choose;
-use policy::interval::{self, Bounds, Choice, choose_interval};
+use policy::interval::{self, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
 /// Expected time beyond the work, as a fraction of it, above which a run is said to make no progress.
@@ -71,6 +72,8 @@ pub(crate) struct Wanted<'a> {
     node_type: Option<&'a str>,
     work_s: Option<f64>,
     groups: Option<u32>,
+    walltime_s: Option<f64>,
+    local_s: Option<f64>,
     /// Whether nodes may have their CPU frequency set for the checkpoint phase.
     cpufreq: bool,
 }
@@ -116,6 +119,8 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         node_names: &request.node_names,
         node_type: request.node_type.as_deref(),
         work_s: request.work_s,
+        walltime_s: request.walltime_s,
+        local_s: request.local_s,
         groups: request.groups.or((settings.groups > 1).then_some(settings.groups)),
         cpufreq: site.node.cpufreq,
     };
@@ -138,8 +143,8 @@ pub fn engine_named(name: &str) -> Option<Engine> {
 }
 
 /// The plan that a wrapper makes while the controller is away.
-pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Plan {
-    let nodes = nodes.max(1);
+pub fn plan_without_history(settings: &Settings, request: &PlanRequest, site: &Site) -> Plan {
+    let nodes = request.nodes.max(1);
     let (node_names, node_type, work_s) = (&[], None, None);
     let wanted = Wanted {
         settings,
@@ -151,6 +156,8 @@ pub fn plan_without_history(settings: &Settings, nodes: u32, site: &Site) -> Pla
         node_type,
         work_s,
         groups: None,
+        walltime_s: request.walltime_s,
+        local_s: request.local_s,
         cpufreq: site.node.cpufreq,
     };
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
@@ -165,11 +172,11 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         Some(Objective::Time) => interval::Objective::Time,
         _ => interval::Objective::Energy,
     };
-    let bounds = Bounds { runtime: settings.bounds.runtime, io: settings.bounds.io, energy: settings.bounds.energy };
+    let longest_interval_s = cap::of_walltime(wanted.walltime_s, site.wrapper.longest_interval_s);
+    let bounds = cap::bounds(settings, longest_interval_s);
     let costs = figures.costs();
     let chosen = if settings.policy == "auto" {
-        // The calendar enters when the run starts: a plan knows no clock.
-        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), figures.mtbf_s.value, None);
+        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), figures.mtbf_s.value, wanted.local_s);
         auto.choose(0.0, objective, &costs, &bounds)
     } else {
         choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
@@ -253,6 +260,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         engine: engine.to_string(),
         policy: settings.policy.clone(),
         interval_s,
+        longest_interval_s,
         interval_fixed: fixed_s.is_some(),
         mtbf_s: figures.mtbf_s,
         checkpoint_s: figures.checkpoint_s,
@@ -306,9 +314,16 @@ mod tests {
         }
     }
 
+    /// A site that lets the expected failures alone say how often checkpoints are made.
+    fn uncapped() -> Site {
+        let mut site = Site::default();
+        site.wrapper.longest_interval_s = 0.0;
+        site
+    }
+
     #[test]
     fn more_nodes_fail_more_often_and_checkpoint_more_often() {
-        let site = Site::default();
+        let site = uncapped();
         let plan = |n| make_plan(&request(&[("ft-energy", "")], n), &History::default(), &site).unwrap();
         assert!(plan(100).mtbf_s.value < plan(1).mtbf_s.value);
         assert!(plan(100).interval_s < plan(1).interval_s);
@@ -365,10 +380,12 @@ mod tests {
             node_type: None,
             work_s: None,
             groups: Some(32),
+            walltime_s: None,
+            local_s: None,
             cpufreq: false,
         };
         let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
-        let with = |table| plan(&wanted, &history, &Site::default(), table, "test");
+        let with = |table| plan(&wanted, &history, &uncapped(), table, "test");
         let (today, later) = (with(CAPABILITIES), with(APP_LOGS));
         assert_eq!((today.protocol.as_str(), later.protocol.as_str()), ("coordinated", "uncoordinated-disk"));
         let row = later.choice.unwrap().rows.into_iter().find(|r| r.protocol == "uncoordinated-disk").unwrap();

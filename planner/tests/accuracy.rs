@@ -76,6 +76,7 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         decisions: Vec::new(),
         loans: Vec::new(),
         checkpoints: checkpoints.collect(),
+        protection: None,
         plan: Some(plan),
         verified: true,
         trouble: String::new(),

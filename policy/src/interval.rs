@@ -11,9 +11,15 @@
 //! - **I/O bound b**: the checkpoint takes at most b of each period, C / (interval + C) <= b (ElSayed14 eq. 6).
 //! - **energy bound e**: expected energy at most (1 + e) times that of the energy-optimal interval.
 //!
-//! Bounds that cannot all hold are served in the order runtime, I/O, energy: the runtime is what the user was
-//! promised; then the interval is the one that keeps the earlier bounds and comes nearest to the later one, and the
-//! choice is flagged [`Limit::Conflict`].
+//! Two more look at the interval alone, whatever is expected of the nodes, and are ours:
+//!
+//! - **largest loss**: what a failure takes at most, the interval and the checkpoint that was not complete yet. The
+//!   interval is never below the checkpoint's duration for that.
+//! - **longest interval**: what a site lets runs have that say nothing; the other bounds win over it.
+//!
+//! Bounds that cannot all hold are served in the order largest loss, runtime, I/O, energy: what the user was promised
+//! first; then the interval is the one that keeps the earlier bounds and comes nearest to the later one, and the choice is
+//! flagged [`Limit::Conflict`].
 
 use crate::invalid::{Invalid, fraction, non_negative, positive, require};
 use crate::memoryless;
@@ -33,7 +39,7 @@ pub enum Objective {
     Time,
 }
 
-/// Bounds on what the objective may cost elsewhere, as fractions: 0.10 is ten per cent.
+/// Bounds on what the objective may cost elsewhere; fractions: 0.10 is ten per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
     /// Wasted time over the least wasted time, minus one.
@@ -42,6 +48,10 @@ pub struct Bounds {
     pub io: Option<f64>,
     /// Energy over the least energy, minus one.
     pub energy: Option<f64>,
+    /// Work that a failure may cost, s.
+    pub loss_s: Option<f64>,
+    /// The longest interval, where no other bound asks for a longer one, s.
+    pub longest_s: Option<f64>,
 }
 
 /// Durations and powers of a checkpointed run. The last three powers are overheads over `static_w`, as in Aupy15.
@@ -85,6 +95,10 @@ pub enum Limit {
     IoBound,
     /// The energy bound.
     EnergyBound,
+    /// What a failure may cost.
+    LargestLoss,
+    /// The site's longest interval.
+    LongestInterval,
     /// The optimum would be shorter than a checkpoint.
     CheckpointCost,
     /// The bounds exclude each other.
@@ -110,6 +124,8 @@ pub struct Choice {
 
 /// What choosing an interval needs to know of a run under a protocol.
 pub(crate) trait Expectation {
+    /// Duration of a checkpoint.
+    fn checkpoint_s(&self) -> f64;
     /// The shortest interval that is ever chosen.
     fn floor(&self) -> f64;
     /// The longest interval for which the expectation holds.
@@ -230,6 +246,9 @@ fn check(mtbf_s: f64, costs: &Costs, bounds: &Bounds) -> Result<(), Invalid> {
     if let Some(e) = bounds.energy {
         non_negative("energy bound", e)?;
     }
+    for (name, value) in [("largest loss", bounds.loss_s), ("longest interval", bounds.longest_s)] {
+        value.map_or(Ok(()), |s| require(s > 0.0 && s.is_finite(), name, s, "> 0 s"))?;
+    }
     Ok(())
 }
 
@@ -284,16 +303,16 @@ impl Model<'_> {
             Model::Renewal { mtbf_s, costs }
         }
     }
+}
 
+impl Expectation for Model<'_> {
     fn checkpoint_s(&self) -> f64 {
         match self {
             Model::FirstOrder(aupy) => aupy.checkpoint_s,
             Model::Renewal { costs, .. } => costs.checkpoint_s,
         }
     }
-}
 
-impl Expectation for Model<'_> {
     /// A thousandth of a checkpoint.
     fn floor(&self) -> f64 {
         1e-3 * self.checkpoint_s()
@@ -349,6 +368,10 @@ impl Expectation for Model<'_> {
 fn admissible(model: &impl Expectation, bounds: &Bounds, time_opt: f64, energy_opt: f64) -> Admissible {
     let (floor, ceiling) = (model.floor(), model.ceiling().max(time_opt).max(energy_opt));
     let mut allowed = Admissible { low: floor, high: ceiling, low_by: None, high_by: None, conflict: false };
+    if let Some(loss_s) = bounds.loss_s {
+        let cost_s = model.checkpoint_s();
+        allowed.narrow(0.0, (loss_s - cost_s).max(cost_s).max(floor), Limit::LargestLoss);
+    }
     if let Some(t) = bounds.runtime {
         let target = (1.0 + t) * model.expect(time_opt).time_overhead;
         let within = |x: f64| model.expect(x).time_overhead <= target;
@@ -363,6 +386,9 @@ fn admissible(model: &impl Expectation, bounds: &Bounds, time_opt: f64, energy_o
         let within = |x: f64| model.expect(x).energy_overhead <= target;
         let (low, high) = (edge(energy_opt, floor, within), edge(energy_opt, ceiling, within));
         allowed.narrow(low, high, Limit::EnergyBound);
+    }
+    if let Some(longest_s) = bounds.longest_s {
+        allowed.narrow(0.0, longest_s.max(allowed.low), Limit::LongestInterval);
     }
     allowed
 }
@@ -412,6 +438,13 @@ fn reason(
         }
         Some(Limit::IoBound) => text += &format!(", limited by the I/O bound of {}.", of(bounds.io)),
         Some(Limit::EnergyBound) => text += &format!(", limited by the energy bound of {}.", of(bounds.energy)),
+        Some(Limit::LargestLoss) => {
+            let loss = duration(bounds.loss_s.unwrap_or(0.0));
+            text += &format!(", shortened so that a failure costs {loss} at most.");
+        }
+        Some(Limit::LongestInterval) => {
+            text += ", shortened to the longest that the site lets a run of this walltime have.";
+        }
         Some(Limit::CheckpointCost) => {
             text += "; the optimum is not longer than a checkpoint, so they follow each other."
         }
@@ -440,6 +473,9 @@ fn reason(
 
 fn conflict(bounds: &Bounds, choice: &Choice) -> String {
     let mut kept = Vec::new();
+    if let Some(loss_s) = bounds.loss_s {
+        kept.push(format!("largest loss of {}", duration(loss_s)));
+    }
     if let Some(t) = bounds.runtime {
         kept.push(format!("runtime bound of {}", percent(t)));
     }

@@ -215,7 +215,7 @@ fn any_cost() -> impl Strategy<Value = Cost> {
 
 fn any_bounds() -> impl Strategy<Value = Bounds> {
     let bound = || proptest::option::of(0.001_f64..0.9);
-    (bound(), bound(), bound()).prop_map(|(runtime, io, energy)| Bounds { runtime, io, energy })
+    (bound(), bound(), bound()).prop_map(|(runtime, io, energy)| Bounds { runtime, io, energy, ..Bounds::default() })
 }
 
 fn any_run() -> impl Strategy<Value = (Run, Costs)> {
@@ -271,7 +271,7 @@ proptest! {
         let costs = Costs { checkpoint: costs[0], coordination: costs[1], group_coordination: costs[2],
             restart: costs[3], disk_log: Some(costs[4]), memory_log: Some(costs[5]),
             compute_w: exactly(figures[7]), static_w: figures[8] };
-        let bounds = Bounds { runtime: Some(bounds.0), io: Some(bounds.1), energy: Some(bounds.2) };
+        let bounds = Bounds { runtime: Some(bounds.0), io: Some(bounds.1), energy: Some(bounds.2), ..Bounds::default() };
         if let Ok(decision) = choose(Objective::Energy, &run, &costs, &bounds, |_| None) {
             for outcome in decision.rows.iter().filter_map(|r| r.outcome.as_ref()) {
                 prop_assert!(outcome.energy_j.value.is_finite() && outcome.time_s.value.is_finite());

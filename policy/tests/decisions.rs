@@ -27,7 +27,7 @@ fn the_published_periods_are_chosen() {
 
 #[test]
 fn bounds_in_conflict_keep_the_runtime_and_say_so() {
-    let bounds = Bounds { runtime: Some(0.0), io: Some(0.01), energy: None };
+    let bounds = Bounds { runtime: Some(0.0), io: Some(0.01), ..Bounds::default() };
     let choice = choose_interval(Objective::Energy, 18_000.0, &AUPY, &bounds).unwrap();
     let time = choose_interval(Objective::Time, 18_000.0, &AUPY, &Bounds::default()).unwrap();
     assert_eq!(choice.limited_by, Some(Limit::Conflict));

@@ -104,10 +104,17 @@ proptest! {
         let allowed = (1.0 + energy) * (1.0 + least.expected.energy_overhead);
         prop_assert!(1.0 + choice.expected.energy_overhead <= allowed * (1.0 + tolerance));
         // All together: the runtime comes first, whatever becomes of the others.
-        let all = Bounds { runtime: Some(runtime), io: Some(io), energy: Some(energy) };
+        let all = Bounds { runtime: Some(runtime), io: Some(io), energy: Some(energy), ..Bounds::default() };
         let choice = choose_interval(Objective::Energy, mtbf_s, &c, &all).unwrap();
         prop_assert!(choice.expected.time_overhead <= (1.0 + runtime) * time.expected.time_overhead * (1.0 + tolerance) + tolerance);
         prop_assert!(choice.interval_s > 0.0 && choice.interval_s.is_finite());
+        // What a failure may cost comes before all, and the site's longest interval after all.
+        let loss_s = 4.0 * c.checkpoint_s;
+        let choice = choose_interval(Objective::Energy, mtbf_s, &c, &Bounds { loss_s: Some(loss_s), ..all }).unwrap();
+        prop_assert!(choice.interval_s + c.checkpoint_s <= loss_s * (1.0 + tolerance));
+        let longest = Bounds { io: Some(io), longest_s: Some(c.checkpoint_s), ..Bounds::default() };
+        let choice = choose_interval(Objective::Energy, mtbf_s, &c, &longest).unwrap();
+        prop_assert!(choice.expected.io_share <= io * (1.0 + tolerance) && choice.limited_by != Some(policy::interval::Limit::Conflict));
     }
 
     #[test]
@@ -139,7 +146,7 @@ proptest! {
         let costs = Costs {
             checkpoint_s: a, restart_s: b, down_s: c, overlap: d, static_w: e, compute_w: f, checkpoint_w: a, down_w: b,
         };
-        let bounds = Bounds { runtime: Some(c), io: Some(d), energy: Some(e) };
+        let bounds = Bounds { runtime: Some(c), io: Some(d), energy: Some(e), loss_s: Some(a), longest_s: Some(f) };
         for objective in [Objective::Time, Objective::Energy] {
             if let Ok(choice) = choose_interval(objective, f, &costs, &bounds) {
                 prop_assert!(choice.interval_s.is_finite() && choice.interval_s > 0.0);

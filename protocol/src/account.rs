@@ -1,6 +1,6 @@
 //! What a run cost, as the store tells it and the report prints it.
 
-use crate::{Phase, Plan};
+use crate::{Phase, Plan, Protection};
 use serde::{Deserialize, Serialize};
 
 /// Energy and time of one phase, summed over a run's nodes.
@@ -193,6 +193,9 @@ pub struct RunAccount {
     /// Nodes that were lent.
     #[serde(default)]
     pub loans: Vec<LoanAccount>,
+    /// How far it is protected, or was at its end; absent if its wrapper did not say.
+    #[serde(default)]
+    pub protection: Option<Protection>,
     /// The prediction to hold beside the measurement.
     pub plan: Option<Plan>,
     /// Whether Slurm said that the job is the user's: else all of this is the user's word, and Slurm is told nothing of it.
@@ -225,6 +228,9 @@ pub struct AdminSummary {
     pub checkpoints: u32,
     /// Failures so far.
     pub failures: u32,
+    /// How far it was protected: `protected`, `unproven` or `not protected`; empty if its wrapper did not say.
+    #[serde(default)]
+    pub protection: String,
     /// Where the energy figures come from.
     pub source: String,
 }

@@ -1,6 +1,6 @@
 //! What a run's wrapper writes down, and what makes a checkpoint complete.
 
-use crate::{JobReading, OrderState, OrderedCheckpoint, Phase, Plan, Verb};
+use crate::{JobReading, OrderState, OrderedCheckpoint, Phase, Plan, Protection, Verb};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -172,6 +172,8 @@ pub enum Event {
     },
     /// What will be done.
     Planned(Box<Plan>),
+    /// The run is protected otherwise than before.
+    Protection(Box<Protection>),
     /// A phase came to its end on one node.
     Phase {
         /// What the node was doing.

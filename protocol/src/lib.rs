@@ -11,6 +11,7 @@ mod loan;
 mod node;
 mod order;
 mod plan;
+mod protection;
 mod request;
 mod say;
 mod watch;
@@ -36,6 +37,7 @@ pub use node::{
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
+pub use protection::{Protection, ProtectionState};
 pub use request::{Request, Setting, Source};
 pub use watch::{
     BeginReply, BeginRequest, EndReply, EndRequest, FormerNode, Incarnation, LeaseReply, LeaseRequest, NotGranted,

@@ -122,6 +122,12 @@ pub struct PlanRequest {
     /// Recovery groups of the uncoordinated alternatives; one for each node if absent.
     #[serde(default)]
     pub groups: Option<u32>,
+    /// Time that Slurm gives the job, s; absent if it has no limit, or it is not known.
+    #[serde(default)]
+    pub walltime_s: Option<f64>,
+    /// When it begins, on the clock on the wall, as seconds since its 1970; absent if it is not known.
+    #[serde(default)]
+    pub local_s: Option<f64>,
 }
 
 /// What will be done for a run.
@@ -139,6 +145,10 @@ pub struct Plan {
     pub policy: String,
     /// Checkpoint interval to begin with: work between checkpoints, s.
     pub interval_s: f64,
+    /// The longest interval that the site lets a run of this walltime have, whatever is expected of its nodes, s; absent
+    /// for any.
+    #[serde(default)]
+    pub longest_interval_s: Option<f64>,
     /// Whether the interval is the user's own and must not be adapted.
     pub interval_fixed: bool,
     /// MTBF of the allocation, s.

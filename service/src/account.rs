@@ -303,6 +303,7 @@ pub fn summary(run: &RunAccount) -> AdminSummary {
         lost_work_j: part_j(run.total.recomputed_j),
         checkpoints: run.total.checkpoints,
         failures: run.total.failures,
+        protection: run.protection.as_ref().map_or_else(String::new, |p| p.state.as_str().to_string()),
         source: short(&sources.into_iter().collect::<Vec<_>>().join(",")),
     }
 }

@@ -124,6 +124,11 @@ impl<'a> Applying<'a> {
                     serde_json::to_string(plan)?
                 ])?;
             }
+            Event::Protection(protection) => {
+                let sql = "UPDATE runs SET protection_state = ?3, protection = ?4 WHERE cluster = ?1 AND run = ?2";
+                let text = serde_json::to_string(protection)?;
+                c.prepare_cached(sql)?.execute(params![cluster, run, protection.state.as_str(), text])?;
+            }
             Event::Phase { phase, node, start_s, end_s, joules, source } => {
                 let (current, span) = (self.current()?, (*start_s, *end_s));
                 if *phase == Phase::Restart {

@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail};
 use axum::extract::State;
 use axum::response::Response;
 use config::Site;
-use protocol::{Health, Part, RunAccount, RunKey};
+use protocol::{Health, Part, ProtectionState, RunAccount, RunKey};
 use slurm::{JobText, Slurm};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -286,16 +286,28 @@ impl Controller {
     }
 }
 
+/// The runs that have not ended, by how far they are protected.
+fn by_protection(open: &[OpenRun]) -> Family {
+    let family =
+        Family::gauge("joulepoint_runs_protection", "", "Runs that have not ended, by how far they are protected.");
+    let known = ProtectionState::ALL.map(ProtectionState::as_str);
+    let of = |state: &str| open.iter().filter(|run| run.protection == state).count();
+    let unknown = open.len() - known.iter().map(|state| of(state)).sum::<usize>();
+    let family = known.iter().fold(family, |family, state| family.sample(&[("state", state)], of(state) as f64));
+    family.sample(&[("state", "unknown")], unknown as f64)
+}
+
 pub(crate) async fn metrics(State(c): State<Arc<Controller>>) -> Response {
     let nodes = c.watching.heard();
-    let open = lock(&c.open).len();
+    let open = lock(&c.open).clone();
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
     let mut families = metrics::process("controller");
     families.extend([
         Family::gauge("joulepoint_nodes", "", "Nodes whose heartbeats arrive.").sample(&[], nodes as f64),
         Family::counter("joulepoint_slurm_questions", "", "Questions about jobs that Slurm was asked.")
             .sample(&[], count(&c.watching.asked)),
-        Family::gauge("joulepoint_runs_open", "", "Runs that have not ended.").sample(&[], open as f64),
+        Family::gauge("joulepoint_runs_open", "", "Runs that have not ended.").sample(&[], open.len() as f64),
+        by_protection(&open),
         Family::counter("joulepoint_beats", "", "Heartbeats received.").sample(&[], count(&c.beats)),
         Family::counter("joulepoint_records", "", "Records received.").sample(&[], count(&c.records)),
     ]);

@@ -294,6 +294,7 @@ mod tests {
             spans: Vec::new(),
             decisions: Vec::new(),
             loans: Vec::new(),
+            protection: None,
             plan: None,
             verified: true,
             trouble: String::new(),

@@ -5,7 +5,7 @@
 
 use config::Site;
 use energy::SourceKind;
-use protocol::{Batch, Event, Plan, Record};
+use protocol::{Batch, Event, Plan, Protection, Record};
 use std::collections::BTreeSet;
 
 /// How far a clock may have been set, s: moments may lie so far outside of their run, and ends before beginnings.
@@ -145,6 +145,7 @@ impl Look<'_> {
                 self.nodes(nodes)
             }
             Event::Planned(plan) => self.plan(plan),
+            Event::Protection(protection) => self.protection(protection),
             Event::Phase { node, start_s, end_s, joules, source, .. } => {
                 self.node(node)?;
                 self.span(["start_s", "end_s"], *start_s, *end_s)?;
@@ -205,6 +206,15 @@ impl Look<'_> {
             }
             Event::Ended { state, .. } => self.word("state", state),
         }
+    }
+
+    fn protection(&self, protection: &Protection) -> Result<(), Implausible> {
+        let Protection { engine, why, reason, cure, largest_loss_s, .. } = protection;
+        self.word("engine", engine)?;
+        for (field, text) in [("why", why), ("reason", reason), ("cure", cure)] {
+            self.length(field, text, LONGEST_TEXT)?;
+        }
+        largest_loss_s.map_or(Ok(()), |s| self.range("largest_loss_s", s, 0.0, LONGEST_INTERVAL_S))
     }
 
     fn plan(&self, plan: &Plan) -> Result<(), Implausible> {

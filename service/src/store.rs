@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -40,6 +40,7 @@ const STEPS: [&str; 10] = [
     include_str!("store/schema8.sql"),
     include_str!("store/schema9.sql"),
     include_str!("store/schema10.sql"),
+    include_str!("store/schema11.sql"),
 ];
 
 /// The store of a controller.
@@ -97,8 +98,10 @@ impl Write {
 impl Write {
     /// Whether it may change which runs are open, or what is known of them.
     fn changes_runs(&self) -> bool {
-        let begins_or_ends = |r: &protocol::Record| matches!(r.event, Event::Started { .. } | Event::Ended { .. });
-        matches!(self, Write::Batch { batch, .. } if batch.records.iter().any(begins_or_ends))
+        let changes = |r: &protocol::Record| {
+            matches!(r.event, Event::Started { .. } | Event::Protection(_) | Event::Ended { .. })
+        };
+        matches!(self, Write::Batch { batch, .. } if batch.records.iter().any(changes))
     }
 }
 

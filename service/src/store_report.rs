@@ -86,7 +86,7 @@ pub fn size(c: &Connection, selection: &Selection) -> Result<(u64, u64)> {
 pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
     let sql =
         "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan,
-               t.verified FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
+               t.verified, t.protection FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
     let mut statement = c.prepare_cached(sql)?;
     let rows = statement.query_map(&[], |r| {
         let run = RunAccount {
@@ -107,6 +107,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             spans: Vec::new(),
             decisions: Vec::new(),
             loans: Vec::new(),
+            protection: r.get::<Option<String>>(12)?.and_then(|text| serde_json::from_str(&text).ok()),
             plan: None,
             // One outside Slurm claims nobody's job.
             verified: r.get(11)? || r.get::<u32>(3)? == 0,

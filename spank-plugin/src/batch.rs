@@ -3,6 +3,7 @@
 
 use crate::launcher::launcher;
 use crate::option_values;
+use crate::output;
 use crate::site::{self, Site};
 use crate::submit::{CARRIER, to_json};
 use crate::wanted::Said;
@@ -40,6 +41,7 @@ fn wrap(handle: &Handle<'_>) -> Result<(), String> {
             .setenv("JOULEPOINT_CONF", conf.as_os_str())
             .map_err(|error| format!("cannot set JOULEPOINT_CONF: {error}"))?;
     }
+    output::begin(handle);
     put_in_front(handle, &words)?;
     // A leftover does no harm: every sbatch sets or removes it.
     let _ = handle.unsetenv(CARRIER);

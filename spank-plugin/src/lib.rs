@@ -16,6 +16,8 @@ mod batch;
 mod launcher;
 mod local;
 mod option_values;
+mod output;
+mod prospect;
 mod site;
 mod submit;
 mod wanted;
@@ -67,6 +69,9 @@ pub unsafe extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *mu
         hook("init", OnError::Continue, spank, argc, argv, |handle, words| {
             let (site, wrong) = site::Site::parse(words);
             option_values::register(handle, callback);
+            if Context::current() == Context::Allocator {
+                output::add_to(&site);
+            }
             site::keep(site);
             // The site's mistake stops nobody's job.
             wrong.unwrap_or_else(|reason| tell_who_can_mend(handle, &reason));

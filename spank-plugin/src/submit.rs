@@ -60,13 +60,9 @@ pub fn enough_nodes(request: &Request) -> Result<(), String> {
         Source::Environment => options::env_twin(GROUPS),
         Source::Site | Source::Default => return Ok(()),
     };
-    let words: Vec<String> = command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
-    // What stands behind the script is the script's, and one that comes by a pipe or from the PATH is not seen here.
-    let is_wrapped = words.iter().any(|word| word.starts_with("--wrap"));
-    let seen = words.iter().enumerate().find_map(|(at, word)| Some((at, script(word)?)));
-    let Some((at, text)) = seen.or(is_wrapped.then(|| (words.len(), String::new()))) else { return Ok(()) };
+    let Some((words, text)) = seen() else { return Ok(()) };
     let groups: u32 = setting.value.parse().unwrap_or(0);
-    match options::size::most_nodes(&text, &words[..at]) {
+    match options::size::most_nodes(&text, &words) {
         Some(nodes) if nodes < groups => {
             let value = setting.value.clone();
             let reason = format!("groups need as many nodes, and the job has {nodes} (-N)");
@@ -75,6 +71,26 @@ pub fn enough_nodes(request: &Request) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// The words of a submission, and its script as far as it is seen here.
+pub fn submission() -> (Vec<String>, String) {
+    seen().unwrap_or_else(|| (command_words(), String::new()))
+}
+
+fn command_words() -> Vec<String> {
+    command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect()
+}
+
+/// The words before the script, and the beginning of that; nothing where the script is not seen.
+fn seen() -> Option<(Vec<String>, String)> {
+    let mut words = command_words();
+    // What stands behind the script is the script's, and one that comes by a pipe or from the PATH is not seen here.
+    let is_wrapped = words.iter().any(|word| word.starts_with("--wrap"));
+    let seen = words.iter().enumerate().find_map(|(at, word)| Some((at, script(word)?)));
+    let (at, text) = seen.or(is_wrapped.then(|| (words.len(), String::new())))?;
+    words.truncate(at);
+    Some((words, text))
 }
 
 /// The beginning of a script, if that is what a word names; a pipe can be read only once, and Slurm will.

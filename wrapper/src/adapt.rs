@@ -1,6 +1,7 @@
 //! Corrects the plan during the run: measured checkpoint cost, failures of this run, powers seen.
 
 use options::{Objective, Settings};
+use planner::cap;
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::interval::{Bounds, Costs, choose_interval};
 use policy::mtbf::{Estimator, EstimatorKind};
@@ -55,8 +56,7 @@ impl Adaptation {
             Some(Objective::Time) => policy::interval::Objective::Time,
             _ => policy::interval::Objective::Energy,
         };
-        let bounds =
-            Bounds { runtime: settings.bounds.runtime, io: settings.bounds.io, energy: settings.bounds.energy };
+        let bounds = cap::bounds(settings, plan.longest_interval_s);
         let costs = Costs {
             checkpoint_s: plan.checkpoint_s.value,
             restart_s: plan.restart_s.value,
@@ -84,7 +84,7 @@ impl Adaptation {
             interval_s: plan.interval_s,
         };
         if matches!(adaptation.estimate, Estimate::Auto(_)) {
-            // The plan knew no calendar.
+            // A plan that was made by an older controller, or without a start, knew no calendar.
             adaptation.choose(now_s);
         }
         adaptation

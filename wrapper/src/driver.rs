@@ -10,6 +10,7 @@ use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger};
 use crate::orders::Desk;
 use crate::ports::{Happening, Ports, Unprepared};
+use crate::protection::{EXIT_NOT_PROTECTED, Guard, Prospect};
 use options::Settings;
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, FailureKind, Manifest, Order, Phase, Plan};
@@ -45,6 +46,8 @@ pub struct Setup {
     pub plan: Plan,
     /// What the user and the site want.
     pub settings: Settings,
+    /// What can be expected of its protection.
+    pub prospect: Prospect,
     /// End of the walltime.
     pub end_s: Option<f64>,
     /// Time kept free before it.
@@ -132,9 +135,12 @@ struct Driver<'a> {
     nodes: Vec<String>,
     ledger: Ledger,
     adaptation: Adaptation,
+    guard: Guard,
     checkpointing: Option<Checkpointing>,
     desk: Desk,
     line_s: f64,
+    /// When this wrapper began; or the one before, until the program is started.
+    begun_s: f64,
     not_before_s: f64,
     final_line_taken: bool,
     crashes: u32,
@@ -149,15 +155,18 @@ struct Driver<'a> {
 pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
     let now_s = ports.clock.now_s();
     let first_phase = if setup.resumes { Phase::Restart } else { Phase::Compute };
+    let adaptation = Adaptation::new(now_s, ports.clock.local_s(now_s), &setup.settings, &setup.plan);
     let mut driver = Driver {
+        guard: Guard::new(&setup.prospect, ports.engine.on_demand(), 1, now_s, adaptation.interval_s()),
         nodes: setup.started.nodes.clone(),
         ledger: Ledger::open(now_s, first_phase, &setup.started.nodes, &setup.accounted),
-        adaptation: Adaptation::new(now_s, ports.clock.local_s(now_s), &setup.settings, &setup.plan),
+        adaptation,
         setup,
         ports,
         checkpointing: None,
         desk: Desk::resume(&setup.answered),
         line_s: now_s,
+        begun_s: setup.prospect.before.map_or(now_s, |(begun_s, _)| begun_s),
         not_before_s: f64::NEG_INFINITY,
         final_line_taken: false,
         crashes: 0,
@@ -171,6 +180,9 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
 impl Driver<'_> {
     fn run(&mut self) -> Outcome {
         let mut from = self.take_up();
+        if let Some(outcome) = self.refused() {
+            return outcome;
+        }
         loop {
             let end = match from {
                 Ok(line) => self.attempt(line.as_ref()),
@@ -223,7 +235,10 @@ impl Driver<'_> {
         let line = newest.map(|(line, mut notes)| {
             events.append(&mut notes);
             if self.setup.resumes {
-                events.push(rolled_back(line.as_ref(), self.ports.store.finished_s()));
+                let heard_s = self.setup.prospect.before.map(|(_, heard_s)| heard_s);
+                events.append(&mut self.goes_back(line.as_ref(), heard_s));
+            } else {
+                events.push(self.guard.begins(self.adaptation.interval_s(), self.adaptation.checkpoint_s()));
             }
             line
         });
@@ -231,10 +246,31 @@ impl Driver<'_> {
         line
     }
 
+    /// Ends a run that is not to run as it would; one that has run already waits for a person.
+    fn refused(&mut self) -> Option<Outcome> {
+        let reason = self.setup.prospect.refused.as_ref().filter(|_| !self.is_superseded)?;
+        if self.setup.resumes {
+            return Some(self.hold(reason));
+        }
+        protocol::say!("joulepoint: {reason}; the job ends before it has begun");
+        self.decided("end", reason);
+        Some(self.leave("failed", EXIT_NOT_PROTECTED))
+    }
+
+    /// Tells from where the run goes on, after what ended it at `ended_s`.
+    fn goes_back(&mut self, line: Option<&Manifest>, ended_s: Option<f64>) -> Vec<Event> {
+        let finished_s = self.ports.store.finished_s();
+        let kept_until_s = line.map_or(0.0, |m| m.begun_s).max(finished_s).max(self.begun_s);
+        let told = self.guard.goes_back(None, line, ended_s.map(|ended_s| ended_s - kept_until_s));
+        self.begun_s = self.ports.clock.now_s();
+        [rolled_back(line, finished_s)].into_iter().chain(told).collect()
+    }
+
     /// Goes back to the newest recovery line after a failure within this record.
     fn roll_back(&mut self) -> Result<Option<Manifest>, End> {
         let (line, mut events) = self.newest()?;
-        events.push(rolled_back(line.as_ref(), self.ports.store.finished_s()));
+        let now_s = self.ports.clock.now_s();
+        events.append(&mut self.goes_back(line.as_ref(), Some(now_s)));
         events.append(&mut self.desk.restarted(line.as_ref().map(|m| m.number)));
         self.note(events);
         Ok(line)
@@ -250,6 +286,13 @@ impl Driver<'_> {
 
     /// Starts the script once and follows it until it ends or has to be ended.
     fn attempt(&mut self, from: Option<&Manifest>) -> End {
+        let made_by = from.map_or("", |line| &line.engine);
+        if made_by != "" && made_by != self.ports.engine.name() {
+            return End::Held(format!(
+                "the checkpoint was made by engine {made_by}, which cannot be had here: {}",
+                self.setup.prospect.protection.reason
+            ));
+        }
         if !self.ports.child.is_gone() {
             self.decided("requeue", "steps of the script do not end while the job has its nodes");
             return End::Requeue(FailureKind::Step);
@@ -316,7 +359,9 @@ impl Driver<'_> {
     /// Asks policy, begins a checkpoint if it says so, and tells until when to wait.
     fn act(&mut self) -> f64 {
         let now_s = self.ports.clock.now_s();
-        let next_cut_s = now_s + LONGEST_CUT_S;
+        let told = self.guard.overdue(now_s);
+        self.note(told.into_iter().collect());
+        let next_cut_s = (now_s + LONGEST_CUT_S).min(self.guard.due_s());
         if let Some(running) = &self.checkpointing {
             return next_cut_s.min(running.begun_s + self.setup.checkpoint_limit_s);
         }

@@ -20,6 +20,7 @@ use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
+use crate::protection::Prospect;
 use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
@@ -104,6 +105,15 @@ fn hold(site: &Site, me: &Identity, reason: &str) -> Outcome {
     }
 }
 
+/// What a job asks for, of which site, where.
+struct Asked<'a> {
+    request: &'a Request,
+    settings: &'a Settings,
+    site: &'a Site,
+    argv: &'a [String],
+    me: &'a Identity,
+}
+
 /// This very command again, as a driver.
 fn again(attempt: u32) -> Command {
     let mut command = Command::new("/proc/self/exe");
@@ -174,6 +184,7 @@ fn drive(
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
     let before = groups::place::before(records.iter().map(|r| &r.event));
+    let (worked, made_by) = (worked(&records), made_by(&records));
     let holder = folder.holder();
     folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder.number(), records));
     let (post, mut clock) = mail::queue();
@@ -216,7 +227,9 @@ fn drive(
         // The groups need their nodes before they are dealt out.
         groups::park::take_up(&path, &lender);
     }
-    let (mut plan, chosen, criu) = plan(request, settings, site, me, argv, &runs, &controller);
+    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
+    let Planned { mut plan, chosen, criu, prospect } =
+        plan(&Asked { request, settings, site, argv, me }, &runs, &controller, end_s, &made_by);
     let places = groups::launch::places(settings, me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
@@ -269,7 +282,6 @@ fn drive(
     if let Err(e) = folder.write_plan(&plan) {
         protocol::say!("joulepoint: the plan is not written down: {e}");
     }
-    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let margin_s = before_end_s(settings).unwrap_or(site.wrapper.end_margin_s);
     let requeue_at_end = settings.requeue.unwrap_or(site.wrapper.requeue_at_end);
     let limit_s = site.wrapper.checkpoint_limit_s;
@@ -286,6 +298,7 @@ fn drive(
         },
         plan,
         settings: settings.clone(),
+        prospect: Prospect { before: worked, ..prospect },
         end_s,
         margin_s,
         requeue_at_end,
@@ -442,34 +455,41 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
     settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
 }
 
-/// The controller's plan, the wrapper's own if the controller is away; the engine, which is chosen here; and its CRIU.
-fn plan(
-    request: &Request,
-    settings: &Settings,
-    site: &Site,
-    me: &Identity,
-    argv: &[String],
-    runs: &Path,
-    controller: &Controller,
-) -> (Plan, Option<options::Engine>, Option<Criu>) {
+/// What was found out before a run's program is started.
+struct Planned {
+    plan: Plan,
+    /// The engine, which is chosen here.
+    chosen: Option<options::Engine>,
+    criu: Option<Criu>,
+    prospect: Prospect,
+}
+
+/// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s` and whose
+/// checkpoints, if it has any, were made by the engine of that name.
+fn plan(asked: &Asked<'_>, runs: &Path, controller: &Controller, end_s: Option<f64>, made_by: &str) -> Planned {
+    let Asked { request, settings, site, argv, me } = asked;
+    let now_s = mail::now_s();
     let question = PlanRequest {
-        request: request.clone(),
+        request: (*request).clone(),
         nodes: me.nodes.len() as u32,
         cpus_per_node: me.cpus_per_node,
         tasks: me.tasks(),
         user: me.user.clone(),
         job_name: me.job_name.clone(),
         node_names: me.nodes.clone(),
+        walltime_s: end_s.map(|end_s| end_s - now_s),
+        local_s: Some(mail::local_s(now_s)),
         ..PlanRequest::default()
     };
     let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
         Ok(plan) => plan,
         Err(e) => {
             tracing::warn!(%e, "the controller is away; the plan is made from the site file");
-            planner::plan_without_history(settings, question.nodes, site)
+            planner::plan_without_history(settings, &question, site)
         }
     };
     let words = linked::words(argv, &me.folder);
+    let proven = if made_by.is_empty() { plan.engine.clone() } else { made_by.to_string() };
     let mut facts = Facts {
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
@@ -478,23 +498,19 @@ fn plan(
         starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
-        proven: plan.engine.clone(),
+        proven,
         ..Facts::default()
     };
     // Trying it takes a moment, so it is tried only where it may be chosen.
     let criu = engines::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
     facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
-    let (engine, why) = engines::choose(settings, &facts);
-    plan.engine = engine.map_or("none", options::Engine::as_str).to_string();
-    if engine.is_none() {
-        protocol::say!(
-            "joulepoint: {why}, so no checkpoints are taken, only energy is accounted; \
-             say --ft-energy-done=FILES (and --ft-energy-signal=SIG if it checkpoints on a signal)"
-        );
-    }
+    let (chosen, why) = engines::choose(settings, &facts);
+    plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
-    let by_steps = facts.starts_steps && engine == Some(options::Engine::Criu);
-    (plan, engine, criu.and_then(Result::ok).map(|command| Criu { command, by_steps }))
+    let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
+    let prospect = Prospect::of(settings, chosen, &why, &me.folder);
+    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps });
+    Planned { plan, chosen, criu, prospect }
 }
 
 /// CRIU of this node, tried and good.
@@ -566,6 +582,27 @@ fn pass_signals_on(signals: nix::sys::signal::SigSet, post: Post, tree: Tree) {
             }
         }
     });
+}
+
+/// When the last wrapper before this one began, and when it wrote last.
+fn worked(records: &[Record]) -> Option<(f64, f64)> {
+    let is_started = |r: &&Record| matches!(r.event, Event::Started { .. });
+    Some((records.iter().rev().find(is_started)?.at_s, records.last()?.at_s))
+}
+
+/// The engine by which earlier wrappers of the run have made checkpoints; empty if there are none.
+fn made_by(records: &[Record]) -> String {
+    let of = |event: &Event| match event {
+        Event::Protection(protection) => Some(protection.engine.clone()),
+        _ => None,
+    };
+    let has_any = records.iter().any(|r| match &r.event {
+        Event::Committed { .. } => true,
+        Event::InGroup { of, .. } => matches!(**of, Event::Committed { .. }),
+        _ => false,
+    });
+    let engine = records.iter().rev().find_map(|r| of(&r.event));
+    engine.filter(|engine| has_any && engine != "none").unwrap_or_default()
 }
 
 /// The last counters that earlier drivers of this very job record wrote down.

@@ -36,6 +36,7 @@ mod parallel;
 mod passing;
 pub mod ports;
 pub mod processes;
+pub mod protection;
 pub mod redirects;
 pub mod release;
 pub mod resized;

@@ -90,20 +90,19 @@ pub fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
+/// The same moment on the clock on the wall, as seconds since its 1970.
+pub fn local_s(at_s: f64) -> f64 {
+    let moment = jiff::Timestamp::from_second(at_s as i64).unwrap_or_default();
+    at_s + f64::from(jiff::tz::TimeZone::system().to_offset(moment).seconds())
+}
+
 impl Clock for MailClock {
     fn now_s(&self) -> f64 {
         now_s()
     }
 
     fn local_s(&self, at_s: f64) -> f64 {
-        let time = at_s as libc::time_t;
-        let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-        // SAFETY: both pointers are to live values, kept by neither side, and all zeros is a valid tm.
-        let parts = unsafe {
-            libc::localtime_r(&time, parts.as_mut_ptr());
-            parts.assume_init()
-        };
-        at_s + parts.tm_gmtoff as f64
+        local_s(at_s)
     }
 
     fn wait(&mut self, until_s: f64) -> Option<Happening> {

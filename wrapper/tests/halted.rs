@@ -11,6 +11,7 @@ use wrapper::driver::{self, Outcome, Setup, Started};
 use wrapper::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
 };
+use wrapper::protection::Prospect;
 
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
@@ -121,8 +122,9 @@ fn setup() -> Setup {
     let settings: Settings = options::resolve(&request, &BTreeMap::new()).unwrap();
     Setup {
         started: Started { nodes: vec!["n1".into()], ..Started::default() },
-        plan: planner::plan_without_history(&settings, 1, &Site::default()),
+        plan: planner::plan_without_history(&settings, &protocol::PlanRequest::default(), &Site::default()),
         settings,
+        prospect: Prospect::default(),
         end_s: Some(1e9 + 60.0),
         margin_s: 5.0,
         requeue_at_end: true,

@@ -18,6 +18,7 @@ use wrapper::driver::{self, Outcome, Setup, Started};
 use wrapper::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
 };
+use wrapper::protection::Prospect;
 
 const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
@@ -429,6 +430,7 @@ fn play(seed: u64) {
             },
             plan: plan("coordinated", interval_s),
             settings: settings(spare),
+            prospect: Prospect::default(),
             end_s: None,
             margin_s: 20.0,
             requeue_at_end: false,

@@ -18,6 +18,8 @@ pub struct Submission {
     pub cpus_per_task: Option<u32>,
     /// Nodes that must be among them, as Slurm writes it.
     pub nodelist: String,
+    /// Time limit, where it is told as a time, s.
+    pub time_s: Option<u64>,
     /// Job name, else the script's.
     pub job_name: String,
     /// Our options as `--ft-energy-keep=3`; of two for one thing the later counts.
@@ -48,6 +50,7 @@ impl Submission {
             tasks: number("--ntasks"),
             tasks_per_node: number("--ntasks-per-node"),
             cpus_per_task: number("--cpus-per-task"),
+            time_s: told.get("--time").and_then(|text| options::parse_time(text).ok()).map(|time| time.as_secs()),
             // A path is a file of names, which Slurm reads.
             nodelist: told.get("--nodelist").filter(|list| !list.contains('/')).cloned().unwrap_or_default(),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),

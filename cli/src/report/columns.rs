@@ -36,6 +36,11 @@ pub fn energy(run: &protocol::RunAccount) -> String {
     if read { joules(run.total.joules) } else { "unknown".to_string() }
 }
 
+/// How far a run is protected, or was at its end.
+pub fn protection(run: &protocol::RunAccount) -> &'static str {
+    run.protection.as_ref().map_or("unknown", |p| p.state.as_str())
+}
+
 /// A fraction as a percentage.
 pub fn percent(fraction: Option<f64>) -> String {
     fraction.map_or_else(|| "unknown".to_string(), |f| format!("{:.2}%", 100.0 * f))
@@ -71,6 +76,7 @@ pub const FIELDS: &[Field] = &[
     field("user", "User", 10, |l| l.run.user.clone()),
     field("account", "Account", 10, |l| l.run.account.clone()),
     field("state", "State", 10, |l| l.run.state.clone()),
+    field("protection", "Protection", 13, |l| protection(&l.run).to_string()),
     field("start", "Start", 19, |l| moment(Some(l.run.start_s))),
     field("end", "End", 19, |l| moment(l.run.end_s)),
     field("elapsed", "Elapsed", 11, |l| options::format_time(l.run.total.elapsed_s)),
@@ -111,8 +117,7 @@ const FROM_SACCT: [&str; 6] = ["submit", "slurmstate", "slurmelapsed", "exitcode
 const FROM_LOANS: [&str; 4] = ["lent", "used", "usedenergy", "wouldidle"];
 
 /// The columns that are shown unless others are asked for.
-pub const USUAL: &str = "jobid,jobname,user,account,state,exitcode,elapsed,nnodes,failures,checkpoints,energy,\
-                         resilience,overhead,predicted";
+pub const USUAL: &str = "jobid,jobname%9,user%8,state%9,elapsed%10,protection,energy%10,share%6";
 
 /// Whether a column needs sacct.
 pub fn needs_sacct(columns: &[Column]) -> bool {

@@ -27,6 +27,9 @@ pub fn describe(line: &Joined) -> String {
         t.checkpoints,
         whose(run).map_or(String::new(), |text| format!("{text}\n"))
     );
+    if let Some(protection) = &run.protection {
+        text += &format!("Protection: {}\n\n", wrapper::protection::line(protection));
+    }
     text += &format!("{:<12} {:>14} {:>7} {:>14}  {}\n", "Phase", "Energy (J)", "Share", "Node-seconds", "Source");
     for p in &run.phases {
         let share = if t.joules > 0.0 { 100.0 * p.joules / t.joules } else { 0.0 };

@@ -9,8 +9,8 @@ mod page;
 mod sums;
 
 use crate::{Failure, out};
-pub(crate) use columns::energy;
 use columns::{FIELDS, Field, Form, Sheet};
+pub(crate) use columns::{energy, printable, protection};
 use protocol::{Loan, RunAccount};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
@@ -104,6 +104,9 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let client = crate::client(conf)?;
     let mut runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
     warnings(&runs).iter().for_each(|line| protocol::say!("joulepoint: {line}"));
+    if let Some(jobs) = args.jobs.as_ref().filter(|_| runs.is_empty() && form(args) == Form::Aligned && !args.json) {
+        return Err(Failure::Other(anyhow::anyhow!("{}", unknown(jobs))));
+    }
     // As JSON, a run that cannot be added up says so itself.
     runs.retain(|run| run.trouble.is_empty() || (args.json && args.by.is_none() && !args.accuracy));
     if args.accuracy {
@@ -139,6 +142,13 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
         },
     };
     Ok(out::print(text)?)
+}
+
+/// What is said of jobs that have no run.
+pub(crate) fn unknown(jobs: &str) -> String {
+    format!(
+        "nothing is known here of job {jobs}: it has not begun, is another user's, or runs without --ft-energy (squeue, sacct -j {jobs})"
+    )
 }
 
 /// What a reader of a report has to know before its figures.

@@ -193,6 +193,10 @@ impl Whole {
 }
 
 impl Expectation for Whole {
+    fn checkpoint_s(&self) -> f64 {
+        self.checkpoint_s
+    }
+
     fn floor(&self) -> f64 {
         1e-3 * (self.checkpoint_s + self.coordination_s)
     }

@@ -22,6 +22,8 @@ pub struct OpenRun {
     pub nodes: Vec<String>,
     /// State of the current record: `running`, or how it ended.
     pub record_state: String,
+    /// How far it is protected, as its wrapper says; empty if it has not said.
+    pub protection: String,
 }
 
 /// Who owns a run.
@@ -45,7 +47,8 @@ pub struct RunRow {
 }
 
 /// What is read of an open run.
-const OPEN: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid FROM runs r
+const OPEN: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.state, r.uid,
+    coalesce(r.protection_state, '') FROM runs r
     JOIN records c ON c.cluster = r.cluster AND c.run = r.run AND c.restart_count = r.restart_count
     WHERE r.state = 'running'";
 
@@ -185,5 +188,6 @@ fn open(r: &Row<'_>) -> Result<OpenRun> {
         nodes: serde_json::from_str(&nodes).unwrap_or_default(),
         record_state: r.get(5)?,
         uid: r.get(6)?,
+        protection: r.get(7)?,
     })
 }

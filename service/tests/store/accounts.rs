@@ -3,7 +3,7 @@
 use super::{
     UID, batch, both, ended, joules, key, node_failure, phase, reading, records, run_with_a_death, started, sums, told,
 };
-use protocol::{DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase};
+use protocol::{DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Protection, ProtectionState};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use service::account::{Wanted, accounts, summary};
@@ -265,6 +265,25 @@ fn decisions_and_loans_read_back() {
 }
 
 #[test]
+fn how_far_a_run_is_protected_is_what_its_wrapper_said_last() {
+    both(|store| {
+        let said = |state, reason: &str| {
+            let (engine, reason) = ("app".to_string(), reason.to_string());
+            Event::Protection(Box::new(Protection { state, engine, reason, ..Protection::default() }))
+        };
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"])])), UID).expect("stored");
+        assert_eq!(told(store, "7.1").protection, None);
+        let states = |store: &Store| store.open_run(&key("7.1")).expect("asked").map(|run| run.protection);
+        assert_eq!(states(store).as_deref(), Some(""));
+        let events = vec![said(ProtectionState::NotProtected, "no file"), said(ProtectionState::Protected, "")];
+        store.append(&batch("7.1", records(2, events)), UID).expect("stored");
+        let protection = told(store, "7.1").protection.expect("said");
+        assert_eq!((protection.state, protection.engine.as_str()), (ProtectionState::Protected, "app"));
+        assert_eq!(states(store).as_deref(), Some("protected"));
+    });
+}
+
+#[test]
 fn reports_are_restricted_to_what_is_asked_and_may_be_seen() {
     both(|store| {
         for (run, uid) in [("7.1", 1000), ("8.1", 1001)] {
@@ -281,7 +300,7 @@ fn reports_are_restricted_to_what_is_asked_and_may_be_seen() {
 
 fn plan_by(engine: &str) -> protocol::Plan {
     let settings = options::resolve(&protocol::Request::default(), &Default::default()).expect("settings");
-    let plan = planner::plan_without_history(&settings, 1, &config::Site::default());
+    let plan = planner::plan_without_history(&settings, &protocol::PlanRequest::default(), &config::Site::default());
     protocol::Plan { engine: engine.into(), ..plan }
 }
 

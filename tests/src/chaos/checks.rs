@@ -46,6 +46,11 @@ pub fn end_of(site: &Site, job: &mut Job, faults: &[Fault]) -> Ended {
     }
 }
 
+/// Lines that may be written twice, by a machine that was paused.
+pub fn woken_lines(faults: &[Fault]) -> usize {
+    if faults.iter().any(|fault| matches!(fault, Fault::Suspend(_))) { WOKEN_LINES } else { 0 }
+}
+
 fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     let (mut slurm, mut told) = (String::new(), String::new());
     // What the controller puts back into the queue ends once more.
@@ -62,8 +67,7 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
         return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
     }
     if slurm == "COMPLETED" {
-        let is_suspended = faults.iter().any(|fault| matches!(fault, Fault::Suspend(_)));
-        let more = job.check_result(site, if is_suspended { WOKEN_LINES } else { 0 })?;
+        let more = job.check_result(site, woken_lines(faults))?;
         return Ok(match more {
             0 => Ended::Right,
             n => Ended::Honest(format!("{n} lines of a machine that was paused, before its node service had looked")),

@@ -125,9 +125,9 @@ impl Job {
     ///
     /// # Errors
     /// Who did.
-    pub fn check_writers(&self) -> Result<()> {
+    pub fn check_writers(&self, most: usize) -> Result<()> {
         let has_begun = self.folder.join("writers.0").exists() && self.folder.join("writers.1").exists();
-        if has_begun { check_writers(&self.folder, self.program.nodes()) } else { Ok(()) }
+        if has_begun { check_writers(&self.folder, self.program.nodes(), most) } else { Ok(()) }
     }
 
     /// Whether its script has noticed that its program was killed, and gone on.

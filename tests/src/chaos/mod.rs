@@ -154,7 +154,7 @@ impl Lab {
             let mut wrong = |checked: Result<()>| {
                 outcome.wrong.extend(checked.err().map(|e| format!("{:?}, job {}: {e:#}", job.program, job.id)));
             };
-            wrong(job.check_writers());
+            wrong(job.check_writers(checks::woken_lines(&faults)));
             wrong(checks::energy(&self.site, job.id));
             match checks::run_folder(&self.disks.runs(), job.id) {
                 Some(run) => match checks::records(&self.site, &run) {

@@ -3,6 +3,7 @@
 use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
 use crate::orders::leaving;
 use crate::ports::Saved;
+use crate::protection::Committed;
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 
@@ -107,6 +108,13 @@ impl Driver<'_> {
         {
             events.push(self.decision("interval", reason));
         }
+        events.extend(self.guard.committed(Committed {
+            group: 0,
+            number: manifest.number,
+            begun_s: manifest.begun_s,
+            interval_s: self.adaptation.interval_s(),
+            checkpoint_s: self.adaptation.checkpoint_s(),
+        }));
         self.note(events);
         true
     }
@@ -144,8 +152,9 @@ impl Driver<'_> {
         }
         let now_s = self.ports.clock.now_s();
         self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
-        tracing::warn!(%reason, "checkpoint failed; earlier ones stay valid");
+        tracing::info!(%reason, "checkpoint failed");
         let mut events = self.desk.fail(orders, &reason);
+        events.extend(self.guard.failed(None, &reason));
         events.push(Event::CheckpointFailed { reason });
         self.note(events);
     }

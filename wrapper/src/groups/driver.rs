@@ -16,7 +16,8 @@ use crate::driver::{
 use crate::ledger::Ledger;
 use crate::orders::Desk;
 use crate::ports::{Happening, Unprepared};
-use protocol::{Event, FailureKind, Phase};
+use crate::protection::{EXIT_NOT_PROTECTED, Guard};
+use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why `joulepoint restart` is refused here.
@@ -34,6 +35,7 @@ pub struct Groups<'a> {
     pub(super) setup: &'a Setup,
     pub(super) ports: GroupPorts<'a>,
     pub(super) all: Vec<Group>,
+    pub(super) guard: Guard,
     pub(super) spares: Vec<String>,
     pub(super) spare_ledger: Ledger,
     pub(super) desk: Desk,
@@ -73,8 +75,12 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
     let now_s = ports.clock.now_s();
     let local_s = ports.clock.local_s(now_s);
     let numbered = places.groups.iter().enumerate();
+    let all: Vec<Group> = numbered.map(|(g, nodes)| Group::new(g, nodes, now_s, local_s, setup)).collect();
+    let on_demand = ports.engines.iter().all(|engine| engine.on_demand());
+    let interval_s = all.iter().map(|g| g.adaptation.interval_s()).fold(0.0, f64::max);
     let mut run = Groups {
-        all: numbered.map(|(g, nodes)| Group::new(g, nodes, now_s, local_s, setup)).collect(),
+        guard: Guard::new(&setup.prospect, on_demand, all.len(), now_s, interval_s),
+        all,
         spares: places.spares.clone(),
         spare_ledger: Ledger::open(now_s, Phase::Idle, &places.spares, &setup.accounted),
         setup,
@@ -96,6 +102,9 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         held: None,
     };
     run.take_up(&before.groups);
+    if let Some(outcome) = run.refused() {
+        return outcome;
+    }
     if !run.may_go_on() {
         return run.stopped();
     }
@@ -132,11 +141,17 @@ impl Groups<'_> {
             dir: s.dir.clone(),
         };
         self.note(vec![started, Event::Planned(Box::new(self.setup.plan.clone()))]);
+        if !self.setup.resumes {
+            let adaptation = &self.all[0].adaptation;
+            let told = self.guard.begins(adaptation.interval_s(), adaptation.checkpoint_s());
+            self.note(vec![told]);
+        }
         for group in 0..self.all.len() {
             let line = self.newest(group);
             if let Some(nodes) = before.get(group) {
                 let of = Box::new(rolled_back(line.as_ref(), 0.0));
                 self.note(vec![Event::InGroup { group: group as u32, nodes: nodes.clone(), of }]);
+                self.tell_back(group, line.as_ref(), self.setup.prospect.before);
             }
             self.decided_in(group, "place group", "has its nodes");
             self.all[group].resumed = line.as_ref().map(|m| m.number);
@@ -149,6 +164,25 @@ impl Groups<'_> {
             }
             self.phase(group);
         }
+    }
+
+    /// Ends a run that is not to run as it would; one that has run already waits for a person.
+    fn refused(&mut self) -> Option<Outcome> {
+        let reason = self.setup.prospect.refused.clone().filter(|_| !self.is_superseded)?;
+        if self.setup.resumes {
+            self.held.get_or_insert(reason);
+            return Some(self.stopped());
+        }
+        protocol::say!("joulepoint: {reason}; the job ends before it has begun");
+        self.decided("end", &reason);
+        Some(self.leave("failed", EXIT_NOT_PROTECTED))
+    }
+
+    /// Tells from where a group goes on that worked between two moments.
+    pub(super) fn tell_back(&mut self, group: usize, line: Option<&Manifest>, worked: Option<(f64, f64)>) {
+        let again_s = worked.map(|(from_s, to_s)| to_s - line.map_or(from_s, |line| line.begun_s.max(from_s)));
+        let told = self.guard.goes_back(Some(group), line, again_s);
+        self.note(told.into_iter().collect());
     }
 
     fn hear(&mut self, happening: Happening) -> Option<Outcome> {

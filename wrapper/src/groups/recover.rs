@@ -60,7 +60,12 @@ impl Groups<'_> {
     pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), Unprepared> {
         self.all[group].log_begins = line.map_or(0, |m| m.number);
         let interval_s = self.all[group].adaptation.interval_s();
-        let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
+        let engine = &mut self.ports.engines[group];
+        if let Some(line) = line.filter(|line| !line.engine.is_empty() && line.engine != engine.name()) {
+            let reason = format!("it was made by engine {}, which cannot be had here", line.engine);
+            return Err(Unprepared::Storage(reason));
+        }
+        let mut environment = engine.prepare(line, interval_s)?;
         environment.push(("FT_ENERGY_GROUP".to_string(), group.to_string()));
         environment.push(("FT_ENERGY_GROUPS".to_string(), self.all.len().to_string()));
         environment.extend(self.ports.relays.variables(group));
@@ -269,6 +274,8 @@ impl Groups<'_> {
                 self.finish(group, Some(EXIT_NOT_RESTORED));
                 return;
             }
+            let now_s = self.ports.clock.now_s();
+            self.tell_back(group, line.as_ref(), Some((self.begun_s(group), now_s)));
             let from = line.map_or_else(|| "the beginning".to_string(), |m| format!("checkpoint {}", m.number));
             self.decided_in(group, "restart group", &format!("starts again from {from}; the others go on"));
         }

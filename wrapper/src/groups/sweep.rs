@@ -7,6 +7,7 @@ use super::under_way::{Sweep, Then};
 use crate::driver::{Outcome, RETRY_PAUSE_S};
 use crate::orders::leaving;
 use crate::ports::Saved;
+use crate::protection::Committed;
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 
@@ -29,6 +30,9 @@ impl Groups<'_> {
             self.consider_loan();
         }
         self.overdue();
+        let told = self.guard.overdue(now_s);
+        self.note(told.into_iter().collect());
+        until_s = until_s.min(self.guard.due_s());
         if let Some(by) = self.desk.disabled_by() {
             let answers = self.desk.fail_waiting(&format!("checkpoints are disabled by {by}"));
             self.note(answers);
@@ -234,6 +238,10 @@ impl Groups<'_> {
         if let Some(reason) = learned {
             self.decided("interval", &format!("group {group}: {reason}"));
         }
+        let adaptation = &self.all[group].adaptation;
+        let (interval_s, checkpoint_s) = (adaptation.interval_s(), adaptation.checkpoint_s());
+        let told = self.guard.committed(Committed { group, number, begun_s, interval_s, checkpoint_s });
+        self.note(told.into_iter().collect());
         let path = running.folder.to_string_lossy().into_owned();
         Ok(OrderedCheckpoint { number, path, seconds: ended_s - begun_s, bytes, joules })
     }
@@ -242,7 +250,9 @@ impl Groups<'_> {
         let now_s = self.ports.clock.now_s();
         let g = &mut self.all[group];
         g.not_before_s = now_s + RETRY_PAUSE_S.max(g.adaptation.checkpoint_s());
-        tracing::warn!(group, %reason, "checkpoint failed; earlier ones stay valid");
+        tracing::info!(group, %reason, "checkpoint failed");
+        let told = self.guard.failed(Some(group), &reason);
+        self.note(told.into_iter().collect());
         self.miss(group, &reason);
         self.note_in(group, Event::CheckpointFailed { reason });
     }

@@ -25,6 +25,7 @@ pub fn plan(protocol: &str, interval_s: f64) -> Plan {
         engine: "scripted".into(),
         policy: "ema".into(),
         interval_s,
+        longest_interval_s: None,
         interval_fixed: false,
         mtbf_s: figure(5000.0),
         checkpoint_s: figure(10.0),

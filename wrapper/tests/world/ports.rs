@@ -13,6 +13,7 @@ use wrapper::groups::place::{Places, before};
 use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
 use wrapper::groups::words::NOT_BEGUN;
 use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
+use wrapper::protection::Prospect;
 
 struct Port(Shared);
 
@@ -395,6 +396,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         started: Started { job: 1, restart_count: record, nodes, ..Started::default() },
         plan: plan("uncoordinated", interval_s),
         settings: settings(groups, spare, world.borrow().log),
+        prospect: Prospect::default(),
         end_s: None,
         margin_s: 20.0,
         requeue_at_end: false,

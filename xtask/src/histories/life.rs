@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wrapper::driver::{self, Outcome, Setup, Started};
 use wrapper::ports::{Child, Clock, Cluster, Happening, Meter, NodeCounter, NotStarted, Ports};
+use wrapper::protection::Prospect;
 
 /// Calls of ports after which a life is taken to have no end.
 const MOST_CALLS: u64 = 20_000;
@@ -369,6 +370,7 @@ fn setup(restart_count: u32, interval_s: f64, resumes: bool) -> Setup {
         started: Started { job: 1, restart_count, nodes: vec!["n0".to_string()], ..Started::default() },
         plan: plan(interval_s),
         settings: settings(),
+        prospect: Prospect::default(),
         end_s: None,
         margin_s: 20.0,
         requeue_at_end: false,
@@ -395,6 +397,7 @@ fn plan(interval_s: f64) -> Plan {
         engine: "app".into(),
         policy: "ema".into(),
         interval_s,
+        longest_interval_s: None,
         interval_fixed: true,
         mtbf_s: figure(5000.0),
         checkpoint_s: figure(10.0),

@@ -1,0 +1,68 @@
+//! What is known at submit of a job's protection, for the one line that its user is told.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use options::{Engine, Settings};
+
+/// How a program that starts its tasks by `srun` or `mpirun` shows in a script.
+const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"];
+
+/// One line on what protects the job, and what its first checkpoint will show.
+pub fn line(settings: &Settings, script: &str) -> String {
+    let patterns = || settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
+    let by = match settings.engine {
+        None if !settings.done.is_empty() => format!("the program's own checkpoints ({})", patterns()),
+        None if settings.signal.is_some() => "the checkpoints that the program writes on a signal".to_owned(),
+        Some(Engine::App) if settings.done.is_empty() => "the checkpoints that the program announces".to_owned(),
+        Some(Engine::App) => format!("the program's own checkpoints ({})", patterns()),
+        Some(engine) => format!("engine {}, if the nodes have it", engine.as_str()),
+        None if launches(script) => {
+            "what its nodes have for programs with several tasks; MPI under srun needs --ft-energy-done or an engine"
+                .to_owned()
+        }
+        None => "memory images (CRIU or DMTCP), if the nodes have them".to_owned(),
+    };
+    format!("to be protected by {by}; the job's output and 'joulepoint status' say whether it is")
+}
+
+/// What keeps a job from coming back, by its own words.
+pub fn stays_away(words: &[String], script: &str) -> bool {
+    let directives = options::size::directives(script);
+    let told = directives.iter().chain(words).rev().find(|word| ["--requeue", "--no-requeue"].contains(&word.as_str()));
+    told.is_some_and(|word| word == "--no-requeue")
+}
+
+fn launches(script: &str) -> bool {
+    let code = script.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut words = code.flat_map(str::split_whitespace).filter_map(|word| word.rsplit('/').next());
+    words.any(|word| LAUNCHERS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{Request, Setting, Source};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_user_is_told_at_submit_what_is_known_then() {
+        let told = |pairs: &[(&str, &str)], script: &str| {
+            let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
+            let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
+            line(&options::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), script)
+        };
+        assert!(told(&[("ft-energy-done", "a.cpt,b.cpt")], "").contains("('a.cpt', 'b.cpt')"));
+        assert!(told(&[("ft-energy-signal", "USR1")], "").contains("on a signal"));
+        assert!(told(&[("ft-energy-engine", "criu")], "").contains("engine criu, if the nodes have it"));
+        assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n").contains("CRIU"));
+        assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n").contains("MPI under srun"));
+    }
+
+    #[test]
+    fn a_job_that_does_not_come_back_is_seen() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(stays_away(&words("--no-requeue -N2"), ""));
+        assert!(stays_away(&[], "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(!stays_away(&words("--requeue"), "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(!stays_away(&[], "#!/bin/sh\n"));
+    }
+}

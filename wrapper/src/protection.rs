@@ -1,0 +1,330 @@
+//! What a run's user is told of its protection, by every driver in the same words: in the job's output, and in its records.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use options::{Engine, Settings, spoken};
+use protocol::{Event, Manifest, Protection, ProtectionState};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Exit code of a job that is not to run without checkpoints, and would.
+pub const EXIT_NOT_PROTECTED: i32 = 122;
+
+/// What a user can do whose program makes checkpoints that nobody was told of.
+const TELL_FILES: &str = "if the program writes checkpoints, name their files: --ft-energy-done=FILES (and --ft-energy-signal=SIG if it waits for a signal)";
+
+/// What a user can do whose files do not come.
+const MEND_FILES: &str =
+    "mend --ft-energy-done (relative to the job's folder, * and ? are allowed) or let the program write";
+
+/// The first checkpoint of a program that makes them by itself is missed only after this time, s: it has to begin first.
+const GRACE_S: f64 = 60.0;
+
+/// A change of the largest loss below this share is not worth a record.
+const NOTABLE_CHANGE: f64 = 0.1;
+
+/// What can be expected of a run before its program is started.
+#[derive(Clone, Debug, Default)]
+pub struct Prospect {
+    /// Its engine and why, or why it has none.
+    pub protection: Protection,
+    /// Which files make up a checkpoint, and where they are looked for, if the program makes it by itself.
+    pub looks_for: String,
+    /// Why it is not to run, since it would run without what was asked for.
+    pub refused: Option<String>,
+    /// When the wrapper before this one began, and when it wrote last, s since the epoch.
+    pub before: Option<(f64, f64)>,
+}
+
+impl Prospect {
+    /// What a run with these settings has to expect of the engine that was chosen for it, in the job's folder.
+    pub fn of(settings: &Settings, engine: Option<Engine>, why: &str, folder: &Path) -> Prospect {
+        let asked_for = settings.engine.filter(|_| engine.is_none());
+        let refused = match asked_for {
+            Some(asked) => Some(format!("--ft-energy-engine={}: {why}", asked.as_str())),
+            None if engine.is_none() && settings.require => {
+                Some(format!("--ft-energy-require: no checkpoint could be made: {why}"))
+            }
+            None => None,
+        };
+        let patterns = settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
+        let files = if patterns.is_empty() { "files that it announces".to_string() } else { patterns };
+        let protection = match engine {
+            Some(engine) => Protection {
+                engine: engine.as_str().to_string(),
+                why: why.to_string(),
+                cure: if engine == Engine::App { MEND_FILES.to_string() } else { String::new() },
+                ..Protection::default()
+            },
+            None => Protection {
+                state: ProtectionState::NotProtected,
+                engine: "none".to_string(),
+                reason: why.to_string(),
+                cure: TELL_FILES.to_string(),
+                ..Protection::default()
+            },
+        };
+        Prospect { protection, looks_for: format!("{files} in {}", folder.display()), refused, before: None }
+    }
+}
+
+/// The protection of a run that has begun.
+#[derive(Debug)]
+pub struct Guard {
+    protection: Protection,
+    /// Whether the engine makes a checkpoint when it is asked.
+    on_demand: bool,
+    /// What is looked for, and where, if the program makes them by itself.
+    looks_for: String,
+    /// Groups that have a checkpoint; a run without groups is group 0.
+    have: BTreeSet<usize>,
+    groups: usize,
+    /// When the first is missed.
+    due_s: f64,
+    /// When the newest of each kind was begun, and the longest time between two, s.
+    last_begun_s: Option<f64>,
+    longest_gap_s: f64,
+    /// What was said of a checkpoint that failed.
+    said: String,
+}
+
+/// A checkpoint that is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Committed {
+    /// Whose.
+    pub group: usize,
+    /// Its number.
+    pub number: u64,
+    /// When it was begun.
+    pub begun_s: f64,
+    /// Work until the next, s.
+    pub interval_s: f64,
+    /// How long one takes, s.
+    pub checkpoint_s: f64,
+}
+
+impl Guard {
+    /// The guard of a run that begins now, with `groups` that checkpoint alone.
+    pub fn new(prospect: &Prospect, on_demand: bool, groups: usize, now_s: f64, interval_s: f64) -> Guard {
+        Guard {
+            protection: prospect.protection.clone(),
+            on_demand,
+            looks_for: prospect.looks_for.clone(),
+            have: BTreeSet::new(),
+            groups,
+            due_s: now_s + interval_s + GRACE_S,
+            last_begun_s: None,
+            longest_gap_s: 0.0,
+            said: String::new(),
+        }
+    }
+
+    /// The run begins: what it can count on is said.
+    pub fn begins(&mut self, interval_s: f64, checkpoint_s: f64) -> Event {
+        if self.protection.state == ProtectionState::Unproven {
+            self.protection.reason = "no checkpoint has been made yet".to_string();
+            self.protection.largest_loss_s = self.loss_s(interval_s, checkpoint_s);
+        }
+        protocol::say!("joulepoint: {}", line(&self.protection));
+        self.event()
+    }
+
+    /// The run, or a group of it, goes back to a line, or to the beginning; `again_s` is the work that is done again, s.
+    pub fn goes_back(&mut self, group: Option<usize>, line: Option<&Manifest>, again_s: Option<f64>) -> Option<Event> {
+        let whose = group.map_or_else(String::new, |group| format!("group {group}: "));
+        let again = again_s.filter(|s| *s >= 0.5).map_or_else(String::new, |s| {
+            format!("; about {} of work {} done again", spoken(s), if s < 1.5 { "is" } else { "are" })
+        });
+        match line {
+            Some(line) => {
+                let at = clock(line.begun_s);
+                protocol::say!("joulepoint: {whose}goes on from checkpoint {} of {at}{again}", line.number);
+                self.have.insert(group.unwrap_or(0));
+                self.settle()
+            }
+            None => {
+                protocol::say!("joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}");
+                None
+            }
+        }
+    }
+
+    /// A checkpoint is complete.
+    pub fn committed(&mut self, of: Committed) -> Option<Event> {
+        self.said.clear();
+        if self.groups == 1
+            && let Some(before_s) = self.last_begun_s.replace(of.begun_s)
+        {
+            self.longest_gap_s = self.longest_gap_s.max(of.begun_s - before_s);
+        }
+        self.have.insert(of.group);
+        let loss_s = self.loss_s(of.interval_s, of.checkpoint_s);
+        let was = self.protection.clone();
+        let settled = self.settle();
+        self.protection.largest_loss_s = loss_s;
+        if was.state != ProtectionState::Protected && self.protection.state == ProtectionState::Protected {
+            let at = clock(of.begun_s);
+            protocol::say!("joulepoint: {} (checkpoint {} of {at})", line(&self.protection), of.number);
+            return Some(self.event());
+        }
+        let change = |before: f64, now: f64| (now - before).abs() > NOTABLE_CHANGE * before;
+        let changed = match (was.largest_loss_s, loss_s) {
+            (Some(before), Some(now)) => change(before, now),
+            (before, now) => before.is_some() != now.is_some(),
+        };
+        settled.or_else(|| changed.then(|| self.event()))
+    }
+
+    /// A checkpoint failed: a reason is said once, and again after one that was complete.
+    pub fn failed(&mut self, group: Option<usize>, reason: &str) -> Option<Event> {
+        if self.said == reason {
+            return None;
+        }
+        self.said = reason.to_string();
+        let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
+        if self.protection.state == ProtectionState::Protected {
+            protocol::say!("joulepoint: a checkpoint{whose} failed: {reason}; earlier ones stay valid");
+            return None;
+        }
+        self.lacks(format!("the first checkpoint{whose} failed: {reason}"))
+    }
+
+    /// Says what is missing, once, when the program has made no checkpoint by its first interval.
+    pub fn overdue(&mut self, now_s: f64) -> Option<Event> {
+        if self.on_demand || self.protection.state != ProtectionState::Unproven || now_s < self.due_s {
+            return None;
+        }
+        self.lacks(format!("the program has written no checkpoint yet; looked for: {}", self.looks_for))
+    }
+
+    /// When [`Guard::overdue`] has something to say.
+    pub fn due_s(&self) -> f64 {
+        let waits = !self.on_demand && self.protection.state == ProtectionState::Unproven;
+        if waits { self.due_s } else { f64::INFINITY }
+    }
+
+    fn lacks(&mut self, reason: String) -> Option<Event> {
+        self.protection.state = ProtectionState::NotProtected;
+        (self.protection.reason, self.protection.largest_loss_s) = (reason, None);
+        protocol::say!("joulepoint: {}", line(&self.protection));
+        Some(self.event())
+    }
+
+    /// All groups have a checkpoint, or not; an event if that is new.
+    fn settle(&mut self) -> Option<Event> {
+        if self.have.len() < self.groups || self.protection.state == ProtectionState::Protected {
+            return None;
+        }
+        self.protection.state = ProtectionState::Protected;
+        self.protection.reason.clear();
+        self.protection.cure.clear();
+        Some(self.event())
+    }
+
+    /// What a failure costs at most; of a program that makes checkpoints by itself that is seen only.
+    fn loss_s(&self, interval_s: f64, checkpoint_s: f64) -> Option<f64> {
+        match self.on_demand {
+            true => Some(interval_s + checkpoint_s),
+            false => Some(self.longest_gap_s).filter(|gap_s| *gap_s > 0.0),
+        }
+    }
+
+    fn event(&self) -> Event {
+        Event::Protection(Box::new(self.protection.clone()))
+    }
+}
+
+/// How far a run is protected, in one line.
+pub fn line(protection: &Protection) -> String {
+    let Protection { state, engine, reason, cure, largest_loss_s, .. } = protection;
+    let loss = largest_loss_s.map(|s| format!("a failure costs {} of work at most", spoken(s)));
+    match state {
+        ProtectionState::Protected => {
+            let loss =
+                loss.unwrap_or_else(|| "a failure costs the work since the program's last checkpoint".to_string());
+            format!("protected by engine {engine}: {loss}")
+        }
+        ProtectionState::Unproven => {
+            let then = loss.map_or_else(String::new, |loss| format!("; after the first, {loss}"));
+            format!("not proven yet (engine {engine}): {reason}; until then a failure costs all work{then}")
+        }
+        ProtectionState::NotProtected => {
+            let cure = if cure.is_empty() { String::new() } else { format!("; {cure}") };
+            format!("NOT PROTECTED: {reason}; a failure costs all work{cure}")
+        }
+    }
+}
+
+/// A moment as the clock on the wall shows it.
+fn clock(at_s: f64) -> String {
+    let moment = Timestamp::from_second(at_s as i64).unwrap_or_default();
+    moment.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(on_demand: bool, groups: usize) -> Guard {
+        let cure = "say --ft-energy-done=FILES".into();
+        let protection = Protection { engine: "app".into(), cure, ..Protection::default() };
+        let prospect = Prospect { protection, looks_for: "'*.cpt' in /job".into(), ..Prospect::default() };
+        Guard::new(&prospect, on_demand, groups, 0.0, 100.0)
+    }
+
+    fn committed(group: usize, number: u64, begun_s: f64) -> Committed {
+        Committed { group, number, begun_s, interval_s: 100.0, checkpoint_s: 5.0 }
+    }
+
+    #[test]
+    fn a_run_is_protected_from_its_first_checkpoint_on_and_groups_from_that_of_the_last() {
+        let mut one = guard(true, 1);
+        one.begins(100.0, 5.0);
+        assert_eq!((one.protection.state, one.protection.largest_loss_s), (ProtectionState::Unproven, Some(105.0)));
+        assert!(one.committed(committed(0, 1, 100.0)).is_some());
+        assert!(one.committed(committed(0, 2, 200.0)).is_none(), "nothing new");
+        let longer = Committed { interval_s: 200.0, ..committed(0, 3, 400.0) };
+        assert!(one.committed(longer).is_some(), "what a failure costs is another");
+        let mut three = guard(true, 3);
+        let events = [0, 2, 0, 1].map(|group| three.committed(committed(group, 1, 100.0)).is_some());
+        assert_eq!(events, [true, false, false, true], "the largest loss, and the state");
+        assert_eq!(three.protection.state, ProtectionState::Protected);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_once_with_where_it_was_looked_for() {
+        let mut guard = guard(false, 1);
+        guard.begins(100.0, 5.0);
+        assert_eq!((guard.due_s(), guard.overdue(159.0)), (160.0, None));
+        assert!(guard.overdue(160.0).is_some() && guard.overdue(200.0).is_none());
+        let said = line(&guard.protection);
+        for word in ["NOT PROTECTED", "'*.cpt' in /job", "--ft-energy-done"] {
+            assert!(said.contains(word), "{said}");
+        }
+        guard.committed(committed(0, 1, 300.0));
+        let said = line(&guard.protection);
+        assert!(said.contains("since the program's last checkpoint"), "nobody knows when the next comes: {said}");
+        guard.committed(committed(0, 2, 360.0));
+        assert_eq!(guard.protection.largest_loss_s, Some(60.0), "as was seen");
+    }
+
+    #[test]
+    fn a_checkpoint_that_fails_takes_no_protection_away_that_there_is() {
+        let mut guard = guard(true, 1);
+        assert!(guard.failed(None, "the disk is full").is_some());
+        assert_eq!(guard.protection.state, ProtectionState::NotProtected);
+        assert!(guard.failed(None, "the disk is full").is_none(), "it was said");
+        guard.committed(committed(0, 1, 100.0));
+        assert!(guard.failed(None, "the disk is full").is_none());
+        assert_eq!(guard.protection.state, ProtectionState::Protected);
+    }
+
+    #[test]
+    fn a_line_that_is_gone_on_from_protects() {
+        let mut guard = guard(true, 1);
+        assert!(guard.goes_back(None, None, Some(240.0)).is_none());
+        let line = Manifest { number: 7, begun_s: 1e9, ..Manifest::default() };
+        assert!(guard.goes_back(None, Some(&line), Some(240.0)).is_some());
+        assert!(guard.goes_back(None, Some(&line), None).is_none());
+    }
+}
