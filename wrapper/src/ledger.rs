@@ -48,7 +48,7 @@ impl Ledger {
         for (node, open) in &mut self.nodes {
             let reading = counters.iter().find(|c| c.node == *node).and_then(|c| c.reading.clone());
             // What shows no more than before was read before: a heartbeat's last word of a node that does not answer.
-            let reading = reading.filter(|now| open.reading.as_ref().is_none_or(|before| is_newer(before, now)));
+            let reading = reading.filter(|now| is_newer(open.reading.as_ref(), now));
             let end_s = now_s.max(open.start_s);
             // A counter that could not be read for a while gives the interval after it all that it shows since.
             let (joules, source) = match &reading {
@@ -100,9 +100,9 @@ impl Ledger {
     }
 }
 
-/// Whether a counter has gone on since, or begun anew.
-fn is_newer(before: &JobReading, now: &JobReading) -> bool {
-    before.since_s != now.since_s || now.joules > before.joules
+/// Whether a counter has gone on since, or begun anew; one that shows nothing has not been filled yet.
+fn is_newer(before: Option<&JobReading>, now: &JobReading) -> bool {
+    since(before, now) > 0.0
 }
 
 /// Joules since the last reading; a counter that began anew starts from zero, and none runs backwards.
@@ -122,6 +122,13 @@ mod tests {
 
     fn joules(cut: &Cut) -> Option<f64> {
         cut.joules
+    }
+
+    #[test]
+    fn a_counter_that_shows_nothing_yet_is_no_figure() {
+        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".to_string()], &[]);
+        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(0.0, 0.0))), None);
+        assert_eq!(joules(&ledger.cut(6.0, Phase::Compute, &counter(9.0, 0.0))), Some(9.0));
     }
 
     #[test]

@@ -144,6 +144,9 @@ impl Guard {
             }
             None => {
                 protocol::say!("joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}");
+                if self.protection.state == ProtectionState::NotProtected && group.unwrap_or(0) == 0 {
+                    protocol::say!("joulepoint: {}", self::line(&self.protection));
+                }
                 None
             }
         }

@@ -30,7 +30,8 @@ const BOOKS: Duration = Duration::from_secs(60);
 /// States in which a run may end, other than `completed`, through a fault that was meant for its job.
 pub fn allowed(fault: Fault) -> &'static [&'static str] {
     match fault {
-        Fault::Kill(Process::Program | Process::Srun) => &["failed"],
+        // Who stands in for the script's srun is what the script waits for.
+        Fault::Kill(Process::Program | Process::Srun | Process::StandIn) => &["failed"],
         // An srun that hears of no end, because a cable was cut just then, waits until the walltime ends.
         Fault::Kill(Process::Slurmstepd) => &["failed", "timeout"],
         Fault::Order(Order::Scancel) => &["cancelled"],
@@ -87,7 +88,8 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();
     let is_told_by_slurm = told == "cancelled" || told == "timeout" && job.slurm_told_of_the_limit();
-    ensure!(!said.is_empty() || is_told_by_slurm, "{slurm}: its output does not say so");
+    let is_told = !said.is_empty() || is_told_by_slurm || job.shell_told_of_a_kill();
+    ensure!(is_told, "{slurm}: its output does not say so");
     Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
 }
 

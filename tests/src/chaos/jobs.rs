@@ -135,6 +135,11 @@ impl Job {
         read(&self.folder, "out").is_ok_and(|out| out.ends_with("end 137\n"))
     }
 
+    /// Whether the shell has said that a command of the script was killed.
+    pub fn shell_told_of_a_kill(&self) -> bool {
+        read(&self.folder, "err").is_ok_and(|err| err.lines().any(|line| line.contains(" Killed ")))
+    }
+
     /// Whether the shell has said that it could not read its script.
     pub fn script_told_of_its_storage(&self) -> bool {
         read(&self.folder, "err").is_ok_and(|err| err.contains("error reading input file"))
@@ -150,10 +155,12 @@ impl Job {
         read(&self.folder, "err").is_ok_and(|err| err.contains("DUE TO TIME LIMIT"))
     }
 
-    /// The lines of its output that are ours.
+    /// The lines of its output that are ours, but for those on its protection, which every job has.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();
-        text.lines().filter(|line| line.starts_with("joulepoint")).map(str::to_string).collect()
+        let usual = ["joulepoint: not proven", "joulepoint: protected by", "joulepoint: goes on from"];
+        let ours = text.lines().filter(|line| line.starts_with("joulepoint"));
+        ours.filter(|line| !usual.iter().any(|usual| line.starts_with(usual))).map(str::to_string).collect()
     }
 }
 
