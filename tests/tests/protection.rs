@@ -1,0 +1,189 @@
+//! What a user is told of a job's protection, by sbatch, in the job's output, by `status` and by `report`, on a real Slurm
+//! whose nodes have no CRIU.
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use suite::{Site, Wanted};
+
+const USER: &str = "jpalice";
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Exit code of a job that is not to run without checkpoints.
+const NOT_PROTECTED: &str = "122:0";
+
+/// Says what it is, and counts four steps a second until there is a file `enough`; goes on from where it was.
+const COUNTER: &str = r#"echo "life ${SLURM_RESTART_COUNT:-0}"
+n=$(cat state 2> /dev/null || echo 0)
+while [ ! -e enough ]; do
+    sleep 0.25
+    n=$((n + 1))
+    echo "$n" > state.new && mv state.new state
+done
+echo "$n" > result"#;
+
+struct Job {
+    id: u32,
+    folder: PathBuf,
+    /// What sbatch said on standard error.
+    told: String,
+}
+
+impl Job {
+    fn submit(site: &Site, name: &str, args: &[&str], script: &str) -> Result<Job> {
+        let folder = site.folder(USER, name)?;
+        let output = site.sbatch(USER, &folder, &[&["-n1", "--exclusive"], args].concat(), script)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let id = said.trim().parse().with_context(|| format!("sbatch: {said}{told}"))?;
+        Ok(Job { id, folder, told })
+    }
+
+    fn output(&self) -> String {
+        fs::read_to_string(self.folder.join(format!("slurm-{}.out", self.id))).unwrap_or_default()
+    }
+
+    /// Waits until all words stand in the job's output.
+    fn says(&self, site: &Site, words: &[&str]) -> Result<String> {
+        let what = format!("{words:?} in the output");
+        let found = |_: &Site| Ok(words.iter().all(|word| self.output().contains(word)).then_some(()));
+        site.wait(&what, LIMIT, found).with_context(|| self.output())?;
+        Ok(self.output())
+    }
+
+    /// What `joulepoint` says of the job to its user, with the exit code.
+    fn asked(&self, site: &Site, args: &[&str]) -> Result<(Option<i32>, String)> {
+        let output = site.joulepoint(USER, args)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        Ok((output.status.code(), text))
+    }
+
+    fn ends(&self, site: &Site, state: &str) -> Result<()> {
+        site.wait_state(self.id, &[state], LIMIT).with_context(|| self.output()).map(drop)
+    }
+}
+
+#[test]
+fn a_user_always_knows_whether_the_job_is_protected() -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-protection-{}", std::process::id()));
+    let mut site = Site::start(&dir, &Wanted { nodes: 6, ..Wanted::default() }, &mut |text| println!("  {text}"))?;
+    let outcome = told(&mut site);
+    drop(site);
+    let _ = fs::remove_dir_all(&dir);
+    outcome
+}
+
+fn told(site: &mut Site) -> Result<()> {
+    let every_2s = ["--ft-energy", "--ft-energy-interval=2s"];
+    let with = |more: &[&'static str]| [&every_2s[..], more].concat();
+    let comes_back = comes_back(site)?;
+    let wrong_pattern = Job::submit(site, "pattern", &with(&["--ft-energy-done=*.cpt"]), COUNTER)?;
+    let no_engine = Job::submit(site, "none", &["--ft-energy"], COUNTER)?;
+    let right = Job::submit(site, "right", &with(&["--ft-energy-done=state"]), COUNTER)?;
+    let stays = Job::submit(site, "stays", &with(&["--ft-energy-done=state", "--no-requeue"]), COUNTER)?;
+    refused(site)?;
+    without_an_engine(site, &no_engine)?;
+    protected(site, &right)?;
+    ensure!(stays.told.contains("with a lost node the job ends for good"), "{}", stays.told);
+    pattern_that_matches_nothing(site, &wrong_pattern)?;
+    for job in [&wrong_pattern, &no_engine, &right, &stays] {
+        fs::write(job.folder.join("enough"), "")?;
+        job.ends(site, "COMPLETED")?;
+    }
+    emptied_once(site, &comes_back)
+}
+
+/// What was asked for by name and cannot be had is refused, before anything of the job has run.
+fn refused(site: &Site) -> Result<()> {
+    for (name, args, word) in [
+        ("by-name", &["--ft-energy", "--ft-energy-engine=criu"][..], "--ft-energy-engine=criu"),
+        ("require", &["--ft-energy", "--ft-energy-require"], "--ft-energy-require"),
+    ] {
+        let job = Job::submit(site, name, args, "touch has-run")?;
+        job.ends(site, "FAILED")?;
+        let output = job.output();
+        for word in [word, "criu", "before it has begun", "NOT PROTECTED"] {
+            ensure!(output.contains(word), "{name}: '{word}' is not in {output}");
+        }
+        ensure!(!job.folder.join("has-run").exists(), "{name}: it has run");
+        let slurm = site.cluster.command("scontrol").args(["show", "job", "-o", &job.id.to_string()]).output()?;
+        let slurm = String::from_utf8_lossy(&slurm.stdout).into_owned();
+        ensure!(slurm.contains(&format!("ExitCode={NOT_PROTECTED}")), "{name}: {slurm}");
+    }
+    let folder = site.folder(USER, "contradiction")?;
+    let both = site.sbatch(USER, &folder, &["--ft-energy", "--ft-energy-require", "--no-requeue"], "true")?;
+    ensure!(!both.status.success(), "Slurm would not bring it back");
+    Ok(())
+}
+
+fn without_an_engine(site: &Site, job: &Job) -> Result<()> {
+    ensure!(job.told.contains("joulepoint: to be protected by memory images"), "{}", job.told);
+    let output = job.says(site, &["NOT PROTECTED"])?;
+    for word in ["no criu", "a failure costs all work", "--ft-energy-done=FILES"] {
+        ensure!(output.contains(word), "'{word}' is not in {output}");
+    }
+    let id = job.id.to_string();
+    site.wait("the state to arrive", LIMIT, |_| {
+        Ok(job.asked(site, &["status", &id])?.1.contains("not protected").then_some(()))
+    })?;
+    let (code, text) = job.asked(site, &["status", &id, "--wait-protected"])?;
+    ensure!(code == Some(3) && text.contains("NOT PROTECTED"), "{code:?}: {text}");
+    let (_, text) = job.asked(site, &["report", "-j", &id])?;
+    ensure!(text.contains("Protection: NOT PROTECTED"), "{text}");
+    let metrics = site.metrics()?;
+    ensure!(metrics.contains("joulepoint_runs_protection{state=\"not protected\"}"), "{metrics}");
+    Ok(())
+}
+
+/// Its first checkpoint is told, and the loss of its node costs neither its work nor a line of its output.
+fn protected(site: &mut Site, job: &Job) -> Result<()> {
+    ensure!(job.told.contains("the program's own checkpoints ('state')"), "{}", job.told);
+    let id = job.id.to_string();
+    let (code, text) = job.asked(site, &["status", &id, "--wait-protected", "--timeout=3"])?;
+    ensure!(code == Some(0) && text.contains("protected by engine app"), "{code:?}: {text}");
+    let output = job.says(site, &["life 0", "protected by engine app"])?;
+    ensure!(output.contains("not proven yet (engine app)"), "what is not seen is not promised: {output}");
+    let run = site.report(job.id)?.context("a report")?;
+    let node = run["records"][0]["nodes"][0].as_str().context("a node")?.to_string();
+    let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
+    let before = lines(&job.output());
+    site.cluster.kill_node(&node)?;
+    let output = job.says(site, &["life 1", "goes on from checkpoint"])?;
+    site.cluster.give_power(&node)?;
+    ensure!(lines(&output).starts_with(&before), "what was there before: {before:?}, and now: {output}");
+    Ok(())
+}
+
+fn pattern_that_matches_nothing(site: &Site, job: &Job) -> Result<()> {
+    let looked = format!("'*.cpt' in {}", job.folder.display());
+    let output = job.says(site, &["NOT PROTECTED: the program has written no checkpoint yet"])?;
+    ensure!(output.contains(&looked), "what was looked for, and where: {output}");
+    // A file that appears after all is taken.
+    fs::write(job.folder.join("late.cpt"), "state")?;
+    let owner = site.cluster.command_as("root", "chown").arg(USER).arg(job.folder.join("late.cpt")).status()?;
+    ensure!(owner.success(), "chown");
+    job.says(site, &["joulepoint: protected by engine app"]).map(drop)
+}
+
+/// Of a file that a job names: what an earlier job has written there.
+const OLD: &str = "of an earlier job\n";
+
+/// A job that names its output, and goes back into the queue once. Slurm holds back for two minutes what its user requeues.
+fn comes_back(site: &Site) -> Result<Job> {
+    let log = site.folder(USER, "log")?.join("log");
+    fs::write(&log, OLD)?;
+    ensure!(site.cluster.command_as("root", "chown").arg(USER).arg(&log).status()?.success(), "chown");
+    let script = r#"echo "life ${SLURM_RESTART_COUNT:-0}"; echo "append ${SBATCH_OPEN_MODE:-no} ${SLURM_OPEN_MODE:-no}"
+                    [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || scontrol requeue $SLURM_JOB_ID; sleep 1"#;
+    Job::submit(site, "log", &["--ft-energy", "--output=log"], script)
+}
+
+/// Its file is empty when the job begins, as ever, and is added to when it comes back.
+fn emptied_once(site: &Site, job: &Job) -> Result<()> {
+    let read = || fs::read_to_string(job.folder.join("log")).unwrap_or_default();
+    site.wait("the second life", LIMIT, |_| Ok(read().contains("life 1").then_some(()))).with_context(read)?;
+    let text = read();
+    ensure!(!text.contains(OLD) && text.contains("life 0\nappend no no\n"), "{text}");
+    job.ends(site, "COMPLETED")
+}
