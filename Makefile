@@ -2,7 +2,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo demo-lend test chaos accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
+.PHONY: all packages build demo demo-lend test chaos programs accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -29,6 +29,11 @@ RUNS ?= 20
 SEED ?= 1
 chaos: packages build
 	./target/release/xtask chaos --runs $(RUNS) --seed $(SEED)
+
+# Third-party programs with one option each, whose node dies: make programs (ten minutes; the table is docs/programs.md).
+programs: packages build
+	sh packaging/programs.sh
+	./target/release/xtask programs
 
 # Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build

@@ -111,6 +111,8 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/steps" steps
     run_real "$work/lend" lend
     run_real "$work/loans" loans
+    run_real "$work/protection" protection
+    run_real "$work/programs" programs
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -130,6 +132,8 @@ tell "groups that recover alone" "$work/groups"
 tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
+tell "protected, or told that not" "$work/protection"
+tell "programs that nobody chose" "$work/programs"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 

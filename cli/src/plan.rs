@@ -15,6 +15,9 @@ use submission::Submission;
 /// Longest wait for the controller; after it the plan is made from the site file.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
+/// Commands whose arguments are understood.
+const SUBMITS: [&str; 3] = ["sbatch", "salloc", "srun"];
+
 /// An overhead above this is not told in figures, as a fraction.
 const MOST_TOLD: f64 = 100.0;
 
@@ -88,6 +91,11 @@ pub fn request(options: &[String]) -> Result<Request, String> {
 
 /// Prints the plan.
 pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
+    if let Some(word) =
+        args.submission.first().filter(|word| !SUBMITS.iter().any(|name| word.rsplit('/').next() == Some(name)))
+    {
+        bail!("'{word}' is not a command that submits to Slurm; accepted: joulepoint plan -- sbatch ARGUMENTS");
+    }
     let job = if args.submission.is_empty() {
         let named =
             u32::try_from(slurm::expand_nodelist(&args.nodelist).map_err(|e| anyhow!("--nodelist: {e}"))?.len())?
@@ -183,8 +191,9 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let time = options::parse_time(text)?.as_secs_f64();
-    if time > 0.0 { Ok(time) } else { Err("must be above 0".to_string()) }
+    let time =
+        options::parse_time(text).map_err(|why| format!("{why}; accepted: {}", options::Form::Time.accepted()))?;
+    Ok(time.as_secs_f64())
 }
 
 /// The plan in words.

@@ -2,7 +2,7 @@
 //! all is brought to where it stays.
 
 use crate::client::{Ask, LEAVE_LIMIT};
-use crate::frozen;
+use crate::frozen::{self, Temporaries};
 use crate::harm::Settled;
 use crate::relay::Relay;
 use crate::settle::{Stop, settle};
@@ -15,7 +15,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -158,11 +158,11 @@ impl Dumping {
     }
 
     /// Saves what is not in the images, while the program stands still.
-    pub fn save(&mut self, program: i32, relays: &mut [Relay], tmp: Option<&Path>) {
-        let (at, tmp, stop) = (self.at().to_path_buf(), tmp.map(PathBuf::from), self.stop.clone());
+    pub fn save(&mut self, program: i32, relays: &mut [Relay], temporaries: &Temporaries) {
+        let (at, temporaries, stop) = (self.at().to_path_buf(), temporaries.clone(), self.stop.clone());
         let overwritten_bytes = self.ask.overwritten_bytes;
         let pipes = frozen::pipes(relays);
-        match self.work(move || frozen::save(program, pipes?, tmp.as_deref(), overwritten_bytes, &at, &stop)) {
+        match self.work(move || frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)) {
             Ok(saving) => self.work = Some(Work::Saves(saving)),
             Err(_) => self.give_up("no thread could be started"),
         }

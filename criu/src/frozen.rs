@@ -5,19 +5,33 @@ use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::settle::{self, Stop, Stoppable};
-use crate::{aside, files, peers, sandbox};
+use crate::{aside, files, leftovers, peers, sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const RECORD: &str = "sandbox.json";
 
 /// The files in hand that are kept whole.
 const OPEN: &str = "open.tar";
+
+/// The files that it has made in folders that all programs of the node share.
+const LOCAL: &str = "local.tar";
+
+/// Where a program has files that are gone with its node.
+#[derive(Clone, Debug, Default)]
+pub struct Temporaries {
+    /// Its own temporary folder, if it has one.
+    pub own: Option<PathBuf>,
+    /// Since when what it makes in `/tmp` is its alone; absent if others of its job make files there, too.
+    pub since: Option<SystemTime>,
+    /// Folders that stay out of the checkpoint.
+    pub others: Vec<PathBuf>,
+}
 
 /// The record of one dump.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,15 +85,15 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     relays.iter_mut().map(one).collect()
 }
 
-/// Saves all that is not in CRIU's images, unless it is told to stop. `tmp` is the program's own temporary folder, if
-/// it has one; files that may be written over are kept whole up to `overwritten_bytes`.
+/// Saves all that is not in CRIU's images, unless it is told to stop; files that may be written over are kept whole up to
+/// `overwritten_bytes`.
 ///
 /// # Errors
 /// A sentence naming the file.
 pub fn save(
     program: i32,
     pipes: Vec<Pipe>,
-    tmp: Option<&Path>,
+    temporaries: &Temporaries,
     overwritten_bytes: u64,
     into: &Path,
     stop: &Stop,
@@ -90,7 +104,7 @@ pub fn save(
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
     // A temporary folder that holds the run would be packed into itself.
-    let tmp = tmp.filter(|t| is_own_folder(t) && !into.starts_with(t));
+    let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
     let whole = open.iter().filter(|f| !is_in_tmp(f) && f.is_kept_whole(overwritten_bytes));
     let whole: BTreeSet<&Path> = whole.map(|f| f.path.as_path()).collect();
@@ -105,6 +119,18 @@ pub fn save(
     pack("shm.tar", &|tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
     if let Some(tmp) = tmp {
         pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
+    }
+    if let Some(since) = temporaries.since {
+        let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
+        match leftovers::made_since(since, &others) {
+            Some(made) => {
+                let add = |tar: &mut Archive| made.iter().try_for_each(|path| append_if_there(tar, path));
+                pack(LOCAL, &add).map_err(told(Path::new("files in /tmp")))?;
+            }
+            None => {
+                tracing::warn!("what the program has made in /tmp is too much for a checkpoint, and stays on this node")
+            }
+        }
     }
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| append(tar, path))).map_err(told(Path::new("open files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
@@ -136,11 +162,22 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
         let path = from.join(name);
         if path.exists() {
             let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
-            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
+            others.and_then(|()| unpack(&path, |_| true)).map_err(|e| format!("{}: {e}", path.display()))?;
         }
     }
+    put_back_local(&from.join(LOCAL))?;
     frozen.written.iter().try_for_each(go_back)?;
     Ok(frozen)
+}
+
+/// Puts back what was made in folders that all programs of a node share, but for what is there: another job of the user
+/// may have made that.
+fn put_back_local(path: &Path) -> Result<(), String> {
+    let missing = |target: &Path| fs::symlink_metadata(target).is_err();
+    match path.exists() {
+        true => unpack(path, missing).map_err(|e| format!("{}: {e}", path.display())),
+        false => Ok(()),
+    }
 }
 
 /// Forgets what was written to a file after the dump.
@@ -206,6 +243,14 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Adds one file, unless its program's helpers have removed it meanwhile.
+fn append_if_there(tar: &mut Archive, path: &Path) -> io::Result<()> {
+    match append(tar, path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        appended => appended,
+    }
+}
+
 /// Adds one file under its own absolute name.
 fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
     let name = path.strip_prefix("/").unwrap_or(path);
@@ -251,7 +296,8 @@ fn first_hole(file: &File) -> io::Result<u64> {
     }
 }
 
-fn unpack(path: &Path) -> io::Result<()> {
+/// Unpacks the files that are `wanted`.
+fn unpack(path: &Path, wanted: impl Fn(&Path) -> bool) -> io::Result<()> {
     let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 20, File::open(path)?));
     archive.set_preserve_permissions(true);
     archive.set_preserve_mtime(true);
@@ -259,7 +305,7 @@ fn unpack(path: &Path) -> io::Result<()> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
-        if is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
+        if !wanted(&target) || is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
             continue;
         }
         if !(entry.header().entry_type().is_dir() && target.is_dir()) {
@@ -344,10 +390,10 @@ mod tests {
         make_fifo(&folder.join("f"), 0o600).unwrap();
         pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, |_| true).unwrap();
         let number = fs::metadata(folder.join("a")).unwrap().ino();
         fs::write(folder.join("a"), "after it, and longer").unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, |_| true).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "before");
         assert_eq!(fs::metadata(folder.join("a")).unwrap().ino(), number, "other names of it lead to it");
         let own = folder.join("a");
@@ -384,7 +430,7 @@ mod tests {
         });
         let grown_bytes = fs::metadata(&log).unwrap().len();
         fs::remove_file(&after).unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, |_| true).unwrap();
         assert!(fs::metadata(&log).unwrap().len() <= grown_bytes);
         assert_eq!(fs::read_to_string(&after).unwrap(), "after it", "the archive is whole");
     }
@@ -398,7 +444,7 @@ mod tests {
         assert!(fs::metadata(&tar).unwrap().len() < 1 << 20, "holes are not packed");
         let number = fs::metadata(&path).unwrap().ino();
         fs::write(&path, "new").unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, |_| true).unwrap();
         let back = fs::metadata(&path).unwrap();
         assert_eq!((back.ino(), back.len()), (number, 64 << 20));
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));

@@ -7,6 +7,7 @@ mod orders;
 mod program;
 
 use crate::dumping::Dumping;
+use crate::frozen::Temporaries;
 use crate::line::{Line, Said};
 use crate::patiently::patiently;
 use crate::relay::{self, Relay};
@@ -27,6 +28,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::SystemTime;
 
 /// Longest wait in one round, so that limits are kept, ms.
 const ROUND_MS: u16 = 200;
@@ -43,8 +45,8 @@ struct Init<'a> {
     listener: Option<UnixListener>,
     line: Option<Line>,
     relays: Vec<Relay>,
-    /// The program's temporary folder, if its user names one or it has one of ours.
-    tmp: Option<PathBuf>,
+    /// The program's temporary folder, if its user names one or it has one of ours, and what it may make elsewhere.
+    temporaries: Temporaries,
     program: i32,
     may_restore: bool,
     /// Nobody wants the program any more.
@@ -142,7 +144,12 @@ impl Init<'_> {
             is_unwanted: false,
             line,
             relays,
-            tmp: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
+            temporaries: Temporaries {
+                own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
+                // Tasks of a step share what they make there.
+                since: task.member.is_none().then(SystemTime::now),
+                others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
+            },
             program: 0,
             runs: false,
             early: Vec::new(),

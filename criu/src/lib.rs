@@ -15,6 +15,7 @@ pub mod files;
 pub mod frozen;
 pub mod harm;
 pub mod init;
+pub mod leftovers;
 pub mod line;
 pub mod patiently;
 pub mod peers;

@@ -19,6 +19,12 @@ const CAPACITY_BYTES: i32 = 1 << 20;
 /// Longest line that is kept until it ends, bytes.
 const LINE_BYTES: usize = 64 << 10;
 
+/// How a line of ours begins (`protocol::say!`).
+const OURS: &[u8] = b"joulepoint: ";
+
+/// As much of what is forgotten is looked through for our lines, bytes.
+const MOST_LOOKED_AT_BYTES: u64 = 16 << 20;
+
 /// One pipe and its target.
 #[derive(Debug)]
 pub struct Relay {
@@ -155,16 +161,28 @@ impl Relay {
         self.to.metadata().ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
     }
 
-    /// Forgets what was written to the target after it had `bytes`.
+    /// Forgets what was written to the target after it had `bytes`, but for our own lines, which tell of just that.
     ///
     /// # Errors
     /// What the file system says.
     pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
         if self.kept_bytes().is_some_and(|now| now > bytes) {
+            let ours = self.ours_after(bytes).unwrap_or_default();
             self.to.set_len(bytes)?;
             io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
+            self.to.write_all(&ours)?;
         }
         Ok(())
+    }
+
+    /// Our lines in the target after its first `bytes`; it is open for writing only.
+    fn ours_after(&self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut file = fs::File::open(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
+        io::Seek::seek(&mut file, io::SeekFrom::Start(bytes))?;
+        let mut tail = Vec::new();
+        file.take(MOST_LOOKED_AT_BYTES).read_to_end(&mut tail)?;
+        let lines = tail.split_inclusive(|byte| *byte == b'\n');
+        Ok(lines.filter(|line| line.starts_with(OURS) && line.ends_with(b"\n")).flatten().copied().collect())
     }
 }
 
@@ -250,6 +268,18 @@ mod tests {
         assert_eq!(relay.carried_bytes(), 7);
         relay.finish().unwrap();
         assert_eq!((read(5).as_str(), relay.carried_bytes()), ("after", 12));
+    }
+
+    #[test]
+    fn a_target_that_goes_back_keeps_what_we_have_said_since() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "kept\nlost\njoulepoint: said\nlost, too\njoulepoint: cut").unwrap();
+        let to = fs::OpenOptions::new().append(true).open(file.path()).unwrap();
+        let mut relay = Relay::new(to.as_fd()).unwrap();
+        relay.go_back(5).unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "kept\njoulepoint: said\n");
+        relay.go_back(100).unwrap();
+        assert_eq!(fs::metadata(file.path()).unwrap().len(), 22, "nothing grows");
     }
 
     #[test]

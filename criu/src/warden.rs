@@ -10,6 +10,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 /// Exit code of a warden whose namespaces are refused: trying again is in vain.
 const EXIT_NO_SANDBOX: i32 = 126;
@@ -58,7 +59,8 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     // Tasks meet in the folder that all have, and leave files to the next step there.
-    let has_own = task.member.is_none() && !task.own_network && std::env::var_os("TMPDIR").is_none();
+    let names_own = std::env::var_os("TMPDIR").is_some_and(|named| frozen::is_own_folder(Path::new(&named)));
+    let has_own = task.member.is_none() && !task.own_network && !names_own;
     let temporary = match has_own {
         true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
         false => None,

@@ -102,7 +102,8 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     Ok(value / 100.0)
 }
 
-/// Parses Slurm's size form: a number with K, M, G or T (powers of 1024); megabytes if no unit is given.
+/// Parses Slurm's size form: a number with K, M, G or T, as `64G`, `64GB` or `64GiB` (powers of 1024); megabytes if no
+/// unit is given.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -114,7 +115,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         return Err(WRONG.to_string());
     }
     let number: u64 = digits.parse().map_err(|_| WRONG.to_string())?;
-    let shift = match unit.trim_end_matches('B') {
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
         "K" => 10,
         "" | "M" => 20,
         "G" => 30,

@@ -24,6 +24,7 @@ pub fn init_post_opt() -> Result<(), String> {
                 );
             }
             crate::inform(&prospect::line(&settings, &script));
+            prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
             if stays_away {
                 crate::inform(
                     "--no-requeue: with a lost node the job ends for good; only what dies within it is recovered",

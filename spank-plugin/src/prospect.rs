@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use options::{Engine, Settings};
+use std::ffi::OsString;
 
 /// How a program that starts its tasks by `srun` or `mpirun` shows in a script.
 const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"];
@@ -31,6 +32,38 @@ pub fn stays_away(words: &[String], script: &str) -> bool {
     told.is_some_and(|word| word == "--no-requeue")
 }
 
+/// Variables that say something to programs and commands, and are no twins of options.
+const OTHERS: [&str; 12] = [
+    "FT_ENERGY_CHECKPOINT_COMMAND",
+    "FT_ENERGY_RESTART_COMMAND",
+    "FT_ENERGY_CHECKPOINT_DIR",
+    "FT_ENERGY_DONE_FD",
+    "FT_ENERGY_GROUP",
+    "FT_ENERGY_GROUPS",
+    "FT_ENERGY_INTERVAL_MIN",
+    "FT_ENERGY_INTERVAL_S",
+    "FT_ENERGY_RELAY",
+    "FT_ENERGY_RELAY_WAIT",
+    "FT_ENERGY_RESTART",
+    "FT_ENERGY_RESTART_DIR",
+];
+
+/// A line for each variable that looks like ours and says nothing.
+pub fn unknown_twins(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let twins: Vec<String> = options::OPTIONS.iter().map(|spec| options::env_twin(spec.name)).collect();
+    let known = || twins.iter().map(String::as_str).chain(OTHERS);
+    let names = variables.filter_map(|(name, _)| name.into_string().ok());
+    let ours = names.filter(|name| name.starts_with("FT_ENERGY"));
+    let unknown = ours.filter(|name| !known().any(|known| known == name));
+    unknown
+        .map(|name| {
+            let near =
+                options::nearest(&name, known()).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            format!("the variable {name} is not known and has no effect{near}")
+        })
+        .collect()
+}
+
 fn launches(script: &str) -> bool {
     let code = script.lines().filter(|line| !line.trim_start().starts_with('#'));
     let mut words = code.flat_map(str::split_whitespace).filter_map(|word| word.rsplit('/').next());
@@ -55,6 +88,16 @@ mod tests {
         assert!(told(&[("ft-energy-engine", "criu")], "").contains("engine criu, if the nodes have it"));
         assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n").contains("CRIU"));
         assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n").contains("MPI under srun"));
+    }
+
+    #[test]
+    fn a_variable_that_is_written_wrong_is_named_with_its_neighbour() {
+        let variables = ["FT_ENERGY_INTERVALL", "FT_ENERGY_KEEP", "FT_ENERGY_RESTART_DIR", "PATH"];
+        let told = unknown_twins(variables.map(|name| (name.into(), "5".into())).into_iter());
+        assert_eq!(
+            told,
+            ["the variable FT_ENERGY_INTERVALL is not known and has no effect; did you mean FT_ENERGY_INTERVAL?"]
+        );
     }
 
     #[test]

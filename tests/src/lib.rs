@@ -6,6 +6,7 @@ pub mod hosts;
 pub mod lending;
 pub mod page;
 pub mod partitions;
+pub mod programs;
 pub mod transparent;
 
 use anyhow::{Context, Result, bail};

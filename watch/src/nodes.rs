@@ -180,6 +180,8 @@ struct Node {
     state: State,
     /// When it was heard last, or began to be waited for, s.
     heard_s: f64,
+    /// When it was heard last in the boot before this one, and first in this one, s; absent if that was not seen.
+    booted: Option<(f64, f64)>,
     /// Whether it was heard in this life of the controller.
     is_heard: bool,
     slurmd_up: bool,
@@ -235,6 +237,9 @@ impl Nodes {
         }
         if was_dead {
             actions.push(Action::Back { node: heard.node.clone() });
+        }
+        if is_new_boot {
+            node.booted = Some((node.heard_s, now_s));
         }
         (node.known.boot_id, node.known.fences_itself) = (heard.boot_id, heard.epoch.is_some());
         // Nothing of what ran in the boot before is left, nor of a job without processes.
@@ -499,6 +504,13 @@ impl Nodes {
     /// For how long a node has been dead since it was heard last, s.
     pub fn dead_for_s(&self, now_s: f64, name: &str) -> Option<f64> {
         self.nodes.get(name).filter(|n| matches!(n.state, State::Dead(_))).map(|n| now_s - n.heard_s)
+    }
+
+    /// When a node was heard last in the boot before this one, and for how long it has been heard in this one, both as
+    /// time until now, s; absent if it was not seen to boot.
+    pub fn booted_for_s(&self, now_s: f64, name: &str) -> Option<(f64, f64)> {
+        let (before_s, since_s) = self.nodes.get(name)?.booted?;
+        Some((now_s - before_s, now_s - since_s))
     }
 
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.

@@ -15,6 +15,9 @@ const FORGOTTEN_S: f64 = 60.0;
 /// Time between two tries of the same help, s.
 const AGAIN_S: f64 = 5.0;
 
+/// So long after a boot of its node a job is still left to Slurm, s.
+const BOOTED_S: f64 = 10.0;
+
 /// How long after a node's death a requeued job is taken to be requeued because of it, s.
 const BECAUSE_S: f64 = 900.0;
 
@@ -313,8 +316,12 @@ fn has_lost_its_script(now_s: f64, run: &Run, job: &Job, nodes: &Nodes) -> bool 
     let Some(host) = job.batch_host.as_ref() else { return false };
     // A job that began after the death is on a node that is just coming back.
     let died = nodes.dead_for_s(now_s, host).is_some_and(|dead_s| job.began_ago_s.is_none_or(|ago_s| ago_s > dead_s));
+    // Slurm puts back what a booted node does not know, but for a job that had just begun: it believes that it is on its way.
+    let booted = nodes
+        .booted_for_s(now_s, host)
+        .is_some_and(|(before_s, since_s)| since_s > BOOTED_S && job.began_ago_s.is_some_and(|ago_s| ago_s > before_s));
     let taken_out = job.batch && run.nodes.contains(host) && !job.nodes.contains(host);
-    died || taken_out
+    died || job.batch && booted || taken_out
 }
 
 #[cfg(test)]

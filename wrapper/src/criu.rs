@@ -4,6 +4,7 @@ use crate::app::interval_variables;
 use crate::identity::Identity;
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening, Saved, Unprepared};
+use crate::repeated::{self, Repeated};
 use crate::run_folder::is_own;
 use ::criu::client::{self, Ask};
 use ::criu::files::OVERWRITTEN_BYTES;
@@ -30,6 +31,8 @@ pub struct Criu {
     post: Post,
     checkpoints: Checkpoints,
     run: PathBuf,
+    /// The job's folder.
+    folder: PathBuf,
     limit_s: f64,
     site: config::Criu,
     tries: Tries,
@@ -110,8 +113,15 @@ pub fn within(
 
 impl Criu {
     /// An engine for the run in a folder.
-    pub fn new(post: Post, checkpoints: Checkpoints, run: PathBuf, limit_s: f64, site: config::Criu) -> Criu {
-        Criu { post, checkpoints, run, limit_s, site, tries: Tries::default() }
+    pub fn new(
+        post: Post,
+        checkpoints: Checkpoints,
+        run: PathBuf,
+        folder: PathBuf,
+        limit_s: f64,
+        site: config::Criu,
+    ) -> Criu {
+        Criu { post, checkpoints, run, folder, limit_s, site, tries: Tries::default() }
     }
 }
 
@@ -132,6 +142,10 @@ impl Engine for Criu {
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
         }
         Ok(environment)
+    }
+
+    fn repeated(&self, from: &Manifest) -> Repeated {
+        repeated::since(&self.folder, from.begun_s, &self.checkpoints.path(from.number), &self.run)
     }
 
     fn begin(&mut self, into: PathBuf) {

@@ -108,6 +108,9 @@ pub(crate) const HELD: &str =
 /// Exit code of a wrapper whose run another one has taken up.
 pub const EXIT_SUPERSEDED: i32 = 123;
 
+/// What the report calls work that is done twice.
+pub const REPEATED_WORK: &str = "repeated work";
+
 /// How one attempt of the script ended.
 enum End {
     Finished(i32),
@@ -263,7 +266,12 @@ impl Driver<'_> {
         let kept_until_s = line.map_or(0.0, |m| m.begun_s).max(finished_s).max(self.begun_s);
         let told = self.guard.goes_back(None, line, ended_s.map(|ended_s| ended_s - kept_until_s));
         self.begun_s = self.ports.clock.now_s();
-        [rolled_back(line, finished_s)].into_iter().chain(told).collect()
+        let repeated = line.and_then(|line| self.ports.engine.repeated(line).line());
+        let repeated = repeated.map(|text| {
+            protocol::say!("joulepoint: {text}");
+            self.decision(REPEATED_WORK, text)
+        });
+        [rolled_back(line, finished_s)].into_iter().chain(told).chain(repeated).collect()
     }
 
     /// Goes back to the newest recovery line after a failure within this record.
@@ -287,7 +295,7 @@ impl Driver<'_> {
     /// Starts the script once and follows it until it ends or has to be ended.
     fn attempt(&mut self, from: Option<&Manifest>) -> End {
         let made_by = from.map_or("", |line| &line.engine);
-        if made_by != "" && made_by != self.ports.engine.name() {
+        if !made_by.is_empty() && made_by != self.ports.engine.name() {
             return End::Held(format!(
                 "the checkpoint was made by engine {made_by}, which cannot be had here: {}",
                 self.setup.prospect.protection.reason

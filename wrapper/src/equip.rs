@@ -99,7 +99,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let own_network = criu::own_network(settings.network, &linked::words(argv, &me.folder));
             let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
-            Box::new(Criu::new(post, checkpoints, run.to_path_buf(), limit_s, gear.dumps.clone()))
+            let (run, folder) = (run.to_path_buf(), me.folder.clone());
+            Box::new(Criu::new(post, checkpoints, run, folder, limit_s, gear.dumps.clone()))
         }
         (Some(Kind::Scr), ..) => {
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });

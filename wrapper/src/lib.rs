@@ -39,6 +39,7 @@ pub mod processes;
 pub mod protection;
 pub mod redirects;
 pub mod release;
+pub mod repeated;
 pub mod resized;
 pub mod run_folder;
 pub mod sandboxes;

@@ -1,5 +1,6 @@
 //! What the driver needs of the world, at most five calls each, with a real and a scripted form of every one.
 
+use crate::repeated::Repeated;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, Phase};
 use std::path::PathBuf;
 
@@ -110,6 +111,10 @@ pub trait Engine {
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
     fn give_up(&mut self);
+    /// What its program did since a checkpoint and does again when it is brought back from it.
+    fn repeated(&self, _from: &Manifest) -> Repeated {
+        Repeated::default()
+    }
     /// Whether it has told the program to end after its last checkpoint, so that the program's end is not the run's.
     fn halted(&self) -> bool {
         false

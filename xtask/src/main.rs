@@ -10,6 +10,7 @@ mod histories;
 mod kills_criu;
 mod kills_lend;
 mod partitions;
+mod programs;
 mod task;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +57,12 @@ enum Chore {
         /// What the random numbers begin with.
         #[arg(long, default_value_t = 6)]
         seed: u64,
+    },
+    /// Third-party programs with one option each lose their node at half time; and whether anything ends otherwise.
+    Programs {
+        /// Only those whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// The wrapper on a storage that fails and lies: the real driver and run folder on two mounts, under seeds.
     StorageHistories {
@@ -130,6 +137,7 @@ fn main() -> anyhow::Result<()> {
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
+        Chore::Programs { only } => programs::run(only.as_deref()),
         Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
         Chore::Partitions { power, cuts, seed } => partitions::run(power, cuts, seed),
         Chore::Standstill { minutes } => partitions::run_standstill(minutes),

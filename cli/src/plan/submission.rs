@@ -80,7 +80,8 @@ impl Submission {
 /// Our options among words, with their values.
 fn ours(words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
-    for (i, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("--ft-energy")) {
+    // One that is written wrong is refused where all are read.
+    for (i, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("--ft-")) {
         let takes = options::find(&word[2..]).map(|spec| spec.takes);
         found.push(match words.get(i + 1).filter(|_| takes == Some(Takes::Required)) {
             Some(value) => format!("{word}={value}"),

@@ -90,6 +90,11 @@ pub fn describe(line: &Joined) -> String {
     if let Some(model) = line.lending.as_ref().and_then(|l| l.model.as_ref()) {
         text += &beside_the_model(model);
     }
+    let repeated: Vec<_> = run.decisions.iter().filter(|d| d.action == wrapper::driver::REPEATED_WORK).collect();
+    if !repeated.is_empty() {
+        text += "\nRepeated work\n";
+        repeated.iter().for_each(|d| text += &format!("  {}\n", d.reason));
+    }
     if !run.failures.is_empty() {
         text += "\nFailures\n";
         for f in &run.failures {

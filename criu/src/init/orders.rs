@@ -113,7 +113,7 @@ impl Init<'_> {
 
     fn save(&mut self) {
         if let Some((dumping, _)) = &mut self.dumping {
-            dumping.save(self.program, &mut self.relays, self.tmp.as_deref());
+            dumping.save(self.program, &mut self.relays, &self.temporaries);
         }
     }
 

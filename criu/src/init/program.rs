@@ -58,11 +58,16 @@ impl Init<'_> {
             // A credential of munge would be asked for at a socket outside.
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
-        if self.task.own_network && !self.tmp.as_deref().is_some_and(frozen::is_own_folder) {
+        let tmp = match &self.temporaries.own {
             // Where launchers put what all their processes map.
-            command.env("TMPDIR", SHARED_MEMORY);
-        } else if let Some(tmp) = &self.tmp {
-            command.env("TMPDIR", tmp);
+            tmp if self.task.own_network && !tmp.as_deref().is_some_and(frozen::is_own_folder) => {
+                Some(Path::new(SHARED_MEMORY))
+            }
+            tmp => tmp.as_deref(),
+        };
+        if let Some(tmp) = tmp {
+            // Sites' files of Open MPI may name another folder, and win over TMPDIR.
+            command.env("TMPDIR", tmp).env("OMPI_MCA_orte_tmpdir_base", tmp).env("PRTE_MCA_prte_tmpdir_base", tmp);
         }
         sandbox::confine(&mut command);
         let child = command.spawn().map_err(|e| {

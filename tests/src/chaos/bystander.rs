@@ -105,7 +105,10 @@ impl Bystander {
             let state = site.wait_state(*job, &over, limit)?;
             let restarts = site.cluster.job(*job)?.get("Restarts").cloned().context("restarts")?;
             let said = fs::read_to_string(file).unwrap_or_default();
-            let is_untouched = state == "COMPLETED" && restarts == "0" && said == "begin\nend\n";
+            let is_right = state == "COMPLETED" && said == "begin\nend\n";
+            // One that begins a second time and has written once had not begun when a launch failed.
+            let may_restart = harms.iter().any(|harm| harm.ends == Ends::Beginning);
+            let is_untouched = is_right && (restarts == "0" || may_restart);
             if !is_untouched && !excused(*job) {
                 let seen: Vec<String> =
                     queue.of(*job).iter().map(|s| format!("{} on {:?}", s.state, s.nodes)).collect();

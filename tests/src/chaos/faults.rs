@@ -267,6 +267,10 @@ impl<'a> Field<'a> {
             self.site.end_controller()?;
             return Ok(self.controller(Undo::Controller));
         }
+        if daemon == Daemon::Slurmctld && self.stopped.iter().any(|part| matches!(part, Part::Slurmdbd | Part::Mariadb))
+        {
+            return Ok(nothing("slurmctld would not end before the accounting that stands still".into()));
+        }
         let parts = self.parts(blow, daemon)?;
         parts.iter().try_for_each(|part| self.site.cluster.restart_part(part))?;
         Ok(self.daemons(daemon, &parts, Undo::Nothing))

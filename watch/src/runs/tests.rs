@@ -74,6 +74,24 @@ fn a_job_without_a_script_is_requeued() {
 }
 
 #[test]
+fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
+    let mut nodes = no_nodes();
+    let beat = |nodes: &mut Nodes, at_s: f64, boot_id: &str| {
+        let (node, boot_id) = ("n1".to_string(), boot_id.to_string());
+        nodes.heard(at_s, Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::new() });
+    };
+    beat(&mut nodes, 90.0, "b");
+    beat(&mut nodes, 100.0, "c");
+    let began = |ago_s| Job { began_ago_s: Some(ago_s), ..job(Doing::Running) };
+    let requeue = Some(Action::Requeue(Cause::ScriptLost));
+    assert_eq!(Runs::new(0.0).answered(105.0, &run(), Some(&began(50.0)), &nodes), None, "Slurm may still do it");
+    assert_eq!(Runs::new(0.0).answered(111.0, &run(), Some(&began(50.0)), &nodes), requeue);
+    assert_eq!(Runs::new(0.0).answered(111.0, &run(), Some(&began(15.0)), &nodes), None, "it began after the boot");
+    let allocation = Job { batch: false, ..began(50.0) };
+    assert_eq!(Runs::new(0.0).answered(111.0, &run(), Some(&allocation), &nodes), None, "it has no script");
+}
+
+#[test]
 fn a_killed_wrapper_is_told_from_a_job_that_ended() {
     let nodes = no_nodes();
     let mut runs = Runs::new(0.0);

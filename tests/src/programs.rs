@@ -1,0 +1,311 @@
+//! Programs that know nothing of checkpoints, as their users would write them into a script: each runs with one option, and
+//! its node dies at half time.
+
+use crate::Site;
+use anyhow::{Context, Result};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const USER: &str = "jpalice";
+
+/// Longest time of one program, undisturbed or not.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// So many run at once, and so many nodes are dark at once: most of a cluster is never.
+const AT_ONCE: usize = 4;
+const MOST_DARK: usize = 2;
+
+/// A node that was killed has its power again after this time.
+const DARK: Duration = Duration::from_secs(8);
+
+/// One program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What to call it.
+    pub name: &'static str,
+    /// Commands that must be there.
+    pub needs: &'static [&'static str],
+    /// What its user submits: it leaves what it has computed in the file `result`.
+    pub script: &'static str,
+    /// Options beside `--ft-energy`.
+    pub options: &'static [&'static str],
+}
+
+const fn program(name: &'static str, needs: &'static [&'static str], script: &'static str) -> Program {
+    Program { name, needs, script, options: &[] }
+}
+
+/// All programs: they run for some fifteen seconds each.
+pub const PROGRAMS: &[Program] = &[
+    program("shell", &[], "s=0; for i in $(seq 60); do s=$((s + i * i)); sleep 0.2; done; echo $s > result"),
+    program("pipes", &[], "for i in $(seq 60); do echo $i; sleep 0.2; done | while read -r n; do echo $((n * n)); done | sort -n > result"),
+    program("a log that is open", &[], "exec 3>result; for i in $(seq 60); do echo \"line $i\" >&3; sleep 0.2; done"),
+    program("python", &["python3"], "python3 -c 'import time
+s = 0
+for i in range(60): s += i * i; time.sleep(0.2)
+open(\"result\", \"w\").write(str(s))'"),
+    program("python, threads", &["python3"], "python3 -c 'import threading, time, queue
+q = queue.Queue(); total = [0]
+def work():
+    while (i := q.get()) is not None: total[0] += i * i; time.sleep(0.2)
+t = threading.Thread(target=work); t.start()
+for i in range(60): q.put(i)
+q.put(None); t.join(); open(\"result\", \"w\").write(str(total[0]))'"),
+    program("python, subprocesses", &["python3"], "python3 -c 'import subprocess
+s = sum(int(subprocess.run([\"sh\", \"-c\", f\"sleep 0.2; echo $(({i} * {i}))\"], capture_output=True).stdout) for i in range(50))
+open(\"result\", \"w\").write(str(s))'"),
+    program("python, a pool of processes", &["python3"], "python3 -c 'import multiprocessing, time
+def f(i): time.sleep(0.4); return i * i
+with multiprocessing.Pool(2) as pool: open(\"result\", \"w\").write(str(sum(pool.map(f, range(60), 1))))'"),
+    program("python, a server on localhost", &["python3"], "python3 -c 'import socket, threading, time
+s = socket.create_server((\"127.0.0.1\", 0)); got = []
+def serve():
+    c, _ = s.accept()
+    while d := c.recv(64): got.append(len(d))
+t = threading.Thread(target=serve); t.start(); c = socket.create_connection(s.getsockname())
+for i in range(60): c.send(b\"x\" * 8); time.sleep(0.2)
+c.close(); t.join(); open(\"result\", \"w\").write(str(sum(got)))'"),
+    program("python, a file in TMPDIR", &["python3"], "python3 -c 'import tempfile, time
+f = tempfile.NamedTemporaryFile(\"w+\", delete=False); name = f.name; f.close()
+for i in range(60):
+    with open(name, \"a\") as g: g.write(\"x\")
+    time.sleep(0.2)
+open(\"result\", \"w\").write(str(len(open(name).read())))'"),
+    program("mktemp -d", &[], "d=$(mktemp -d); cd $d; echo start > a; sleep 6; sleep 6; cat a > $SLURM_SUBMIT_DIR/result"),
+    program("a file in /tmp", &[], "f=/tmp/mine.$SLURM_JOB_ID; echo kept > $f; for i in $(seq 60); do sleep 0.2; done; cat $f > result; rm $f"),
+    program("perl", &["perl"], "perl -e '$s += $_ * $_, select(undef, undef, undef, 0.2) for 1..60; open F, \">result\"; print F $s'"),
+    program("awk", &["awk"], "for i in $(seq 60); do echo $i; sleep 0.2; done | awk '{ s += $1 * $1 } END { print s }' > result"),
+    program("bc", &["bc"], "(for i in $(seq 60); do echo \"$i * $i\"; sleep 0.2; done) | bc > result"),
+    program("R, a temporary file", &["Rscript"], "Rscript -e 'f <- tempfile(); saveRDS(42, f); s <- 0; for (i in 1:60) { s <- s + i * i; Sys.sleep(0.2) }
+writeLines(as.character(s + readRDS(f)), \"result\")'"),
+    program("Octave", &["octave-cli"], "octave-cli --eval 's = 0; for i = 1:60, s = s + i * i; pause(0.2); end; f = fopen(\"result\", \"w\"); fprintf(f, \"%d\", s); fclose(f);'"),
+    program("Java", &["java", "javac"], "cat > Sum.java <<'END'
+public class Sum { public static void main(String[] a) throws Exception { long s = 0;
+for (int i = 1; i <= 60; i++) { s += i * i; Thread.sleep(200); }
+java.nio.file.Files.writeString(java.nio.file.Path.of(\"result\"), \"\" + s); } }
+END
+javac Sum.java && java Sum"),
+    program("Node", &["node"], "node -e 'let s = 0, i = 0; const t = setInterval(() => { i++; s += i * i; if (i == 60) { clearInterval(t); require(\"fs\").writeFileSync(\"result\", \"\" + s); } }, 200)'"),
+    program("Ruby", &["ruby"], "ruby -e 's = 0; (1..60).each { |i| s += i * i; sleep 0.2 }; File.write(\"result\", s)'"),
+    program("Lua", &["lua5.4"], "lua5.4 -e 's = 0; for i = 1, 60 do s = s + i * i; os.execute(\"sleep 0.2\") end; io.open(\"result\", \"w\"):write(s)'"),
+    program("Go", &["go"], "export GOCACHE=$PWD/cache HOME=$PWD; cat > sum.go <<'END'
+package main
+import (\"fmt\"; \"os\"; \"time\")
+func main() { s := 0; for i := 1; i <= 60; i++ { s += i * i; time.Sleep(200 * time.Millisecond) }
+os.WriteFile(\"result\", []byte(fmt.Sprint(s)), 0644) }
+END
+go build -o sum sum.go && ./sum"),
+    program("make -j2", &["make"], "printf 'all: %s\\n\\tcat $^ > result\\n' \"$(seq -s ' ' -f 'p%02g' 40)\" > Makefile; printf 'p%%:\\n\\tsleep 0.6; echo $@ > $@\\n' >> Makefile; make -j2"),
+    program("GNU parallel", &["parallel"], "export HOME=$PWD; seq 40 | parallel --will-cite -j2 'sleep 0.6; echo $(({} * {}))' | sort -n > result"),
+    program("compiler", &["cc"], "for i in $(seq 30); do echo \"int f$i(void) { return $i; }\" > f$i.c; cc -c f$i.c; sleep 0.4; done; ls f*.o | wc -l > result"),
+    program("SQLite", &["sqlite3"], "(echo 'create table t (n int);'; for i in $(seq 60); do echo \"insert into t values ($i * $i);\"; sleep 0.2; done; echo 'select sum(n) from t;') | sqlite3 base.db > result"),
+    program("xz", &["xz"], "head -c 30000000 /dev/zero | openssl enc -aes-128-ctr -K 1 -iv 1 2>/dev/null > data; xz -9 -k data; xz -9 -c data | sha256sum > result"),
+    program("POV-Ray", &["povray"], "echo 'camera { location <0,2,-5> look_at 0 } light_source { <5,9,-9> 1 } sphere { 0, 1 pigment { rgb <1,0,0> } finish { reflection 0.4 } }' > s.pov
+povray +Is.pov +Oimage.png +W4800 +H3600 +A0.01 +R5 -D +WT1 2>/dev/null; sha256sum < image.png > result"),
+    program("FFmpeg", &["ffmpeg"], "ffmpeg -v error -f lavfi -i testsrc=duration=160:size=640x480:rate=25 -c:v mpeg4 -threads 1 -fflags +bitexact -flags:v +bitexact -y out.avi; sha256sum < out.avi > result"),
+    program("LAMMPS", &["lmp"], "cat > in.lj <<'END'
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 10 0 10 0 10
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+fix 1 all nve
+thermo 200
+run 3000
+END
+lmp -in in.lj -log none | grep -E '^ +[0-9]+ ' | cut -c1-60 > result"),
+    program("mpirun", &["mpirun", "lmp"], "cat > in.lj <<'END'
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 10 0 10 0 10
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nve
+thermo 200
+run 3000
+END
+mpirun --oversubscribe -n 2 lmp -in in.lj -log none | grep -E '^ +[0-9]+ ' | cut -c1-60 > result"),
+    program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
+    program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
+    program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),
+    program("a queue of files", &[], "mkdir -p queue done; for i in $(seq 40); do echo $i > queue/$i; done
+for f in $(ls queue | sort -n); do sleep 0.3; echo $((f * f)) >> sums; mv queue/$f done/; done; sort -n sums > result"),
+    program("a log by >>", &[], "for i in $(seq 60); do echo \"line $i\" >> result; sleep 0.2; done"),
+    program("script(1)", &["script"], "script -qec 'for i in $(seq 60); do echo $i; sleep 0.2; done' /dev/null > /dev/null && echo done > result"),
+    program("more namespaces", &["unshare"], "unshare -Ur sh -c 'for i in $(seq 60); do sleep 0.2; done; id -u' > result"),
+];
+
+/// What became of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its result is the same, and it went on from a checkpoint.
+    Same,
+    /// Its result is the same; it began anew, and its user was told that it is not protected, or that it does.
+    Anew(String),
+    /// Its result is another, and its user was told what is done twice.
+    Repeated(String),
+    /// It ended otherwise than it should, or silently.
+    Wrong(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Same => f.write_str("same result, from its checkpoint"),
+            Verdict::Anew(told) => write!(f, "same result, from the beginning; told: {told}"),
+            Verdict::Repeated(told) => write!(f, "other result; told: {told}"),
+            Verdict::Wrong(why) => write!(f, "WRONG: {why}"),
+        }
+    }
+}
+
+/// Whether all that a program needs is there.
+pub fn is_here(program: &Program) -> bool {
+    let has = |command: &&&str| Command::new("which").arg(command).output().is_ok_and(|o| o.status.success());
+    program.needs.iter().filter(has).count() == program.needs.len()
+}
+
+/// A job of a program.
+struct Job {
+    id: u32,
+    folder: PathBuf,
+    /// When it was seen to run.
+    runs: Option<Instant>,
+    /// How long it ran, until its end.
+    lasted: Duration,
+    /// The node that was killed, and when.
+    killed: Option<(String, Instant)>,
+}
+
+fn submit(site: &Site, program: &Program, what: &str, options: &[&str]) -> Result<Job> {
+    let name: String = program.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let folder = site.folder(USER, &format!("{name}-{what}"))?;
+    let usual = ["-n1", "--exclusive", "--output=out", "--error=out"];
+    let id = site.submit(USER, &folder, &[&usual, options, program.options].concat(), program.script)?;
+    Ok(Job { id, folder, runs: None, lasted: Duration::ZERO, killed: None })
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).into_owned()
+}
+
+/// Runs programs undisturbed, then with one option and a dead node each; what became of each, in their order.
+///
+/// # Errors
+/// The cluster does not do what is asked.
+pub fn play(site: &mut Site, programs: &[&Program], progress: &mut dyn FnMut(&str)) -> Result<Vec<Verdict>> {
+    let plain = all(site, programs, "plain", &[], None)?;
+    let lasted: Vec<Duration> = plain.iter().map(|job| job.lasted).collect();
+    for (program, job) in programs.iter().zip(&plain) {
+        progress(&format!("{}: undisturbed {} in {} s", program.name, site.state(job.id)?, job.lasted.as_secs()));
+    }
+    let options = ["--ft-energy", "--ft-energy-interval=3s"];
+    let jobs = all(site, programs, "protected", &options, Some(&lasted))?;
+    let judged = programs.iter().zip(plain.iter().zip(&jobs)).map(|(program, (plain, job))| {
+        let verdict = judge(site, plain, job)?;
+        progress(&format!("{}: {verdict}", program.name));
+        Ok(verdict)
+    });
+    judged.collect()
+}
+
+/// Runs all to their ends, a few at once; `kills` says for each how long it takes, if its node is to die at half of that.
+fn all(
+    site: &mut Site,
+    programs: &[&Program],
+    what: &str,
+    options: &[&str],
+    kills: Option<&[Duration]>,
+) -> Result<Vec<Job>> {
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut ended = vec![false; programs.len()];
+    let until = Instant::now() + LIMIT * programs.len() as u32;
+    while ended.contains(&false) {
+        anyhow::ensure!(Instant::now() < until, "the programs do not end");
+        let active = jobs.len() - ended.iter().filter(|ended| **ended).count();
+        if active < AT_ONCE && jobs.len() < programs.len() {
+            jobs.push(submit(site, programs[jobs.len()], what, options)?);
+        }
+        for i in 0..jobs.len() {
+            if !ended[i] {
+                let dark =
+                    jobs.iter().filter_map(|job| job.killed.as_ref()).filter(|(node, _)| !site.cluster.has_power(node));
+                let may_kill = dark.count() < MOST_DARK;
+                let half = kills.filter(|_| may_kill).map(|lasted| (lasted[i] / 2).max(Duration::from_secs(6)));
+                ended[i] = follow(site, &mut jobs[i], half)?;
+            }
+            give_back(site, &jobs[i], DARK)?;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    jobs.iter().try_for_each(|job| give_back(site, job, Duration::ZERO))?;
+    Ok(jobs)
+}
+
+/// Gives a killed node its power back after a time.
+fn give_back(site: &Site, job: &Job, after: Duration) -> Result<()> {
+    match &job.killed {
+        Some((node, at)) if at.elapsed() >= after && !site.cluster.has_power(node) => site.cluster.give_power(node),
+        _ => Ok(()),
+    }
+}
+
+/// Kills the node of a job once, `half` after it began; whether the job has ended.
+fn follow(site: &mut Site, job: &mut Job, half: Option<Duration>) -> Result<bool> {
+    match site.state(job.id)?.as_str() {
+        "PENDING" | "COMPLETING" | "REQUEUED" => Ok(false),
+        "RUNNING" => {
+            let runs = *job.runs.get_or_insert_with(Instant::now);
+            if job.killed.is_none() && half.is_some_and(|half| runs.elapsed() > half) {
+                let run = site.report(job.id)?.context("a report")?;
+                let node = run["records"][0]["nodes"][0].as_str().context("a node")?.to_string();
+                site.cluster.kill_node(&node)?;
+                job.killed = Some((node, Instant::now()));
+            }
+            Ok(false)
+        }
+        _ => {
+            job.lasted = job.runs.map_or(Duration::from_secs(1), |runs| runs.elapsed());
+            Ok(true)
+        }
+    }
+}
+
+fn judge(site: &Site, plain: &Job, job: &Job) -> Result<Verdict> {
+    let (state, before) = (site.state(job.id)?, site.state(plain.id)?);
+    let out = read(&job.folder, "out");
+    let ours: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("joulepoint: ")).collect();
+    let told = |words: &[&str]| ours.iter().find(|l| words.iter().any(|w| l.contains(w))).map(|l| l.to_string());
+    let wrong = |why: String| Ok(Verdict::Wrong(format!("{why}: {ours:?}")));
+    if job.killed.is_none() {
+        return wrong(format!("it ended before its node was killed ({state})"));
+    }
+    if state != before {
+        return wrong(format!("{state}, and {before} without us"));
+    }
+    let is_same = read(&job.folder, "result") == read(&plain.folder, "result");
+    let anew = told(&["NOT PROTECTED", "begins anew"]);
+    let back = told(&["goes on from checkpoint"]);
+    let repeated = told(&["does it again", "does again"]);
+    match (is_same, anew, back, repeated) {
+        (true, _, Some(_), _) => Ok(Verdict::Same),
+        (true, Some(told), None, _) => Ok(Verdict::Anew(told)),
+        (false, _, _, Some(told)) => Ok(Verdict::Repeated(told)),
+        (true, None, None, _) => wrong("silently from the beginning".into()),
+        (false, ..) => wrong("another result, and nothing was said".into()),
+    }
+}

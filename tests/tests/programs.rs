@@ -1,0 +1,44 @@
+//! Programs that we did not choose, with one option each, and a node that dies: a selection of `xtask programs`.
+
+use anyhow::{Result, ensure};
+use std::fs;
+use std::path::PathBuf;
+use suite::programs::{PROGRAMS, Program, Verdict, is_here, play};
+use suite::transparent::site;
+
+/// Those of every kind, of what the tests have anyway.
+const SELECTION: [&str; 13] = [
+    "a log that is open",
+    "python, threads",
+    "python, a pool of processes",
+    "python, a file in TMPDIR",
+    "mktemp -d",
+    "a file in /tmp",
+    "make -j2",
+    "SQLite",
+    "a loop of srun",
+    "a chain of jobs",
+    "copies of others' files",
+    "a queue of files",
+    "a log by >>",
+];
+
+#[test]
+fn no_program_ends_otherwise_or_begins_anew_without_a_word() -> Result<()> {
+    let dir = PathBuf::from(format!("/tmp/joulepoint-programs-{}", std::process::id()));
+    let mut site = match site(&dir, 8, &mut |text| println!("  {text}"))? {
+        Ok(site) => site,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    let chosen: Vec<&Program> = PROGRAMS.iter().filter(|p| SELECTION.contains(&p.name) && is_here(p)).collect();
+    let outcome = play(&mut site, &chosen, &mut |text| println!("  {text}"));
+    drop(site);
+    let _ = fs::remove_dir_all(&dir);
+    let _ = fs::remove_dir_all(dir.with_extension("criu"));
+    let wrong: Vec<_> = chosen.iter().zip(outcome?).filter(|(_, v)| matches!(v, Verdict::Wrong(_))).collect();
+    ensure!(wrong.is_empty(), "{:?}", wrong.iter().map(|(p, v)| format!("{}: {v}", p.name)).collect::<Vec<_>>());
+    Ok(())
+}

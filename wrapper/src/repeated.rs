@@ -1,0 +1,99 @@
+//! What a program did to files since its checkpoint that a restore does not undo: it will do that again.
+
+use ::criu::frozen;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A look ends after so many files, and so long: what is found by then is told.
+const MOST_LOOKED_AT: usize = 50_000;
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// Most names that are told.
+const MOST_TOLD: usize = 5;
+
+/// A file server's clock may be so far from the node's, s.
+const CLOCK_S: f64 = 1.0;
+
+/// Files and folders that were changed since a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repeated {
+    /// The first of them, relative to the job's folder.
+    pub names: Vec<String>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Repeated {
+    /// One line for the user; none if there is nothing.
+    pub fn line(&self) -> Option<String> {
+        let more = self.count.saturating_sub(self.names.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (self.count > 0).then(|| {
+            format!("changed since that checkpoint, which is not undone: {}{more}; what the program did to them it does again", self.names.join(", "))
+        })
+    }
+}
+
+/// What is in the job's `folder` and was changed after `since_s`, but for what the checkpoint in `from` puts back, the
+/// job's own output and `run`, the folder of the run.
+pub fn since(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
+    let mut own: BTreeSet<PathBuf> =
+        [1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect();
+    own.extend(frozen::read(from).map(|frozen| frozen.written).unwrap_or_default().into_iter().map(|file| file.path));
+    let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
+    let (mut folders, mut found) = (vec![folder.to_path_buf()], Repeated::default());
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            looked_at += 1;
+            if looked_at > MOST_LOOKED_AT || Instant::now() > until {
+                return found;
+            }
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if own.contains(&path) || run.starts_with(&path) {
+                continue;
+            }
+            // A folder changes with what is made, renamed and removed in it, a file also with its content.
+            let changed_s = if metadata.is_dir() { metadata.mtime() } else { metadata.ctime() };
+            if changed_s as f64 > since_s + CLOCK_S {
+                found.count += 1;
+                if found.names.len() < MOST_TOLD {
+                    let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+                    found.names.push(if metadata.is_dir() { name + "/" } else { name });
+                }
+            }
+            if metadata.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_since_is_named_and_what_the_checkpoint_puts_back_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("job/queue")).unwrap();
+        fs::create_dir_all(path("job/.joulepoint/run")).unwrap();
+        fs::write(path("job/log"), "a line").unwrap();
+        let (job, run) = (path("job"), path("job/.joulepoint/run"));
+        let now_s = crate::mail::now_s();
+        assert_eq!(since(&job, now_s, &run, &run), Repeated::default());
+        let found = since(&job, now_s - 10.0, &run, &run);
+        assert_eq!((found.names.len(), found.count), (2, 2), "{found:?}");
+        assert!(found.line().is_some_and(|line| line.contains("queue/") && line.contains("log")), "{found:?}");
+        for n in 0..9 {
+            fs::write(path(&format!("job/queue/{n}")), "").unwrap();
+        }
+        let line = since(&job, now_s - 10.0, &run, &run).line().unwrap();
+        assert!(line.contains("and 6 more"), "{line}");
+    }
+}
