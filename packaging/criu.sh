@@ -4,6 +4,9 @@
 # Debian 12's own CRIU (3.17.1) cannot read the vDSO of newer kernels, and Debian 13's (4.1.1) cannot dump TCP sockets on
 # some, so no MPI. This takes forky's (4.2.1) or else Debian 13's from the mirror that apt knows already, with all its
 # libraries, and writes FOLDER/criu, which runs it by its own loader. Needs no root.
+#
+# Where compiler and headers are there, forky's source is built instead, with criu.patch: programs that map removed files
+# (the semaphores of Python's pools, of Open MPI) can be dumped, and poll(2) does not end at a checkpoint.
 # Ends with 77 and a reason where there is no such mirror.
 set -eu
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
@@ -21,6 +24,7 @@ mirror=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -r "$keys" ] || skip "$keys is not there"
 
+here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 apt=$folder/apt
@@ -42,6 +46,44 @@ APT::Sandbox::User "";
 END
 APT_CONFIG=$apt/apt.conf
 export APT_CONFIG
+# The upstream source, which apt verifies; Debian's own changes are not needed.
+build() {
+    for command in make cc protoc protoc-c patch xz; do
+        command -v "$command" >/dev/null || { echo "there is no $command"; return 1; }
+    done
+    work=$folder/build
+    mkdir -p "$work"
+    echo "deb-src [signed-by=$keys] $mirror forky main" >"$apt/sources.list"
+    timeout -s KILL 120 apt-get update -qq >"$work/log" 2>&1 || { tail -n 1 "$work/log"; return 1; }
+    (cd "$work" && timeout -s KILL 120 apt-get source -qq --download-only criu >"$work/log" 2>&1) || true
+    tar -xf "$work"/criu_4.2*.orig.tar.* -C "$work" 2>>"$work/log" || { grep -m 1 '^E:' "$work/log"; return 1; }
+    (cd "$work"/criu-4.2* && patch -s -p1 <"$here/criu.patch" && make -j2 criu NO_GNUTLS=1) >"$work/log" 2>&1 ||
+        { grep -m 1 -i 'error' "$work/log"; return 1; }
+    mkdir -p "$folder/root/lib"
+    cp "$work"/criu-4.2*/criu/criu "$folder/root/criu"
+    # shellcheck disable=SC2046  # a list of words
+    cp -L $(ldd "$folder/root/criu" | grep -o '/[^ ]*') "$folder/root/lib"
+    launcher "lib/$(basename "$(ldd "$folder/root/criu" | grep -o '/[^ ]*ld-linux[^ ]*')")" lib criu
+    "$folder/criu" --version >"$work/log" 2>&1 || { tail -n 1 "$work/log"; return 1; }
+    rm -rf "$work" "$apt"
+}
+
+# launcher LOADER LIBRARIES PROGRAM: all below root; the folder may be moved or copied.
+launcher() {
+    cat >"$folder/criu" <<END
+#!/bin/sh
+root=\$(dirname "\$(readlink -f "\$0")")/root
+exec "\$root/$1" --library-path "\$root/$2" "\$root/$3" "\$@"
+END
+    chmod 755 "$folder/criu"
+}
+
+if reason=$(build); then
+    exit 0
+fi
+echo "criu.sh: not built with our patch ($reason); Debian's own is taken" >&2
+rm -rf "$folder/build" "$folder/root" "$folder/criu"
+
 # With nothing installed by its status file, apt fetches all that CRIU needs.
 fetch() {
     rm -f "$apt"/cache/archives/*.deb
@@ -60,13 +102,7 @@ root=$folder/root
 libraries=$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
 loader=$(find "$root/usr/lib64" "$root/lib" "$libraries" -maxdepth 1 -name 'ld-linux*' 2>/dev/null | head -n 1)
 [ -n "$loader" ] || skip "libc6 came without a loader"
-cat >"$folder/criu" <<END
-#!/bin/sh
-# The folder may be moved or copied.
-root=\$(dirname "\$(readlink -f "\$0")")/root
-exec "\$root${loader#"$root"}" --library-path "\$root${libraries#"$root"}" "\$root/usr/sbin/criu" "\$@"
-END
-chmod 755 "$folder/criu"
+launcher "${loader#"$root/"}" "${libraries#"$root/"}" usr/sbin/criu
 if ! said=$("$folder/criu" --version 2>&1); then
     rm -f "$folder/criu"
     skip "it does not start: $said"

@@ -11,6 +11,8 @@ packages="
     openmpi-bin libopenmpi-dev libpmix2
     gromacs gromacs-data lammps lammps-examples
     chromium chromium-driver
+    libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
+    patch xz-utils
     mmdebstrap sqlite3 util-linux procps passwd iproute2 nftables libfaketime
     build-essential debhelper lintian rpm python3
 "

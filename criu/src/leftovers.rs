@@ -11,11 +11,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_FILES: usize = 20_000;
 
+/// The kernel's clock for files may be so far behind.
+const TICK: Duration = Duration::from_millis(20);
+
 /// The files and folders of its user that are not older than `since`, in the folders that all programs share, but for
 /// those below `others`. None if there are too many.
 pub fn made_since(since: SystemTime, others: &[&Path]) -> Option<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut bytes = 0;
+    let since = since - TICK;
     for folder in [COMMON[0], COMMON[1]] {
         let folder = Path::new(folder);
         let Ok(metadata) = fs::metadata(folder) else { continue };
@@ -56,7 +60,8 @@ fn walk(
 
 /// When a file was made, or changed last where its file system does not say.
 fn made(metadata: &Metadata) -> SystemTime {
-    let changed = || UNIX_EPOCH + Duration::from_secs(metadata.ctime().unsigned_abs());
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    let changed = || UNIX_EPOCH + Duration::new(metadata.ctime().unsigned_abs(), nanoseconds);
     metadata.created().unwrap_or_else(|_| changed())
 }
 

@@ -13,6 +13,7 @@ use config::{Compress, Site};
 use options::Network;
 use protocol::Manifest;
 use run::{Checkpoints, survey, write_durably};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -73,10 +74,13 @@ fn warden() -> Command {
 /// Launchers whose processes talk to each other over the network, also within one node.
 const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
 
-/// Whether a script of these words gets a network of its own: as its user says, or if it calls a launcher.
-pub fn own_network(asked: Network, words: &[String]) -> bool {
+/// Whether a script of these words, whose programs name these libraries, gets a network of its own: as its user says, or
+/// if it calls a launcher, or MPI without one, which opens connections to itself.
+pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String>) -> bool {
     let launches = |word: &String| word.rsplit('/').next().is_some_and(|name| LAUNCHERS.contains(&name));
-    asked == Network::Own || asked == Network::Auto && words.iter().any(launches)
+    let is_mpi = |library: &String| library.starts_with("libmpi");
+    let talks = || words.iter().any(launches) || libraries.iter().any(is_mpi);
+    asked == Network::Own || asked == Network::Auto && talks()
 }
 
 /// The command that runs a script in a sandbox. Slurm's copy of a batch script is not there any more when the job
@@ -204,9 +208,11 @@ mod tests {
     #[test]
     fn a_script_that_calls_a_launcher_has_a_network_of_its_own_unless_its_user_says_otherwise() {
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        assert!(own_network(Network::Auto, &words("cd x /usr/bin/mpirun -n 4 heat")));
-        assert!(!own_network(Network::Auto, &words("python3 mpirun.py")));
-        assert!(!own_network(Network::Host, &words("mpirun heat")));
-        assert!(own_network(Network::Own, &words("python3 a.py")));
+        let none = BTreeSet::new();
+        assert!(own_network(Network::Auto, &words("cd x /usr/bin/mpirun -n 4 heat"), &none));
+        assert!(own_network(Network::Auto, &words("lmp -in x"), &BTreeSet::from(["libmpi.so.40".to_string()])));
+        assert!(!own_network(Network::Auto, &words("python3 mpirun.py"), &none));
+        assert!(!own_network(Network::Host, &words("mpirun heat"), &none));
+        assert!(own_network(Network::Own, &words("python3 a.py"), &none));
     }
 }

@@ -53,7 +53,7 @@ impl Prospect {
             Some(engine) => Protection {
                 engine: engine.as_str().to_string(),
                 why: why.to_string(),
-                cure: if engine == Engine::App { MEND_FILES.to_string() } else { String::new() },
+                cure: if engine == Engine::App { MEND_FILES } else { TELL_FILES }.to_string(),
                 ..Protection::default()
             },
             None => Protection {
@@ -133,7 +133,7 @@ impl Guard {
     pub fn goes_back(&mut self, group: Option<usize>, line: Option<&Manifest>, again_s: Option<f64>) -> Option<Event> {
         let whose = group.map_or_else(String::new, |group| format!("group {group}: "));
         let again = again_s.filter(|s| *s >= 0.5).map_or_else(String::new, |s| {
-            format!("; about {} of work {} done again", spoken(s), if s < 1.5 { "is" } else { "are" })
+            format!("; at least {} of work {} done again", spoken(s), if s < 1.5 { "is" } else { "are" })
         });
         match line {
             Some(line) => {
