@@ -11,7 +11,13 @@
 set -eu
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 folder=$1
-[ ! -x "$folder/criu" ] || exit 0
+here=$(cd "$(dirname "$0")" && pwd)
+# One at a time; what is there counts if it was made with this patch, or could not be.
+mkdir -p "$(dirname "$folder")"
+exec 9>"$folder.lock"
+flock 9
+stamp=$(cksum <"$here/criu.patch")
+[ ! -x "$folder/criu" ] || [ "$(cat "$folder/patch" 2>/dev/null)" != "$stamp" ] || exit 0
 skip() {
     echo "criu.sh: $1" >&2
     exit 77
@@ -24,9 +30,17 @@ mirror=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -r "$keys" ] || skip "$keys is not there"
 
-here=$(cd "$(dirname "$0")" && pwd)
+wanted=$folder
+folder=$folder.new
+rm -rf "$folder"
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
+# ready: what was made takes its place.
+ready() {
+    echo "$stamp" >"$folder/patch"
+    rm -rf "$wanted"
+    mv "$folder" "$wanted"
+}
 apt=$folder/apt
 mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/etc/preferences.d" "$apt/etc/trusted.gpg.d" "$apt/etc/apt.conf.d"
 touch "$apt/status"
@@ -59,10 +73,10 @@ build() {
     tar -xf "$work"/criu_4.2*.orig.tar.* -C "$work" 2>>"$work/log" || { grep -m 1 '^E:' "$work/log"; return 1; }
     (cd "$work"/criu-4.2* && patch -s -p1 <"$here/criu.patch" && make -j2 criu NO_GNUTLS=1) >"$work/log" 2>&1 ||
         { grep -m 1 -i 'error' "$work/log"; return 1; }
-    mkdir -p "$folder/root/lib"
-    cp "$work"/criu-4.2*/criu/criu "$folder/root/criu"
+    mkdir -p "$folder/root/lib" || return 1
+    cp "$work"/criu-4.2*/criu/criu "$folder/root/criu" || return 1
     # shellcheck disable=SC2046  # a list of words
-    cp -L $(ldd "$folder/root/criu" | grep -o '/[^ ]*') "$folder/root/lib"
+    cp -L $(ldd "$folder/root/criu" | grep -o '/[^ ]*') "$folder/root/lib" || return 1
     launcher "lib/$(basename "$(ldd "$folder/root/criu" | grep -o '/[^ ]*ld-linux[^ ]*')")" lib criu
     "$folder/criu" --version >"$work/log" 2>&1 || { tail -n 1 "$work/log"; return 1; }
     rm -rf "$work" "$apt"
@@ -79,6 +93,7 @@ END
 }
 
 if reason=$(build); then
+    ready
     exit 0
 fi
 echo "criu.sh: not built with our patch ($reason); Debian's own is taken" >&2
@@ -107,3 +122,4 @@ if ! said=$("$folder/criu" --version 2>&1); then
     rm -f "$folder/criu"
     skip "it does not start: $said"
 fi
+ready

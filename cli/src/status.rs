@@ -47,7 +47,7 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
         out::json(&runs)?;
         return Ok(code);
     }
-    if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty()) {
+    if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty() && code == 0) {
         return Err(Failure::Other(anyhow!("{}", report::unknown(job))));
     }
     out::print(table(&runs, args.job.is_some()))?;
@@ -74,14 +74,22 @@ fn wait(
         if !states.is_empty() && states.iter().all(|(_, state)| *state == Some(ProtectionState::Protected)) {
             return Ok(0);
         }
-        if states.iter().any(|(run, state)| *run != "running" || *state == Some(ProtectionState::NotProtected)) {
+        let is_lost = |(run, state): &(&str, Option<ProtectionState>)| {
+            *state != Some(ProtectionState::Protected)
+                && (*run != "running" || *state == Some(ProtectionState::NotProtected))
+        };
+        if states.iter().any(is_lost) {
             return Ok(EXIT_NOT_PROTECTED);
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             return Ok(EXIT_TIMEOUT);
         }
         std::thread::sleep(LOOK);
-        *runs = ask()?;
+        // A controller that restarts is waited for.
+        match ask() {
+            Ok(answer) => *runs = answer,
+            Err(e) => tracing::warn!(error = format!("{e:#}"), "the controller does not say"),
+        }
     }
 }
 
@@ -93,7 +101,7 @@ fn table(runs: &[RunAccount], is_one: bool) -> String {
     let now_s = wrapper::mail::now_s();
     for run in runs {
         let last = run.checkpoints.last().map(|c| now_s - c.begun_s - c.seconds);
-        let last = last.map_or_else(|| "none".to_string(), |s| format!("{} ago", options::spoken(s)));
+        let last = last.map_or_else(|| "none".to_string(), |s| format!("{} ago", options::spoken(s.max(0.0))));
         text += &format!(
             "{:>8} {:<9} {:<10} {:<13} {:>5} {:>8} {:>11}  {last}\n",
             run.job,

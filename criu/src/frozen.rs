@@ -29,6 +29,8 @@ pub struct Temporaries {
     pub own: Option<PathBuf>,
     /// Since when what it makes in `/tmp` is its alone; absent if others of its job make files there, too.
     pub since: Option<SystemTime>,
+    /// What it had made there when it was restored.
+    pub local: Vec<PathBuf>,
     /// Folders that stay out of the checkpoint.
     pub others: Vec<PathBuf>,
 }
@@ -50,6 +52,9 @@ pub struct Frozen {
     /// Whether its user and group had their own numbers; number 0 in a dump of an earlier version.
     #[serde(default)]
     pub own_numbers: bool,
+    /// What it had made in folders that all programs share: entries of these folders.
+    #[serde(default)]
+    pub local: Vec<PathBuf>,
 }
 
 /// A pipe of the program's output.
@@ -120,12 +125,18 @@ pub fn save(
     if let Some(tmp) = tmp {
         pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
+    let mut local = Vec::new();
     if let Some(since) = temporaries.since {
         let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
-        match leftovers::made_since(since, &others) {
-            Some(made) => {
-                let add = |tar: &mut Archive| made.iter().try_for_each(|path| append_if_there(tar, path));
-                pack(LOCAL, &add).map_err(told(Path::new("files in /tmp")))?;
+        match leftovers::made_since(since, &temporaries.local, &others) {
+            Some(found) => {
+                pack(LOCAL, &|tar| {
+                    // One that cannot be read is another job's, or is going.
+                    found.all.iter().for_each(|path| drop(append_padded(tar, path)));
+                    Ok(())
+                })
+                .map_err(told(Path::new("files in /tmp")))?;
+                local = found.entries;
             }
             None => {
                 tracing::warn!("what the program has made in /tmp is too much for a checkpoint, and stays on this node")
@@ -136,7 +147,8 @@ pub fn save(
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
     let own_numbers = !nix::unistd::getuid().is_root();
-    let frozen = Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers };
+    let frozen =
+        Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers, local };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))
@@ -162,22 +174,18 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
         let path = from.join(name);
         if path.exists() {
             let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
-            others.and_then(|()| unpack(&path, |_| true)).map_err(|e| format!("{}: {e}", path.display()))?;
+            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
         }
     }
-    put_back_local(&from.join(LOCAL))?;
+    let local = from.join(LOCAL);
+    if local.exists()
+        && let Err(reason) = leftovers::put_back(&local)
+    {
+        // The program may do without; the checkpoint is as good as it was.
+        protocol::say!("joulepoint: not all that the program had made in /tmp is back: {reason}");
+    }
     frozen.written.iter().try_for_each(go_back)?;
     Ok(frozen)
-}
-
-/// Puts back what was made in folders that all programs of a node share, but for what is there: another job of the user
-/// may have made that.
-fn put_back_local(path: &Path) -> Result<(), String> {
-    let missing = |target: &Path| fs::symlink_metadata(target).is_err();
-    match path.exists() {
-        true => unpack(path, missing).map_err(|e| format!("{}: {e}", path.display())),
-        false => Ok(()),
-    }
 }
 
 /// Forgets what was written to a file after the dump.
@@ -243,12 +251,18 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds one file, unless its program's helpers have removed it meanwhile.
-fn append_if_there(tar: &mut Archive, path: &Path) -> io::Result<()> {
-    match append(tar, path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        appended => appended,
+/// Adds one file as long as it is now, with zeros for what is cut off meanwhile: others may work on it.
+fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_file() {
+        return append(tar, path);
     }
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    let mut header = tar::Header::new_gnu();
+    header.set_metadata(&metadata);
+    let bytes = file.chain(io::repeat(0)).take(metadata.len());
+    tar.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
 }
 
 /// Adds one file under its own absolute name.
@@ -296,8 +310,7 @@ fn first_hole(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Unpacks the files that are `wanted`.
-fn unpack(path: &Path, wanted: impl Fn(&Path) -> bool) -> io::Result<()> {
+fn unpack(path: &Path) -> io::Result<()> {
     let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 20, File::open(path)?));
     archive.set_preserve_permissions(true);
     archive.set_preserve_mtime(true);
@@ -305,7 +318,7 @@ fn unpack(path: &Path, wanted: impl Fn(&Path) -> bool) -> io::Result<()> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
-        if !wanted(&target) || is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
+        if is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
             continue;
         }
         if !(entry.header().entry_type().is_dir() && target.is_dir()) {
@@ -390,10 +403,10 @@ mod tests {
         make_fifo(&folder.join("f"), 0o600).unwrap();
         pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
-        unpack(&tar, |_| true).unwrap();
+        unpack(&tar).unwrap();
         let number = fs::metadata(folder.join("a")).unwrap().ino();
         fs::write(folder.join("a"), "after it, and longer").unwrap();
-        unpack(&tar, |_| true).unwrap();
+        unpack(&tar).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "before");
         assert_eq!(fs::metadata(folder.join("a")).unwrap().ino(), number, "other names of it lead to it");
         let own = folder.join("a");
@@ -430,7 +443,7 @@ mod tests {
         });
         let grown_bytes = fs::metadata(&log).unwrap().len();
         fs::remove_file(&after).unwrap();
-        unpack(&tar, |_| true).unwrap();
+        unpack(&tar).unwrap();
         assert!(fs::metadata(&log).unwrap().len() <= grown_bytes);
         assert_eq!(fs::read_to_string(&after).unwrap(), "after it", "the archive is whole");
     }
@@ -444,7 +457,7 @@ mod tests {
         assert!(fs::metadata(&tar).unwrap().len() < 1 << 20, "holes are not packed");
         let number = fs::metadata(&path).unwrap().ino();
         fs::write(&path, "new").unwrap();
-        unpack(&tar, |_| true).unwrap();
+        unpack(&tar).unwrap();
         let back = fs::metadata(&path).unwrap();
         assert_eq!((back.ino(), back.len()), (number, 64 << 20));
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));

@@ -148,6 +148,7 @@ impl Init<'_> {
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
                 // Tasks of a step share what they make there.
                 since: task.member.is_none().then(SystemTime::now),
+                local: Vec::new(),
                 others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
             },
             program: 0,

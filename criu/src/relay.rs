@@ -7,7 +7,7 @@ use nix::fcntl::OFlag;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// File in a run's folder that tells the sizes of its output files before it, bytes.
@@ -38,6 +38,8 @@ pub struct Relay {
     /// What each line begins with.
     label: String,
     at_start: bool,
+    /// Lines of ours that wait for the end of the program's line.
+    late: Vec<u8>,
 }
 
 impl Relay {
@@ -61,6 +63,7 @@ impl Relay {
             held: Vec::new(),
             label: String::new(),
             at_start: true,
+            late: Vec::new(),
         })
     }
 
@@ -107,7 +110,14 @@ impl Relay {
         let ready = if self.by_lines && self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() };
         let text: Vec<u8> = self.held.drain(..ready).collect();
         let text = if self.label.is_empty() { text } else { self.labelled(&text) };
-        self.to.write_all(&text)?;
+        match text.iter().position(|byte| *byte == b'\n').filter(|_| !self.late.is_empty()) {
+            Some(end) => {
+                self.to.write_all(&text[..=end])?;
+                self.to.write_all(&std::mem::take(&mut self.late))?;
+                self.to.write_all(&text[end + 1..])?;
+            }
+            None => self.to.write_all(&text)?,
+        }
         self.carried_bytes += text.len() as u64;
         Ok(())
     }
@@ -147,7 +157,12 @@ impl Relay {
     pub fn finish(&mut self) -> io::Result<()> {
         self.drain()?;
         self.by_lines = false;
-        self.carry(&[])
+        self.carry(&[])?;
+        if !self.late.is_empty() {
+            self.to.write_all(b"\n")?;
+            self.to.write_all(&std::mem::take(&mut self.late))?;
+        }
+        Ok(())
     }
 
     /// How much it has carried on to another process, bytes: nothing if the target is a file of its own.
@@ -167,22 +182,34 @@ impl Relay {
     /// What the file system says.
     pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
         if self.kept_bytes().is_some_and(|now| now > bytes) {
-            let ours = self.ours_after(bytes).unwrap_or_default();
+            let (ends_line, ours) = self.ours_after(bytes).unwrap_or_default();
             self.to.set_len(bytes)?;
             io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
-            self.to.write_all(&ours)?;
+            match ends_line {
+                true => self.to.write_all(&ours)?,
+                // The program goes on in the middle of a line.
+                false => self.late = ours,
+            }
         }
         Ok(())
     }
 
-    /// Our lines in the target after its first `bytes`; it is open for writing only.
-    fn ours_after(&self, bytes: u64) -> io::Result<Vec<u8>> {
-        let mut file = fs::File::open(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(bytes))?;
-        let mut tail = Vec::new();
-        file.take(MOST_LOOKED_AT_BYTES).read_to_end(&mut tail)?;
-        let lines = tail.split_inclusive(|byte| *byte == b'\n');
-        Ok(lines.filter(|line| line.starts_with(OURS) && line.ends_with(b"\n")).flatten().copied().collect())
+    /// Whether a line ends at the target's first `bytes`, and our lines after them; the target is open for writing only.
+    fn ours_after(&self, bytes: u64) -> io::Result<(bool, Vec<u8>)> {
+        let file = fs::File::open(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
+        let mut last = [b'\n'];
+        if bytes > 0 {
+            file.read_exact_at(&mut last, bytes - 1)?;
+        }
+        let from = bytes.max(file.metadata()?.len().saturating_sub(MOST_LOOKED_AT_BYTES));
+        let mut tail = vec![0; usize::try_from(file.metadata()?.len() - from).map_err(io::Error::other)?];
+        file.read_exact_at(&mut tail, from)?;
+        // One of ours may stand behind the beginning of a line of the program's.
+        let ours = |line: &'_ [u8]| {
+            let at = line.windows(OURS.len()).position(|word| word == OURS)?;
+            line.ends_with(b"\n").then(|| line[at..].to_vec())
+        };
+        Ok((last == *b"\n", tail.split_inclusive(|byte| *byte == b'\n').filter_map(ours).flatten().collect()))
     }
 }
 
@@ -273,13 +300,22 @@ mod tests {
     #[test]
     fn a_target_that_goes_back_keeps_what_we_have_said_since() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "kept\nlost\njoulepoint: said\nlost, too\njoulepoint: cut").unwrap();
-        let to = fs::OpenOptions::new().append(true).open(file.path()).unwrap();
-        let mut relay = Relay::new(to.as_fd()).unwrap();
+        let open = || fs::OpenOptions::new().append(true).open(file.path()).unwrap();
+        let said = || fs::read_to_string(file.path()).unwrap();
+        fs::write(file.path(), "kept\nlost\n...joulepoint: said\nlost, too\njoulepoint: cut").unwrap();
+        let mut relay = Relay::new(open().as_fd()).unwrap();
         relay.go_back(5).unwrap();
-        assert_eq!(fs::read_to_string(file.path()).unwrap(), "kept\njoulepoint: said\n");
+        assert_eq!(said(), "kept\njoulepoint: said\n");
         relay.go_back(100).unwrap();
-        assert_eq!(fs::metadata(file.path()).unwrap().len(), 22, "nothing grows");
+        assert_eq!(said().len(), 22, "nothing grows");
+        // In the middle of a line ours wait for its end.
+        fs::write(file.path(), "ke\nlost\njoulepoint: said\n").unwrap();
+        let mut relay = Relay::new(open().as_fd()).unwrap();
+        relay.go_back(2).unwrap();
+        let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
+        program.write_all(b"pt\nand on").unwrap();
+        relay.drain().unwrap();
+        assert_eq!(said(), "kept\njoulepoint: said\nand on");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A folder for the temporary files of a script whose user names none: it belongs to the program's checkpoints, and is
 //! gone after it.
 
+use crate::files::COMMON;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -18,7 +19,7 @@ impl Temporary {
     /// A sentence.
     pub fn make(run: &Path) -> Result<Temporary, String> {
         let name = format!("joulepoint-{:016x}", xxh3_64(run.as_os_str().as_encoded_bytes()));
-        let folder = std::env::temp_dir().join(name);
+        let folder = Path::new(COMMON[0]).join(name);
         // What a life that was killed has left; another user's stays, and the folder cannot be made.
         let _ = fs::remove_dir_all(&folder);
         let told = |e: io::Error| format!("{}: {e}; set TMPDIR to a folder of your own", folder.display());

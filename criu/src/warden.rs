@@ -1,5 +1,6 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
+use crate::files::COMMON;
 use crate::line::{self, Hello, Line, Member, Said};
 use crate::sandbox::Numbers;
 use crate::task::Task;
@@ -10,7 +11,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Exit code of a warden whose namespaces are refused: trying again is in vain.
 const EXIT_NO_SANDBOX: i32 = 126;
@@ -59,8 +60,9 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     // Tasks meet in the folder that all have, and leave files to the next step there.
-    let names_own = std::env::var_os("TMPDIR").is_some_and(|named| frozen::is_own_folder(Path::new(&named)));
-    let has_own = task.member.is_none() && !task.own_network && !names_own;
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let is_common = |named: &PathBuf| named.as_os_str().is_empty() || COMMON.iter().any(|c| named == Path::new(c));
+    let has_own = task.member.is_none() && !task.own_network && named.as_ref().is_none_or(is_common);
     let temporary = match has_own {
         true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
         false => None,

@@ -12,7 +12,7 @@ mod table;
 
 pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
-pub use submission::submitted;
+pub use submission::{submitted, written};
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};
 
 use std::fmt;

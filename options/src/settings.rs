@@ -257,7 +257,13 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         refuse_later_capabilities(&merged)?;
         refuse_contradictions(&merged, &settings)?;
     }
-    Ok(settings)
+    Ok(Settings { interval: settings.interval.filter(|_| !is_overruled(&merged)), ..settings })
+}
+
+/// Whether the site's interval gives way to what its user lets a failure cost.
+fn is_overruled(merged: &Merged) -> bool {
+    merged.source("ft-energy-interval") == Source::Site
+        && matches!(merged.source("ft-energy-max-loss"), Source::Option | Source::Environment)
 }
 
 /// A request with the site's defaults below it.
@@ -335,8 +341,11 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             "use it with --ft-energy=time",
         ));
     }
+    let by_user = |name: &str| matches!(merged.source(name), Source::Option | Source::Environment);
     if let (Some(interval), Some(max_loss)) = (settings.interval, settings.max_loss)
         && interval >= max_loss
+        && by_user("ft-energy-interval")
+        && by_user("ft-energy-max-loss")
     {
         let reason = "is not longer than --ft-energy-interval, so that a failure could cost more";
         return Err(refusal(merged, "ft-energy-max-loss", reason, "a longer time, or no interval"));

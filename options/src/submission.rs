@@ -18,6 +18,15 @@ pub fn submitted(line: &str, command: &str, script: &str) -> Request {
     Request { settings: values.into_iter().map(|(name, value)| (name, written(value))).collect() }
 }
 
+/// The same from the words of a command line that come before the script, and what is seen of that.
+pub fn written(words: &[String], script: &str) -> Request {
+    let directives = crate::size::directives(script);
+    let values = settings(directives.iter().map(String::as_str)).into_iter();
+    let values: BTreeMap<String, String> = values.chain(settings(words.iter().map(String::as_str))).collect();
+    let setting = |value| Setting { value, source: Source::Option };
+    Request { settings: values.into_iter().map(|(name, value)| (name, setting(value))).collect() }
+}
+
 /// The `#SBATCH` lines in front of a script's first command.
 fn of_script(script: &str) -> BTreeMap<String, String> {
     let head = script.lines().take_while(|l| l.trim().is_empty() || l.starts_with('#'));

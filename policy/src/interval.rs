@@ -15,7 +15,8 @@
 //!
 //! - **largest loss**: what a failure takes at most, the interval and the checkpoint that was not complete yet. The
 //!   interval is never below the checkpoint's duration for that.
-//! - **longest interval**: what a site lets runs have that say nothing; the other bounds win over it.
+//! - **longest interval**: what a site lets runs have that say nothing; the other bounds win over it, and it never asks
+//!   for more than a ninth of the time.
 //!
 //! Bounds that cannot all hold are served in the order largest loss, runtime, I/O, energy: what the user was promised
 //! first; then the interval is the one that keeps the earlier bounds and comes nearest to the later one, and the choice is
@@ -29,6 +30,10 @@ use crate::phrase::{duration, percent};
 /// The longest MTBF, and the longest single cost, that is accepted: a million years and a year.
 const LONGEST_MTBF_S: f64 = 3.2e13;
 const LONGEST_COST_S: f64 = 3.2e7;
+
+/// So many times its cost must lie between two checkpoints for which only the site's longest interval asks: they take a
+/// ninth of the time at most.
+const AFFORDABLE: f64 = 8.0;
 
 /// What the interval is to minimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,7 +393,8 @@ fn admissible(model: &impl Expectation, bounds: &Bounds, time_opt: f64, energy_o
         allowed.narrow(low, high, Limit::EnergyBound);
     }
     if let Some(longest_s) = bounds.longest_s {
-        allowed.narrow(0.0, longest_s.max(allowed.low), Limit::LongestInterval);
+        let affordable_s = AFFORDABLE * model.checkpoint_s();
+        allowed.narrow(0.0, longest_s.max(affordable_s).max(allowed.low), Limit::LongestInterval);
     }
     allowed
 }
@@ -439,8 +445,15 @@ fn reason(
         Some(Limit::IoBound) => text += &format!(", limited by the I/O bound of {}.", of(bounds.io)),
         Some(Limit::EnergyBound) => text += &format!(", limited by the energy bound of {}.", of(bounds.energy)),
         Some(Limit::LargestLoss) => {
-            let loss = duration(bounds.loss_s.unwrap_or(0.0));
-            text += &format!(", shortened so that a failure costs {loss} at most.");
+            let (loss_s, cost_s) = (bounds.loss_s.unwrap_or(0.0), choice.interval_s + costs.checkpoint_s);
+            text += &match cost_s <= loss_s * (1.0 + 1e-9) {
+                true => format!(", shortened so that a failure costs {} at most.", duration(loss_s)),
+                false => format!(
+                    ", as short as a checkpoint is: a failure costs {}, more than the {} that were asked for.",
+                    duration(cost_s),
+                    duration(loss_s)
+                ),
+            };
         }
         Some(Limit::LongestInterval) => {
             text += ", shortened to the longest that the site lets a run of this walltime have.";

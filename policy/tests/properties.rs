@@ -115,6 +115,12 @@ proptest! {
         let longest = Bounds { io: Some(io), longest_s: Some(c.checkpoint_s), ..Bounds::default() };
         let choice = choose_interval(Objective::Energy, mtbf_s, &c, &longest).unwrap();
         prop_assert!(choice.expected.io_share <= io * (1.0 + tolerance) && choice.limited_by != Some(policy::interval::Limit::Conflict));
+        let longest_s = 20.0 * c.checkpoint_s;
+        let site = Bounds { longest_s: Some(longest_s), ..Bounds::default() };
+        prop_assert!(choose_interval(Objective::Energy, mtbf_s, &c, &site).unwrap().interval_s <= longest_s * (1.0 + tolerance));
+        let dear = Bounds { longest_s: Some(c.checkpoint_s), ..Bounds::default() };
+        let rare = choose_interval(Objective::Time, 1e6 * c.checkpoint_s.max(1.0), &c, &dear).unwrap();
+        prop_assert!(rare.expected.io_share < 0.12, "{rare:?}");
     }
 
     #[test]

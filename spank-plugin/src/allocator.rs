@@ -5,6 +5,8 @@ use crate::option_values::program;
 use crate::output;
 use crate::prospect;
 use crate::submit::{self, CARRIER};
+use protocol::Request;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Checks the request and sends it along with the job.
 pub fn init_post_opt() -> Result<(), String> {
@@ -13,23 +15,7 @@ pub fn init_post_opt() -> Result<(), String> {
     match &request {
         Some(request) if program() == "sbatch" => {
             submit::enough_nodes(request)?;
-            let (words, script) = submit::submission();
-            let stays_away = prospect::stays_away(&words, &script);
-            let settings = options::resolve(request, &Default::default()).map_err(|refusal| refusal.to_string())?;
-            if stays_away && settings.require {
-                return Err(
-                    "--no-requeue: Slurm ends the job with a lost node, and --ft-energy-require asks for more; leave \
-                            one of them out"
-                        .to_owned(),
-                );
-            }
-            crate::inform(&prospect::line(&settings, &script));
-            prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
-            if stays_away {
-                crate::inform(
-                    "--no-requeue: with a lost node the job ends for good; only what dies within it is recovered",
-                );
-            }
+            tell(request)?;
             let json = submit::to_json(request)?;
             // SAFETY: sbatch has not started a thread when it runs this hook.
             unsafe { std::env::set_var(CARRIER, json) }
@@ -38,8 +24,35 @@ pub fn init_post_opt() -> Result<(), String> {
         // SAFETY: as above, and the same for salloc.
         _ => unsafe { std::env::remove_var(CARRIER) },
     }
-    if request.is_some() && program() == "salloc" {
+    if let Some(request) = request.filter(|_| program() == "salloc") {
+        if request.settings.contains_key("ft-energy-require") {
+            return Err("--ft-energy-require: only batch jobs are protected; accepted: sbatch".to_owned());
+        }
         crate::inform("only batch jobs are protected; the steps of this allocation run as written");
+    }
+    Ok(())
+}
+
+/// Says what is known of the job's protection, once: a job of several parts comes here for each.
+///
+/// # Errors
+/// It asks for more than Slurm would let it have.
+fn tell(request: &Request) -> Result<(), String> {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let (words, script) = submit::submission();
+    let stays_away = prospect::stays_away(&words, &script) || std::env::var_os("SBATCH_NO_REQUEUE").is_some();
+    let settings = options::resolve(request, &Default::default()).map_err(|refusal| refusal.to_string())?;
+    if stays_away && settings.require {
+        let cure = "leave one of them out";
+        return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
+    }
+    if TOLD.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    crate::inform(&prospect::line(&settings, &prospect::commands(&words, &script)));
+    prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
+    if stays_away {
+        crate::inform("--no-requeue: with a lost node the job ends for good; only what dies within it is recovered");
     }
     Ok(())
 }

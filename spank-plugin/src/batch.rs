@@ -21,10 +21,13 @@ pub fn task_init(handle: &Handle<'_>) -> Result<(), String> {
     if handle.step() != Ok(Step::Batch) {
         return Ok(());
     }
-    wrap(handle).map_err(|reason| format!("{reason}; the job runs unprotected"))
+    let wrapped = wrap(handle);
+    output::begin(handle, wrapped == Ok(true));
+    wrapped.map(drop).map_err(|reason| format!("{reason}; the job runs unprotected"))
 }
 
-fn wrap(handle: &Handle<'_>) -> Result<(), String> {
+/// Whether the job wants it, and has it.
+fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
     let site = site::get();
     let said = Said {
         options: option_values::arrived(),
@@ -33,19 +36,32 @@ fn wrap(handle: &Handle<'_>) -> Result<(), String> {
         site: &site,
     };
     // Users can write Slurm's internal variables themselves, so nothing that arrives here counts as checked.
-    let Some(request) = said.request()? else { return Ok(()) };
-    executable(&site.wrapper)?;
+    let Some(request) = said.request()? else { return Ok(false) };
+    if let Err(reason) = executable(&site.wrapper) {
+        if request.settings.contains_key("ft-energy-require") {
+            put_in_front(handle, &refusing(&reason))?;
+            return Ok(true);
+        }
+        return Err(reason);
+    }
     let words = words(&site, &request)?;
     if let Some(conf) = &site.conf {
         handle
             .setenv("JOULEPOINT_CONF", conf.as_os_str())
             .map_err(|error| format!("cannot set JOULEPOINT_CONF: {error}"))?;
     }
-    output::begin(handle);
     put_in_front(handle, &words)?;
     // A leftover does no harm: every sbatch sets or removes it.
     let _ = handle.unsetenv(CARRIER);
-    Ok(())
+    Ok(true)
+}
+
+/// The words before the script of a job that is not to run without the wrapper: no error of a hook, which Slurm would take
+/// for the node's.
+fn refusing(reason: &str) -> Vec<OsString> {
+    let say =
+        r#"echo "joulepoint: NOT PROTECTED: $0; --ft-energy-require: the job ends before it has begun" >&2; exit 122"#;
+    ["/bin/sh", "-c", say, reason].map(OsString::from).to_vec()
 }
 
 /// What the submitting side sent along; one that cannot be read counts as absent.

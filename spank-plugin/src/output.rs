@@ -8,6 +8,7 @@ use crate::option_values::program;
 use crate::site::Site;
 use crate::submit;
 use spank::Handle;
+use std::path::PathBuf;
 
 /// By which `sbatch` takes the default of `--open-mode`.
 const DEFAULT: &str = "SBATCH_OPEN_MODE";
@@ -15,8 +16,11 @@ const DEFAULT: &str = "SBATCH_OPEN_MODE";
 /// By which `sbatch` passes the mode on to `srun` in the job, whose files are another matter.
 const PASSED_ON: &str = "SLURM_OPEN_MODE";
 
-/// Tells the batch step that the mode was our choice.
+/// Tells the batch step that the mode was our choice; its value is what `srun` in the job was to have.
 const OURS: &str = "SLURM_JOULEPOINT_OPEN_MODE";
+
+/// Where slurm.conf is if no variable names it; the second for hosts that get it from slurmctld.
+const CONFIGURATIONS: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"];
 
 /// Where a job is submitted, before Slurm has read anything: protected jobs add to their output.
 pub fn add_to(site: &Site) {
@@ -25,46 +29,76 @@ pub fn add_to(site: &Site) {
     if program() != "sbatch" || std::env::var_os(DEFAULT).is_some() {
         return;
     }
-    let (words, script) = submit::submission();
-    if !wants(&words, &script, std::env::var("FT_ENERGY").ok().as_deref(), site.default) {
+    // Of a script that is not seen here nobody knows what it says.
+    let Some((words, script)) = submit::seen() else { return };
+    let environment = std::env::var("FT_ENERGY").ok();
+    let names_mode = submit::command_words().iter().any(|word| word.starts_with(MODE));
+    if names_mode || !wants(&words, &script, environment.as_deref(), site.default) || site_adds() {
         return;
     }
     // SAFETY: as above.
     unsafe {
+        std::env::set_var(OURS, std::env::var_os(PASSED_ON).unwrap_or_default());
         std::env::set_var(DEFAULT, "append");
-        std::env::set_var(OURS, "append");
+        // Of the job that submits this one.
+        std::env::remove_var("SLURM_RESTART_COUNT");
     }
 }
 
+/// How the option that names a mode begins: no other of sbatch's does.
+const MODE: &str = "--op";
+
 /// Whether the words and the script of a submission, or its environment, want protection and name no mode.
 fn wants(words: &[String], script: &str, environment: Option<&str>, default: Option<&str>) -> bool {
-    let directives = options::size::directives(script);
-    if words.iter().chain(&directives).any(|word| word.starts_with("--ope")) {
+    if words.iter().chain(&options::size::directives(script)).any(|word| word.starts_with(MODE)) {
         return false;
     }
-    let request = options::submitted(&words.join(" "), "", script);
+    let request = options::written(words, script);
     let written = request.settings.get("ft-energy").map(|setting| setting.value.as_str());
     let environment = environment.filter(|value| !value.is_empty());
     written.or(environment).or(default).is_some_and(|value| value != "off")
 }
 
+/// Whether all jobs of the site add to their output: then there is nothing to do, and no file to empty.
+fn site_adds() -> bool {
+    let named = std::env::var_os("SLURM_CONF").map(PathBuf::from);
+    let paths = named.into_iter().chain(CONFIGURATIONS.map(PathBuf::from));
+    let text = paths.filter_map(|path| std::fs::read_to_string(path).ok()).next();
+    text.is_some_and(|text| adds(&text))
+}
+
+fn adds(configuration: &str) -> bool {
+    let value = |line: &str| {
+        let (key, value) = line.split('#').next()?.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("JobFileAppend").then(|| value.trim().to_owned())
+    };
+    configuration.lines().filter_map(value).next_back().is_some_and(|value| value != "0")
+}
+
 /// Once Slurm has read its variables: none of this is meant for the jobs that this one submits, nor for `srun`.
 pub fn forget() {
-    if std::env::var_os(OURS).is_some() {
-        // SAFETY: as above.
-        unsafe {
-            std::env::remove_var(DEFAULT);
-            std::env::remove_var(PASSED_ON);
+    let Some(before) = std::env::var_os(OURS) else { return };
+    // SAFETY: as above.
+    unsafe {
+        std::env::remove_var(DEFAULT);
+        match before.is_empty() {
+            true => std::env::remove_var(PASSED_ON),
+            false => std::env::set_var(PASSED_ON, before),
         }
     }
 }
 
-/// In the batch step, as the job's user: empties the output of a job in its first life.
-pub fn begin(handle: &Handle<'_>) {
-    let is_ours = handle.getenv(OURS).is_ok();
+/// In the batch step, as the job's user: empties the output of a job in its first life, and of one that is not protected
+/// after all in every life. From Slurm 24.11 on it is slurmctld that tells `srun` the mode.
+pub fn begin(handle: &Handle<'_>, is_protected: bool) {
+    let Ok(before) = handle.getenv(OURS) else { return };
     let _ = handle.unsetenv(OURS);
+    let _ = match before.is_empty() {
+        true => handle.unsetenv(PASSED_ON),
+        false => handle.setenv(PASSED_ON, &before),
+    };
     // Slurm 22.05 tells plugins 0 as the number of restarts, whatever it is.
-    if !is_ours || handle.getenv("SLURM_RESTART_COUNT").is_ok() {
+    if is_protected && handle.getenv("SLURM_RESTART_COUNT").is_ok() {
         return;
     }
     for descriptor in [1, 2] {
@@ -91,5 +125,16 @@ mod tests {
         assert!(!wants("-N2", "", Some("off"), Some("on")));
         assert!(!wants("--ft-energy --open-mode=truncate", "", None, None));
         assert!(!wants("--ft-energy", "#SBATCH --open-mode=append", None, None));
+        assert!(!wants("--ft-energy --op=append", "", None, None));
+        assert!(!wants("-N2", "#SBATCH\t--ft-energy=off", None, Some("on")));
+        assert!(wants("--wrap=./a --ft-energy", "", None, None));
+        assert!(!wants("--wrap=./a --ft-energy=off", "", None, Some("on")));
+    }
+
+    #[test]
+    fn a_site_whose_jobs_add_to_their_output_is_left_as_it_is() {
+        assert!(super::adds("ClusterName=c\n jobfileappend = 1 # kept\n"));
+        assert!(!super::adds("#JobFileAppend=1\nJobFileAppend=0\n"));
+        assert!(!super::adds(""));
     }
 }

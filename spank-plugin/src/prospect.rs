@@ -25,6 +25,12 @@ pub fn line(settings: &Settings, script: &str) -> String {
     format!("to be protected by {by}; the job's output and 'joulepoint status' say whether it is")
 }
 
+/// The commands that a job runs, as far as they are seen: those of its script, or of `--wrap`.
+pub fn commands(words: &[String], script: &str) -> String {
+    let wrapped = words.iter().find_map(|word| word.strip_prefix("--wrap="));
+    wrapped.map_or_else(|| script.to_owned(), str::to_owned)
+}
+
 /// What keeps a job from coming back, by its own words.
 pub fn stays_away(words: &[String], script: &str) -> bool {
     let directives = options::size::directives(script);

@@ -78,12 +78,13 @@ pub fn submission() -> (Vec<String>, String) {
     seen().unwrap_or_else(|| (command_words(), String::new()))
 }
 
-fn command_words() -> Vec<String> {
+/// The words of this command but the first.
+pub fn command_words() -> Vec<String> {
     command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect()
 }
 
 /// The words before the script, and the beginning of that; nothing where the script is not seen.
-fn seen() -> Option<(Vec<String>, String)> {
+pub fn seen() -> Option<(Vec<String>, String)> {
     let mut words = command_words();
     // What stands behind the script is the script's, and one that comes by a pipe or from the PATH is not seen here.
     let is_wrapped = words.iter().any(|word| word.starts_with("--wrap"));

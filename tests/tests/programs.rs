@@ -38,7 +38,11 @@ fn no_program_ends_otherwise_or_begins_anew_without_a_word() -> Result<()> {
     drop(site);
     let _ = fs::remove_dir_all(&dir);
     let _ = fs::remove_dir_all(dir.with_extension("criu"));
-    let wrong: Vec<_> = chosen.iter().zip(outcome?).filter(|(_, v)| matches!(v, Verdict::Wrong(_))).collect();
+    let outcome = outcome?;
+    // A slow machine may make no checkpoint of one before its node dies, and not of most.
+    let same = outcome.iter().filter(|verdict| **verdict == Verdict::Same).count();
+    ensure!(2 * same > outcome.len(), "only {same} of {} went on from a checkpoint", outcome.len());
+    let wrong: Vec<_> = chosen.iter().zip(outcome).filter(|(_, v)| matches!(v, Verdict::Wrong(_))).collect();
     ensure!(wrong.is_empty(), "{:?}", wrong.iter().map(|(p, v)| format!("{}: {v}", p.name)).collect::<Vec<_>>());
     Ok(())
 }

@@ -239,7 +239,8 @@ impl Nodes {
             actions.push(Action::Back { node: heard.node.clone() });
         }
         if is_new_boot {
-            node.booted = Some((node.heard_s, now_s));
+            // What began before this controller heard of the node may have begun in either boot.
+            node.booted = (node.is_heard && !heard.boot_id.is_empty()).then_some((node.heard_s, now_s));
         }
         (node.known.boot_id, node.known.fences_itself) = (heard.boot_id, heard.epoch.is_some());
         // Nothing of what ran in the boot before is left, nor of a job without processes.
@@ -511,6 +512,11 @@ impl Nodes {
     pub fn booted_for_s(&self, now_s: f64, name: &str) -> Option<(f64, f64)> {
         let (before_s, since_s) = self.nodes.get(name)?.booted?;
         Some((now_s - before_s, now_s - since_s))
+    }
+
+    /// Whether a node tells of processes of a job.
+    pub fn has_job(&self, name: &str, job: u32) -> bool {
+        self.nodes.get(name).is_some_and(|n| n.jobs.contains(&job))
     }
 
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.

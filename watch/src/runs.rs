@@ -234,7 +234,8 @@ impl Runs {
             Doing::Running | Doing::Completing | Doing::Suspended => {
                 self.odd(run.job, None);
                 let lost = job.doing == Doing::Running && has_lost_its_script(now_s, run, job, nodes);
-                (lost && self.may_help(now_s, run.job)).then_some(Action::Requeue(Cause::ScriptLost))
+                // Slurm would refuse to requeue a job that does not let itself be.
+                (lost && job.requeue && self.may_help(now_s, run.job)).then_some(Action::Requeue(Cause::ScriptLost))
             }
             Doing::Waiting | Doing::Delayed => {
                 self.odd(run.job, None);
@@ -317,9 +318,10 @@ fn has_lost_its_script(now_s: f64, run: &Run, job: &Job, nodes: &Nodes) -> bool 
     // A job that began after the death is on a node that is just coming back.
     let died = nodes.dead_for_s(now_s, host).is_some_and(|dead_s| job.began_ago_s.is_none_or(|ago_s| ago_s > dead_s));
     // Slurm puts back what a booted node does not know, but for a job that had just begun: it believes that it is on its way.
-    let booted = nodes
-        .booted_for_s(now_s, host)
-        .is_some_and(|(before_s, since_s)| since_s > BOOTED_S && job.began_ago_s.is_some_and(|ago_s| ago_s > before_s));
+    let booted = nodes.booted_for_s(now_s, host).is_some_and(|(before_s, since_s)| {
+        let began_before = job.began_ago_s.is_some_and(|ago_s| ago_s > before_s);
+        since_s > BOOTED_S && began_before && !nodes.has_job(host, run.job)
+    });
     let taken_out = job.batch && run.nodes.contains(host) && !job.nodes.contains(host);
     died || job.batch && booted || taken_out
 }

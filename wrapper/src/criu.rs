@@ -83,6 +83,20 @@ pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String
     asked == Network::Own || asked == Network::Auto && talks()
 }
 
+/// The network that the run's first start has chosen, and else this choice, which is kept: what a script's programs are
+/// linked to may change while it runs, and a checkpoint can only be restored in a network of the same kind.
+///
+/// # Errors
+/// What the file system says.
+pub fn kept_network(run: &Path, own_network: bool) -> io::Result<bool> {
+    let (file, word) = (run.join("network"), if own_network { "own" } else { "host" });
+    match fs::read_to_string(&file) {
+        Ok(kept) => Ok(kept == "own"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => write_durably(&file, word.as_bytes()).map(|()| own_network),
+        Err(e) => Err(e),
+    }
+}
+
 /// The command that runs a script in a sandbox. Slurm's copy of a batch script is not there any more when the job
 /// starts on another node, so that the run keeps its own.
 ///
@@ -149,7 +163,7 @@ impl Engine for Criu {
     }
 
     fn repeated(&self, from: &Manifest) -> Repeated {
-        repeated::since(&self.folder, from.begun_s, &self.checkpoints.path(from.number), &self.run)
+        repeated::within_limit(&self.folder, from.begun_s, &self.checkpoints.path(from.number), &self.run)
     }
 
     fn begin(&mut self, into: PathBuf) {

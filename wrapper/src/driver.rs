@@ -102,8 +102,7 @@ pub enum Outcome {
 pub(crate) const SUPERSEDED: &str = "another wrapper has taken this run up since; this one ends its program and itself, and leaves the rest to that one";
 
 /// What it is told of a run whose checkpoints cannot be read.
-pub(crate) const HELD: &str =
-    "the job goes back into the queue and is held; when the storage is well again: scontrol release";
+pub(crate) const HELD: &str = "the job goes back into the queue and is held; when that is mended: scontrol release";
 
 /// Exit code of a wrapper whose run another one has taken up.
 pub const EXIT_SUPERSEDED: i32 = 123;
@@ -212,6 +211,10 @@ impl Driver<'_> {
         match self.ports.store.newest() {
             Ok((line, notes)) => {
                 notes.iter().for_each(|note| protocol::say!("joulepoint: {note}"));
+                let others = line.as_ref().and_then(|line| not_by(line, self.ports.engine.name()));
+                if let Some(reason) = others {
+                    return Err(End::Held(format!("{reason}: {}", self.setup.prospect.protection.reason)));
+                }
                 Ok((line, notes.into_iter().map(|reason| Event::CheckpointFailed { reason }).collect()))
             }
             Err(e) if e.is_superseded() => Err(End::Superseded),
@@ -294,13 +297,6 @@ impl Driver<'_> {
 
     /// Starts the script once and follows it until it ends or has to be ended.
     fn attempt(&mut self, from: Option<&Manifest>) -> End {
-        let made_by = from.map_or("", |line| &line.engine);
-        if !made_by.is_empty() && made_by != self.ports.engine.name() {
-            return End::Held(format!(
-                "the checkpoint was made by engine {made_by}, which cannot be had here: {}",
-                self.setup.prospect.protection.reason
-            ));
-        }
         if !self.ports.child.is_gone() {
             self.decided("requeue", "steps of the script do not end while the job has its nodes");
             return End::Requeue(FailureKind::Step);
@@ -466,6 +462,13 @@ impl Driver<'_> {
             Err(e) => tracing::error!(%e, "the journal cannot be written; the job goes on"),
         }
     }
+}
+
+/// Why a checkpoint cannot be gone on from by an engine: another has made it.
+pub(crate) fn not_by(line: &Manifest, engine: &str) -> Option<String> {
+    let of_another = !line.engine.is_empty() && line.engine != engine;
+    of_another
+        .then(|| format!("checkpoint {} was made by engine {}, which cannot be had here", line.number, line.engine))
 }
 
 pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {

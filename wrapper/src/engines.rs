@@ -24,6 +24,8 @@ pub struct Facts {
     pub no_scr: Option<String>,
     /// Why DMTCP cannot be used.
     pub no_dmtcp: Option<String>,
+    /// The engine by which the run's own checkpoints were made, if there are any: no other can go on from them.
+    pub made_by: Option<Engine>,
     /// Engine of the newest run of this user and job name that made a checkpoint; `auto` if there was none.
     pub proven: String,
 }
@@ -51,7 +53,7 @@ fn missing(commands: &[&str]) -> Option<String> {
 /// Whether it must be known if CRIU works.
 pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
     let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook;
-    match settings.engine {
+    match settings.engine.or(facts.made_by) {
         Some(engine) => engine == Engine::Criu,
         None => open() && no_criu_images(facts).is_none(),
     }
@@ -59,12 +61,16 @@ pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
 
 /// The engine of a run, and why; none if no checkpoint can be made.
 pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
-    match settings.engine {
-        Some(engine) => match hindrance(engine, facts) {
+    match (settings.engine, facts.made_by) {
+        (Some(engine), _) => match hindrance(engine, facts) {
             None => (Some(engine), "asked for".to_string()),
             Some(why) => (None, format!("{} was asked for, but {why}", engine.as_str())),
         },
-        None => automatic(settings, facts),
+        (None, Some(engine)) => match hindrance(engine, facts) {
+            None => (Some(engine), "it made the checkpoints of this run".to_string()),
+            Some(why) => (None, format!("{} made the checkpoints of this run, but {why}", engine.as_str())),
+        },
+        (None, None) => automatic(settings, facts),
     }
 }
 
@@ -183,7 +189,7 @@ mod tests {
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
         let steps = |libraries: &[&str]| Facts { starts_steps: true, no_criu: None, nodes: 3, ..facts(libraries) };
-        let cases: [Case; 20] = [
+        let cases: [Case; 22] = [
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
@@ -202,6 +208,13 @@ mod tests {
             (none, Facts { proven: "scr".into(), no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
             (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),
             (none, dmtcp(&["libcuda.so.1"], 1), None, "GPU"),
+            (
+                none,
+                Facts { hook: true, made_by: Some(Engine::Criu), ..criu.clone() },
+                Some(Engine::Criu),
+                "of this run",
+            ),
+            (none, Facts { made_by: Some(Engine::Criu), ..dmtcp(&[], 1) }, None, "of this run, but CRIU is absent"),
             (&[("ft-energy-engine", "dmtcp")], facts(&[]), None, "asked for, but DMTCP is absent"),
             (&[("ft-energy-engine", "scr")], Facts { no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "asked for"),
         ];

@@ -98,7 +98,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Criu), _, Some(criu), None) => {
             let words = linked::words(argv, &me.folder);
             let libraries = linked::libraries_of(&words, &me.folder);
-            let own_network = criu::own_network(settings.network, &words, &libraries);
+            let own_network = criu::kept_network(run, criu::own_network(settings.network, &words, &libraries))?;
             let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
             let (run, folder) = (run.to_path_buf(), me.folder.clone());

@@ -20,7 +20,7 @@ use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
-use crate::protection::Prospect;
+use crate::protection::{self, EXIT_NOT_PROTECTED, Prospect};
 use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
@@ -65,10 +65,7 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
         }
     };
     let Some(attempt) = attempt else {
-        return supervise::supervise(again).unwrap_or_else(|e| {
-            protocol::say!("joulepoint: {e}; the job runs unprotected");
-            exec(argv)
-        });
+        return supervise::supervise(again).unwrap_or_else(|e| unprotected(&e.to_string(), &settings, argv));
     };
     let me = Identity::from_environment(argv);
     let mut resumes = me.restart_count > 0 || attempt > 0;
@@ -81,11 +78,18 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
             0
         }
         Ok(Outcome::Superseded) => EXIT_SUPERSEDED,
-        Err(e) => {
-            protocol::say!("joulepoint: {e}; the job runs unprotected");
-            exec(argv)
-        }
+        Err(e) => unprotected(&e.to_string(), &settings, argv),
     }
+}
+
+/// Runs the job as it is, since nothing can protect it, unless its user does not want that.
+fn unprotected(reason: &str, settings: &Settings, argv: &[String]) -> i32 {
+    if protection::is_required(settings) {
+        protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job ends before it has begun");
+        return EXIT_NOT_PROTECTED;
+    }
+    protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job runs unprotected, and a failure costs all work");
+    exec(argv)
 }
 
 /// What earlier wrappers have done cannot be reached: the job goes back into the queue and waits there for a person.
@@ -229,7 +233,7 @@ fn drive(
     }
     let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
     let Planned { mut plan, chosen, criu, prospect } =
-        plan(&Asked { request, settings, site, argv, me }, &runs, &controller, end_s, &made_by);
+        plan(&Asked { request, settings, site, argv, me }, &runs, &controller, end_s, made_by);
     let places = groups::launch::places(settings, me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
@@ -465,8 +469,14 @@ struct Planned {
 }
 
 /// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s` and whose
-/// checkpoints, if it has any, were made by the engine of that name.
-fn plan(asked: &Asked<'_>, runs: &Path, controller: &Controller, end_s: Option<f64>, made_by: &str) -> Planned {
+/// checkpoints, if it has any, were made by an engine.
+fn plan(
+    asked: &Asked<'_>,
+    runs: &Path,
+    controller: &Controller,
+    end_s: Option<f64>,
+    made_by: Option<options::Engine>,
+) -> Planned {
     let Asked { request, settings, site, argv, me } = asked;
     let now_s = mail::now_s();
     let question = PlanRequest {
@@ -489,7 +499,6 @@ fn plan(asked: &Asked<'_>, runs: &Path, controller: &Controller, end_s: Option<f
         }
     };
     let words = linked::words(argv, &me.folder);
-    let proven = if made_by.is_empty() { plan.engine.clone() } else { made_by.to_string() };
     let mut facts = Facts {
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
@@ -498,7 +507,8 @@ fn plan(asked: &Asked<'_>, runs: &Path, controller: &Controller, end_s: Option<f
         starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
-        proven,
+        proven: plan.engine.clone(),
+        made_by,
         ..Facts::default()
     };
     // Trying it takes a moment, so it is tried only where it may be chosen.
@@ -590,19 +600,21 @@ fn worked(records: &[Record]) -> Option<(f64, f64)> {
     Some((records.iter().rev().find(is_started)?.at_s, records.last()?.at_s))
 }
 
-/// The engine by which earlier wrappers of the run have made checkpoints; empty if there are none.
-fn made_by(records: &[Record]) -> String {
-    let of = |event: &Event| match event {
-        Event::Protection(protection) => Some(protection.engine.clone()),
-        _ => None,
-    };
-    let has_any = records.iter().any(|r| match &r.event {
-        Event::Committed { .. } => true,
-        Event::InGroup { of, .. } => matches!(**of, Event::Committed { .. }),
-        _ => false,
-    });
-    let engine = records.iter().rev().find_map(|r| of(&r.event));
-    engine.filter(|engine| has_any && engine != "none").unwrap_or_default()
+/// The engine by which the newest checkpoint of the run was made, as its wrapper said then; none if there is none. Without
+/// an engine the files are taken that a program announces, as by the engine `app`.
+fn made_by(records: &[Record]) -> Option<options::Engine> {
+    let (mut engine, mut made_by) = (None, None);
+    for record in records {
+        match &record.event {
+            Event::Protection(protection) => {
+                engine = Some(planner::engine_named(&protection.engine).unwrap_or(options::Engine::App));
+            }
+            Event::Committed { .. } => made_by = engine,
+            Event::InGroup { of, .. } if matches!(**of, Event::Committed { .. }) => made_by = engine,
+            _ => {}
+        }
+    }
+    made_by
 }
 
 /// The last counters that earlier drivers of this very job record wrote down.

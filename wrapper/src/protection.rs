@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use options::{Engine, Settings, spoken};
-use protocol::{Event, Manifest, Protection, ProtectionState};
-use std::collections::BTreeSet;
+use protocol::{Event, Manifest, Protection, ProtectionState, Source};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Exit code of a job that is not to run without checkpoints, and would.
@@ -36,10 +36,17 @@ pub struct Prospect {
     pub before: Option<(f64, f64)>,
 }
 
+/// Whether a job is rather not to run than to run without what it asks for: its user says so, or names the engine. One that
+/// the site names is its default only.
+pub fn is_required(settings: &Settings) -> bool {
+    let by_user = |name: &str| matches!(settings.sources.get(name), Some(Source::Option | Source::Environment));
+    settings.require || settings.engine.is_some() && by_user("ft-energy-engine")
+}
+
 impl Prospect {
     /// What a run with these settings has to expect of the engine that was chosen for it, in the job's folder.
     pub fn of(settings: &Settings, engine: Option<Engine>, why: &str, folder: &Path) -> Prospect {
-        let asked_for = settings.engine.filter(|_| engine.is_none());
+        let asked_for = settings.engine.filter(|_| engine.is_none() && is_required(settings));
         let refused = match asked_for {
             Some(asked) => Some(format!("--ft-energy-engine={}: {why}", asked.as_str())),
             None if engine.is_none() && settings.require => {
@@ -76,8 +83,8 @@ pub struct Guard {
     on_demand: bool,
     /// What is looked for, and where, if the program makes them by itself.
     looks_for: String,
-    /// Groups that have a checkpoint; a run without groups is group 0.
-    have: BTreeSet<usize>,
+    /// What a failure costs each group that has a checkpoint, s; a run without groups is group 0.
+    have: BTreeMap<usize, Option<f64>>,
     groups: usize,
     /// When the first is missed.
     due_s: f64,
@@ -110,7 +117,7 @@ impl Guard {
             protection: prospect.protection.clone(),
             on_demand,
             looks_for: prospect.looks_for.clone(),
-            have: BTreeSet::new(),
+            have: BTreeMap::new(),
             groups,
             due_s: now_s + interval_s + GRACE_S,
             last_begun_s: None,
@@ -139,15 +146,21 @@ impl Guard {
             Some(line) => {
                 let at = clock(line.begun_s);
                 protocol::say!("joulepoint: {whose}goes on from checkpoint {} of {at}{again}", line.number);
-                self.have.insert(group.unwrap_or(0));
+                let loss_s = self.protection.largest_loss_s;
+                self.have.insert(group.unwrap_or(0), loss_s);
                 self.settle()
             }
             None => {
                 protocol::say!("joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}");
-                if self.protection.state == ProtectionState::NotProtected && group.unwrap_or(0) == 0 {
+                self.have.remove(&group.unwrap_or(0));
+                if self.protection.state == ProtectionState::Protected {
+                    self.protection.state = ProtectionState::Unproven;
+                    self.protection.reason = "there is no checkpoint to go on from".to_string();
+                }
+                if group.unwrap_or(0) == 0 {
                     protocol::say!("joulepoint: {}", self::line(&self.protection));
                 }
-                None
+                Some(self.event())
             }
         }
     }
@@ -160,8 +173,10 @@ impl Guard {
         {
             self.longest_gap_s = self.longest_gap_s.max(of.begun_s - before_s);
         }
-        self.have.insert(of.group);
-        let loss_s = self.loss_s(of.interval_s, of.checkpoint_s);
+        self.have.insert(of.group, self.loss_s(of.interval_s, of.checkpoint_s));
+        // The worst of all groups; unknown, if that of one is.
+        let worst = |worst: Option<f64>, loss_s: &Option<f64>| Some(worst?.max((*loss_s)?));
+        let loss_s = self.have.values().fold(Some(0.0), worst);
         let was = self.protection.clone();
         let settled = self.settle();
         self.protection.largest_loss_s = loss_s;
@@ -219,6 +234,10 @@ impl Guard {
             return None;
         }
         self.protection.state = ProtectionState::Protected;
+        // Files that a program announces are taken without any engine, as by this one.
+        if self.protection.engine == "none" {
+            self.protection.engine = Engine::App.as_str().to_string();
+        }
         self.protection.reason.clear();
         self.protection.cure.clear();
         Some(self.event())
@@ -325,9 +344,12 @@ mod tests {
     #[test]
     fn a_line_that_is_gone_on_from_protects() {
         let mut guard = guard(true, 1);
-        assert!(guard.goes_back(None, None, Some(240.0)).is_none());
         let line = Manifest { number: 7, begun_s: 1e9, ..Manifest::default() };
         assert!(guard.goes_back(None, Some(&line), Some(240.0)).is_some());
         assert!(guard.goes_back(None, Some(&line), None).is_none());
+        assert_eq!(guard.protection.state, ProtectionState::Protected);
+        // All of them are damaged.
+        assert!(guard.goes_back(None, None, Some(240.0)).is_some());
+        assert_eq!(guard.protection.state, ProtectionState::Unproven);
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A look ends after so many files, and so long: what is found by then is told.
@@ -37,6 +39,14 @@ impl Repeated {
     }
 }
 
+/// [`since`], on a thread of its own: a file system that hangs must not keep a run from going on.
+pub fn within_limit(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
+    let (sender, receiver) = mpsc::channel();
+    let [folder, from, run] = [folder, from, run].map(Path::to_path_buf);
+    thread::spawn(move || drop(sender.send(since(&folder, since_s, &from, &run))));
+    receiver.recv_timeout(2 * LONGEST_LOOK).unwrap_or_default()
+}
+
 /// What is in the job's `folder` and was changed after `since_s`, but for what the checkpoint in `from` puts back, the
 /// job's own output and `run`, the folder of the run.
 pub fn since(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
@@ -45,6 +55,7 @@ pub fn since(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
     own.extend(frozen::read(from).map(|frozen| frozen.written).unwrap_or_default().into_iter().map(|file| file.path));
     let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
     let (mut folders, mut found) = (vec![folder.to_path_buf()], Repeated::default());
+    let Ok(device) = fs::metadata(folder).map(|m| m.dev()) else { return found };
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -53,7 +64,7 @@ pub fn since(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
                 return found;
             }
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            if own.contains(&path) || run.starts_with(&path) {
+            if own.contains(&path) || run.starts_with(&path) || metadata.dev() != device {
                 continue;
             }
             // A folder changes with what is made, renamed and removed in it, a file also with its content.

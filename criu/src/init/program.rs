@@ -105,7 +105,8 @@ impl Init<'_> {
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let Frozen { program, last_pid, pipes, .. } = frozen::put_back(folder)?;
+        let Frozen { program, last_pid, pipes, local, .. } = frozen::put_back(folder)?;
+        self.temporaries.local = local;
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
             // A job that had one output and has two now goes on with the first.

@@ -399,7 +399,8 @@ fn run(open: &OpenRun) -> runs::Run {
 /// What a job is doing, by Slurm's word at `now_s`.
 fn word(job: &Job, now_s: f64) -> runs::Job {
     let doing = match job.state {
-        JobState::Running if job.has_flag("COMPLETING") => Doing::Completing,
+        // Its nodes may still boot for it: as little is to be done as while its end is cleaned up.
+        JobState::Running if job.has_flag("COMPLETING") || job.has_flag("CONFIGURING") => Doing::Completing,
         JobState::Running => Doing::Running,
         JobState::Completing => Doing::Completing,
         JobState::Suspended => Doing::Suspended,

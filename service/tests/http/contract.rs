@@ -156,6 +156,7 @@ fn events(plan: Plan) -> Vec<Event> {
     vec![
         started(7),
         Event::Planned(Box::new(plan)),
+        Event::Protection(Box::default()),
         Event::Phase {
             phase: Phase::Compute,
             node: "n1".into(),

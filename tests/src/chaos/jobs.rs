@@ -158,9 +158,21 @@ impl Job {
     /// The lines of its output that are ours, but for those on its protection, which every job has.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();
-        let usual = ["joulepoint: not proven", "joulepoint: protected by", "joulepoint: goes on from"];
+        const USUAL: [&str; 7] = [
+            "not proven",
+            "protected by",
+            "NOT PROTECTED",
+            "goes on from",
+            "begins anew",
+            "a checkpoint",
+            "changed since",
+        ];
         let ours = text.lines().filter(|line| line.starts_with("joulepoint"));
-        ours.filter(|line| !usual.iter().any(|usual| line.starts_with(usual))).map(str::to_string).collect()
+        let is_usual = |line: &str| {
+            let said = line.trim_start_matches("joulepoint: ");
+            USUAL.iter().any(|usual| said.starts_with(usual))
+        };
+        ours.filter(|line| !is_usual(line)).map(str::to_string).collect()
     }
 }
 

@@ -209,6 +209,27 @@ fn a_program_sees_its_users_name_and_gains_no_right() {
 }
 
 #[test]
+fn a_restored_program_has_its_users_number_and_no_right() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("restored-rights");
+    let script = "until [ -e enough ]; do sleep 0.1; done; id -u; grep -h Cap /proc/self/status | grep -v CapBnd";
+    let mut child = home.start(&["bash", "-c", script], false);
+    while complete(&home.folder).is_empty() {
+        assert!(child.try_wait().expect("a child").is_none(), "{}", home.said());
+        thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    fs::write(home.folder.join("enough"), "").expect("a file");
+    let mut child = home.start(&["bash", "-c", script], true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    let out = home.read("out");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[0], NOBODY.to_string(), "{out}");
+    assert!(lines.len() == 5 && lines[1..].iter().all(|line| line.ends_with("0000000000000000")), "{out}");
+}
+
+#[test]
 fn an_exit_code_and_a_signal_pass_through() {
     let Some(place) = Place::get() else { return };
     let home = place.home("codes");

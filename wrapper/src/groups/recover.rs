@@ -5,7 +5,7 @@ use super::group::{Share, State};
 use super::place::{UNSERVED, in_order};
 use super::under_way::Then;
 use super::words::{NOT_BEGUN, own_code};
-use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure};
+use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure, not_by};
 use crate::ports::Unprepared;
 use protocol::{Event, FailureKind, Manifest, Phase};
 
@@ -26,6 +26,11 @@ impl Groups<'_> {
                 for reason in notes {
                     protocol::say!("joulepoint: group {group}: {reason}");
                     self.note_in(group, Event::CheckpointFailed { reason });
+                }
+                let others = line.as_ref().and_then(|line| not_by(line, self.ports.engines[group].name()));
+                if let Some(reason) = others {
+                    self.held
+                        .get_or_insert(format!("group {group}: {reason}: {}", self.setup.prospect.protection.reason));
                 }
                 line
             }
@@ -60,12 +65,7 @@ impl Groups<'_> {
     pub(super) fn prepare(&mut self, group: usize, line: Option<&Manifest>) -> Result<(), Unprepared> {
         self.all[group].log_begins = line.map_or(0, |m| m.number);
         let interval_s = self.all[group].adaptation.interval_s();
-        let engine = &mut self.ports.engines[group];
-        if let Some(line) = line.filter(|line| !line.engine.is_empty() && line.engine != engine.name()) {
-            let reason = format!("it was made by engine {}, which cannot be had here", line.engine);
-            return Err(Unprepared::Storage(reason));
-        }
-        let mut environment = engine.prepare(line, interval_s)?;
+        let mut environment = self.ports.engines[group].prepare(line, interval_s)?;
         environment.push(("FT_ENERGY_GROUP".to_string(), group.to_string()));
         environment.push(("FT_ENERGY_GROUPS".to_string(), self.all.len().to_string()));
         environment.extend(self.ports.relays.variables(group));
