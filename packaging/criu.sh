@@ -14,10 +14,15 @@ folder=$1
 here=$(cd "$(dirname "$0")" && pwd)
 # One at a time; what is there counts if it was made with this patch, or could not be.
 mkdir -p "$(dirname "$folder")"
+folder=$(cd "$(dirname "$folder")" && pwd)/$(basename "$folder")
+stamp=$(cksum <"$here/criu.patch")
+is_made() {
+    [ -x "$folder/criu" ] && [ "$(cat "$folder/patch" 2>/dev/null)" = "$stamp" ]
+}
+! is_made || exit 0
 exec 9>"$folder.lock"
 flock 9
-stamp=$(cksum <"$here/criu.patch")
-[ ! -x "$folder/criu" ] || [ "$(cat "$folder/patch" 2>/dev/null)" != "$stamp" ] || exit 0
+! is_made || exit 0
 skip() {
     echo "criu.sh: $1" >&2
     exit 77

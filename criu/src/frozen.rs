@@ -6,6 +6,7 @@ use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::settle::{self, Stop, Stoppable};
 use crate::{aside, files, leftovers, peers, sandbox};
+use nix::unistd::AccessFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -130,12 +131,8 @@ pub fn save(
         let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
         match leftovers::made_since(since, &temporaries.local, &others) {
             Some(found) => {
-                pack(LOCAL, &|tar| {
-                    // One that cannot be read is another job's, or is going.
-                    found.all.iter().for_each(|path| drop(append_padded(tar, path)));
-                    Ok(())
-                })
-                .map_err(told(Path::new("files in /tmp")))?;
+                pack(LOCAL, &|tar| found.all.iter().try_for_each(|path| append_padded(tar, path)))
+                    .map_err(told(Path::new("files in /tmp")))?;
                 local = found.entries;
             }
             None => {
@@ -170,19 +167,20 @@ pub fn read(from: &Path) -> Result<Frozen, String> {
 /// A sentence naming the file.
 pub fn put_back(from: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
-    for name in ["shm.tar", "tmp.tar", OPEN] {
-        let path = from.join(name);
-        if path.exists() {
-            let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
-            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
-        }
-    }
+    // First: what is in hand stands in folders of these.
     let local = from.join(LOCAL);
     if local.exists()
         && let Err(reason) = leftovers::put_back(&local)
     {
         // The program may do without; the checkpoint is as good as it was.
         protocol::say!("joulepoint: not all that the program had made in /tmp is back: {reason}");
+    }
+    for name in ["shm.tar", "tmp.tar", OPEN] {
+        let path = from.join(name);
+        if path.exists() {
+            let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
+            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
     }
     frozen.written.iter().try_for_each(go_back)?;
     Ok(frozen)
@@ -251,13 +249,16 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds one file as long as it is now, with zeros for what is cut off meanwhile: others may work on it.
+/// Adds one file as long as it is now, with zeros for what is cut off meanwhile: others may work on it. One that cannot be
+/// opened is another job's, or is going.
 fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?;
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.is_file() {
-        return append(tar, path);
+        let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        return append(tar, path).or_else(|e| if gone(&e) { Ok(()) } else { Err(e) });
     }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let Ok(file) = opened else { return Ok(()) };
     let metadata = file.metadata()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&metadata);
@@ -353,11 +354,15 @@ fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool>
     Ok(true)
 }
 
-/// Whether a file of another user is there as it was saved: nobody has to put it back, nor could.
+/// Whether a file of another user is there as it was saved: nobody has to put it back, nor could. In a sandbox all other
+/// users have one number, which may be ours outside.
 pub(crate) fn is_others_as_it_was(path: &Path, bytes: u64, modified_s: u64) -> bool {
+    let is_others = |m: &fs::Metadata| {
+        m.uid() != nix::unistd::geteuid().as_raw() || nix::unistd::access(path, AccessFlags::W_OK).is_err()
+    };
     let as_it_was =
         |m: &fs::Metadata| m.is_file() && bytes == m.len() && u64::try_from(m.mtime()).ok() == Some(modified_s);
-    fs::symlink_metadata(path).is_ok_and(|m| m.uid() != nix::unistd::geteuid().as_raw() && as_it_was(&m))
+    fs::symlink_metadata(path).is_ok_and(|m| as_it_was(&m) && is_others(&m))
 }
 
 fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {

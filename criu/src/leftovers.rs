@@ -1,14 +1,13 @@
 //! Files that a program has made in the folders of its node that all programs share: they are gone with the node, so that
 //! a checkpoint that held their names only would be of no use elsewhere.
 //!
-//! Only what stands in such a folder itself is looked at, with all below it. What another job of the user has made
-//! meanwhile goes along; it never takes a place that is taken.
+//! What another job of the user has made meanwhile goes along; it never takes a place that is taken.
 
 use crate::files::COMMON;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-use std::fs::{self, DirBuilder, Metadata};
+use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,62 +38,81 @@ const OTHERS: [&str; 12] = [
     "pulse-",
 ];
 
-/// What is found: the entries of the folders, and all that is to be packed, folders before what is in them.
+/// What is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Entries of `/tmp` and `/var/tmp`.
+    /// What was made: files and folders that stand in a folder which was there before.
     pub entries: Vec<PathBuf>,
-    /// These and what is below them.
+    /// These, what is below them and the folders above them, which come first.
     pub all: Vec<PathBuf>,
+    bytes: u64,
 }
 
 /// What its user has made since then, or `before` and it is still there, but for what holds one of `others`. None if it is
 /// too much.
 pub fn made_since(since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Option<Found> {
-    let look = Look { since: since - TICK, before, others, until: Instant::now() + LONGEST_LOOK };
     let mut found = Found::default();
-    FOLDERS.iter().try_for_each(|folder| look.at(Path::new(folder), &mut found)).map(|()| found)
+    for folder in FOLDERS.map(Path::new) {
+        // One may be a link to the other.
+        let Some(metadata) = fs::symlink_metadata(folder).ok().filter(Metadata::is_dir) else { continue };
+        let until = Instant::now() + LONGEST_LOOK;
+        let look = Look { since: since - TICK, before, others, device: metadata.dev(), until };
+        look.at(folder, true, &mut found)?;
+    }
+    Some(found)
 }
 
 struct Look<'a> {
     since: SystemTime,
     before: &'a [PathBuf],
     others: &'a [&'a Path],
+    device: u64,
     until: Instant,
 }
 
 impl Look<'_> {
-    fn at(&self, folder: &Path, found: &mut Found) -> Option<()> {
-        let Ok(device) = fs::metadata(folder).map(|m| m.dev()) else { return Some(()) };
+    /// Looks into a folder that was there before.
+    fn at(&self, folder: &Path, is_common: bool, found: &mut Found) -> Option<()> {
         let us = nix::unistd::getuid().as_raw();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            (Instant::now() < self.until).then_some(())?;
             let path = entry.path();
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            let name = entry.file_name();
-            let is_others = OTHERS.iter().any(|other| name.as_encoded_bytes().starts_with(other.as_bytes()));
+            let begins = |other: &&str| entry.file_name().as_encoded_bytes().starts_with(other.as_bytes());
+            let is_others = is_common && OTHERS.iter().any(|other| begins(other));
             let holds_others = self.others.iter().any(|other| other.starts_with(&path));
-            let is_ours = metadata.uid() == us && metadata.dev() == device && !is_others && !holds_others;
-            if is_ours && (made(&metadata) >= self.since || self.before.contains(&path)) {
-                let mut bytes = 0;
-                self.below(&path, &metadata, device, found, &mut bytes)?;
+            if metadata.uid() != us || metadata.dev() != self.device || is_others || holds_others {
+                continue;
+            }
+            if made(&metadata) >= self.since || self.before.contains(&path) {
+                self.below(&path, &metadata, found)?;
                 found.entries.push(path);
+            } else if metadata.is_dir() {
+                // Its mode is needed where it is not.
+                let above = found.all.len();
+                found.all.push(path.clone());
+                self.at(&path, false, found)?;
+                if found.all.len() == above + 1 {
+                    found.all.pop();
+                }
             }
         }
         Some(())
     }
 
-    fn below(&self, path: &Path, of: &Metadata, device: u64, found: &mut Found, bytes: &mut u64) -> Option<()> {
+    fn below(&self, path: &Path, of: &Metadata, found: &mut Found) -> Option<()> {
         let kind = of.file_type();
-        if of.dev() != device || !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+        if of.dev() != self.device || !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
             return Some(());
         }
         found.all.push(path.to_path_buf());
-        *bytes += if kind.is_file() { of.len() } else { 0 };
-        (*bytes <= MOST_BYTES && found.all.len() <= MOST_FILES && Instant::now() < self.until).then_some(())?;
+        found.bytes += if kind.is_file() { of.len() } else { 0 };
+        let is_little = found.bytes <= MOST_BYTES && found.all.len() <= MOST_FILES;
+        (is_little && Instant::now() < self.until).then_some(())?;
         if kind.is_dir() {
             for entry in fs::read_dir(path).into_iter().flatten().flatten() {
                 let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
-                self.below(&entry.path(), &metadata, device, found, bytes)?;
+                self.below(&entry.path(), &metadata, found)?;
             }
         }
         Some(())
@@ -124,23 +142,29 @@ fn into(folder: &Path, archive: &Path) -> Result<(), String> {
         move |e: io::Error| format!("{path}: {e}")
     };
     let below = folder.strip_prefix("/").unwrap_or(folder);
-    let stage = folder.join(format!(".joulepoint-back-{}-{}", nix::unistd::getuid(), std::process::id()));
-    let _ = fs::remove_dir_all(&stage);
-    DirBuilder::new().mode(0o700).create(&stage).map_err(told(&stage))?;
-    let unpacked = unpack(archive, below, &stage).map_err(told(&stage));
-    let moved = unpacked.and_then(|()| {
-        let mut missed = Vec::new();
-        for entry in fs::read_dir(stage.join(below)).into_iter().flatten().flatten() {
-            let target = folder.join(entry.file_name());
-            match renameat2(AT_FDCWD, &entry.path(), AT_FDCWD, &target, RenameFlags::RENAME_NOREPLACE) {
-                Ok(()) | Err(nix::Error::EEXIST) => {}
-                Err(e) => missed.push(told(&target)(e.into())),
+    // With a random name, since others are restored on this node, too; only its user may enter it.
+    let stage = tempfile::Builder::new().prefix(".joulepoint-back-").tempdir_in(folder).map_err(told(folder))?;
+    let unpacked = unpack(archive, below, stage.path()).map_err(told(folder));
+    let mut missed: Vec<String> = unpacked.err().into_iter().collect();
+    for entry in fs::read_dir(stage.path().join(below)).into_iter().flatten().flatten() {
+        place(&entry.path(), &folder.join(entry.file_name()), &mut missed);
+    }
+    if missed.is_empty() { Ok(()) } else { Err(missed.join("; ")) }
+}
+
+/// Moves an entry into its place if nobody has it; into a folder of the user's that is there go its entries.
+fn place(from: &Path, to: &Path, missed: &mut Vec<String>) {
+    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        Ok(()) => {}
+        Err(nix::Error::EEXIST) => {
+            let us = nix::unistd::getuid().as_raw();
+            let is_ours = fs::symlink_metadata(to).is_ok_and(|m| m.is_dir() && m.uid() == us);
+            for entry in fs::read_dir(from).into_iter().flatten().flatten().filter(|_| is_ours) {
+                place(&entry.path(), &to.join(entry.file_name()), missed);
             }
         }
-        if missed.is_empty() { Ok(()) } else { Err(missed.join("; ")) }
-    });
-    let _ = fs::remove_dir_all(&stage);
-    moved
+        Err(e) => missed.push(format!("{}: {e}", to.display())),
+    }
 }
 
 fn unpack(archive: &Path, below: &Path, stage: &Path) -> io::Result<()> {
@@ -166,23 +190,28 @@ mod tests {
         let path = |name: &str| place.path().join(name);
         fs::write(path("before"), "").unwrap();
         fs::write(path("kept"), "").unwrap();
+        fs::create_dir(path("old")).unwrap();
         std::thread::sleep(Duration::from_millis(60));
         let since = SystemTime::now();
         fs::create_dir(path("below")).unwrap();
         fs::write(path("below/after"), "123").unwrap();
+        fs::write(path("old/new"), "").unwrap();
         fs::create_dir(path("run")).unwrap();
         fs::write(path("krb5cc_1000"), "secret").unwrap();
         let look = |before: &[PathBuf]| {
             let others = [&*path("run/1")];
             let until = Instant::now() + LONGEST_LOOK;
-            let look = Look { since: since - TICK, before, others: &others, until };
+            let device = fs::metadata(place.path()).unwrap().dev();
+            let look = Look { since: since - TICK, before, others: &others, device, until };
             let mut found = Found::default();
-            look.at(place.path(), &mut found).unwrap();
-            found.entries.sort();
+            look.at(place.path(), true, &mut found).unwrap();
+            (found.entries.sort(), found.all.sort());
             found
         };
-        assert_eq!(look(&[]), Found { entries: vec![path("below")], all: vec![path("below"), path("below/after")] });
-        assert_eq!(look(&[path("kept"), path("gone")]).entries, [path("below"), path("kept")]);
+        let found = look(&[]);
+        assert_eq!(found.entries, [path("below"), path("old/new")]);
+        assert_eq!(found.all, [path("below"), path("below/after"), path("old"), path("old/new")]);
+        assert_eq!(look(&[path("kept"), path("gone")]).entries, [path("below"), path("kept"), path("old/new")]);
     }
 
     #[test]
@@ -191,7 +220,13 @@ mod tests {
         let (folder, tar) = (dir.path().join("tmp"), dir.path().join("x.tar"));
         let name = |path: &str| folder.join(path).strip_prefix("/").unwrap().to_path_buf();
         let mut builder = tar::Builder::new(fs::File::create(&tar).unwrap());
-        for (path, text) in [("free/file", "back"), ("taken", "back"), ("linked/file", "back")] {
+        for (path, text) in [
+            ("free/file", "back"),
+            ("taken", "back"),
+            ("linked/file", "back"),
+            ("there/a", "back"),
+            ("there/b", "back"),
+        ] {
             let mut header = tar::Header::new_gnu();
             header.set_size(text.len() as u64);
             header.set_mode(0o600);
@@ -201,12 +236,16 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         fs::create_dir(dir.path().join("elsewhere")).unwrap();
         fs::write(folder.join("taken"), "mine").unwrap();
+        fs::create_dir(folder.join("there")).unwrap();
+        fs::write(folder.join("there/a"), "mine").unwrap();
         std::os::unix::fs::symlink(dir.path().join("elsewhere"), folder.join("linked")).unwrap();
         into(&folder, &tar).unwrap();
         assert_eq!(fs::read_to_string(folder.join("free/file")).unwrap(), "back");
         assert_eq!(fs::metadata(folder.join("free/file")).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(folder.join("taken")).unwrap(), "mine");
         assert_eq!(fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "nothing is left of the way");
+        let there = ["a", "b"].map(|name| fs::read_to_string(folder.join("there").join(name)).unwrap());
+        assert_eq!(there, ["mine", "back"], "a folder that is there is filled up");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "nothing is left of the way");
     }
 }

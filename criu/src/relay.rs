@@ -188,7 +188,7 @@ impl Relay {
             match ends_line {
                 true => self.to.write_all(&ours)?,
                 // The program goes on in the middle of a line.
-                false => self.late = ours,
+                false => self.late.extend(ours),
             }
         }
         Ok(())

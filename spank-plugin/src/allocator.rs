@@ -40,7 +40,7 @@ pub fn init_post_opt() -> Result<(), String> {
 fn tell(request: &Request) -> Result<(), String> {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let (words, script) = submit::submission();
-    let stays_away = prospect::stays_away(&words, &script) || std::env::var_os("SBATCH_NO_REQUEUE").is_some();
+    let stays_away = prospect::stays_away(&words, std::env::var_os("SBATCH_NO_REQUEUE").is_some(), &script);
     let settings = options::resolve(request, &Default::default()).map_err(|refusal| refusal.to_string())?;
     if stays_away && settings.require {
         let cure = "leave one of them out";

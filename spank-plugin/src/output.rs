@@ -32,8 +32,7 @@ pub fn add_to(site: &Site) {
     // Of a script that is not seen here nobody knows what it says.
     let Some((words, script)) = submit::seen() else { return };
     let environment = std::env::var("FT_ENERGY").ok();
-    let names_mode = submit::command_words().iter().any(|word| word.starts_with(MODE));
-    if names_mode || !wants(&words, &script, environment.as_deref(), site.default) || site_adds() {
+    if !wants(&words, &script, environment.as_deref(), site.default) || site_adds() {
         return;
     }
     // SAFETY: as above.

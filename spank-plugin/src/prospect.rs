@@ -32,10 +32,15 @@ pub fn commands(words: &[String], script: &str) -> String {
 }
 
 /// What keeps a job from coming back, by its own words.
-pub fn stays_away(words: &[String], script: &str) -> bool {
-    let directives = options::size::directives(script);
-    let told = directives.iter().chain(words).rev().find(|word| ["--requeue", "--no-requeue"].contains(&word.as_str()));
-    told.is_some_and(|word| word == "--no-requeue")
+///
+/// The command line wins over the environment, and that over the script.
+pub fn stays_away(words: &[String], by_environment: bool, script: &str) -> bool {
+    let told = |words: &[String]| {
+        let last = words.iter().rev().find(|word| ["--requeue", "--no-requeue"].contains(&word.as_str()));
+        last.map(|word| word == "--no-requeue")
+    };
+    let by_script = || told(&options::size::directives(script)).unwrap_or(false);
+    told(words).unwrap_or_else(|| by_environment || by_script())
 }
 
 /// Variables that say something to programs and commands, and are no twins of options.
@@ -109,9 +114,10 @@ mod tests {
     #[test]
     fn a_job_that_does_not_come_back_is_seen() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert!(stays_away(&words("--no-requeue -N2"), ""));
-        assert!(stays_away(&[], "#!/bin/sh\n#SBATCH --no-requeue\n"));
-        assert!(!stays_away(&words("--requeue"), "#!/bin/sh\n#SBATCH --no-requeue\n"));
-        assert!(!stays_away(&[], "#!/bin/sh\n"));
+        assert!(stays_away(&words("--no-requeue -N2"), false, ""));
+        assert!(stays_away(&[], false, "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(stays_away(&[], true, ""));
+        assert!(!stays_away(&words("--requeue"), true, "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(!stays_away(&[], false, "#!/bin/sh\n"));
     }
 }

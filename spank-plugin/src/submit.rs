@@ -78,8 +78,7 @@ pub fn submission() -> (Vec<String>, String) {
     seen().unwrap_or_else(|| (command_words(), String::new()))
 }
 
-/// The words of this command but the first.
-pub fn command_words() -> Vec<String> {
+fn command_words() -> Vec<String> {
     command_line().iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect()
 }
 

@@ -265,10 +265,10 @@ impl Driver<'_> {
 
     /// Tells from where the run goes on, after what ended it at `ended_s`.
     fn goes_back(&mut self, line: Option<&Manifest>, ended_s: Option<f64>) -> Vec<Event> {
-        let finished_s = self.ports.store.finished_s();
+        let (now_s, finished_s) = (self.ports.clock.now_s(), self.ports.store.finished_s());
         let kept_until_s = line.map_or(0.0, |m| m.begun_s).max(finished_s).max(self.begun_s);
-        let told = self.guard.goes_back(None, line, ended_s.map(|ended_s| ended_s - kept_until_s));
-        self.begun_s = self.ports.clock.now_s();
+        let told = self.guard.goes_back(now_s, None, line, ended_s.map(|ended_s| ended_s - kept_until_s));
+        self.begun_s = now_s;
         let repeated = line.and_then(|line| self.ports.engine.repeated(line).line());
         let repeated = repeated.map(|text| {
             protocol::say!("joulepoint: {text}");

@@ -3,6 +3,7 @@
 use crate::sandboxes::MPI_STEPS;
 use crate::{dmtcp, tool};
 use options::{Engine, Settings};
+use protocol::Source;
 use std::collections::BTreeSet;
 
 /// What is known of a run beside its settings.
@@ -53,15 +54,21 @@ fn missing(commands: &[&str]) -> Option<String> {
 /// Whether it must be known if CRIU works.
 pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
     let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook;
-    match settings.engine.or(facts.made_by) {
+    match asked(settings, facts).or(facts.made_by) {
         Some(engine) => engine == Engine::Criu,
         None => open() && no_criu_images(facts).is_none(),
     }
 }
 
+/// The engine that is asked for: by the user, or by the site for a run that has no checkpoints of another.
+fn asked(settings: &Settings, facts: &Facts) -> Option<Engine> {
+    let by_user = matches!(settings.sources.get("ft-energy-engine"), Some(Source::Option | Source::Environment));
+    settings.engine.filter(|_| by_user || facts.made_by.is_none())
+}
+
 /// The engine of a run, and why; none if no checkpoint can be made.
 pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
-    match (settings.engine, facts.made_by) {
+    match (asked(settings, facts), facts.made_by) {
         (Some(engine), _) => match hindrance(engine, facts) {
             None => (Some(engine), "asked for".to_string()),
             Some(why) => (None, format!("{} was asked for, but {why}", engine.as_str())),

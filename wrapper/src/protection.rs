@@ -86,13 +86,16 @@ pub struct Guard {
     /// What a failure costs each group that has a checkpoint, s; a run without groups is group 0.
     have: BTreeMap<usize, Option<f64>>,
     groups: usize,
-    /// When the first is missed.
+    /// When the first is missed, and how long it is waited for, s.
     due_s: f64,
+    wait_s: f64,
     /// When the newest of each kind was begun, and the longest time between two, s.
     last_begun_s: Option<f64>,
     longest_gap_s: f64,
     /// What was said of a checkpoint that failed.
     said: String,
+    /// What its user can do if none comes.
+    cure: String,
 }
 
 /// A checkpoint that is complete.
@@ -120,9 +123,11 @@ impl Guard {
             have: BTreeMap::new(),
             groups,
             due_s: now_s + interval_s + GRACE_S,
+            wait_s: interval_s + GRACE_S,
             last_begun_s: None,
             longest_gap_s: 0.0,
             said: String::new(),
+            cure: prospect.protection.cure.clone(),
         }
     }
 
@@ -137,7 +142,13 @@ impl Guard {
     }
 
     /// The run, or a group of it, goes back to a line, or to the beginning; `again_s` is the work that is done again, s.
-    pub fn goes_back(&mut self, group: Option<usize>, line: Option<&Manifest>, again_s: Option<f64>) -> Option<Event> {
+    pub fn goes_back(
+        &mut self,
+        now_s: f64,
+        group: Option<usize>,
+        line: Option<&Manifest>,
+        again_s: Option<f64>,
+    ) -> Option<Event> {
         let whose = group.map_or_else(String::new, |group| format!("group {group}: "));
         let again = again_s.filter(|s| *s >= 0.5).map_or_else(String::new, |s| {
             format!("; at least {} of work {} done again", spoken(s), if s < 1.5 { "is" } else { "are" })
@@ -153,9 +164,11 @@ impl Guard {
             None => {
                 protocol::say!("joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}");
                 self.have.remove(&group.unwrap_or(0));
-                if self.protection.state == ProtectionState::Protected {
+                if self.protection.state != ProtectionState::NotProtected {
                     self.protection.state = ProtectionState::Unproven;
-                    self.protection.reason = "there is no checkpoint to go on from".to_string();
+                    self.protection.reason = "no checkpoint has been made yet".to_string();
+                    self.protection.cure.clone_from(&self.cure);
+                    self.due_s = now_s + self.wait_s;
                 }
                 if group.unwrap_or(0) == 0 {
                     protocol::say!("joulepoint: {}", self::line(&self.protection));
@@ -345,11 +358,11 @@ mod tests {
     fn a_line_that_is_gone_on_from_protects() {
         let mut guard = guard(true, 1);
         let line = Manifest { number: 7, begun_s: 1e9, ..Manifest::default() };
-        assert!(guard.goes_back(None, Some(&line), Some(240.0)).is_some());
-        assert!(guard.goes_back(None, Some(&line), None).is_none());
+        assert!(guard.goes_back(400.0, None, Some(&line), Some(240.0)).is_some());
+        assert!(guard.goes_back(400.0, None, Some(&line), None).is_none());
         assert_eq!(guard.protection.state, ProtectionState::Protected);
         // All of them are damaged.
-        assert!(guard.goes_back(None, None, Some(240.0)).is_some());
+        assert!(guard.goes_back(400.0, None, None, Some(240.0)).is_some());
         assert_eq!(guard.protection.state, ProtectionState::Unproven);
     }
 }

@@ -4,9 +4,9 @@ use crate::site::{ALICE, PATIENCE, Site, beat, daemon, ended, is_root, started, 
 use protocol::{
     Axis, BasePower, Batch, BeginReply, BeginRequest, Calibration, EndRequest, Event, FailureKind, Fingerprint,
     FormerNode, FrequencyRequest, Incarnation, JobReading, LeaseRequest, LeavingsRequest, Measured, Noise, Operation,
-    OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey,
-    Setting, SharedFile, SignalRequest, Skipped, Source, StepSpan, Storage, StoredFit, TestimonyRequest, Unsure, Verb,
-    WaitsFor, WritersRequest,
+    OrderRequest, OrderState, OrderedCheckpoint, Phase, Plan, PlanRequest, Point, Protection, Quantity, Record,
+    Request, RunKey, Setting, SharedFile, SignalRequest, Skipped, Source, StepSpan, Storage, StoredFit,
+    TestimonyRequest, Unsure, Verb, WaitsFor, WritersRequest,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -156,7 +156,7 @@ fn events(plan: Plan) -> Vec<Event> {
     vec![
         started(7),
         Event::Planned(Box::new(plan)),
-        Event::Protection(Box::default()),
+        Event::Protection(Box::new(Protection { engine: "app".into(), ..Protection::default() })),
         Event::Phase {
             phase: Phase::Compute,
             node: "n1".into(),
