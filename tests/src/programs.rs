@@ -192,6 +192,8 @@ struct Job {
     lasted: Duration,
     /// The node that was killed, and when.
     killed: Option<(String, Instant)>,
+    /// Whether the node has had its power back: another job may be there.
+    is_back: bool,
 }
 
 fn submit(site: &Site, program: &Program, what: &str, options: &[&str]) -> Result<Job> {
@@ -199,7 +201,7 @@ fn submit(site: &Site, program: &Program, what: &str, options: &[&str]) -> Resul
     let folder = site.folder(USER, &format!("{name}-{what}"))?;
     let usual = ["-n1", "--exclusive", "--output=out", "--error=out"];
     let id = site.submit(USER, &folder, &[&usual, options, program.options].concat(), program.script)?;
-    Ok(Job { id, folder, runs: None, lasted: Duration::ZERO, killed: None })
+    Ok(Job { id, folder, runs: None, lasted: Duration::ZERO, killed: None, is_back: false })
 }
 
 fn read(folder: &Path, name: &str) -> String {
@@ -245,24 +247,27 @@ fn all(
         }
         for i in 0..jobs.len() {
             if !ended[i] {
-                let dark =
-                    jobs.iter().filter_map(|job| job.killed.as_ref()).filter(|(node, _)| !site.cluster.has_power(node));
-                let may_kill = dark.count() < MOST_DARK;
+                let dark = jobs.iter().filter(|job| job.killed.is_some() && !job.is_back).count();
+                let may_kill = dark < MOST_DARK;
                 let half = kills.filter(|_| may_kill).map(|lasted| (lasted[i] / 2).max(Duration::from_secs(6)));
                 ended[i] = follow(site, &mut jobs[i], half)?;
             }
-            give_back(site, &jobs[i], DARK)?;
+            give_back(site, &mut jobs[i], DARK)?;
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    jobs.iter().try_for_each(|job| give_back(site, job, Duration::ZERO))?;
+    jobs.iter_mut().try_for_each(|job| give_back(site, job, Duration::ZERO))?;
     Ok(jobs)
 }
 
 /// Gives a killed node its power back after a time.
-fn give_back(site: &Site, job: &Job, after: Duration) -> Result<()> {
+fn give_back(site: &Site, job: &mut Job, after: Duration) -> Result<()> {
     match &job.killed {
-        Some((node, at)) if at.elapsed() >= after && !site.cluster.has_power(node) => site.cluster.give_power(node),
+        Some((node, at)) if at.elapsed() >= after && !job.is_back => {
+            site.cluster.give_power(node)?;
+            job.is_back = true;
+            Ok(())
+        }
         _ => Ok(()),
     }
 }

@@ -514,11 +514,6 @@ impl Nodes {
         Some((now_s - before_s, now_s - since_s))
     }
 
-    /// Whether a node tells of processes of a job.
-    pub fn has_job(&self, name: &str, job: u32) -> bool {
-        self.nodes.get(name).is_some_and(|n| n.jobs.contains(&job))
-    }
-
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.
     pub fn is_well(&self, now_s: f64, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|n| n.slurmd_up && n.is_well(now_s, &self.limits))

@@ -233,7 +233,8 @@ impl Runs {
         match job.doing {
             Doing::Running | Doing::Completing | Doing::Suspended => {
                 self.odd(run.job, None);
-                let lost = job.doing == Doing::Running && has_lost_its_script(now_s, run, job, nodes);
+                let attended_s = self.memory.get(&run.job).and_then(|m| m.attended_s);
+                let lost = job.doing == Doing::Running && has_lost_its_script(now_s, run, job, nodes, attended_s);
                 // Slurm would refuse to requeue a job that does not let itself be.
                 (lost && job.requeue && self.may_help(now_s, run.job)).then_some(Action::Requeue(Cause::ScriptLost))
             }
@@ -313,14 +314,16 @@ fn pause_s(now_s: f64, run: &Run, memory: &Memory, nodes: &Nodes) -> f64 {
 }
 
 /// Whether Slurm lets a job run on without its script: the node of the script is dead, or Slurm has taken it out.
-fn has_lost_its_script(now_s: f64, run: &Run, job: &Job, nodes: &Nodes) -> bool {
+fn has_lost_its_script(now_s: f64, run: &Run, job: &Job, nodes: &Nodes, attended_s: Option<f64>) -> bool {
     let Some(host) = job.batch_host.as_ref() else { return false };
     // A job that began after the death is on a node that is just coming back.
     let died = nodes.dead_for_s(now_s, host).is_some_and(|dead_s| job.began_ago_s.is_none_or(|ago_s| ago_s > dead_s));
     // Slurm puts back what a booted node does not know, but for a job that had just begun: it believes that it is on its way.
     let booted = nodes.booted_for_s(now_s, host).is_some_and(|(before_s, since_s)| {
         let began_before = job.began_ago_s.is_some_and(|ago_s| ago_s > before_s);
-        since_s > BOOTED_S && began_before && !nodes.has_job(host, run.job)
+        // A wrapper that asked after its run since then lives.
+        let is_attended = attended_s.is_some_and(|at_s| now_s - at_s < since_s);
+        since_s > BOOTED_S && began_before && !is_attended
     });
     let taken_out = job.batch && run.nodes.contains(host) && !job.nodes.contains(host);
     died || job.batch && booted || taken_out

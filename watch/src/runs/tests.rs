@@ -76,13 +76,12 @@ fn a_job_without_a_script_is_requeued() {
 #[test]
 fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
     let mut nodes = no_nodes();
-    let beat = |nodes: &mut Nodes, at_s: f64, boot_id: &str, jobs: &[u32]| {
+    let beat = |nodes: &mut Nodes, at_s: f64, boot_id: &str| {
         let (node, boot_id) = ("n1".to_string(), boot_id.to_string());
-        let jobs = jobs.iter().copied().collect();
-        nodes.heard(at_s, Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs });
+        nodes.heard(at_s, Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::from([7]) });
     };
-    beat(&mut nodes, 90.0, "b", &[7]);
-    beat(&mut nodes, 100.0, "c", &[]);
+    beat(&mut nodes, 90.0, "b");
+    beat(&mut nodes, 100.0, "c");
     let began = |ago_s| Job { began_ago_s: Some(ago_s), ..job(Doing::Running) };
     let requeue = Some(Action::Requeue(Cause::ScriptLost));
     assert_eq!(Runs::new(0.0).answered(105.0, &run(), Some(&began(50.0)), &nodes), None, "Slurm may still do it");
@@ -92,13 +91,14 @@ fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
     assert_eq!(Runs::new(0.0).answered(111.0, &run(), Some(&allocation), &nodes), None, "it has no script");
     let stays = Job { requeue: false, ..began(50.0) };
     assert_eq!(Runs::new(0.0).answered(111.0, &run(), Some(&stays), &nodes), None, "Slurm would refuse");
-    let mut lives = nodes.clone();
-    beat(&mut lives, 101.0, "c", &[7]);
-    assert_eq!(Runs::new(0.0).answered(112.0, &run(), Some(&began(50.0)), &lives), None, "it has processes there");
+    let mut attended = Runs::new(0.0);
+    attended.due(104.0, &[run()], &nodes);
+    attended.attended(105.0, 7);
+    assert_eq!(attended.answered(112.0, &run(), Some(&began(50.0)), &nodes), None, "its wrapper lives");
     // A boot of which this controller saw the end only, hours ago perhaps.
     let known = nodes.known("n1").expect("known").clone();
     let mut kept = Nodes::new(Limits::default(), 200.0, [("n1".to_string(), known)]);
-    beat(&mut kept, 201.0, "d", &[]);
+    beat(&mut kept, 201.0, "d");
     assert_eq!(Runs::new(0.0).answered(220.0, &run(), Some(&began(50.0)), &kept), None, "it may have begun since");
 }
 
