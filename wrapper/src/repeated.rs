@@ -16,9 +16,6 @@ const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// Most names that are told.
 const MOST_TOLD: usize = 5;
 
-/// A file server's clock may be so far from the node's, s.
-const CLOCK_S: f64 = 1.0;
-
 /// Files and folders that were changed since a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repeated {
@@ -68,8 +65,11 @@ pub fn since(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {
                 continue;
             }
             // A folder changes with what is made, renamed and removed in it, a file also with its content.
-            let changed_s = if metadata.is_dir() { metadata.mtime() } else { metadata.ctime() };
-            if changed_s as f64 > since_s + CLOCK_S {
+            let (changed_s, changed_ns) = match metadata.is_dir() {
+                true => (metadata.mtime(), metadata.mtime_nsec()),
+                false => (metadata.ctime(), metadata.ctime_nsec()),
+            };
+            if changed_s as f64 + changed_ns as f64 / 1e9 > since_s {
                 found.count += 1;
                 if found.names.len() < MOST_TOLD {
                     let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
