@@ -79,7 +79,7 @@ impl Look<'_> {
             let path = entry.path();
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             let begins = |other: &&str| entry.file_name().as_encoded_bytes().starts_with(other.as_bytes());
-            let is_others = is_common && OTHERS.iter().any(|other| begins(other));
+            let is_others = is_common && OTHERS.iter().any(begins);
             let holds_others = self.others.iter().any(|other| other.starts_with(&path));
             if metadata.uid() != us || metadata.dev() != self.device || is_others || holds_others {
                 continue;
@@ -205,7 +205,8 @@ mod tests {
             let look = Look { since: since - TICK, before, others: &others, device, until };
             let mut found = Found::default();
             look.at(place.path(), true, &mut found).unwrap();
-            (found.entries.sort(), found.all.sort());
+            found.entries.sort();
+            found.all.sort();
             found
         };
         let found = look(&[]);
