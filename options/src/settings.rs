@@ -166,6 +166,11 @@ impl Settings {
         self.done.iter().map(|pattern| pattern.replace("{group}", &group.to_string())).collect()
     }
 
+    /// Whether the job's user gave this option, and not the site.
+    pub fn is_by_user(&self, name: &str) -> bool {
+        matches!(self.sources.get(name), Some(Source::Option | Source::Environment))
+    }
+
     /// Whether a job can be asked for a checkpoint at any moment, by what it says itself, and lets itself be requeued.
     pub fn can_be_preempted(&self) -> bool {
         let on_demand = match self.engine {

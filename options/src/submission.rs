@@ -14,17 +14,21 @@ pub fn submitted(line: &str, command: &str, script: &str) -> Request {
     let own = words.len().saturating_sub(command.split_whitespace().count());
     let before_wrap = words[..own].iter().take_while(|w| !w.starts_with("--wr")).copied();
     values.extend(settings(before_wrap));
-    let written = |value| Setting { value, source: Source::Option };
-    Request { settings: values.into_iter().map(|(name, value)| (name, written(value))).collect() }
+    request(values)
 }
 
 /// The same from the words of a command line that come before the script, and what is seen of that.
 pub fn written(words: &[String], script: &str) -> Request {
     let directives = crate::size::directives(script);
-    let values = settings(directives.iter().map(String::as_str)).into_iter();
-    let values: BTreeMap<String, String> = values.chain(settings(words.iter().map(String::as_str))).collect();
-    let setting = |value| Setting { value, source: Source::Option };
-    Request { settings: values.into_iter().map(|(name, value)| (name, setting(value))).collect() }
+    let mut values = settings(directives.iter().map(String::as_str));
+    values.extend(settings(words.iter().map(String::as_str)));
+    request(values)
+}
+
+/// What a user wrote, by the options' names.
+fn request(values: BTreeMap<String, String>) -> Request {
+    let written = |value| Setting { value, source: Source::Option };
+    Request { settings: values.into_iter().map(|(name, value)| (name, written(value))).collect() }
 }
 
 /// The `#SBATCH` lines in front of a script's first command.

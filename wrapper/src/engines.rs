@@ -3,7 +3,6 @@
 use crate::sandboxes::MPI_STEPS;
 use crate::{dmtcp, tool};
 use options::{Engine, Settings};
-use protocol::Source;
 use std::collections::BTreeSet;
 
 /// What is known of a run beside its settings.
@@ -62,8 +61,7 @@ pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
 
 /// The engine that is asked for: by the user, or by the site for a run that has no checkpoints of another.
 fn asked(settings: &Settings, facts: &Facts) -> Option<Engine> {
-    let by_user = matches!(settings.sources.get("ft-energy-engine"), Some(Source::Option | Source::Environment));
-    settings.engine.filter(|_| by_user || facts.made_by.is_none())
+    settings.engine.filter(|_| settings.is_by_user("ft-energy-engine") || facts.made_by.is_none())
 }
 
 /// The engine of a run, and why; none if no checkpoint can be made.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use options::{Engine, Settings, spoken};
-use protocol::{Event, Manifest, Protection, ProtectionState, Source};
+use protocol::{Event, Manifest, Protection, ProtectionState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -39,8 +39,7 @@ pub struct Prospect {
 /// Whether a job is rather not to run than to run without what it asks for: its user says so, or names the engine. One that
 /// the site names is its default only.
 pub fn is_required(settings: &Settings) -> bool {
-    let by_user = |name: &str| matches!(settings.sources.get(name), Some(Source::Option | Source::Environment));
-    settings.require || settings.engine.is_some() && by_user("ft-energy-engine")
+    settings.require || settings.engine.is_some() && settings.is_by_user("ft-energy-engine")
 }
 
 impl Prospect {
