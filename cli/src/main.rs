@@ -2,6 +2,7 @@
 
 mod able;
 mod calibrate;
+mod capabilities;
 mod doctor;
 mod loans;
 mod log;
@@ -41,10 +42,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tell what would be done for a job, and why.
+    /// Tell what would be done for a job, and why: six lines, or all of it with --full.
     ///
     /// The table has every protocol, also those that no engine can enact yet, as
-    /// `joulepoint plan -N 8 --work 2-0 -o ft-energy-memory=64G -o ft-energy-messages=1000000:4T`
+    /// `joulepoint plan --full -N 8 --work 2-0 -o ft-energy-memory=64G -o ft-energy-messages=1000000:4T`
     Plan(plan::PlanArgs),
     /// Compute a published model: JSON in, JSON out.
     Model(ModelArgs),
@@ -110,6 +111,8 @@ enum Command {
     /// Exit status: 0 nothing stands in the way; 1 something does; 2 wrong usage, or no such process.
     #[command(verbatim_doc_comment)]
     Able(able::AbleArgs),
+    /// Tell which checkpoint engines the nodes have.
+    Capabilities(capabilities::CapabilitiesArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -340,6 +343,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Able(args) => return able::run(&args),
+        Command::Capabilities(args) => capabilities::run(&args, &cli.conf)?,
         Command::Status(args) => return status::run(&args, &cli.conf),
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),

@@ -1,13 +1,14 @@
 //! `joulepoint plan`: what would be done for a job and why, without a job.
 
 mod submission;
+mod summary;
 mod table;
 
 use crate::out;
 use anyhow::{anyhow, bail};
 use config::Site;
 use planner::Known;
-use protocol::{Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
+use protocol::{Capabilities, Plan, PlanRequest, Request, Setting, Source, StoredCalibration};
 use std::path::PathBuf;
 use std::time::Duration;
 use submission::Submission;
@@ -63,6 +64,9 @@ pub struct PlanArgs {
     /// Job name, by which earlier runs are found.
     #[arg(short = 'J', long, default_value = "")]
     job_name: String,
+    /// Tell every figure, its source, and what was looked at and not taken; six lines if absent.
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
     /// Print the plan as JSON.
     #[arg(long)]
     json: bool,
@@ -110,7 +114,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         Some(json) => serde_json::from_str(json)?,
         None => request(&[&job.options[..], &args.options].concat()).map_err(anyhow::Error::msg)?,
     };
-    request.settings.remove("ft-energy-explain");
+    let explain = request.settings.remove("ft-energy-explain");
+    let is_full = args.full || explain.is_some_and(|setting| setting.value == "full");
     if !site.defaults.contains_key("ft-energy") {
         let on = || Setting { value: "energy".to_string(), source: Source::Default };
         request.settings.entry("ft-energy".to_string()).or_insert_with(on);
@@ -157,7 +162,17 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     if args.json {
         return out::json(&plan);
     }
-    Ok(out::print(describe(&plan, nodes))?)
+    if is_full {
+        return Ok(out::print(describe(&plan, nodes))?);
+    }
+    let capabilities = ask_capabilities(site);
+    Ok(out::print(summary::summary(&plan, &settings, nodes, &job.commands, capabilities.as_ref()))?)
+}
+
+/// What the nodes have; nothing where no controller says it.
+fn ask_capabilities(site: &Site) -> Option<Capabilities> {
+    let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+    client.get("/v1/capabilities").ok().filter(|told: &Capabilities| told.nodes > 0)
 }
 
 /// The controller's plan; one from the site file alone if it is away.

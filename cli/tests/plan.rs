@@ -8,7 +8,12 @@ use std::process::{Command, Output};
 fn plan(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
     command.args(["--conf", "/dev/null", "plan", "-N8", "-c4", "--groups=32", "--work=1-0"]).args(arguments);
-    command.output().expect("joulepoint runs")
+    command.args(full(arguments)).output().expect("joulepoint runs")
+}
+
+/// All that a plan says, where it is not wanted as JSON.
+fn full(arguments: &[&str]) -> Option<&'static str> {
+    (!arguments.contains(&"--json")).then_some("--full")
 }
 
 fn read(output: &Output) -> Plan {
@@ -95,7 +100,8 @@ fn a_file_that_is_no_calibration_is_refused_by_name() {
 /// `plan`, with no more than what is said.
 fn plain(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
-    command.args(["--conf", "/dev/null", "plan", "--published"]).args(arguments).output().expect("joulepoint runs")
+    let command = command.args(["--conf", "/dev/null", "plan", "--published"]).args(full(arguments));
+    command.args(arguments).output().expect("joulepoint runs")
 }
 
 const GROUPS: [&str; 4] = [

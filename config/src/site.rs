@@ -98,6 +98,8 @@ pub struct Node {
     pub cpufreq_root: String,
     /// File that keeps the node's own frequency meanwhile, `{node}` standing for its name.
     pub cpufreq_state: String,
+    /// File in which `sbatch` finds which checkpoint engines the nodes have; none if empty.
+    pub capabilities: PathBuf,
 }
 
 impl Node {
@@ -123,6 +125,7 @@ impl Default for Node {
             cpufreq: false,
             cpufreq_root: "/sys/devices/system/cpu".to_string(),
             cpufreq_state: "/run/joulepoint/{node}.cpufreq".to_string(),
+            capabilities: PathBuf::from("/run/joulepoint/capabilities.json"),
         }
     }
 }

@@ -5,12 +5,14 @@
 //! defaults are two types. Nothing here reads a file, the environment or a clock.
 
 mod forms;
+mod prospect;
 mod settings;
 pub mod size;
 mod submission;
 mod table;
 
 pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken};
+pub use prospect::prospect;
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::{submitted, written};
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};

@@ -154,8 +154,6 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// Messages and their volume in bytes.
     pub messages: Option<(u64, u64)>,
-    /// Whether only the plan is wanted.
-    pub explain: bool,
     /// Where each value came from, for the log.
     pub sources: BTreeMap<String, Source>,
 }
@@ -169,6 +167,12 @@ impl Settings {
     /// Whether the job's user gave this option, and not the site.
     pub fn is_by_user(&self, name: &str) -> bool {
         matches!(self.sources.get(name), Some(Source::Option | Source::Environment))
+    }
+
+    /// Whether a job is rather not to run than to run without what it asks for: its user says so, or names the engine. One
+    /// that the site names is its default only.
+    pub fn is_required(&self) -> bool {
+        self.require || self.engine.is_some() && self.is_by_user("ft-energy-engine")
     }
 
     /// Whether a job can be asked for a checkpoint at any moment, by what it says itself, and lets itself be requeued.
@@ -255,7 +259,6 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
             let (n, size) = t.split_once(':').ok_or("no colon")?;
             Ok((n.parse().map_err(|_| "no number")?, forms::parse_size(size)?))
         }),
-        explain: merged.get("ft-energy-explain").is_some(),
         sources: merged.sources(),
     };
     if settings.objective.is_some() {

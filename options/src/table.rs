@@ -56,6 +56,8 @@ pub enum Form {
     Size,
     /// `COUNT:SIZE`.
     Messages,
+    /// How much of a plan is told.
+    Explain,
     /// No value.
     Flag,
 }
@@ -128,7 +130,8 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-memory", "SIZE", "volume of one checkpoint, if you know it", Takes::Required, Form::Size),
     spec("ft-energy-messages", "COUNT:SIZE", "messages that the program sends, and their total volume",
         Takes::Required, Form::Messages),
-    spec("ft-energy-explain", "", "print what would be done and why, and submit nothing", Takes::None, Form::Flag),
+    spec("ft-energy-explain", "full", "print what would be done and why (full: with all figures), and submit nothing",
+        Takes::Optional, Form::Explain),
 ];
 
 /// The option of that name.
@@ -170,6 +173,7 @@ impl Form {
             Form::Folder => "an absolute path of a folder on a file system that all nodes share",
             Form::Size => "a number with K, M, G or T",
             Form::Messages => "COUNT:SIZE, such as 1000000:4G",
+            Form::Explain => "full, or no value",
             Form::Flag => "no value",
         }
     }
@@ -211,6 +215,7 @@ impl Form {
                 n.parse::<u64>().map_err(|_| "has a count that is not a number".to_string())?;
                 forms::parse_size(size).map(drop)
             }
+            Form::Explain => one_of(value, &["full"]),
             Form::Flag => Err("is a value where none is taken".to_string()),
         }
     }

@@ -31,9 +31,9 @@ pub use journal::{
 };
 pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Queue, Stay};
 pub use node::{
-    Beat, BeatReply, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings, LeavingsRequest, Left,
-    NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, SignalReply, SignalRequest, StepSpan, Writers,
-    WritersRequest,
+    Beat, BeatReply, Capabilities, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings,
+    LeavingsRequest, Left, NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, SignalReply, SignalRequest,
+    StepSpan, Writers, WritersRequest,
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};

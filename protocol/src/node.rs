@@ -2,6 +2,7 @@
 
 use crate::{Fingerprint, Incarnation, Order, Witness};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One job's counters on one node, cumulative since the node service first saw the job there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,36 @@ pub struct Beat {
     /// The epoch in which this service asks its witnesses; absent from services that freeze nothing when they are cut off.
     #[serde(default)]
     pub epoch: Option<u64>,
+    /// Checkpoint engines that are installed on the node; absent until it has looked.
+    #[serde(default)]
+    pub engines: Option<BTreeSet<String>>,
+}
+
+/// What the nodes of a cluster have for checkpoints, as their services see it: `GET /v1/capabilities`, and the file that
+/// `sbatch` reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// When it was counted, s since the epoch.
+    pub at_s: f64,
+    /// Nodes that told.
+    pub nodes: usize,
+    /// On how many of them an engine is installed, by its name as in `--ft-energy-engine`.
+    pub engines: BTreeMap<String, usize>,
+}
+
+impl Capabilities {
+    /// For how long they are good, s: nodes are installed anew.
+    const GOOD_FOR_S: f64 = 3600.0;
+
+    /// Whether they say something at `now_s`, s since the epoch: some node told, and not long ago.
+    pub fn hold_at(&self, now_s: f64) -> bool {
+        self.nodes > 0 && (now_s - self.at_s).abs() < Self::GOOD_FOR_S
+    }
+
+    /// On how many nodes an engine is installed.
+    pub fn having(&self, engine: &str) -> usize {
+        self.engines.get(engine).copied().unwrap_or(0)
+    }
 }
 
 /// A job that holds a node, whether or not it has processes there at the moment.
@@ -101,6 +132,9 @@ pub struct BeatReply {
     /// Who grants this node its lease while the controller does not answer.
     #[serde(default)]
     pub witnesses: Vec<Witness>,
+    /// What all nodes have; absent where the controller does not tell.
+    #[serde(default)]
+    pub capabilities: Option<Capabilities>,
 }
 
 /// What the controller knows of one node's health.

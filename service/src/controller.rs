@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::account;
 use crate::audit::{self, By};
+use crate::capabilities::Told;
 use crate::comment;
 use crate::energy_tres::EnergyTres;
 use crate::health::part;
@@ -80,6 +81,7 @@ pub struct Controller {
     pub(crate) known: Mutex<Vec<planner::Known>>,
     /// What nodes are made of, as their services told last.
     pub(crate) fingerprints: Mutex<BTreeMap<String, protocol::Fingerprint>>,
+    pub(crate) told: Told,
     pub(crate) ended: Ended,
     energy_tres: EnergyTres,
     pub(crate) users: Arc<Users>,
@@ -120,6 +122,7 @@ pub async fn serve(site: Site) -> Result<()> {
         planning: Latency::default(),
         known: Mutex::default(),
         fingerprints: Mutex::default(),
+        told: Told::default(),
         ended: Ended::default(),
         energy_tres: EnergyTres::default(),
         users: Arc::new(Users::new(site.limits)),

@@ -6,6 +6,7 @@ mod apply;
 pub mod audit;
 mod bucket;
 mod calibrations;
+mod capabilities;
 mod claim;
 mod comment;
 pub mod controller;

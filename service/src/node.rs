@@ -1,5 +1,6 @@
 //! The role `node`: meters the jobs on this node, beats, and ends what must not go on here.
 
+use crate::capabilities::{self, Published};
 use crate::frequency::{self, Frequency};
 use crate::gpus;
 use crate::health::part;
@@ -23,7 +24,7 @@ use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
 use protocol::{Batch, Beat, BeatReply, Delivered, Fingerprint, Health, Held, JobReading, NodeReading, Part, Storage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
@@ -63,6 +64,9 @@ pub(crate) struct Node {
     spool: Spool,
     started_s: f64,
     fingerprint: Mutex<Option<Fingerprint>>,
+    /// Checkpoint engines that are installed here; none before the first look.
+    engines: Mutex<Option<BTreeSet<String>>>,
+    published: Published,
     pub(crate) frequency: Frequency,
     pub(crate) lease: Holder,
     /// The jobs that hold this node, as the controller said last.
@@ -125,6 +129,7 @@ pub async fn serve(params: Params) -> Result<()> {
     let [cpus, own_frequency] = own.cpufreq_of(&params.node);
     let frequency = Frequency::open(cpus, own_frequency);
     let lease = Holder::open(&params.site, &params.node, &params.proc_root)?;
+    let published = Published::new(own.capabilities.clone(), &params.node);
     let (tell_ended, ended) = std::sync::mpsc::sync_channel(MOST_ENDED);
     let node = Arc::new(Node {
         params,
@@ -134,6 +139,8 @@ pub async fn serve(params: Params) -> Result<()> {
         spool,
         started_s: now_s(),
         fingerprint: Mutex::default(),
+        engines: Mutex::default(),
+        published,
         frequency,
         lease,
         held: Mutex::default(),
@@ -278,7 +285,8 @@ impl Node {
             let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
             self.look_at_self(&heard);
             match heard {
-                Ok(reply) => {
+                Ok(mut reply) => {
+                    reply.capabilities.take().into_iter().for_each(|told| self.published.publish(told));
                     let actions = self.lease.answered(sent_s, &reply);
                     *lock(&self.held) = reply.held;
                     self.act_on_lease(actions);
@@ -289,11 +297,14 @@ impl Node {
         }
     }
 
-    /// What calibrations depend on changes with a boot, a mount or a new MPI.
+    /// What calibrations and engines depend on changes with a boot, a mount, a package.
     fn look_at_hardware_for_ever(&self) {
         let of = &self.params.site.calibration;
         let storage = [(Storage::Memory, of.memory_dir.clone()), (Storage::Local, of.local_dir.clone())].into();
+        let criu = self.params.site.criu.command.as_deref();
+        let path = std::env::var_os("PATH").unwrap_or_default();
         loop {
+            *lock(&self.engines) = Some(capabilities::installed(criu, &path, &self.params.proc_root));
             match hardware::facts::look(&self.params.node, &storage, &of.mpicc) {
                 Ok(facts) => *lock(&self.fingerprint) = Some(facts.fingerprint),
                 Err(e) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
@@ -333,6 +344,7 @@ impl Node {
             fingerprint: lock(&self.fingerprint).clone(),
             boot_id: self.lease.boot_id(),
             epoch: Some(self.lease.epoch()),
+            engines: lock(&self.engines).clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::controller::{Controller, metrics};
 use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Superseded, Write};
-use crate::{calibrations, health, loans, lock, now_s, watching};
+use crate::{calibrations, capabilities, health, loans, lock, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -55,6 +55,7 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("GET", "/v1/loans", Known, get(loans::routes::list)),
         Route::new("GET", "/v1/loans/{id}", Known, get(loans::routes::follow)),
         Route::new("POST", "/v1/loans/{id}/return", Known, post(loans::routes::progress)),
+        Route::new("GET", "/v1/capabilities", Known, get(capabilities::tell)),
         Route::new("GET", "/v1/calibrations", Known, get(calibrations::tell)),
         Route::new("POST", "/v1/calibrations", Known, post(calibrations::keep)),
     ]
@@ -90,7 +91,11 @@ async fn beats(
     if let Some(fingerprint) = &beat.fingerprint {
         lock(&c.fingerprints).insert(beat.node.clone(), fingerprint.clone());
     }
-    let (reply, must_keep) = c.heard(&beat);
+    if let Some(engines) = &beat.engines {
+        c.told.tell(&beat.node, engines);
+    }
+    let (mut reply, must_keep) = c.heard(&beat);
+    reply.capabilities = Some(c.capabilities());
     if must_keep {
         // A node that holds its lease from witnesses whom a later life of this service does not know could not be fenced.
         blocking(move || c.keep_node(&beat.node)).await??;

@@ -193,6 +193,7 @@ fn sees_a_step(site: &Site, ahead_s: &Path) {
         fingerprint: None,
         boot_id: "boot".into(),
         epoch: None,
+        engines: None,
     };
     site.client().post::<Beat, BeatReply>("/v1/beats", &beat).expect("heard");
     send(&site.client(), "step", &records(1)).expect("stored");

@@ -4,6 +4,7 @@
 use crate::option_values::program;
 use crate::output;
 use crate::prospect;
+use crate::site;
 use crate::submit::{self, CARRIER};
 use protocol::Request;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +50,8 @@ fn tell(request: &Request) -> Result<(), String> {
     if TOLD.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    crate::inform(&prospect::line(&settings, &prospect::commands(&words, &script)));
+    let nodes = prospect::capabilities(&site::get().capabilities);
+    crate::inform(&prospect::line(&settings, &prospect::commands(&words, &script), nodes.as_ref()));
     prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
     if stays_away {
         crate::inform("--no-requeue: with a lost node the job ends for good; only what dies within it is recovered");

@@ -1,28 +1,30 @@
 //! What is known at submit of a job's protection, for the one line that its user is told.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use options::{Engine, Settings};
+use options::Settings;
+use protocol::Capabilities;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How a program that starts its tasks by `srun` or `mpirun` shows in a script.
-const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"];
+/// Most bytes that are read of what the nodes have.
+const CAPABILITIES_BYTES: u64 = 64 << 10;
 
-/// One line on what protects the job, and what its first checkpoint will show.
-pub fn line(settings: &Settings, script: &str) -> String {
-    let patterns = || settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
-    let by = match settings.engine {
-        None if !settings.done.is_empty() => format!("the program's own checkpoints ({})", patterns()),
-        None if settings.signal.is_some() => "the checkpoints that the program writes on a signal".to_owned(),
-        Some(Engine::App) if settings.done.is_empty() => "the checkpoints that the program announces".to_owned(),
-        Some(Engine::App) => format!("the program's own checkpoints ({})", patterns()),
-        Some(engine) => format!("engine {}, if the nodes have it", engine.as_str()),
-        None if launches(script) => {
-            "what its nodes have for programs with several tasks; MPI under srun needs --ft-energy-done or an engine"
-                .to_owned()
-        }
-        None => "memory images (CRIU or DMTCP), if the nodes have them".to_owned(),
-    };
-    format!("to be protected by {by}; the job's output and 'joulepoint status' say whether it is")
+/// One line on what is to protect the job, and where its user will see whether it does.
+pub fn line(settings: &Settings, commands: &str, nodes: Option<&Capabilities>) -> String {
+    let by = options::prospect(settings, commands, nodes);
+    format!("{by}; the job's output and 'joulepoint status' say whether it is")
+}
+
+/// What the nodes have, as a service of this host wrote it down; nothing where none did, or long ago.
+pub fn capabilities(file: &Path) -> Option<Capabilities> {
+    let mut text = Vec::new();
+    File::open(file).and_then(|file| file.take(CAPABILITIES_BYTES).read_to_end(&mut text)).ok()?;
+    let read: Capabilities = serde_json::from_slice(&text).ok()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(read).filter(|read| read.hold_at(now.as_secs_f64()))
 }
 
 /// The commands that a job runs, as far as they are seen: those of its script, or of `--wrap`.
@@ -75,30 +77,25 @@ pub fn unknown_twins(variables: impl Iterator<Item = (OsString, OsString)>) -> V
         .collect()
 }
 
-fn launches(script: &str) -> bool {
-    let code = script.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let mut words = code.flat_map(str::split_whitespace).filter_map(|word| word.rsplit('/').next());
-    words.any(|word| LAUNCHERS.contains(&word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{Request, Setting, Source};
-    use std::collections::BTreeMap;
 
     #[test]
-    fn a_user_is_told_at_submit_what_is_known_then() {
-        let told = |pairs: &[(&str, &str)], script: &str| {
-            let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
-            let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
-            line(&options::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), script)
-        };
-        assert!(told(&[("ft-energy-done", "a.cpt,b.cpt")], "").contains("('a.cpt', 'b.cpt')"));
-        assert!(told(&[("ft-energy-signal", "USR1")], "").contains("on a signal"));
-        assert!(told(&[("ft-energy-engine", "criu")], "").contains("engine criu, if the nodes have it"));
-        assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n").contains("CRIU"));
-        assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n").contains("MPI under srun"));
+    fn what_the_nodes_have_is_read_while_it_is_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("capabilities.json");
+        assert_eq!(capabilities(&file), None);
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        for (at_s, nodes, is_good) in
+            [(now_s, 8, true), (now_s - 7200.0, 8, false), (now_s + 7200.0, 8, false), (now_s, 0, false)]
+        {
+            let text = format!("{{\"at_s\":{at_s},\"nodes\":{nodes},\"engines\":{{\"criu\":6}},\"later\":1}}");
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(capabilities(&file).map(|c| c.having("criu")), is_good.then_some(6), "{at_s} {nodes}");
+        }
+        std::fs::write(&file, "{\"at_s\":").unwrap();
+        assert_eq!(capabilities(&file), None);
     }
 
     #[test]

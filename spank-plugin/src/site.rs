@@ -14,15 +14,22 @@ pub struct Site {
     pub wrapper: PathBuf,
     /// `conf=PATH`: the configuration file, passed on to the wrapper.
     pub conf: Option<PathBuf>,
+    /// `capabilities=PATH`: where a service of this host writes down what the nodes have (`node.capabilities`).
+    pub capabilities: PathBuf,
 }
 
 impl Default for Site {
     fn default() -> Site {
-        Site { default: None, wrapper: PathBuf::from("/usr/bin/joulepoint"), conf: None }
+        Site {
+            default: None,
+            wrapper: PathBuf::from("/usr/bin/joulepoint"),
+            conf: None,
+            capabilities: PathBuf::from("/run/joulepoint/capabilities.json"),
+        }
     }
 }
 
-const KEYS: [&str; 3] = ["default", "wrapper", "conf"];
+const KEYS: [&str; 4] = ["default", "wrapper", "conf", "capabilities"];
 
 impl Site {
     /// Reads the arguments; with an error, the second part says what is wrong and the first keeps the rest.
@@ -53,10 +60,11 @@ impl Site {
             }
             "wrapper" => self.wrapper = absolute(word, value)?,
             "conf" => self.conf = Some(absolute(word, value)?),
+            "capabilities" => self.capabilities = absolute(word, value)?,
             _ => {
                 let near = options::nearest(key, KEYS).map(|near| format!(" (did you mean '{near}='?)"));
                 return Err(format!(
-                    "'{shown}' is not known{}; accepted: default=, wrapper=, conf=",
+                    "'{shown}' is not known{}; accepted: default=, wrapper=, conf=, capabilities=",
                     near.unwrap_or_default()
                 ));
             }
@@ -99,11 +107,12 @@ mod tests {
 
     #[test]
     fn all_arguments_are_read() {
-        let (site, wrong) = parse(&["default=time", "wrapper=/opt/jp", "conf=/etc/jp.toml"]);
+        let (site, wrong) = parse(&["default=time", "wrapper=/opt/jp", "conf=/etc/jp.toml", "capabilities=/x"]);
         assert_eq!(wrong, Ok(()));
         assert_eq!(site.default, Some("time"));
         assert_eq!(site.wrapper, PathBuf::from("/opt/jp"));
         assert_eq!(site.conf, Some(PathBuf::from("/etc/jp.toml")));
+        assert_eq!(site.capabilities, PathBuf::from("/x"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::option_values;
 use crate::site::{self, Site};
-use crate::wanted::Said;
+use crate::wanted::{EXPLAIN, Said};
 use options::Refusal;
 use protocol::{Request, Source};
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub fn request() -> Result<Option<Request>, String> {
     }
     match request {
         Some(request) => Err(explain(&site, &request)),
-        None if option_values::arrived().contains_key("ft-energy-explain") => {
+        None if option_values::arrived().contains_key(EXPLAIN) => {
             Err("--ft-energy-explain: the job is not to be protected, so there is no plan; nothing was submitted"
                 .to_owned())
         }

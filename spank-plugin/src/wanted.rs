@@ -3,10 +3,13 @@
 
 use crate::option_values::{Values, check};
 use crate::site::Site;
-use options::{OPTIONS, Spec, Takes};
+use options::{Form, OPTIONS, Spec};
 use protocol::{Request, Setting, Source};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+
+/// The option that asks for the plan instead of the job.
+pub const EXPLAIN: &str = "ft-energy-explain";
 
 /// What was said, where the plugin runs now.
 pub struct Said<'a> {
@@ -59,8 +62,7 @@ impl Said<'_> {
 
     /// Whether somebody asked for the plan instead of the job.
     pub fn explain(&self) -> bool {
-        let asked = |name: &str| self.options.contains_key(name) || self.twin(name).is_some();
-        OPTIONS.iter().any(|spec| spec.takes == Takes::None && spec.name.ends_with("-explain") && asked(spec.name))
+        self.options.contains_key(EXPLAIN) || self.twin(EXPLAIN).is_some()
     }
 
     /// Fills in what the submitting side knew: its environment twins, and its options if Slurm delivered none
@@ -84,10 +86,10 @@ impl Said<'_> {
         Ok(())
     }
 
-    /// The environment twin of an option; an empty one counts as not set, and that of a flag is yes or no.
+    /// The environment twin of an option; an empty one counts as not set, and that of a flag may be yes or no.
     fn twin(&self, name: &str) -> Option<OsString> {
         let value = (self.variable)(&options::env_twin(name)).filter(|value| !value.is_empty())?;
-        let flag = options::find(name).is_some_and(|spec| spec.takes == Takes::None);
+        let flag = options::find(name).is_some_and(|spec| matches!(spec.form, Form::Flag | Form::Explain));
         let is = |words: &[&str]| words.iter().any(|word| value == OsStr::new(word));
         match flag {
             true if is(&["0", "no", "off", "false"]) => None,
@@ -176,5 +178,8 @@ mod tests {
             !plain(&["ft-energy", "FT_ENERGY_EXPLAIN=0"]).unwrap().unwrap().settings.contains_key("ft-energy-explain")
         );
         assert!(plain(&["ft-energy", "FT_ENERGY_EXPLAIN=perhaps"]).is_err());
+        let full = plain(&["ft-energy", "FT_ENERGY_EXPLAIN=full"]).unwrap().unwrap();
+        assert_eq!(full.settings["ft-energy-explain"].value, "full");
+        assert!(plain(&["ft-energy", "FT_ENERGY_REQUIRE=full"]).is_err());
     }
 }

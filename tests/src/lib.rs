@@ -139,7 +139,12 @@ impl Site {
         let path = |p: &Path| p.display().to_string();
         let mut shared = wanted.shared.clone();
         shared.push(dir.to_path_buf());
-        let mut args = vec![format!("wrapper={}", path(&bin.join("joulepoint"))), format!("conf={}", path(&conf))];
+        let capabilities = dir.join("capabilities.json");
+        let mut args = vec![
+            format!("wrapper={}", path(&bin.join("joulepoint"))),
+            format!("conf={}", path(&conf)),
+            format!("capabilities={}", path(&capabilities)),
+        ];
         args.extend(wanted.plugin_args.iter().cloned());
         let options = Options {
             nodes: wanted.nodes,
@@ -162,7 +167,7 @@ impl Site {
         let store = wanted.store.clone().unwrap_or_else(|| dir.join("store.sqlite"));
         let text = format!(
             "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
-             store = {:?}\n\n[node]\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
+             store = {:?}\n\n[node]\ncapabilities = {capabilities:?}\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\nshared = {:?}\n\n{}",
             store,
             dir.join("{node}.socket"),

@@ -316,7 +316,7 @@ fn two_partitions_are_measured_apart_and_a_node_without_its_service_is_named() -
         |args: &[&str]| -> Result<Vec<StoredCalibration>> { Ok(serde_json::from_str(&calibrate(&site, args)?)?) };
     let mut stored = names(&["show", "--json", "--no-check"])?;
     ensure!(stored.len() == 1 && stored[0].calibration.power.idle_w.contains_key("n1"), "{stored:?}");
-    let planned = |node: &str| said(&site.joulepoint("root", &["plan", "-w", node])?);
+    let planned = |node: &str| said(&site.joulepoint("root", &["plan", "--full", "-w", node])?);
     ensure!(planned("n1")?.contains("calibration 1 of node type"), "{}", planned("n1")?);
     ensure!(planned("n2")?.contains("no calibration has the nodes n2"), "{}", planned("n2")?);
     a_calibration_is_shown_while_its_node_is_busy(&site)?;

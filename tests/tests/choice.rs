@@ -157,7 +157,7 @@ fn a_stale_calibration_is_named(site: &Site) -> Result<()> {
     import(site, &calibration(Some("2.6.32"))?)?;
     let change = "kernel changed: '2.6.32' is now";
     site.wait("the plan to name the new kernel", LIMIT, |site| {
-        Ok(said(site, USER, &["plan"])?.contains(&format!("n1: {change}")).then_some(()))
+        Ok(said(site, USER, &["plan", "--full"])?.contains(&format!("n1: {change}")).then_some(()))
     })?;
     let shown = said(site, USER, &["calibrate", "show", "--no-check"])?;
     ensure!(shown.contains("no, it is stale") && shown.contains(change), "{shown}");
@@ -179,7 +179,7 @@ fn a_job_is_planned_as_plan_says(site: &Site, shape: usize) -> Result<()> {
     let asked: Vec<String> = options.iter().map(|o| format!("--{o}")).collect();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let args = [&["--exclusive", "-J", &name], sbatch, &asked].concat();
-    let told = site.sbatch(USER, &folder, &[&args[..], &["--ft-energy-explain"]].concat(), "true")?;
+    let told = site.sbatch(USER, &folder, &[&args[..], &["--ft-energy-explain=full"]].concat(), "true")?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let protocol = planned["protocol"].as_str().context("protocol")?;
     ensure!(told.contains(&format!("* {protocol}")), "{told}");

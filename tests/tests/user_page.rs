@@ -125,7 +125,7 @@ const EXPLAINED: [&str; 9] = [
 fn explains(site: &Site, folder: &Path) -> Result<()> {
     let page = fs::read_to_string(repository().join("docs/user.md"))?;
     let page = page.split("## What --ft-energy-explain says").nth(1).context("a section")?;
-    let args = ["--ft-energy", "--ft-energy-explain", "mpi.sh"];
+    let args = ["--ft-energy", "--ft-energy-explain=full", "mpi.sh"];
     let said = site.user_command(USER, "sbatch", folder).args(args).output()?;
     let said = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     for word in EXPLAINED {

@@ -20,7 +20,7 @@ use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
-use crate::protection::{self, EXIT_NOT_PROTECTED, Prospect};
+use crate::protection::{EXIT_NOT_PROTECTED, Prospect};
 use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
@@ -84,7 +84,7 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
 
 /// Runs the job as it is, since nothing can protect it, unless its user does not want that.
 fn unprotected(reason: &str, settings: &Settings, argv: &[String]) -> i32 {
-    if protection::is_required(settings) {
+    if settings.is_required() {
         protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job ends before it has begun");
         return EXIT_NOT_PROTECTED;
     }

@@ -36,16 +36,10 @@ pub struct Prospect {
     pub before: Option<(f64, f64)>,
 }
 
-/// Whether a job is rather not to run than to run without what it asks for: its user says so, or names the engine. One that
-/// the site names is its default only.
-pub fn is_required(settings: &Settings) -> bool {
-    settings.require || settings.engine.is_some() && settings.is_by_user("ft-energy-engine")
-}
-
 impl Prospect {
     /// What a run with these settings has to expect of the engine that was chosen for it, in the job's folder.
     pub fn of(settings: &Settings, engine: Option<Engine>, why: &str, folder: &Path) -> Prospect {
-        let asked_for = settings.engine.filter(|_| engine.is_none() && is_required(settings));
+        let asked_for = settings.engine.filter(|_| engine.is_none() && settings.is_required());
         let refused = match asked_for {
             Some(asked) => Some(format!("--ft-energy-engine={}: {why}", asked.as_str())),
             None if engine.is_none() && settings.require => {

@@ -24,6 +24,8 @@ pub struct Submission {
     pub job_name: String,
     /// Our options as `--ft-energy-keep=3`; of two for one thing the later counts.
     pub options: Vec<String>,
+    /// The commands that it runs, as far as they are seen: those of its script, or of `--wrap`.
+    pub commands: String,
 }
 
 impl Submission {
@@ -34,8 +36,9 @@ impl Submission {
         let script = at.map(|i| &arguments[i]);
         // What follows the script are its own arguments.
         let arguments = &arguments[..at.unwrap_or(arguments.len())];
-        let lines = script.and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        let directives = directives(&String::from_utf8_lossy(&lines));
+        let text = script.and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let directives = directives(&text);
         let mut told = sizes(&directives);
         told.extend(sizes(arguments));
         let number = |name: &str| {
@@ -43,8 +46,8 @@ impl Submission {
             told.get(name).and_then(digits).filter(|n: &u32| *n > 0)
         };
         let file = script.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-        let wrapped = arguments.iter().any(|a| a.starts_with("--wrap"));
-        let otherwise = if wrapped { "wrap" } else { file };
+        let wrapped = arguments.iter().find(|a| a.starts_with("--wrap"));
+        let otherwise = if wrapped.is_some() { "wrap" } else { file };
         Submission {
             nodes: number("--nodes"),
             tasks: number("--ntasks"),
@@ -55,6 +58,7 @@ impl Submission {
             nodelist: told.get("--nodelist").filter(|list| !list.contains('/')).cloned().unwrap_or_default(),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),
             options: [ours(&directives), ours(arguments)].concat(),
+            commands: wrapped.cloned().unwrap_or(text),
         }
     }
 

@@ -249,6 +249,7 @@ impl Controller {
             ended: word.ended,
             epoch: word.epoch,
             witnesses: word.witnesses.iter().map(|node| Witness { node: node.clone(), url: url(node) }).collect(),
+            capabilities: None,
         };
         (reply, must_keep)
     }

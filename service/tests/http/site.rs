@@ -280,6 +280,7 @@ pub fn beat(node: &str) -> Beat {
         fingerprint: None,
         boot_id: "boot".into(),
         epoch: Some(0),
+        engines: None,
     }
 }
 

@@ -70,7 +70,10 @@ fn explain_prints_a_plan_and_submits_nothing() -> Result<()> {
     let folder = site.folder(USER, "explain")?;
     let output = site.sbatch(USER, &folder, &["--ft-energy", "--ft-energy-explain"], "touch ran")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("checkpoint interval"), "{said}");
+    assert!(output.status.success() && said.lines().count() == 6 && said.contains("between checkpoints"), "{said}");
+    let output = site.sbatch(USER, &folder, &["--ft-energy", "--ft-energy-explain=full"], "touch ran")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("checkpoint interval") && said.contains("not taken"), "{said}");
     let queue = site.cluster.command("squeue").args(["-h", "-u", USER]).output()?;
     assert!(queue.stdout.is_empty(), "something was submitted");
     Ok(())

@@ -1,0 +1,107 @@
+//! What is to protect a job, as far as it is known where the job is submitted.
+
+use crate::{Engine, Settings};
+use protocol::Capabilities;
+
+/// How a program that starts its tasks by `srun` or `mpirun` shows in a script.
+const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"];
+
+/// Engines that take images of processes: the site has to install them.
+const IMAGES: [Engine; 2] = [Engine::Criu, Engine::Dmtcp];
+
+/// What is to protect a job, or that nothing is likely to, in a sentence.
+///
+/// `commands`: those that the job runs, as far as they are seen. `nodes`: what the nodes of the cluster have, if that is
+/// known.
+pub fn prospect(settings: &Settings, commands: &str, nodes: Option<&Capabilities>) -> String {
+    let patterns = || settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
+    let by = match settings.engine {
+        None if !settings.done.is_empty() => format!("the program's own checkpoints ({})", patterns()),
+        None if settings.signal.is_some() => "the checkpoints that the program writes on a signal".to_string(),
+        Some(Engine::App) if settings.done.is_empty() => "the checkpoints that the program announces".to_string(),
+        Some(Engine::App) => format!("the program's own checkpoints ({})", patterns()),
+        Some(engine @ (Engine::Criu | Engine::Dmtcp)) => match installed(&[engine], nodes) {
+            Ok(on) => format!("engine {}{on}", engine.as_str()),
+            Err(none) => return unlikely(settings, &none),
+        },
+        Some(engine) => format!("engine {}, if the nodes have it", engine.as_str()),
+        None => match installed(&IMAGES, nodes) {
+            Ok(on) if launches(commands) => {
+                format!("images of its tasks (CRIU{on}); MPI under srun needs --ft-energy-done or an engine of its own")
+            }
+            Ok(on) => format!("memory images (CRIU or DMTCP{on})"),
+            Err(none) => return unlikely(settings, &none),
+        },
+    };
+    format!("to be protected by {by}")
+}
+
+/// Where some of these engines are installed, to be put behind their names.
+///
+/// # Errors
+/// That no node has any.
+fn installed(engines: &[Engine], nodes: Option<&Capabilities>) -> Result<String, String> {
+    let Some(nodes) = nodes else { return Ok(", if the nodes have it".to_string()) };
+    let most = engines.iter().map(|engine| nodes.having(engine.as_str())).max().unwrap_or(0);
+    match (most, nodes.nodes) {
+        (0, all) => {
+            let names: Vec<&str> = engines.iter().map(|engine| engine.as_str()).collect();
+            let of =
+                if all == 1 { "the node does not have".to_string() } else { format!("none of the {all} nodes has") };
+            Err(format!("{of} {}", names.join(" or ")))
+        }
+        (some, all) if some < all => Ok(format!(", on {some} of {all} nodes")),
+        _ => Ok(String::new()),
+    }
+}
+
+fn unlikely(settings: &Settings, none: &str) -> String {
+    let then = match settings.is_required() {
+        true => "the job will end before it begins",
+        false => "a failure will cost all work",
+    };
+    format!(
+        "NOT PROTECTED, as far as the nodes tell: {none}; {then}; if the program writes checkpoints, name their files: --ft-energy-done=FILES"
+    )
+}
+
+fn launches(commands: &str) -> bool {
+    let code = commands.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut words = code.flat_map(str::split_whitespace).filter_map(|word| word.rsplit('/').next());
+    words.any(|word| LAUNCHERS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{Request, Setting, Source};
+    use std::collections::BTreeMap;
+
+    fn told(pairs: &[(&str, &str)], commands: &str, nodes: Option<&Capabilities>) -> String {
+        let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
+        let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
+        prospect(&crate::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), commands, nodes)
+    }
+
+    #[test]
+    fn a_user_is_told_at_submit_what_is_known_then() {
+        assert!(told(&[("ft-energy-done", "a.cpt,b.cpt")], "", None).contains("('a.cpt', 'b.cpt')"));
+        assert!(told(&[("ft-energy-signal", "USR1")], "", None).contains("on a signal"));
+        assert!(told(&[("ft-energy-engine", "criu")], "", None).contains("engine criu, if the nodes have it"));
+        assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n", None).contains("CRIU or DMTCP"));
+        assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n", None).contains("MPI under srun"));
+    }
+
+    #[test]
+    fn where_no_node_has_an_engine_the_user_hears_it_before_the_job_is_submitted() {
+        let nodes = |criu: usize| Capabilities { nodes: 8, engines: [("criu".to_string(), criu)].into(), at_s: 0.0 };
+        assert!(told(&[], "./a", Some(&nodes(8))).ends_with("memory images (CRIU or DMTCP)"));
+        assert!(told(&[], "./a", Some(&nodes(5))).contains("on 5 of 8 nodes"));
+        let none = told(&[], "./a", Some(&nodes(0)));
+        assert!(none.contains("none of the 8 nodes has criu or dmtcp") && none.contains("--ft-energy-done"), "{none}");
+        let named = told(&[("ft-energy-engine", "criu")], "./a", Some(&nodes(0)));
+        assert!(named.contains("none of the 8 nodes has criu; the job will end before it begins"), "{named}");
+        assert!(told(&[("ft-energy-require", "")], "./a", Some(&nodes(0))).contains("will end before"));
+        assert!(told(&[("ft-energy-done", "x")], "./a", Some(&nodes(0))).contains("to be protected by"));
+    }
+}
