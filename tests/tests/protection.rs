@@ -77,6 +77,14 @@ fn a_user_always_knows_whether_the_job_is_protected() -> Result<()> {
 fn told(site: &mut Site) -> Result<()> {
     let every_2s = ["--ft-energy", "--ft-energy-interval=2s"];
     let with = |more: &[&'static str]| [&every_2s[..], more].concat();
+    // Before anything is submitted every node has told what it has.
+    let six =
+        |site: &Site| Ok(site.joulepoint(USER, &["capabilities"])?.stdout.starts_with(b"criu    0 of 6").then_some(()));
+    site.wait("what all nodes have", LIMIT, six)?;
+    let file = site.conf.with_file_name("capabilities.json");
+    let is_told = |_: &Site| Ok(fs::read_to_string(&file).unwrap_or_default().contains("\"nodes\":6").then_some(()));
+    site.wait("the file for sbatch", LIMIT, is_told)?;
+    slurm_sets_what_protected_jobs_need(site)?;
     let comes_back = comes_back(site)?;
     let wrong_pattern = Job::submit(site, "pattern", &with(&["--ft-energy-done=*.cpt"]), COUNTER)?;
     let no_engine = Job::submit(site, "none", &["--ft-energy"], COUNTER)?;
@@ -117,8 +125,53 @@ fn refused(site: &Site) -> Result<()> {
     Ok(())
 }
 
+/// A site that wants Slurm itself to set what protected jobs need: `conf/cli_filter`, as `sbatch` applies it.
+fn slurm_sets_what_protected_jobs_need(site: &Site) -> Result<()> {
+    const SHOWS: &str = r#"
+local submit = slurm_cli_pre_submit
+function slurm_cli_pre_submit(options, pack_offset)
+    local code = submit(options, pack_offset)
+    local function is(name) return name .. "=" .. tostring(options[name]) .. " " end
+    io.stderr:write("slurm: ", is("requeue"), is("no-kill"), is("open-mode"), "\n")
+    return code
+end
+"#;
+    let etc = site.cluster.dir.join("etc-cli-filter");
+    fs::create_dir_all(&etc)?;
+    let conf = fs::read_to_string(&site.cluster.conf)?;
+    fs::write(etc.join("slurm.conf"), conf + "CliFilterPlugins=cli_filter/lua\n")?;
+    let filter = fs::read_to_string(suite::repository().join("conf/cli_filter/cli_filter.lua"))?;
+    fs::write(etc.join("cli_filter.lua"), filter + SHOWS)?;
+    let folder = site.folder(USER, "cli-filter")?;
+    let protected = "requeue=requeue no-kill=unset open-mode=a";
+    for (args, expected) in [
+        ("--ft-energy", protected),
+        ("--ft-energy --no-requeue --open-mode=truncate", "requeue=no-requeue no-kill=unset open-mode=t"),
+        ("--ft-energy -N3 --ft-energy-protocol=uncoordinated --ft-energy-spare=1", "no-kill=set"),
+        ("--ft-energy=off", "requeue=unset no-kill=unset open-mode=nil"),
+        ("", "requeue=unset no-kill=unset open-mode=nil"),
+    ] {
+        // A script that comes by a pipe is not seen by the plugin.
+        let submit = format!("printf '#!/bin/sh\\ntrue\\n' | sbatch --hold {args}");
+        let mut command = site.user_command(USER, "bash", &folder);
+        let output = command.args(["-c", &submit]).env("SLURM_CONF", etc.join("slurm.conf")).output()?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success() && told.contains(expected), "{args}: {told}");
+    }
+    site.cluster.command("scancel").args(["-u", USER, "--state=PENDING"]).status()?;
+    Ok(())
+}
+
 fn without_an_engine(site: &Site, job: &Job) -> Result<()> {
-    ensure!(job.told.contains("joulepoint: to be protected by memory images"), "{}", job.told);
+    ensure!(job.told.contains("NOT PROTECTED, as far as the nodes tell: none of the"), "{}", job.told);
+    ensure!(job.told.contains("nodes has criu or dmtcp") && job.told.contains("--ft-energy-done"), "{}", job.told);
+    let (_, counted) = job.asked(site, &["capabilities"])?;
+    ensure!(counted.contains("criu    0 of 6 nodes"), "{counted}");
+    let published = site.joulepoint("root", &["capabilities", "--publish"])?;
+    ensure!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+    let explained = site.sbatch(USER, &job.folder, &["--ft-energy", "--ft-energy-explain"], "./a")?;
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    ensure!(explained.lines().count() == 6 && explained.contains("none of the 6 nodes has criu"), "{explained}");
     let output = job.says(site, &["NOT PROTECTED"])?;
     for word in ["no criu", "a failure costs all work", "--ft-energy-done=FILES"] {
         ensure!(output.contains(word), "'{word}' is not in {output}");
