@@ -6,7 +6,7 @@ use crate::machines::{Machines, PATIENCE};
 use crate::network::{MOST_NODES, Network};
 use crate::options::Options;
 use crate::parts::Part;
-use crate::{conf, database, users};
+use crate::{conf, control, database, users};
 use anyhow::{Context, Result, bail};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -122,6 +122,14 @@ impl Cluster {
         // Supplementary groups are dropped by the standard library when root changes the uid.
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw()).current_dir(self.shared());
         command
+    }
+
+    /// Lets an ordinary user give the cluster [`crate::ORDERS`], as root may.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub fn let_order(&self, user: &str) -> Result<()> {
+        control::let_order(&self.dir, users::find(user)?.uid)
     }
 
     /// A folder that all nodes and users see and may write to, as a parallel file system would be.

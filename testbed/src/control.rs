@@ -5,6 +5,7 @@ use crate::machines::Machines;
 use crate::parts::Part;
 use crate::{clock, conf};
 use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -71,6 +72,12 @@ impl Drop for Control {
         let _ = self.thread.take().map(JoinHandle::join);
         let _ = std::fs::remove_file(&self.socket);
     }
+}
+
+/// Lets a user give orders as well as root; everybody may pass the folders above the socket.
+pub(crate) fn let_order(dir: &Path, user: Uid) -> Result<()> {
+    let socket = socket_in(dir);
+    std::os::unix::fs::chown(&socket, Some(user.as_raw()), None).with_context(|| socket.display().to_string())
 }
 
 /// Gives an order to the cluster in `dir`, whoever runs it; what it answers.

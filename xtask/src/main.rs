@@ -1,10 +1,9 @@
-//! Chores of the repository: the demo, the benchmarks.
+//! Chores of the repository: campaigns of faults, the benchmarks.
 
 mod accuracy;
 mod bench;
 mod bench_simulator;
 mod chaos;
-mod demo;
 mod demo_lend;
 mod histories;
 mod kills_criu;
@@ -26,12 +25,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// A real program survives the death of a node on a private Slurm.
-    Demo {
-        /// gromacs, lammps or heat.
-        #[arg(long, default_value = "gromacs")]
-        app: String,
-    },
     /// A coupled program loses a node, and the nodes that would wait are lent to another user's jobs meanwhile.
     DemoLend,
     /// Kills at random moments around a loan, of nodes, wrappers and the service; and whether all came out right.
@@ -133,7 +126,6 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
-        Chore::Demo { app } => demo::run(&app),
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),

@@ -1,5 +1,8 @@
 //! Reads the commands out of a page, so that a test can follow it to the letter.
 
+/// The page whose scripts are to be copied, from the repository's folder.
+pub const RECIPES: &str = "docs/recipes.md";
+
 /// One fenced block of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
@@ -27,4 +30,13 @@ pub fn blocks(page: &str) -> Vec<Block> {
         }
     }
     found
+}
+
+/// The files of a page, by name: blocks that say a language and a name, as `bash python.sh`.
+pub fn files(page: &str) -> Vec<(String, String)> {
+    let file = |block: Block| match block.words.as_slice() {
+        [_, name] if name.contains('.') => Some((name.clone(), block.text)),
+        _ => None,
+    };
+    blocks(page).into_iter().filter_map(file).collect()
 }

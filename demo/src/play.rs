@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use site::{Site, Wanted, repository};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use suite::{Site, Wanted, repository};
 
 const USER: &str = "jpalice";
 
