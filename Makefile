@@ -1,8 +1,9 @@
-# Two commands: `make demo` shows the main job, `make test` proves it. Both install what is missing (as root).
+# `make demo` shows the main job, `make try` lets you try it, `make test` proves it: they install what is missing (as root).
+# `make check` is for those who change code.
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo demo-lend test chaos programs accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
+.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
 
 all: build
 
@@ -13,8 +14,16 @@ build:
 	$(CARGO) build --release --workspace
 
 # A real program loses a node on a private eight-node Slurm: make demo [APP=gromacs|lammps|heat]
-demo: packages build
-	./target/release/xtask demo --app $(APP)
+demo:
+	@CARGO="$(CARGO)" sh packaging/demo.sh show $(APP)
+
+# A shell of an ordinary user on a private four-node Slurm: make try, or echo 'sbatch ...' | make try
+try:
+	@CARGO="$(CARGO)" sh packaging/demo.sh try
+
+# Format, lints and unit tests, without a cluster: minutes after a change.
+check:
+	sh packaging/check.sh
 
 # A coupled program loses a node; those that would wait are lent to another user's jobs
 demo-lend: packages build

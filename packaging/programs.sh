@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the third-party programs of `make programs` on Debian 12; needs root, does nothing twice.
+# Installs the third-party programs of `make programs` and of docs/recipes.md on Debian 12; needs root, does nothing twice.
+# Lightning and Transformers are not in Debian: pip has them.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 exec apt-get install --yes --no-install-recommends \
-    bc default-jdk-headless ffmpeg golang-go lua5.4 nodejs octave openssl parallel perl povray python3 r-base-core ruby \
-    sqlite3 xz-utils
+    bc default-jdk-headless ffmpeg golang-go lua5.4 nodejs octave openfoam openssl parallel perl povray python3 \
+    python3-torch quantum-espresso quantum-espresso-data r-base-core ruby snakemake sqlite3 xz-utils

@@ -35,7 +35,7 @@ else
     sh packaging/test.sh
 fi
 
-say "the user's page, script by script"
+say "the recipes, script by script"
 cargo build --workspace
 cargo test -p suite --test user_page -- --test-threads=1 --nocapture
 

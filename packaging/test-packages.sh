@@ -1,21 +1,42 @@
 #!/bin/sh
-# Installs what building and testing Joulepoint needs on a bare Debian 12 machine; needs root, does nothing twice.
+# Installs Debian packages on a bare Debian 12 machine; needs root, does nothing twice.
+#   packaging/test-packages.sh [SET...]    without words: all that building and testing Joulepoint needs
 set -eu
 
-packages="
-    gcc libc6-dev make pkg-config ca-certificates git
-    libclang-14-dev
-    libmunge-dev libslurm-dev
+# What the programs are compiled with, and what a private Slurm needs to run.
+compile="gcc libc6-dev make pkg-config libmunge-dev"
+slurm="
     slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin
-    munge mariadb-server
-    openmpi-bin libopenmpi-dev libpmix2
-    gromacs gromacs-data lammps lammps-examples
+    munge mariadb-server iproute2 util-linux procps passwd python3
+"
+# What the programs of the demo need.
+gromacs="gromacs gromacs-data"
+lammps="lammps lammps-examples openmpi-bin libpmix2"
+heat="openmpi-bin libopenmpi-dev libpmix2"
+all="
+    $compile $slurm $gromacs $lammps $heat
+    ca-certificates git
+    libclang-14-dev libslurm-dev
     chromium chromium-driver
     libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
     patch xz-utils
-    mmdebstrap sqlite3 util-linux procps passwd iproute2 nftables libfaketime
-    build-essential debhelper lintian rpm python3
+    mmdebstrap sqlite3 nftables libfaketime
+    build-essential debhelper lintian rpm
 "
+
+[ $# -gt 0 ] || set -- all
+packages=""
+for set in "$@"; do
+    case $set in
+        compile) packages="$packages $compile" ;;
+        slurm) packages="$packages $slurm" ;;
+        gromacs) packages="$packages $gromacs" ;;
+        lammps) packages="$packages $lammps" ;;
+        heat) packages="$packages $heat" ;;
+        all) packages="$packages $all" ;;
+        *) echo "test-packages: there is no set $set" >&2; exit 2 ;;
+    esac
+done
 
 missing=""
 for package in $packages; do

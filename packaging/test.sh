@@ -126,7 +126,7 @@ floor_real "runs on a storage that fails" storage
 floor_real "whatever breaks, at random" chaos
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
-floor "the user's page: syntax" $suite user_page -- every_script_has a_block_knows
+floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
 wait "$beside"
 tell "groups that recover alone" "$work/groups"
 tell "steps across nodes, by CRIU" "$work/steps"
