@@ -138,12 +138,12 @@ fn no_test_is_ignored_and_nothing_is_left_undone() {
 }
 
 #[test]
-fn every_option_is_in_the_users_page() {
-    let page = read("docs/user.md");
+fn every_option_is_in_the_page_of_options() {
+    let page = read("docs/options.md");
     let table = read("options/src/table.rs");
     for line in table.lines().filter(|l| l.trim_start().starts_with("spec(\"ft-energy")) {
         let name = line.split('"').nth(1).expect("a name");
-        assert!(page.contains(&format!("`--{name}")), "docs/user.md lacks --{name}");
+        assert!(page.contains(&format!("`--{name}")), "docs/options.md lacks --{name}");
     }
 }
 
@@ -164,14 +164,32 @@ fn links_between_documents_lead_somewhere() {
     for file in documents() {
         let text = fs::read_to_string(&file).expect("readable");
         for target in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
-            let target = target.split('#').next().unwrap_or("");
-            if target.is_empty() || target.contains("://") {
+            if target.contains("://") {
                 continue;
             }
-            let path = file.parent().expect("a folder").join(target);
+            let (target, anchor) = target.split_once('#').map_or((target, None), |(t, anchor)| (t, Some(anchor)));
+            let path = match target {
+                "" => file.clone(),
+                other => file.parent().expect("a folder").join(other),
+            };
             assert!(path.exists(), "{} links to {target}", file.display());
+            if let Some(anchor) = anchor {
+                let page = fs::read_to_string(&path).expect("readable");
+                assert!(anchors(&page).contains(anchor), "{} links to {target}#{anchor}", file.display());
+            }
         }
     }
+}
+
+/// What a page's headlines are called in links: small letters and digits, and dashes for blanks.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headlines = page.lines().filter_map(|l| Some(l.strip_prefix('#')?.trim_start_matches('#').trim()));
+    let name = |c: char| match c {
+        ' ' | '-' => Some('-'),
+        c if c.is_alphanumeric() || c == '_' => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    headlines.map(|headline| headline.chars().filter_map(name).collect()).collect()
 }
 
 fn documents() -> Vec<PathBuf> {
