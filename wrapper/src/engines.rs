@@ -1,6 +1,7 @@
 //! Which engine a run gets, and why: what the user told, what is linked, what the site allows, what runs showed.
 
 use crate::sandboxes::MPI_STEPS;
+use crate::unsuited::Unsuited;
 use crate::{dmtcp, tool};
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
@@ -18,6 +19,8 @@ pub struct Facts {
     pub talks: bool,
     /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
+    /// What the script uses that a sandbox would break, if all of it is put into one.
+    pub unsuited: Unsuited,
     /// Why CRIU cannot be used, as its probe found.
     pub no_criu: Option<String>,
     /// Why SCR's commands cannot be used.
@@ -85,8 +88,8 @@ fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
         Engine::App => None,
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
         Engine::Scr => facts.no_scr.clone(),
-        Engine::Criu => facts.no_criu.clone().or_else(|| no_sandbox(facts)),
-        Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| several_nodes(facts)),
+        Engine::Criu => facts.no_criu.clone().or_else(|| containers(facts)).or_else(|| no_sandbox(facts)),
+        Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| containers(facts)).or_else(|| several_nodes(facts)),
     }
 }
 
@@ -103,15 +106,21 @@ fn no_sandbox(facts: &Facts) -> Option<String> {
     }
 }
 
+/// Why no engine can take images of a script that starts containers. A run that has such images shows that one can.
+fn containers(facts: &Facts) -> Option<String> {
+    facts.unsuited.containers.clone().filter(|_| facts.made_by.is_none())
+}
+
 /// What keeps any engine from taking images of the processes.
 fn no_images(facts: &Facts) -> Option<String> {
     let device = [("libcuda", "a GPU"), ("libamdhip64", "a GPU"), ("libibverbs", "an RDMA device")];
     let held = device.iter().find(|(library, _)| facts.links(library));
-    held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"))
+    let device = held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"));
+    device.or_else(|| containers(facts))
 }
 
 fn no_criu_images(facts: &Facts) -> Option<String> {
-    no_images(facts).or_else(|| no_sandbox(facts))
+    no_images(facts).or_else(|| facts.unsuited.fails.clone()).or_else(|| no_sandbox(facts))
 }
 
 fn no_dmtcp_images(facts: &Facts) -> Option<String> {
@@ -173,8 +182,11 @@ mod tests {
         options::resolve(&protocol::Request { settings }, &BTreeMap::new()).unwrap()
     }
 
+    fn no(what: &str) -> Option<String> {
+        Some(format!("{what} is absent"))
+    }
+
     fn facts(libraries: &[&str]) -> Facts {
-        let no = |what: &str| Some(format!("{what} is absent"));
         let libraries = libraries.iter().map(|l| l.to_string()).collect();
         Facts {
             nodes: 1,
@@ -194,7 +206,20 @@ mod tests {
         let dmtcp = |libraries: &[&str], nodes| Facts { no_dmtcp: None, nodes, ..facts(libraries) };
         let criu = Facts { no_criu: None, ..dmtcp(&[], 1) };
         let steps = |libraries: &[&str]| Facts { starts_steps: true, no_criu: None, nodes: 3, ..facts(libraries) };
-        let cases: [Case; 22] = [
+        let unsuited = |containers: bool, fails: bool| Facts {
+            unsuited: Unsuited {
+                containers: containers.then(|| "podman starts containers".to_string()),
+                fails: fails.then(|| "sudo fails".to_string()),
+            },
+            ..criu.clone()
+        };
+        let by_criu = [("ft-energy-engine", "criu")];
+        let cases: [Case; 27] = [
+            (none, unsuited(true, false), None, "podman starts containers"),
+            (&by_criu, unsuited(true, false), None, "asked for, but podman starts"),
+            (none, Facts { made_by: Some(Engine::Criu), ..unsuited(true, true) }, Some(Engine::Criu), "of this run"),
+            (none, Facts { no_dmtcp: no("DMTCP"), ..unsuited(false, true) }, None, "criu: sudo fails"),
+            (&by_criu, unsuited(false, true), Some(Engine::Criu), "asked for"),
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),

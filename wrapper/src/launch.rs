@@ -25,6 +25,7 @@ use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
+use crate::unsuited::{self, Me, Unsuited};
 use crate::{identity::Identity, linked, sandboxes, writers};
 use config::Site;
 use nix::sys::signal::Signal;
@@ -498,13 +499,21 @@ fn plan(
             planner::plan_without_history(settings, &question, site)
         }
     };
-    let words = linked::words(argv, &me.folder);
+    let read = linked::read(argv, &me.folder);
+    let libraries = linked::libraries_of(&read.words, &me.folder);
+    let starts_steps = read.words.iter().any(|w| w.rsplit('/').next() == Some("srun"));
+    // What a script does beside its steps is in no sandbox; each call is looked at by itself.
+    let unsuited = match starts_steps {
+        true => Unsuited::default(),
+        false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
+    };
     let mut facts = Facts {
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
-        libraries: linked::libraries_of(&words, &me.folder),
+        libraries,
         talks: settings.log.is_some(),
-        starts_steps: words.iter().any(|w| w.rsplit('/').next() == Some("srun")),
+        starts_steps,
+        unsuited,
         no_scr: engines::no_scr(),
         no_dmtcp: engines::no_dmtcp(),
         proven: plan.engine.clone(),
@@ -517,6 +526,10 @@ fn plan(
     let (chosen, why) = engines::choose(settings, &facts);
     plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
+    if let Some(why) = facts.unsuited.fails.filter(|_| chosen == Some(options::Engine::Criu)) {
+        protocol::say!("joulepoint: under the engine criu a command of the script fails: {why}");
+        plan.reasons.push(format!("a command of the script fails: {why}"));
+    }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
     let prospect = Prospect::of(settings, chosen, &why, &me.folder);
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps });

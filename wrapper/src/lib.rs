@@ -45,11 +45,13 @@ pub mod run_folder;
 pub mod sandboxes;
 pub mod scr;
 pub mod script;
+mod shell;
 mod slurmd;
 pub mod srun;
 pub mod streams;
 pub mod supervise;
 pub mod tool;
+pub mod unsuited;
 
 pub mod wardens;
 pub mod writers;

@@ -57,9 +57,27 @@ pub fn libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
 /// Most scripts that are read.
 const SCRIPTS: usize = 64;
 
+/// What a command says, with the scripts that it names, and those that these name; without their comments.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// All words.
+    pub words: Vec<String>,
+    /// The texts of those scripts that a shell reads.
+    pub shell: Vec<String>,
+}
+
 /// The words of a command, of the scripts that it names, and of those that these name, without their comments.
 pub fn words(argv: &[String], folder: &Path) -> Vec<String> {
-    let mut words: Vec<String> = argv.to_vec();
+    read(argv, folder).words
+}
+
+/// Reads a command and its scripts.
+pub fn read(argv: &[String], folder: &Path) -> Script {
+    let mut all = Script { words: argv.to_vec(), ..Script::default() };
+    let by_shell = argv.first().is_some_and(|program| is_shell(program));
+    let text_at = argv.iter().position(|word| word == "-c").filter(|_| by_shell).map(|at| at + 1);
+    all.shell.extend(text_at.and_then(|at| argv.get(at)).cloned());
+    let words = &mut all.words;
     let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
     let mut at = 0;
     while at < words.len() && seen.len() < SCRIPTS {
@@ -70,16 +88,27 @@ pub fn words(argv: &[String], folder: &Path) -> Vec<String> {
             && !seen.contains(&path)
             && let Some(script) = text(&path).filter(is_script)
         {
-            let code = script.lines().filter(|l| !l.trim_start().starts_with('#'));
+            let code: Vec<&str> = script.lines().filter(|l| !l.trim_start().starts_with('#')).collect();
             words.extend(
-                code.flat_map(str::split_whitespace)
+                code.iter()
+                    .flat_map(|line| line.split_whitespace())
                     .map(|w| w.trim_matches(['"', '\'', ';', '`', '$', '(', ')', '&']).to_string()),
             );
+            let interpreter = script.strip_prefix("#!").and_then(|rest| rest.lines().next());
+            if interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell)) {
+                all.shell.push(code.join("\n"));
+            }
             seen.insert(path);
         }
         at += 1;
     }
-    words
+    all
+}
+
+/// Whether a program reads the language of the shell, by its name.
+fn is_shell(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    ["sh", "bash", "dash", "ksh", "zsh"].contains(&name)
 }
 
 /// What a small text file holds.
@@ -88,7 +117,8 @@ fn text(path: &Path) -> Option<String> {
     small.then(|| fs::read_to_string(path).ok()).flatten()
 }
 
-fn program(word: &str, folder: &Path) -> Option<PathBuf> {
+/// The file of a program: by its path, or in the `PATH`.
+pub fn program(word: &str, folder: &Path) -> Option<PathBuf> {
     if word.contains('/') { Some(folder.join(word)).filter(|p| p.is_file()) } else { tool::find(word) }
 }
 
@@ -117,6 +147,16 @@ mod tests {
         fs::write(dir.path().join("inner.sh"), "#!/bin/bash\n./inner.sh; srun -n1 prog\n").unwrap();
         let words = words(&["./job.sh".into()], dir.path());
         assert!(words.contains(&"srun".to_string()), "{words:?}");
+        fs::write(dir.path().join("a.py"), "#!/usr/bin/python3\nmount = 3\n").unwrap();
+        let of = |argv: &[&str]| {
+            let argv: Vec<String> = argv.iter().map(|w| w.to_string()).collect();
+            read(&argv, dir.path()).shell.len()
+        };
+        assert_eq!(
+            [of(&["./job.sh"]), of(&["./a.py"]), of(&["sh", "./a.py"]), of(&["sh", "-c", "a"])],
+            [2, 0, 0, 1],
+            "a shell's"
+        );
     }
 
     #[test]

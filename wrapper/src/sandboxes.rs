@@ -8,6 +8,7 @@ use crate::groups::split;
 use crate::linked;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
+use crate::unsuited::{self, Me, Unsuited};
 use ::criu::line::{self, Hello, Line};
 use serde::{Deserialize, Serialize};
 use slurm::Slurm;
@@ -95,7 +96,9 @@ pub fn fit(words: &[String]) -> Result<usize, String> {
 /// A sentence: they cannot.
 fn program(words: &[String]) -> Result<usize, String> {
     let (names, at) = split::options(words)?;
-    let unfit = |name: &&split::Named| ["multi-prog", "pty", "bcast"].contains(&name.0.as_str());
+    // What stands in a container does not see our program, and has namespaces of its own.
+    let contained = |name: &str| name == "container" || name.starts_with("container-");
+    let unfit = |name: &&split::Named| ["multi-prog", "pty", "bcast"].contains(&name.0.as_str()) || contained(&name.0);
     if let Some((name, _)) = names.iter().find(unfit) {
         return Err(format!("it uses --{name}"));
     }
@@ -104,10 +107,13 @@ fn program(words: &[String]) -> Result<usize, String> {
     if program.iter().any(|w| w == ":") {
         return Err("it starts several programs at once".to_string());
     }
-    if linked::libraries_of(&program[..1], &folder).iter().any(|l| l.starts_with("libmpi.so")) {
+    let libraries = linked::libraries_of(&program[..1], &folder);
+    if libraries.iter().any(|l| l.starts_with("libmpi.so")) {
         return Err(MPI_STEPS.to_string());
     }
-    Ok(at)
+    let Unsuited { containers, fails } =
+        unsuited::look(program, &linked::read(program, &folder), &libraries, &folder, &Me::now());
+    containers.or(fails).map_or(Ok(at), Err)
 }
 
 /// A file that all tasks of a call read, and where they begin in it.
@@ -233,6 +239,8 @@ mod tests {
     fn a_call_that_no_sandbox_can_hold_is_told_why() {
         for (line, why) in [
             ("--pty bash", "--pty"),
+            ("--container-image=ubuntu prog", "--container-image"),
+            ("-n1 podman run x", "'podman' starts containers"),
             ("--multi-prog a.conf", "--multi-prog"),
             ("-i 0 prog", "--input=0"),
             ("-n1 a : -n2 b", "several programs"),

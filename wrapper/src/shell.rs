@@ -1,0 +1,113 @@
+//! Finds the simple commands of a shell script, as far as that can be done without running it.
+
+/// Words that may stand before a command.
+const BEFORE: [&str; 10] = ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "("];
+
+/// Programs that start the command that they are given.
+const STARTERS: [&str; 17] = [
+    "time", "exec", "command", "env", "nohup", "nice", "ionice", "timeout", "stdbuf", "setsid", "taskset", "numactl",
+    "xargs", "parallel", "chrt", "unbuffer", "watch",
+];
+
+/// The simple commands of a script, each with its arguments; what another program starts is one, too.
+///
+/// Text in here-documents is none. What is in quotes may be taken for one where a line begins within them.
+pub fn commands(script: &str) -> Vec<Vec<String>> {
+    let script = script.replace("\\\n", " ");
+    let mut all = Vec::new();
+    let mut ends_with: Option<String> = None;
+    for line in script.lines() {
+        match &ends_with {
+            Some(end) if line.trim() == end => ends_with = None,
+            Some(_) => {}
+            None => {
+                of_line(line, &mut all);
+                ends_with = here_document(line);
+            }
+        }
+    }
+    let started = |command: &Vec<String>| -> Vec<Vec<String>> {
+        let starts = command.first().is_some_and(|name| STARTERS.contains(&base(name)));
+        let after = if starts { 1..command.len() } else { 0..0 };
+        after.filter(|at| !command[*at].starts_with('-')).map(|at| command[at..].to_vec()).collect()
+    };
+    let more: Vec<Vec<String>> = all.iter().flat_map(started).collect();
+    all.extend(more);
+    all
+}
+
+/// The last part of a path.
+pub fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn of_line(line: &str, all: &mut Vec<Vec<String>>) {
+    let mut command: Vec<String> = Vec::new();
+    let mut flush = |command: &mut Vec<String>| {
+        if !command.is_empty() {
+            all.push(std::mem::take(command));
+        }
+    };
+    for raw in line.split_whitespace() {
+        let mut word = raw;
+        // A substitution begins a command of its own.
+        let begins = [word.rfind("$(").map(|at| at + 2), word.find('`').map(|at| at + 1)];
+        if let Some(at) = begins.into_iter().flatten().max().filter(|at| *at < word.len()) {
+            flush(&mut command);
+            word = &word[at..];
+        } else if command.is_empty() {
+            word = word.trim_start_matches('(');
+        }
+        let ends = [';', '|', '&', ')', '`'];
+        let plain = word.trim_end_matches(['"', '\'']).trim_end_matches(ends);
+        let name = plain.trim_matches(['"', '\'']);
+        let skips = command.is_empty() && (BEFORE.contains(&name) || is_assignment(name));
+        if !name.is_empty() && !skips {
+            command.push(name.to_string());
+        }
+        if word[plain.len()..].contains(ends) {
+            flush(&mut command);
+        }
+    }
+    flush(&mut command);
+}
+
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+/// The word that ends a here-document that begins in a line.
+fn here_document(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("<<").filter(|(_, rest)| !rest.starts_with('<'))?;
+    let rest = rest.trim_start_matches('-').trim_start().trim_start_matches(['"', '\'', '\\']);
+    let end: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    (!end.is_empty()).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_where_a_shell_would_start_them_and_text_is_none() {
+        let script = "cd x && A=1 chgrp -R lab out; echo done at $(date)\nif ! ping -c1 h; then\n  x=\"$(sudo -n id)\"\nfi\n\
+                      cat <<'EOF' >a\nsudo rm\nEOF\nnice -n 5 timeout 9 /usr/bin/podman run \\\n  image || (su -c true)\n";
+        let found: Vec<String> = commands(script).into_iter().map(|c| c.join(" ")).collect();
+        let expected = [
+            "cd x",
+            "chgrp -R lab out",
+            "echo done at",
+            "date",
+            "ping -c1 h",
+            "sudo -n id",
+            "fi",
+            "/usr/bin/podman run image",
+            "su -c true",
+        ];
+        for one in expected {
+            assert!(found.iter().any(|c| c == one), "{one}: {found:?}");
+        }
+        assert!(!found.iter().any(|c| c.starts_with("sudo rm") || c.starts_with("at")), "{found:?}");
+    }
+}
