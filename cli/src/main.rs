@@ -3,6 +3,7 @@
 mod able;
 mod calibrate;
 mod capabilities;
+mod clean;
 mod doctor;
 mod loans;
 mod log;
@@ -113,6 +114,18 @@ enum Command {
     Able(able::AbleArgs),
     /// Tell which checkpoint engines the nodes have.
     Capabilities(capabilities::CapabilitiesArgs),
+    /// Remove what your ended runs have left: checkpoints first, records later
+    ///
+    /// The ages are the site's (runs.keep_completed_days, keep_failed_days, keep_records_days), and
+    /// each of your protected jobs does the same when it begins. A job that Slurm knows, in whatever
+    /// state, keeps everything.
+    ///
+    ///   joulepoint clean --dry-run
+    ///   joulepoint clean --older-than=7-0
+    ///
+    /// Exit status: 0 done; 1 something could not be removed; 2 wrong usage.
+    #[command(verbatim_doc_comment)]
+    Clean(clean::CleanArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -344,6 +357,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
         Command::Able(args) => return able::run(&args),
         Command::Capabilities(args) => capabilities::run(&args, &cli.conf)?,
+        Command::Clean(args) => return clean::run(&args, &site(&cli.conf)?),
         Command::Status(args) => return status::run(&args, &cli.conf),
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),

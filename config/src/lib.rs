@@ -105,9 +105,16 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         let url = &site.controller.url;
         return Err(Error(format!("{name}: controller.url = '{url}' {why}; write http://HOST:PORT")));
     }
-    let days = site.controller.retention_days;
-    if !(days.is_finite() && days >= 0.0) {
-        return Err(Error(format!("{name}: controller.retention_days = {days} must be 0 (for ever) or above")));
+    let kept_days = [
+        ("controller.retention_days", site.controller.retention_days),
+        ("runs.keep_completed_days", site.runs.keep_completed_days),
+        ("runs.keep_failed_days", site.runs.keep_failed_days),
+        ("runs.keep_records_days", site.runs.keep_records_days),
+    ];
+    for (key, days) in kept_days {
+        if !(days.is_finite() && days >= 0.0) {
+            return Err(Error(format!("{name}: {key} = {days} must be 0 (for ever) or above")));
+        }
     }
     let longest_s = site.wrapper.longest_interval_s;
     if !(longest_s.is_finite() && longest_s >= 0.0) {
@@ -203,6 +210,8 @@ mod tests {
     fn wrong_values_name_key_and_range() {
         let e = parse("[estimates]\nnode_mtbf_s = -1.0\n", "f").unwrap_err();
         assert!(e.to_string().contains("estimates.node_mtbf_s = -1"), "{e}");
+        let e = parse("[runs]\nkeep_failed_days = -3\n", "f").unwrap_err();
+        assert!(e.to_string().contains("runs.keep_failed_days = -3"), "{e}");
         let e = parse("[criu]\nmemory_share = 1.5\n", "f").unwrap_err();
         assert!(e.to_string().contains("criu.memory_share = 1.5"), "{e}");
         let e = parse("[defaults]\nft-energy-keep = \"0\"\n", "f").unwrap_err();

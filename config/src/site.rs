@@ -201,6 +201,12 @@ pub struct Runs {
     pub dir: String,
     /// Folders that all nodes share though the type of their file system does not say so.
     pub shared: Vec<PathBuf>,
+    /// How long checkpoints of a run that has ended well are kept, days; 0: for ever.
+    pub keep_completed_days: f64,
+    /// How long checkpoints of any other run are kept that is known to Slurm no more, days; 0: for ever.
+    pub keep_failed_days: f64,
+    /// How long plan and journal of a run are kept, days; 0: for ever.
+    pub keep_records_days: f64,
 }
 
 impl Runs {
@@ -218,7 +224,13 @@ const SHARED: [&str; 19] = [
 
 impl Default for Runs {
     fn default() -> Self {
-        Runs { dir: "{home}/.joulepoint".to_string(), shared: Vec::new() }
+        Runs {
+            dir: "{home}/.joulepoint".to_string(),
+            shared: Vec::new(),
+            keep_completed_days: 1.0,
+            keep_failed_days: 14.0,
+            keep_records_days: 90.0,
+        }
     }
 }
 

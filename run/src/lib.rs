@@ -9,6 +9,7 @@
 pub mod attributes;
 pub mod checkpoint;
 pub mod checkpoints;
+pub mod clean;
 pub mod copy;
 pub mod error;
 pub mod history;

@@ -3,6 +3,7 @@
 use crate::app::Announced;
 use crate::asking;
 use crate::calls::{Calls, Present};
+use crate::clean;
 use crate::criu;
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
@@ -232,9 +233,17 @@ fn drive(
         // The groups need their nodes before they are dealt out.
         groups::park::take_up(&path, &lender);
     }
-    let end_s = me.job.and_then(|id| slurm.job(id).ok().flatten()).and_then(|j| j.end_s);
+    let known = me.job.and_then(|id| slurm.job(id).ok().flatten());
+    let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
     let Planned { mut plan, chosen, criu, prospect } =
         plan(&Asked { request, settings, site, argv, me }, &runs, &controller, end_s, made_by);
+    if attempt == 0
+        && let Some(began_s) = began_s
+    {
+        let keep = clean::keep(&site.runs);
+        let (all, own) = (runs.join(&me.cluster), path.clone());
+        clean::Beside { runs: all, own, keep, began_s }.start((*slurm).clone());
+    }
     let places = groups::launch::places(settings, me, &slurm);
     // A requeue brings back what this allocation has lost, and no more.
     let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;

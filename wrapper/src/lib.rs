@@ -9,6 +9,7 @@ pub mod app;
 pub mod asking;
 pub mod calls;
 mod cancelled;
+pub mod clean;
 pub mod criu;
 pub mod criu_steps;
 pub mod deliver;

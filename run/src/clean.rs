@@ -1,0 +1,240 @@
+//! Removes what ended runs have left, by the ages that the site states: never from a run that may come back.
+//!
+//! What is removed is renamed first, so that of two who clean at once one does it, and nobody finds half a run. Links are
+//! never followed.
+
+use crate::{Error, Patience, Result, history, storage};
+use protocol::{Event, Record};
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Begins the name of what is about to be removed.
+const REMOVED: &str = ".removed-";
+
+/// The file whose time tells when a folder of runs was cleaned last.
+const STAMP: &str = ".cleaned";
+
+/// Clocks that differ by more are not believed, s.
+const MOST_APART_S: f64 = 3600.0;
+
+/// How long what an ended run has left is kept after the last sign of it, s; for ever, if there is no number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Keep {
+    /// Checkpoints of a run that has ended well.
+    pub completed_s: Option<f64>,
+    /// Checkpoints of any other run.
+    pub failed_s: Option<f64>,
+    /// Everything else: plan and journal.
+    pub records_s: Option<f64>,
+}
+
+/// How a run has ended, by its own records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its script has done all.
+    Completed,
+    /// It failed or was cancelled.
+    Failed,
+    /// It goes on elsewhere, or nobody could write down how it ended.
+    Open,
+}
+
+/// What may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// The folders within: checkpoints, and what belongs to them.
+    Checkpoints,
+    /// The run's folder.
+    All,
+}
+
+/// What may go of a run whose last sign of life was at `last_s`, at `now_s` (s since the epoch).
+pub fn due(end: End, has_checkpoints: bool, last_s: f64, now_s: f64, keep: &Keep) -> Due {
+    let is_older = |kept_s: Option<f64>| kept_s.is_some_and(|kept_s| now_s - last_s > kept_s);
+    let may_go = is_older(if end == End::Completed { keep.completed_s } else { keep.failed_s });
+    match (has_checkpoints, may_go, is_older(keep.records_s)) {
+        (true, false, _) | (false, _, false) => Due::Nothing,
+        (true, true, false) => Due::Checkpoints,
+        (_, _, true) => Due::All,
+    }
+}
+
+/// The earliest of some clocks, s since the epoch; none if they do not agree: one of them is wrong.
+pub fn agreed(clocks_s: &[f64]) -> Option<f64> {
+    let earliest = clocks_s.iter().copied().reduce(f64::min)?;
+    clocks_s.iter().all(|clock_s| clock_s - earliest <= MOST_APART_S).then_some(earliest)
+}
+
+/// Marks a folder of runs as cleaned now; the storage's own clock, and what it showed at the last time, s since the
+/// epoch.
+///
+/// # Errors
+/// What the file system says.
+pub fn stamp(runs: &Path) -> Result<(f64, Option<f64>)> {
+    let path = runs.join(STAMP);
+    let told = || -> io::Result<(f64, Option<f64>)> {
+        let before = fs::symlink_metadata(&path).ok().map(|m| written_s(&m));
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&path)?;
+        // A byte, since a server's clock shows in what is written.
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        Ok((written_s(&file.metadata()?), before))
+    };
+    told().map_err(Error::at(&path))
+}
+
+/// A run of which something may go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Slurm job id; none outside Slurm.
+    pub job: Option<u32>,
+    /// How it ended.
+    pub end: End,
+    /// What may go.
+    pub due: Due,
+    /// The last sign of it, s since the epoch.
+    pub last_s: f64,
+}
+
+/// The runs below a folder of which something may go at `now_s`; of at most so many folders.
+///
+/// # Errors
+/// What the file system says of the folder itself; a run that cannot be read stays.
+pub fn find(runs: &Path, now_s: f64, keep: &Keep, most: usize) -> Result<Vec<Candidate>> {
+    let names = storage::names(runs, Patience::NONE)?;
+    let names = names.iter().filter_map(|name| name.to_str());
+    Ok(names
+        .filter(|name| of_run(name).is_some())
+        .take(most)
+        .filter_map(|n| look(&runs.join(n), now_s, keep))
+        .collect())
+}
+
+/// The job of a run by the name of its folder, `JOB.BEGAN` or `local-NAME.BEGAN`.
+fn of_run(name: &str) -> Option<Option<u32>> {
+    let (id, began) = name.rsplit_once('.')?;
+    began.parse::<u64>().ok()?;
+    match id.parse() {
+        Ok(job) => Some(Some(job)),
+        Err(_) => id.starts_with("local-").then_some(None),
+    }
+}
+
+fn look(path: &Path, now_s: f64, keep: &Keep) -> Option<Candidate> {
+    let job = of_run(path.file_name()?.to_str()?)?;
+    let own = fs::symlink_metadata(path).ok().filter(is_own_folder)?;
+    let mut last_s = changed_s(&own);
+    let (mut folders, mut has_journal) = (0, false);
+    for entry in fs::read_dir(path).ok()? {
+        let entry = entry.ok()?;
+        let metadata = fs::symlink_metadata(entry.path()).ok()?;
+        last_s = last_s.max(changed_s(&metadata));
+        has_journal |= metadata.is_file() && crate::holder::of_journal(entry.file_name().to_str()?).is_some();
+        folders += usize::from(metadata.is_dir());
+    }
+    // Most have nothing to give: their journals need not be read. No rule is shorter than the shortest.
+    let all = [End::Completed, End::Failed].map(|end| due(end, folders > 0, last_s, now_s, keep));
+    if !has_journal || all == [Due::Nothing; 2] {
+        return None;
+    }
+    let records = history::read(path, Patience::NONE).ok()?.records;
+    let end = end(&records);
+    last_s = records.iter().map(|record| record.at_s).fold(last_s, f64::max);
+    let due = due(end, folders > 0, last_s, now_s, keep);
+    (due != Due::Nothing).then(|| Candidate { path: path.to_path_buf(), job, end, due, last_s })
+}
+
+fn end(records: &[Record]) -> End {
+    match records.last().map(|record| &record.event) {
+        Some(Event::Ended { state, .. }) if state == "completed" => End::Completed,
+        Some(Event::Ended { state, .. }) if state != "requeued" => End::Failed,
+        _ => End::Open,
+    }
+}
+
+fn is_own_folder(metadata: &Metadata) -> bool {
+    metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw()
+}
+
+/// The later of the two times at which content and attributes were changed, s since the epoch.
+fn changed_s(metadata: &Metadata) -> f64 {
+    written_s(metadata).max(metadata.ctime() as f64 + metadata.ctime_nsec() as f64 / 1e9)
+}
+
+/// When a content was changed, s since the epoch.
+fn written_s(metadata: &Metadata) -> f64 {
+    metadata.mtime() as f64 + metadata.mtime_nsec() as f64 / 1e9
+}
+
+impl Candidate {
+    /// Removes what may go, if there was no sign of the run since it was looked at; whether it was there to be removed.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(&self, now_s: f64, keep: &Keep) -> Result<bool> {
+        if look(&self.path, now_s, keep).as_ref() != Some(self) {
+            return Ok(false);
+        }
+        match self.due {
+            Due::Nothing => Ok(false),
+            Due::All => take_away(&self.path),
+            Due::Checkpoints => {
+                for name in storage::names(&self.path, Patience::NONE)? {
+                    let folder = self.path.join(name);
+                    if fs::symlink_metadata(&folder).is_ok_and(|m| is_own_folder(&m)) {
+                        take_away(&folder)?;
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Removes what one who cleaned before has renamed, and could not remove.
+///
+/// # Errors
+/// What the file system says.
+pub fn finish(runs: &Path) -> Result<()> {
+    for name in storage::names(runs, Patience::NONE)? {
+        let path = runs.join(&name);
+        let is_left = name.to_str().is_some_and(|name| name.starts_with(REMOVED));
+        if is_left && fs::symlink_metadata(&path).is_ok_and(|m| is_own_folder(&m)) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Renames a folder and removes it; whether it was there.
+fn take_away(folder: &Path) -> Result<bool> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_prefix(REMOVED).unwrap_or(&name);
+    let away = folder.with_file_name(format!("{REMOVED}{name}-{}-{:x}", std::process::id(), since.as_nanos()));
+    match fs::rename(folder, &away) {
+        Ok(()) => remove(&away).map(|()| true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::at(folder)(e)),
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::at(path)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "clean_tests.rs"]
+mod tests;
