@@ -2,7 +2,7 @@
 
 use crate::{Failure, out};
 use std::path::Path;
-use wrapper::able::{Answer, look, of_job};
+use wrapper::able::{Answer, dumps_removed, look, of_job};
 
 /// Arguments of `joulepoint able`.
 #[derive(clap::Args)]
@@ -19,7 +19,7 @@ pub struct AbleArgs {
 }
 
 /// Prints what stands in the way; exit code 0 if nothing does, 1 if something.
-pub fn run(args: &AbleArgs) -> Result<i32, Failure> {
+pub fn run(args: &AbleArgs, site: &config::Site) -> Result<i32, Failure> {
     let root = Path::new("/proc");
     let pids = match args.job {
         Some(job) => {
@@ -36,7 +36,8 @@ pub fn run(args: &AbleArgs) -> Result<i32, Failure> {
             args.pids.clone()
         }
     };
-    let answer = look(root, &pids);
+    let criu = criu::tool::find(site.criu.command.as_deref(), std::env::var_os("PATH"));
+    let answer = look(root, &pids, criu.is_ok_and(|criu| dumps_removed(&criu)));
     if args.json {
         out::json(&answer)?;
     } else {

@@ -103,8 +103,9 @@ enum Command {
     /// Say whether a running program can be dumped, and if not, what stands in the way
     ///
     /// Looks at all processes of a job on this node, or at some processes, before the first
-    /// checkpoint: GPU and RDMA devices, sockets to outside, io_uring, tracers, System V shared
-    /// memory, file systems in user space. Says what to use instead.
+    /// checkpoint: GPU and RDMA devices, sockets to outside, TCP in the node's network, io_uring,
+    /// containers, terminals, removed files that are mapped, tracers, System V shared memory, file
+    /// systems in user space. Says what to use instead.
     ///
     ///   srun --overlap --jobid=4711 joulepoint able 4711
     ///   joulepoint able -- 12345 12346
@@ -355,7 +356,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Calibrate(args) => calibrate::run(&args, &site(&cli.conf)?, &cli.conf)?,
         Command::Report(args) => report::run(&args, &cli.conf)?,
         Command::Doctor(args) => return Ok(doctor::run(&args, &cli.conf)?),
-        Command::Able(args) => return able::run(&args),
+        Command::Able(args) => return able::run(&args, &site(&cli.conf)?),
         Command::Capabilities(args) => capabilities::run(&args, &cli.conf)?,
         Command::Clean(args) => return clean::run(&args, &site(&cli.conf)?),
         Command::Status(args) => return status::run(&args, &cli.conf),

@@ -16,6 +16,7 @@ pub mod frozen;
 pub mod harm;
 pub mod init;
 pub mod leftovers;
+pub mod limits;
 pub mod line;
 pub mod patiently;
 pub mod peers;

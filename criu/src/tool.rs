@@ -1,5 +1,6 @@
 //! The command lines of CRIU, and why one of them failed.
 
+use crate::limits;
 use crate::sandbox::{keep_number, unblock_signals};
 use crate::task::Task;
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -21,24 +22,6 @@ const GHOST_BYTES: u64 = 1 << 30;
 
 /// Longest time to bring all threads to a stop, s.
 const FREEZE_LIMIT_S: u32 = 60;
-
-/// What users write, or their site, and what they should do instead.
-const CURES: [(&str, &str); 10] = [
-    ("Can't lookup mount", "a file was opened outside the sandbox; open it in the job"),
-    ("nvidia", "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app"),
-    ("infiniband", "RDMA devices cannot be dumped; use --ft-energy-engine=app"),
-    ("send_fds failed", "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program"),
-    ("fsnotify", "a watch on files (inotify) cannot be dumped; 'tail -f ---disable-inotify' looks now and then"),
-    ("link remap", "a file that the program holds open was removed and has another name; close it, or keep its name"),
-    ("SysVIPC", "System V shared memory cannot be dumped; POSIX shared memory can"),
-    (
-        "inet:",
-        "network connections cannot be dumped; srun and other clients of a server are such; for those within the job use \
-         --ft-energy-network=own",
-    ),
-    ("unix:", "a socket leads out of the job; a running srun and clients of a daemon are such"),
-    ("bad size", "a file that the program holds open has changed since the checkpoint"),
-];
 
 /// What CRIU runs at each of its stages: a file, since it takes no arguments; CRIU has closed all other descriptors, so
 /// that the pipes are reached by way of the sandbox's first process.
@@ -131,9 +114,8 @@ fn explain(log: &str) -> String {
     let said: Vec<&str> = log.lines().filter(|l| l.contains("Error (") && !noise(l)).collect();
     let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
     let plain = |line: &str| line.split_once("): ").map_or(line, |(_, rest)| rest).trim().to_string();
-    let cure = CURES.iter().find(|(sign, _)| said.iter().any(|l| l.to_lowercase().contains(&sign.to_lowercase())));
-    match cure {
-        Some((_, cure)) => format!("criu: {}: {cure}", plain(first)),
+    match limits::of_log(&said) {
+        Some(limit) => format!("criu: {}: {}", plain(first), limit.cure),
         None => format!("criu: {}", plain(first)),
     }
 }

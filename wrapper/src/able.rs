@@ -5,9 +5,10 @@
 
 mod sockets;
 
+use ::criu::limits::{self, Limit};
 use serde::Serialize;
 use sockets::Sockets;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ pub struct Obstacle {
     pub pid: i32,
     /// Name of the program.
     pub program: String,
-    /// `gpu`, `rdma`, `socket`, `io_uring`, `inotify`, `anon_inode`, `device`, `tracer`, `sysv_shm`, `fuse` or `seccomp`.
+    /// `gpu`, `rdma`, `tcp`, `socket`, `io_uring`, `inotify`, `anon_inode`, `device`, `terminal`, `tracer`, `sysv_shm`, `mapping`,
+    /// `namespace`, `fuse` or `seccomp`.
     pub kind: &'static str,
     /// What was found.
     pub found: String,
@@ -67,21 +69,46 @@ const KNOWN_INODES: [&str; 5] = ["eventfd", "eventpoll", "signalfd", "timerfd", 
 
 const APP: &str = "checkpoints of its own (--ft-energy-engine=app, scr or hook)";
 
-/// Looks at processes; `root` is `/proc`.
+/// Looks at processes; `root` is `/proc`. `dumps_removed` tells whether CRIU here is known to dump shared mappings of removed
+/// files.
 ///
 /// A process that ended meanwhile stands in nobody's way; one that may not be read does.
-pub fn look(root: &Path, pids: &[i32]) -> Answer {
+pub fn look(root: &Path, pids: &[i32], dumps_removed: bool) -> Answer {
     let sockets = Sockets::of(root, pids);
     let mut answer = Answer { pids: pids.to_vec(), ..Answer::default() };
     let mut linked = BTreeSet::new();
-    for pid in pids {
-        let Some(process) = Process::read(root, *pid) else { continue };
-        answer.obstacles.extend(process.obstacles(&sockets));
+    let processes: Vec<Process> = pids.iter().filter_map(|pid| Process::read(root, *pid)).collect();
+    let namespaces: BTreeMap<i32, &Path> =
+        processes.iter().filter_map(|p| Some((p.pid, p.user_namespace.as_deref()?))).collect();
+    let around = Around {
+        sockets,
+        has_terminals: processes.iter().any(|p| p.open.iter().flatten().any(|path| path.ends_with("/ptmx"))),
+        namespaces,
+        dumps_removed,
+    };
+    for process in &processes {
+        answer.obstacles.extend(process.obstacles(&around));
         linked.extend(process.linked());
     }
     answer.linked = linked.into_iter().collect();
     answer.able = answer.obstacles.is_empty();
     answer
+}
+
+/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it.
+pub fn dumps_removed(criu: &Path) -> bool {
+    let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
+    real.with_file_name("patch").is_file() && real.with_file_name("root").join("criu").is_file()
+}
+
+/// What is around one process.
+struct Around<'a> {
+    sockets: Sockets,
+    /// Whether one of the processes holds the other ends of terminals.
+    has_terminals: bool,
+    /// The user namespaces of the processes.
+    namespaces: BTreeMap<i32, &'a Path>,
+    dumps_removed: bool,
 }
 
 /// The processes of a Slurm job that this user may look at here, but for Slurm's and ours.
@@ -111,6 +138,9 @@ struct Process {
     open: Option<Vec<String>>,
     /// Paths of mapped files.
     mapped: BTreeSet<String>,
+    /// Those of them whose file is removed, and whether the mapping is shared.
+    removed: BTreeSet<(String, bool)>,
+    user_namespace: Option<PathBuf>,
     /// Mount points with a file system in user space.
     fuse: Vec<String>,
 }
@@ -127,26 +157,35 @@ impl Process {
         if let Some(open) = &mut open {
             open.extend(target(folder.join("cwd")));
         }
-        let mapped =
-            text("maps").lines().filter_map(|l| l.splitn(6, ' ').nth(5)).map(|p| p.trim().to_string()).collect();
+        let maps = text("maps");
+        let path = |line: &str| line.splitn(6, ' ').nth(5).map(|path| path.trim().to_string());
+        let is_shared = |line: &str| line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'));
+        let removed = maps.lines().filter_map(|line| Some((removed(&path(line)?)?, is_shared(line)))).collect();
         Some(Process {
             pid,
             program: text("comm").trim().to_string(),
             status,
             open,
-            mapped,
+            mapped: maps.lines().filter_map(path).collect(),
+            removed,
+            user_namespace: fs::read_link(folder.join("ns/user")).ok(),
             fuse: fuse(&text("mountinfo")),
         })
     }
 
-    fn obstacles(&self, sockets: &Sockets) -> Vec<Obstacle> {
+    fn obstacles(&self, around: &Around<'_>) -> Vec<Obstacle> {
         let Some(open) = &self.open else {
             let instead = "ask as the user of the job, or as root";
             return vec![self.obstacle("unknown", "its descriptors may not be read".to_string(), instead)];
         };
         let mut found: BTreeSet<(&'static str, String, &'static str)> = BTreeSet::new();
         for path in open.iter().chain(&self.mapped) {
-            found.extend(device(path).or_else(|| nameless(path)).or_else(|| sockets.foreign(path)));
+            let socket = || around.sockets.foreign(path).map(|(limit, found)| (limit.kind, found, limit.cure));
+            found.extend(device(path).or_else(|| nameless(path)).or_else(socket));
+            if path.starts_with("/dev/pts/") && !path.ends_with("/ptmx") && !around.has_terminals {
+                let Limit { kind, cure, .. } = limits::TERMINAL;
+                found.insert((kind, path.clone(), cure));
+            }
             if let Some(mount) = self.fuse.iter().find(|m| Path::new(path).starts_with(m)) {
                 found.insert((
                     "fuse",
@@ -155,8 +194,21 @@ impl Process {
                 ));
             }
         }
+        found.extend(self.removed.iter().filter_map(|(path, is_shared)| {
+            let limit = if *is_shared { limits::REMOVED_SHARED } else { limits::REMOVED_PRIVATE };
+            (!is_shared || !around.dumps_removed)
+                .then(|| (limit.kind, format!("{path}, removed and mapped"), limit.cure))
+        }));
         if self.mapped.iter().any(|p| p.starts_with("/SYSV")) {
-            found.insert(("sysv_shm", "System V shared memory".to_string(), "POSIX shared memory (shm_open) or mmap"));
+            let Limit { kind, cure, .. } = limits::SYSV_SHM;
+            found.insert((kind, "System V shared memory".to_string(), cure));
+        }
+        let parent = self.field("PPid").parse().ok().and_then(|parent: i32| around.namespaces.get(&parent));
+        if let (Some(own), Some(parents)) = (&self.user_namespace, parent)
+            && own != *parents
+        {
+            let Limit { kind, cure, .. } = limits::NESTED;
+            found.insert((kind, "a user namespace within the job".to_string(), cure));
         }
         let tracer = self.field("TracerPid");
         if tracer != "0" {
@@ -191,29 +243,34 @@ impl Process {
     }
 }
 
+/// The name of a file that is removed; what the kernel calls so and has no name is none.
+fn removed(path: &str) -> Option<String> {
+    let name = path.strip_suffix(" (deleted)")?;
+    let is_nameless = name == "/dev/zero" || ["/SYSV", "/memfd:", "/anon_hugepage"].iter().any(|n| name.starts_with(n));
+    (!is_nameless).then(|| name.to_string())
+}
+
 fn device(path: &str) -> Option<(&'static str, String, &'static str)> {
-    let under = |prefixes: &[&str]| prefixes.iter().any(|p| path.starts_with(p));
+    let name = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let under = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
+    let of = |limit: Limit| Some((limit.kind, path.to_string(), limit.cure));
     if under(&["/dev/nvidia", "/dev/kfd", "/dev/dri/"]) {
-        return Some(("gpu", path.to_string(), APP));
+        return of(limits::GPU);
     }
     if under(&["/dev/infiniband/", "/dev/hfi1", "/dev/cxi", "/dev/xpmem", "/dev/knem"]) {
-        return Some(("rdma", path.to_string(), "MPI over TCP or shared memory, or checkpoints of its own"));
+        return of(limits::RDMA);
     }
-    let harmless = HARMLESS.contains(&path) || under(&["/dev/pts/", "/dev/shm/"]) || path == "/dev";
+    let harmless = HARMLESS.contains(&name) || under(&["/dev/pts/", "/dev/shm/"]) || name == "/dev";
     (under(&["/dev/"]) && !harmless).then(|| ("device", path.to_string(), APP))
 }
 
 fn nameless(path: &str) -> Option<(&'static str, String, &'static str)> {
     let name = path.strip_prefix("anon_inode:")?.trim_matches(['[', ']']);
     match name {
-        "io_uring" => {
-            Some(("io_uring", path.to_string(), "epoll or plain reads and writes (UV_USE_IO_URING=0 for libuv)"))
+        "io_uring" => Some((limits::IO_URING.kind, path.to_string(), limits::IO_URING.cure)),
+        "inotify" | "fanotify" => {
+            Some((limits::INOTIFY.kind, format!("{path}, a watch on files"), limits::INOTIFY.cure))
         }
-        "inotify" | "fanotify" => Some((
-            "inotify",
-            format!("{path}, a watch on files"),
-            "a look now and then ('tail -f ---disable-inotify'), since no ordinary user can bring a watch back",
-        )),
         _ if KNOWN_INODES.contains(&name) => None,
         _ => Some(("anon_inode", path.to_string(), APP)),
     }
@@ -239,7 +296,8 @@ mod tests {
         for (number, target) in open.iter().enumerate() {
             symlink(target, folder.join("fd").join(number.to_string())).unwrap();
         }
-        let maps = mapped.iter().map(|p| format!("7f00-7f10 r-xp 00000000 fe:01 12                 {p}\n"));
+        let rights = |path: &str| if path.contains("sem.") { "rw-s" } else { "r-xp" };
+        let maps = mapped.iter().map(|p| format!("7f00-7f10 {} 00000000 fe:01 12                 {p}\n", rights(p)));
         fs::write(folder.join("maps"), maps.collect::<String>()).unwrap();
         for (name, text) in [("status", status), ("mountinfo", mounts), ("comm", "prog\n")] {
             fs::write(folder.join(name), text).unwrap();
@@ -258,8 +316,19 @@ mod tests {
     #[test]
     fn each_obstacle_is_named_with_what_to_use_instead() {
         let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
-        let cases: [Case; 12] = [
-            (&["/dev/null", "/dev/pts/3", "/home/x", "anon_inode:[eventpoll]", "pipe:[3]"], &["[stack]"], "", &[]),
+        let cases: [Case; 18] = [
+            (&[], &["/dev/zero (deleted)", "/memfd:x (deleted)", "/dev/shm/x"], "", &[]),
+            (&["/dev/zero (deleted)"], &[], "", &[]),
+            (&[], &["/dev/shm/sem.x (deleted)"], "", &["mapping"]),
+            (&[], &["/opt/lib/libx.so (deleted)"], "", &["mapping"]),
+            (&["/dev/pts/3"], &[], "", &["terminal"]),
+            (&["/dev/pts/0", "/dev/pts/ptmx"], &[], "", &[]),
+            (
+                &["/dev/null", "/dev/ptmx", "/dev/pts/3", "/home/x", "anon_inode:[eventpoll]", "pipe:[3]"],
+                &["[stack]"],
+                "",
+                &[],
+            ),
             (&["/dev/nvidia0", "/dev/nvidiactl"], &[], "", &["gpu", "gpu"]),
             (&["/dev/kfd"], &["/dev/dri/renderD128"], "", &["gpu", "gpu"]),
             (&["/dev/infiniband/uverbs0"], &[], "", &["rdma"]),
@@ -274,7 +343,7 @@ mod tests {
         ];
         for (open, mapped, status, expected) in cases {
             let dir = proc(open, mapped, status, fuse);
-            let answer = look(dir.path(), &[7]);
+            let answer = look(dir.path(), &[7], false);
             assert_eq!(kinds(&answer), expected, "{open:?} {mapped:?} {status}: {answer:?}");
             assert_eq!(answer.able, expected.is_empty());
             assert!(answer.obstacles.iter().all(|o| !o.instead.is_empty() && o.program == "prog" && o.pid == 7));
@@ -284,7 +353,7 @@ mod tests {
     #[test]
     fn libraries_say_what_may_come_and_stand_in_nobodys_way() {
         let dir = proc(&[], &["/usr/lib/libmpi.so.40.30", "/opt/libscr.so.3", "/usr/lib/libmpich.so"], "", "");
-        let answer = look(dir.path(), &[7]);
+        let answer = look(dir.path(), &[7], false);
         assert_eq!(answer.linked.iter().map(|l| l.library).collect::<Vec<_>>(), ["libmpi", "libscr"]);
         assert!(answer.able);
     }
@@ -302,7 +371,36 @@ mod tests {
     fn what_may_not_be_read_is_not_called_able() {
         let dir = proc(&[], &[], "", "");
         fs::remove_dir_all(dir.path().join("7/fd")).unwrap();
-        assert_eq!(kinds(&look(dir.path(), &[7])), ["unknown"]);
-        assert!(look(dir.path(), &[8]).able, "a process that has ended");
+        assert_eq!(kinds(&look(dir.path(), &[7], false)), ["unknown"]);
+        assert!(look(dir.path(), &[8], false).able, "a process that has ended");
+    }
+
+    #[test]
+    fn what_criu_can_dump_here_stands_in_nobodys_way() {
+        let dir = proc(&[], &["/dev/shm/sem.x (deleted)", "/opt/lib/libx.so (deleted)"], "", "");
+        let answer = look(dir.path(), &[7], true);
+        let found: Vec<_> = answer.obstacles.iter().map(|o| o.found.as_str()).collect();
+        assert_eq!(found, ["/opt/lib/libx.so, removed and mapped"], "the semaphore is no obstacle");
+        let criu = dir.path().join("criu");
+        assert!(!dumps_removed(&criu));
+        fs::create_dir(dir.path().join("root")).unwrap();
+        for name in ["criu", "patch", "root/criu"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert!(dumps_removed(&criu));
+    }
+
+    #[test]
+    fn a_container_within_the_job_is_named_and_the_jobs_own_sandbox_is_not() {
+        let dir = proc(&[], &[], "PPid:\t1\n", "");
+        for (pid, parent, namespace) in [(7, 1, "user:[2]"), (8, 7, "user:[2]"), (9, 8, "user:[3]")] {
+            let folder = dir.path().join(pid.to_string());
+            fs::create_dir_all(folder.join("fd")).unwrap();
+            fs::create_dir_all(folder.join("ns")).unwrap();
+            fs::write(folder.join("status"), format!("PPid:\t{parent}\n")).unwrap();
+            symlink(namespace, folder.join("ns/user")).unwrap();
+        }
+        let answer = look(dir.path(), &[7, 8, 9], true);
+        assert_eq!(answer.obstacles.iter().map(|o| (o.pid, o.kind)).collect::<Vec<_>>(), [(9, "namespace")]);
     }
 }

@@ -1,7 +1,9 @@
 //! Sockets of a set of processes, and whether what is at their other end belongs to the set.
 
+use ::criu::limits::{self, Limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 /// State of an established connection in `/proc/net`.
@@ -12,13 +14,22 @@ pub struct Sockets {
     /// Inodes of the set's sockets.
     ours: BTreeSet<u64>,
     /// TCP connections: inode, and the addresses here and there.
-    tcp: BTreeMap<u64, (String, String)>,
-    /// Addresses here of the set's connections.
-    local: BTreeSet<(String, String)>,
+    tcp: BTreeMap<u64, Connection>,
+    /// Both ends of the set's connections, as they are seen here.
+    local: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// Whether the processes are in the network of whoever looks: a connection within it cannot be dumped.
+    in_our_network: bool,
     /// Unix sockets with a peer.
     peers: BTreeMap<u64, u64>,
     /// Sockets of families that can be brought back.
     known: BTreeSet<u64>,
+}
+
+/// A connection.
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    here: SocketAddr,
+    there: SocketAddr,
 }
 
 impl Sockets {
@@ -30,8 +41,12 @@ impl Sockets {
             local: BTreeSet::new(),
             peers: unix_peers(),
             known: BTreeSet::new(),
+            in_our_network: false,
         };
+        let network = |pid: &str| fs::read_link(root.join(pid).join("ns/net")).ok();
+        let ours = network("self");
         for pid in pids {
+            sockets.in_our_network |= ours.is_some() && network(&pid.to_string()) == ours;
             let folder = root.join(pid.to_string());
             let entries = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
             let targets = entries.filter_map(|e| fs::read_link(e.path()).ok());
@@ -44,7 +59,7 @@ impl Sockets {
             }
         }
         let ours = sockets.tcp.iter().filter(|(inode, _)| sockets.ours.contains(inode));
-        sockets.local = ours.map(|(_, ends)| ends.clone()).collect();
+        sockets.local = ours.map(|(_, c)| (c.here, c.there)).collect();
         sockets
     }
 
@@ -52,26 +67,35 @@ impl Sockets {
         let [_, here, there, state, ..] = row else { return };
         let Some(inode) = row.get(9).and_then(|i| i.parse().ok()) else { return };
         self.known.insert(inode);
-        if state == ESTABLISHED {
-            self.tcp.insert(inode, (here.clone(), there.clone()));
+        if state == ESTABLISHED
+            && let (Some(here), Some(there)) = (address(here), address(there))
+        {
+            self.tcp.insert(inode, Connection { here, there });
         }
     }
 
     /// Why the socket behind a descriptor stands in the way.
-    pub fn foreign(&self, path: &str) -> Option<(&'static str, String, &'static str)> {
+    pub fn foreign(&self, path: &str) -> Option<(Limit, String)> {
         let inode = inode(path)?;
-        if let Some((here, there)) = self.tcp.get(&inode) {
-            let inside = self.local.contains(&(there.clone(), here.clone()));
-            let found = format!("a TCP connection to outside the processes, {}", address(there));
-            return (!inside).then_some(("socket", found, "a connection that the program makes anew when it is lost"));
+        if let Some(Connection { here, there }) = self.tcp.get(&inode) {
+            let is_inside = self.local.contains(&(*there, *here));
+            return match (is_inside, self.in_our_network) {
+                (false, _) => {
+                    Some((limits::TCP_OUTSIDE, format!("a TCP connection to outside the processes, {there}")))
+                }
+                (true, true) => Some((
+                    limits::TCP_WITHIN,
+                    format!("a TCP connection within the job in the node's network, {there}"),
+                )),
+                (true, false) => None,
+            };
         }
         if let Some(peer) = self.peers.get(&inode) {
             let found = "a unix socket whose other end is outside the processes".to_string();
-            let instead = "no daemon's socket held open (with MPI: mpirun, not srun --mpi=pmix)";
-            return (!self.ours.contains(peer)).then_some(("socket", found, instead));
+            return (!self.ours.contains(peer)).then_some((limits::UNIX_OUTSIDE, found));
         }
-        (!self.known.contains(&inode))
-            .then(|| ("socket", "a socket of a rare family, or of another network".to_string(), "TCP or unix sockets"))
+        let rare = "a socket of a rare family, or of another network".to_string();
+        (!self.known.contains(&inode)).then_some((limits::TCP_OUTSIDE, rare))
     }
 }
 
@@ -86,17 +110,67 @@ fn rows(folder: &Path, table: &str) -> impl Iterator<Item = Vec<String>> + use<>
     text.lines().skip(1).map(words).collect::<Vec<Vec<String>>>().into_iter()
 }
 
-/// `0100007F:1F90` as people write it; other forms as they are.
-fn address(hex: &str) -> String {
-    let parts = hex.split_once(':').and_then(|(ip, port)| {
-        let ip = (ip.len() == 8).then(|| u32::from_str_radix(ip, 16).ok()).flatten()?;
-        Some((std::net::Ipv4Addr::from(ip.to_ne_bytes()), u16::from_str_radix(port, 16).ok()?))
-    });
-    parts.map_or_else(|| hex.to_string(), |(ip, port)| format!("{ip}:{port}"))
+/// `0100007F:1F90`: the address as the kernel's memory holds it, four bytes at a time, and the port. An address of version 4
+/// within version 6 is one of version 4.
+fn address(hex: &str) -> Option<SocketAddr> {
+    let (ip, port) = hex.split_once(':')?;
+    let word = |at: usize| Some(u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
+    let ip: IpAddr = match ip.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, four) in bytes.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(at)?);
+            }
+            Ipv6Addr::from(bytes).into()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
 /// Each connected unix socket with its peer, if it has one.
 fn unix_peers() -> BTreeMap<u64, u64> {
     let pairs = ::criu::peers::pairs().unwrap_or_default();
     pairs.into_iter().filter(|(_, peer)| *peer != 0).map(|(one, peer)| (one.into(), peer.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A `/proc` with one process that has both ends of a connection by version 6 and 4, and one end of another.
+    fn proc(network: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("7");
+        fs::create_dir_all(folder.join("fd")).unwrap();
+        for (pid, of) in [("7", network), ("self", "net:[1]")] {
+            fs::create_dir_all(dir.path().join(pid).join("ns")).unwrap();
+            symlink(of, dir.path().join(pid).join("ns/net")).unwrap();
+        }
+        for inode in [11, 12, 13] {
+            symlink(format!("socket:[{inode}]"), folder.join("fd").join(inode.to_string())).unwrap();
+        }
+        fs::create_dir(folder.join("net")).unwrap();
+        let row = |here: &str, there: &str, inode: u64| format!("0: {here} {there} 01 0:0 0:0 0 1000 0 {inode} 1\n");
+        let four = row("0100007F:9C40", "0100007F:1F90", 11) + &row("0100007F:9C41", "0100007F:0BB8", 13);
+        let mapped = "0000000000000000FFFF00000100007F";
+        fs::write(folder.join("net/tcp"), format!("head\n{four}")).unwrap();
+        let six = row(&format!("{mapped}:1F90"), &format!("{mapped}:9C40"), 12);
+        fs::write(folder.join("net/tcp6"), format!("head\n{six}")).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_connection_within_the_processes_can_be_dumped_in_a_network_of_their_own_only() {
+        for (network, within) in [("net:[2]", None), ("net:[1]", Some(limits::TCP_WITHIN))] {
+            let dir = proc(network);
+            let sockets = Sockets::of(dir.path(), &[7]);
+            let kind = |inode: u64| sockets.foreign(&format!("socket:[{inode}]")).map(|(limit, _)| limit);
+            assert_eq!([kind(11), kind(12)], [within, within], "{network}: ::ffff:127.0.0.1 is 127.0.0.1");
+            let (limit, found) = sockets.foreign("socket:[13]").unwrap();
+            assert!(limit == limits::TCP_OUTSIDE && found.contains("127.0.0.1:3000"), "{found}");
+        }
+    }
 }

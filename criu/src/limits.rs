@@ -1,0 +1,131 @@
+//! What cannot be dumped, by the words of CRIU's log and by what a look at the processes finds, with what to use instead.
+
+/// One thing that cannot be dumped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Its name in answers, such as `gpu`.
+    pub kind: &'static str,
+    /// Words of CRIU's log that show it.
+    signs: &'static [&'static str],
+    /// What it is, and what users or their site should do instead.
+    pub cure: &'static str,
+}
+
+const fn limit(kind: &'static str, signs: &'static [&'static str], cure: &'static str) -> Limit {
+    Limit { kind, signs, cure }
+}
+
+/// A GPU.
+pub const GPU: Limit =
+    limit("gpu", &["nvidia", "/dev/kfd"], "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app");
+/// A device that reads and writes the memory of other nodes.
+pub const RDMA: Limit = limit(
+    "rdma",
+    &["infiniband"],
+    "RDMA devices cannot be dumped; use MPI over TCP or shared memory, or --ft-energy-engine=app",
+);
+/// Input and output by a queue of the kernel.
+pub const IO_URING: Limit = limit(
+    "io_uring",
+    &["send_fds failed", "io_uring"],
+    "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program (UV_USE_IO_URING=0 for libuv)",
+);
+/// A watch on files.
+pub const INOTIFY: Limit = limit(
+    "inotify",
+    &["fsnotify"],
+    "a watch on files (inotify) cannot be dumped; 'tail -f ---disable-inotify' looks now and then",
+);
+/// Shared memory by System V's calls.
+pub const SYSV_SHM: Limit =
+    limit("sysv_shm", &["SysVIPC"], "System V shared memory cannot be dumped; POSIX shared memory (shm_open) can");
+/// A connection within the job that is in the node's network.
+pub const TCP_WITHIN: Limit = limit(
+    "tcp",
+    &["inet:"],
+    "network connections cannot be dumped; srun and other clients of a server are such; for those within the job use \
+     --ft-energy-network=own, if it needs no other host",
+);
+/// A connection to somewhere else.
+pub const TCP_OUTSIDE: Limit = limit(
+    "socket",
+    &[],
+    "connections to other processes cannot be dumped; srun and other clients of a server are such: close them when they are \
+     not needed",
+);
+/// A unix socket to somebody else.
+pub const UNIX_OUTSIDE: Limit =
+    limit("socket", &["unix:"], "a socket leads out of the job; a running srun and clients of a daemon are such");
+/// A container, or what is like one.
+pub const NESTED: Limit = limit(
+    "namespace",
+    &["nested user namespace", "nested pid namespace", "Nested"],
+    "a container brings namespaces of its own, and cannot be dumped while it runs; a program in it can write checkpoints itself \
+     (--ft-energy-done=FILES)",
+);
+/// A shared mapping of a file that is removed.
+pub const REMOVED_SHARED: Limit = limit(
+    "mapping",
+    &["Can't open mapped", "map_files"],
+    "a file was removed that is mapped, as locks of Python's pools are; a CRIU with our patch dumps those that are shared \
+     (packaging/criu.sh), and none those of a program or library that was replaced while it ran",
+);
+/// A private mapping of a file that is removed.
+pub const REMOVED_PRIVATE: Limit = limit(
+    "mapping",
+    &[],
+    "a program or library that was replaced while it runs cannot be dumped; start it again, or keep the old file",
+);
+/// A terminal that somebody outside holds.
+pub const TERMINAL: Limit =
+    limit("terminal", &["tty:"], "a terminal of somebody outside cannot be dumped; read and write files or pipes");
+
+/// All that CRIU's log may show, in the order in which it is looked for.
+const ALL: [Limit; 14] = [
+    limit("mount", &["Can't lookup mount"], "a file was opened outside the sandbox; open it in the job"),
+    GPU,
+    RDMA,
+    IO_URING,
+    INOTIFY,
+    limit(
+        "link",
+        &["link remap"],
+        "a file that the program holds open was removed and has another name; close it, or keep its name",
+    ),
+    SYSV_SHM,
+    TCP_WITHIN,
+    UNIX_OUTSIDE,
+    limit("size", &["bad size"], "a file that the program holds open has changed since the checkpoint"),
+    NESTED,
+    REMOVED_SHARED,
+    TERMINAL,
+    TCP_OUTSIDE,
+];
+
+/// What stands behind errors of CRIU, if it is known.
+pub fn of_log(errors: &[&str]) -> Option<Limit> {
+    let shows = |sign: &str| errors.iter().any(|line| line.to_lowercase().contains(&sign.to_lowercase()));
+    ALL.into_iter().find(|limit| limit.signs.iter().any(|sign| shows(sign)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_criu_are_known_by_their_words() {
+        for (line, expected) in [
+            (
+                "Error (criu/sk-inet.c:191): inet: Connected TCP socket, consider using --tcp-established option.",
+                TCP_WITHIN,
+            ),
+            ("Error (criu/namespaces.c:1): Can't dump nested user namespace for 5", NESTED),
+            ("Error (criu/proc_parse.c:3): Can't open mapped [/dev/shm/sem.x (deleted)]: No such file", REMOVED_SHARED),
+            ("Error (criu/sk-unix.c:1): unix: External socket is used.", UNIX_OUTSIDE),
+            ("Error (criu/fsnotify.c:1): fsnotify: Handle cannot be opened", INOTIFY),
+        ] {
+            assert_eq!(of_log(&[line]), Some(expected), "{line}");
+        }
+        assert_eq!(of_log(&["Error (x): y"]), None);
+    }
+}
