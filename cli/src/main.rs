@@ -16,6 +16,7 @@ mod report;
 mod simulate;
 mod status;
 mod steer;
+mod words;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;

@@ -1,7 +1,7 @@
 //! `joulepoint status`: how runs are doing now.
 
-use crate::report::{energy, known_jobs, printable, protection};
-use crate::{Failure, out, report};
+use crate::report::{known_jobs, printable, protection, state};
+use crate::{Failure, out, report, words};
 use anyhow::anyhow;
 use protocol::{ProtectionState, RunAccount};
 use std::path::Path;
@@ -33,7 +33,10 @@ const EXIT_TIMEOUT: i32 = 4;
 /// Prints one line a run; of one job also how far it is protected.
 pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     let path = match &args.job {
-        Some(job) => format!("/v1/report?job={}", known_jobs(job, conf)?),
+        Some(job) => {
+            let [(job, whole), (task, tasks)] = known_jobs(job, conf)?.parts();
+            format!("/v1/report{}", wire::query(&[(job, whole.as_deref()), (task, tasks.as_deref())]))
+        }
         None => "/v1/report?state=running".to_string(),
     };
     let client = crate::client(conf)?;
@@ -95,22 +98,22 @@ fn wait(
 
 fn table(runs: &[RunAccount], is_one: bool) -> String {
     let mut text = format!(
-        "{:>8} {:<9} {:<10} {:<13} {:>5} {:>8} {:>11}  {}\n",
-        "JobID", "User", "State", "Protection", "Ckpts", "Failures", "Energy(J)", "last ckpt"
+        "{:>8} {:<8} {:<9} {:<13} {:>5} {:>8} {:>9}  {}\n",
+        "JobID", "User", "State", "Protection", "Ckpts", "Failures", "Energy", "last ckpt"
     );
     let now_s = wrapper::mail::now_s();
     for run in runs {
         let last = run.checkpoints.last().map(|c| now_s - c.begun_s - c.seconds);
         let last = last.map_or_else(|| "none".to_string(), |s| format!("{} ago", options::spoken(s.max(0.0))));
         text += &format!(
-            "{:>8} {:<9} {:<10} {:<13} {:>5} {:>8} {:>11}  {last}\n",
-            run.job,
-            run.user,
-            run.state,
+            "{:>8} {:<8} {:<9} {:<13} {:>5} {:>8} {:>9}  {last}\n",
+            run.job_id,
+            printable(&run.user),
+            state(run),
             protection(run),
             run.total.checkpoints,
             run.total.failures,
-            energy(run)
+            run.total.joules.map_or_else(|| "-".to_string(), words::energy)
         );
     }
     for told in runs.iter().filter_map(|run| run.protection.as_ref()).filter(|_| is_one) {

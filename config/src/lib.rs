@@ -12,7 +12,7 @@ mod watch;
 pub use calibration::Calibration;
 pub use lend::Lend;
 pub use limits::Limits;
-pub use site::{Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
+pub use site::{Accounting, Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
 pub use watch::Watch;
 
 use std::fmt;
@@ -123,6 +123,9 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     if let Some(wrong) = site.limits.wrong() {
         return Err(Error(format!("{name}: {wrong}")));
     }
+    if let Some(wrong) = site.accounting.wrong() {
+        return Err(Error(format!("{name}: {wrong}")));
+    }
     let share = site.criu.memory_share;
     if !(0.0..=0.9).contains(&share) {
         return Err(Error(format!("{name}: criu.memory_share = {share} must be from 0 (straight to disk) to 0.9")));
@@ -214,6 +217,14 @@ mod tests {
         assert!(e.to_string().contains("runs.keep_failed_days = -3"), "{e}");
         let e = parse("[criu]\nmemory_share = 1.5\n", "f").unwrap_err();
         assert!(e.to_string().contains("criu.memory_share = 1.5"), "{e}");
+        for (text, key) in [
+            ("price_per_kwh = -0.3\ncurrency = \"EUR\"", "accounting.price_per_kwh = -0.3"),
+            ("price_per_kwh = 0.3", "accounting.currency"),
+            ("co2_g_per_kwh = inf", "accounting.co2_g_per_kwh"),
+        ] {
+            let e = parse(&format!("[accounting]\n{text}\n"), "f").unwrap_err();
+            assert!(e.to_string().contains(key), "{e}");
+        }
         let e = parse("[defaults]\nft-energy-keep = \"0\"\n", "f").unwrap_err();
         assert!(e.to_string().contains("defaults.ft-energy-keep"), "{e}");
         let e = parse("[defaults]\nft-enrgy-keep = \"1\"\n", "f").unwrap_err();
@@ -242,6 +253,7 @@ mod tests {
                 criu: Criu::default(),
                 munge_socket: None,
                 slurm_bin: None,
+                accounting: Accounting::default(),
                 ..all
             },
             Site::default()

@@ -39,6 +39,36 @@ pub struct Site {
     pub limits: Limits,
     /// How the cluster is measured.
     pub calibration: Calibration,
+    /// What energy costs.
+    pub accounting: Accounting,
+}
+
+/// `[accounting]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Accounting {
+    /// Price of a kilowatt-hour, in `currency`; absent if reports are to tell no price.
+    pub price_per_kwh: Option<f64>,
+    /// Currency of the price, as reports are to show it.
+    pub currency: String,
+    /// Carbon dioxide of a kilowatt-hour, g; absent if reports are to tell none.
+    pub co2_g_per_kwh: Option<f64>,
+}
+
+impl Accounting {
+    /// What is wrong with it: the key, and what it must be.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        for (key, value) in [("price_per_kwh", self.price_per_kwh), ("co2_g_per_kwh", self.co2_g_per_kwh)] {
+            if let Some(value) = value.filter(|v| !(v.is_finite() && *v >= 0.0)) {
+                return Some(format!("accounting.{key} = {value} must be a number from 0"));
+            }
+        }
+        let is_word = |c: char| !c.is_control() && !c.is_ascii_digit() && c != ',';
+        if self.price_per_kwh.is_some() && (self.currency.is_empty() || !self.currency.chars().all(is_word)) {
+            return Some(format!("accounting.currency = '{}' must name the price's, such as \"EUR\"", self.currency));
+        }
+        None
+    }
 }
 
 /// `[controller]`

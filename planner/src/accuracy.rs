@@ -103,5 +103,5 @@ fn checkpoint_energy_j(run: &RunAccount) -> Option<f64> {
 /// Mean power of a computing node.
 fn busy_w(run: &RunAccount) -> Option<f64> {
     let phase = run.phases.iter().find(|p| p.phase == Phase::Compute)?;
-    Some(phase.joules / phase.node_seconds)
+    Some(phase.joules? / phase.node_seconds)
 }

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct PhaseAccount {
     /// Which phase.
     pub phase: Phase,
-    /// Energy, J.
-    pub joules: f64,
+    /// Energy, J; absent if nothing was read of it yet.
+    #[serde(default)]
+    pub joules: Option<f64>,
     /// Node-seconds spent in it.
     pub node_seconds: f64,
     /// Where the energy figures come from, such as `rapl` or `model,rapl`.
@@ -118,12 +119,15 @@ pub struct LoanAccount {
 /// Sums over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Energy measured by the nodes' counters, J.
-    pub joules: f64,
-    /// Energy of all phases but compute, J.
-    pub resilience_j: f64,
-    /// Energy of work that had to be done again, J.
-    pub recomputed_j: f64,
+    /// Energy by the nodes' counters, J; measured or estimated, as the phases' sources say. Absent if none was read yet.
+    #[serde(default)]
+    pub joules: Option<f64>,
+    /// Energy of all phases but compute, J; absent where `joules` is.
+    #[serde(default)]
+    pub resilience_j: Option<f64>,
+    /// Energy of work that had to be done again, J; absent where `joules` is.
+    #[serde(default)]
+    pub recomputed_j: Option<f64>,
     /// Node-seconds of work that had to be done again.
     pub recomputed_node_s: f64,
     /// Seconds from the first start to the end, waiting in the queue included.
@@ -162,10 +166,16 @@ pub struct RunAccount {
     pub run: String,
     /// Slurm job id.
     pub job: u32,
+    /// The job as Slurm's commands name it: `12`, `9_2` in an array, `9+0` in a heterogeneous job.
+    #[serde(default)]
+    pub job_id: String,
     /// User name.
     pub user: String,
     /// Slurm account.
     pub account: String,
+    /// Slurm partition.
+    #[serde(default)]
+    pub partition: String,
     /// Job name.
     pub job_name: String,
     /// `running`, `completed`, `failed`, ...
@@ -180,7 +190,7 @@ pub struct RunAccount {
     pub phases: Vec<PhaseAccount>,
     /// Slurm job records.
     pub records: Vec<RecordAccount>,
-    /// Failures, true ones and others.
+    /// What stopped it before its end: failures of nodes, which count, and others.
     pub failures: Vec<FailureAccount>,
     /// Complete checkpoints.
     pub checkpoints: Vec<CheckpointAccount>,
@@ -218,12 +228,15 @@ pub struct AdminSummary {
     pub joulepoint: u32,
     /// Name of the run.
     pub run: String,
-    /// Energy of the run so far, J.
-    pub joules: f64,
-    /// Energy of resilience so far, J.
-    pub resilience_j: f64,
-    /// Energy of lost work so far, J.
-    pub lost_work_j: f64,
+    /// Energy of the run so far, J; absent if nothing was read of it yet.
+    #[serde(default)]
+    pub joules: Option<f64>,
+    /// Energy of resilience so far, J; absent likewise.
+    #[serde(default)]
+    pub resilience_j: Option<f64>,
+    /// Energy of lost work so far, J; absent likewise.
+    #[serde(default)]
+    pub lost_work_j: Option<f64>,
     /// Complete checkpoints so far.
     pub checkpoints: u32,
     /// Failures so far.
@@ -233,4 +246,49 @@ pub struct AdminSummary {
     pub protection: String,
     /// Where the energy figures come from.
     pub source: String,
+}
+
+/// How figures of energy with these sources are to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Counters were read.
+    Measured,
+    /// The model of the node's power was asked, since there is no counter.
+    Estimated,
+    /// Some of each.
+    Both,
+    /// Nothing has said anything yet.
+    NotYet,
+}
+
+impl Told {
+    /// By the sources of a figure, separated by commas.
+    pub fn by<'a>(sources: impl IntoIterator<Item = &'a str>) -> Told {
+        let all = sources.into_iter().flat_map(|s| s.split(',')).filter(|s| !s.is_empty());
+        all.fold(Told::NotYet, |told, source| {
+            let this = if source == "model" { Told::Estimated } else { Told::Measured };
+            match told {
+                Told::NotYet => this,
+                told if told == this => told,
+                _ => Told::Both,
+            }
+        })
+    }
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Told::Measured => "measured",
+            Told::Estimated => "estimated",
+            Told::Both => "partly estimated",
+            Told::NotYet => "not yet known",
+        }
+    }
+}
+
+impl RunAccount {
+    /// How the energy of this run is to be called.
+    pub fn told(&self) -> Told {
+        Told::by(self.phases.iter().map(|p| p.source.as_str()))
+    }
 }

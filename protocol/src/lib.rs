@@ -18,7 +18,7 @@ mod watch;
 
 pub use account::{
     AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
-    RecordAccount, RunAccount, Totals,
+    RecordAccount, RunAccount, Told, Totals,
 };
 pub use calibration::{
     Axis, BasePower, CALIBRATION_VERSION, Calibration, Correction, Fingerprint, Measured, Noise, Operation, Point,

@@ -22,9 +22,12 @@ const MOST_LISTED: u64 = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wanted {
-    /// Slurm job ids.
+    /// Slurm job ids; that of an array stands for all its tasks.
     #[serde(deserialize_with = "numbers")]
     pub job: Vec<u32>,
+    /// Slurm job ids of jobs and tasks alone, beside those.
+    #[serde(deserialize_with = "numbers")]
+    pub task: Vec<u32>,
     /// User names.
     pub user: Option<String>,
     /// Slurm accounts.
@@ -49,7 +52,15 @@ fn numbers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Err
 impl Wanted {
     fn selection(&self, uid: Option<u32>) -> Selection {
         let mut selection = Selection::default();
-        selection.one_of("job", self.job.clone());
+        if !(self.job.is_empty() && self.task.is_empty()) {
+            let within = |column: &str, of: &[u32]| match of.len() {
+                0 => "1 = 0".to_string(),
+                many => format!("{column} IN ({})", vec!["?"; many].join(", ")),
+            };
+            let all = [("job", &self.job), ("array_job", &self.job), ("job", &self.task)];
+            let any = all.map(|(column, of)| within(column, of)).join(" OR ");
+            selection.and(&format!("({any})"), all.iter().flat_map(|(_, of)| of.iter().copied()));
+        }
         for (column, names) in [("user", &self.user), ("account", &self.account), ("state", &self.state)] {
             let names = names.as_deref().into_iter().flat_map(|n| n.split(','));
             selection.one_of(column, names.map(str::to_owned).collect());
@@ -157,7 +168,7 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
     let mut lists = if brief { None } else { Some(Lists::read(c)?) };
     let accounts = runs.into_iter().map(|(place, mut run, plan)| {
         let (mut of_run, sums, counted) = (records.of(place), sums.of(place), counters.of(place));
-        run.phases = phases(&sums);
+        run.phases = phases(&sums, run.end_s.is_some());
         run.failures = failures.of(place);
         let until_s = sums.iter().map(|s| s.until_s).fold(run.start_s, f64::max);
         run.total = totals(&run, &of_run, measured_j(&of_run, &counted, &sums), until_s);
@@ -170,7 +181,7 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
         match &mut lists {
             None => {
                 run.failures.clear();
-                run.phases.retain(|p| p.node_seconds != 0.0 || p.joules != 0.0 || !p.source.is_empty());
+                run.phases.retain(|p| p.node_seconds != 0.0 || !p.source.is_empty());
             }
             Some(lists) => {
                 run.records = of_run;
@@ -186,12 +197,13 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
     Ok(accounts)
 }
 
-/// What the nodes' counters showed, J; of records that are still open, what has been cut into phases.
-fn measured_j(records: &[RecordAccount], counters: &[Counted], sums: &[PhaseSum]) -> f64 {
+/// What the nodes' counters showed, J; of records that are still open, what has been cut into phases. None if nothing was
+/// read.
+fn measured_j(records: &[RecordAccount], counters: &[Counted], sums: &[PhaseSum]) -> Option<f64> {
     let open = |restart_count| records.iter().find(|r| r.restart_count == restart_count).map(|r| r.state == "running");
     let closed = counters.iter().filter(|c| open(c.restart_count) == Some(false)).map(|c| c.joules);
-    let cut = sums.iter().filter(|s| open(s.restart_count) == Some(true)).map(|s| s.joules);
-    closed.chain(cut).fold(0.0, |sum, joules| sum + joules)
+    let cut = sums.iter().filter(|s| open(s.restart_count) == Some(true)).filter_map(|s| s.joules);
+    closed.chain(cut).reduce(|sum, joules| sum + joules)
 }
 
 /// What the node services themselves counted, J; none if they told nothing.
@@ -225,16 +237,20 @@ impl Lists {
     }
 }
 
-/// All phases in the order in which reports show them; those that did not occur are zero (not the -0.0 of an empty sum)
-/// and have no source.
-fn phases(sums: &[PhaseSum]) -> Vec<PhaseAccount> {
+/// All phases in the order in which reports show them. Those that did not occur in a run that `has_ended`, and of which
+/// anything was read, took no energy, and have no source; all else that was not read is absent.
+fn phases(sums: &[PhaseSum], has_ended: bool) -> Vec<PhaseAccount> {
+    let is_read = sums.iter().any(|s| s.joules.is_some());
     let of = |phase: Phase| {
         let of_phase = || sums.iter().filter(|s| s.phase == phase.as_str());
         let sources: BTreeSet<&str> = of_phase().map(|s| s.source.as_str()).filter(|s| !s.is_empty()).collect();
+        // Not the -0.0 of an empty sum.
+        let node_seconds = of_phase().fold(0.0, |sum, s| sum + s.node_seconds);
+        let read_j = of_phase().filter_map(|s| s.joules).reduce(|sum, joules| sum + joules);
         PhaseAccount {
             phase,
-            joules: of_phase().fold(0.0, |sum, s| sum + s.joules),
-            node_seconds: of_phase().fold(0.0, |sum, s| sum + s.node_seconds),
+            joules: read_j.or((is_read && has_ended && node_seconds == 0.0).then_some(0.0)),
+            node_seconds,
             source: sources.into_iter().collect::<Vec<_>>().join(","),
         }
     };
@@ -242,9 +258,9 @@ fn phases(sums: &[PhaseSum]) -> Vec<PhaseAccount> {
 }
 
 /// A run that goes on is known until `until_s`.
-fn totals(run: &RunAccount, records: &[RecordAccount], measured_j: f64, until_s: f64) -> Totals {
+fn totals(run: &RunAccount, records: &[RecordAccount], measured_j: Option<f64>, until_s: f64) -> Totals {
     let of = |phase: Phase| run.phases.iter().find(|p| p.phase == phase);
-    let joules = |phase| of(phase).map_or(0.0, |p| p.joules);
+    let joules = |phase| of(phase).and_then(|p| p.joules).unwrap_or(0.0);
     let seconds = |phase| of(phase).map_or(0.0, |p| p.node_seconds);
     let all_s: f64 = run.phases.iter().map(|p| p.node_seconds).sum();
     let resilience_j = Phase::ALL.into_iter().filter(|p| *p != Phase::Compute).map(joules).sum();
@@ -253,14 +269,14 @@ fn totals(run: &RunAccount, records: &[RecordAccount], measured_j: f64, until_s:
         run.end_s.or_else(|| records.last().map(|r| r.end_s.unwrap_or(r.start_s.max(until_s)))).unwrap_or(run.start_s);
     Totals {
         joules: measured_j,
-        resilience_j,
-        recomputed_j: joules(Phase::LostWork),
+        resilience_j: measured_j.map(|_| resilience_j),
+        recomputed_j: measured_j.map(|_| joules(Phase::LostWork)),
         recomputed_node_s: seconds(Phase::LostWork),
         elapsed_s: last_s - run.start_s,
         held_s: records.iter().map(|r| r.end_s.unwrap_or(last_s) - r.start_s).sum::<f64>().max(0.0),
         failures: run.failures.iter().filter(|f| f.counts).count() as u32,
         records: records.len() as u32,
-        energy_overhead: over(measured_j, joules(Phase::Compute)),
+        energy_overhead: measured_j.and_then(|whole_j| over(whole_j, joules(Phase::Compute))),
         time_overhead: over(all_s, seconds(Phase::Compute)),
         ..Totals::default()
     }
@@ -284,21 +300,21 @@ struct Other {
 fn expect(run: &mut RunAccount, plan: Option<&str>) {
     let Some(plan) = plan.and_then(|p| serde_json::from_str::<Expected>(p).ok()) else { return };
     let other = plan.alternatives.iter().find(|a| a.what.starts_with("objective=")).and_then(|a| a.energy_overhead);
-    let compute_j = run.phases.iter().find(|p| p.phase == Phase::Compute).map_or(0.0, |p| p.joules);
+    let compute_j = run.phases.iter().find(|p| p.phase == Phase::Compute).and_then(|p| p.joules);
     run.total.expected_energy_overhead = Some(plan.expected_energy_overhead);
-    run.total.expected_saving_j = other.map(|o| (o - plan.expected_energy_overhead) * compute_j);
+    run.total.expected_saving_j = other.zip(compute_j).map(|(o, j)| (o - plan.expected_energy_overhead) * j);
 }
 
 /// The short form of an account: its energy is what the node services counted, where they did, and no part of it is more.
 pub fn summary(run: &RunAccount) -> AdminSummary {
-    let whole_j = run.total.metered_j.unwrap_or(run.total.joules);
-    let part_j = |joules: f64| tenths(joules.min(whole_j));
+    let whole_j = run.total.metered_j.or(run.total.joules);
+    let part_j = |joules: Option<f64>| whole_j.zip(joules).map(|(whole_j, joules)| tenths(joules.min(whole_j)));
     let sources: BTreeSet<&str> =
         run.phases.iter().flat_map(|p| p.source.split(',')).filter(|s| !s.is_empty()).collect();
     AdminSummary {
         joulepoint: protocol::VERSION,
         run: short(&run.run),
-        joules: tenths(whole_j),
+        joules: whole_j.map(tenths),
         resilience_j: part_j(run.total.resilience_j),
         lost_work_j: part_j(run.total.recomputed_j),
         checkpoints: run.total.checkpoints,

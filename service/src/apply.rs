@@ -166,7 +166,9 @@ impl<'a> Applying<'a> {
                 decision(c, key, at_s, verb.as_str(), &format!("ordered by {by}: {text}"), 0.0)?;
             }
             Event::Ended { state, .. } => {
-                close_record(c, key, current(c, key)?, at_s, state)?;
+                // A job that is ended from outside takes that time without us, too.
+                let rest = if matches!(state.as_str(), "cancelled" | "timeout") { Phase::Compute } else { Phase::Idle };
+                close_record(c, key, current(c, key)?, at_s, state, rest)?;
                 // A run that was requeued or interrupted goes on, or is closed by the watch.
                 if !matches!(state.as_str(), "requeued" | "interrupted") {
                     c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
@@ -419,7 +421,7 @@ fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) ->
         .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (earlier, last_s) in open {
-        close_record(c, key, earlier, last_s.min(at_s), "interrupted")?;
+        close_record(c, key, earlier, last_s.min(at_s), "interrupted", Phase::LostWork)?;
     }
     Ok(())
 }
@@ -435,16 +437,23 @@ pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool>
     statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))
 }
 
-/// Ends a record, gives what its counters show beyond its phases to the phase that it was, and learns from its
-/// checkpoints. One that has ended stays as it is.
+/// Ends a record, gives what its counters show beyond its phases to the phase `rest_is`, and learns from its checkpoints.
+/// One that has ended stays as it is.
 ///
 /// # Errors
 /// What the database says.
-pub fn close_record(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, state: &str) -> Result<()> {
+pub fn close_record(
+    c: &Connection,
+    key: &RunKey,
+    restart_count: u32,
+    at_s: f64,
+    state: &str,
+    rest_is: Phase,
+) -> Result<()> {
     if !is_open(c, key, restart_count)? {
         return Ok(());
     }
-    let rest_is = if state == "interrupted" { Phase::LostWork } else { Phase::Idle };
+    let rest_is = if state == "interrupted" { Phase::LostWork } else { rest_is };
     let mut statement = c.prepare_cached(
         "SELECT node, sum(joules), max(at_s), max(source) FROM counters
          WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",

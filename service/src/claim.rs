@@ -9,6 +9,7 @@ use crate::{lock, now_s};
 use anyhow::Result;
 use axum::http::StatusCode;
 use protocol::{Batch, Event, RunKey};
+use slurm::JobName;
 use std::collections::BTreeSet;
 use wire::Peer;
 
@@ -31,6 +32,8 @@ pub(crate) struct Claimed {
     pub batch: Batch,
     /// Whether Slurm says that the job is the sender's.
     pub verified: bool,
+    /// What Slurm's commands call the job, where the run begins and Slurm says so.
+    pub named: Option<JobName>,
 }
 
 /// What stands against a batch.
@@ -55,7 +58,7 @@ impl Controller {
         let row = self.resolve(peer, &mut batch)?;
         self.users.bytes(now_s, peer.uid, bytes)?;
         if batch.records.is_empty() {
-            return Ok(Claimed { batch, verified: row.is_some_and(|r| r.verified) });
+            return Ok(Claimed { batch, verified: row.is_some_and(|r| r.verified), named: None });
         }
         let job = job_of(&batch, row.as_ref())?;
         let begins = batch.records.iter().any(|r| matches!(r.event, Event::Started { .. }));
@@ -80,7 +83,11 @@ impl Controller {
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
         clean(&mut batch);
-        Ok(Claimed { batch, verified })
+        let named = match &word {
+            Word::Theirs(heard) if begins => heard.lives.iter().rev().find(|l| l.uid == peer.uid).and_then(|l| l.name),
+            _ => None,
+        };
+        Ok(Claimed { batch, verified, named })
     }
 
     /// Finds the run that a batch means, under the name by which it is stored: that of another user does not count.
@@ -373,6 +380,7 @@ mod tests {
             end_s,
             nodes: vec!["n1".into()],
             restarts: 0,
+            name: None,
         }
     }
 

@@ -123,7 +123,7 @@ const BEYOND_BEATS: f64 = 0.1;
 
 /// Which part of the energy of a run's phases, which its user tells, the node services have counted themselves.
 fn vouched_share(run: &RunAccount) -> f64 {
-    let told: f64 = run.phases.iter().map(|p| p.joules.max(0.0)).sum();
+    let told: f64 = run.phases.iter().filter_map(|p| p.joules).map(|j| j.max(0.0)).sum();
     match run.total.metered_j {
         Some(metered_j) if told > metered_j * (1.0 + BEYOND_BEATS) => metered_j / told,
         Some(_) => 1.0,
@@ -155,7 +155,7 @@ impl Ended {
         let state = STATES.iter().find(|s| **s == run.state).copied().unwrap_or("other");
         *sums.runs.entry(state.to_string()).or_default() += 1.0;
         for phase in &run.phases {
-            *sums.joules.entry(phase.phase).or_default() += share * phase.joules.max(0.0);
+            *sums.joules.entry(phase.phase).or_default() += share * phase.joules.unwrap_or(0.0).max(0.0);
             *sums.node_seconds.entry(phase.phase).or_default() += phase.node_seconds.max(0.0);
         }
         for failure in &run.failures {
@@ -275,13 +275,15 @@ mod tests {
     use protocol::{PhaseAccount, Totals};
 
     fn run(state: &str, end_s: Option<f64>) -> RunAccount {
-        let account = |phase| PhaseAccount { phase, joules: 10.0, node_seconds: 2.0, source: "rapl".into() };
+        let account = |phase| PhaseAccount { phase, joules: Some(10.0), node_seconds: 2.0, source: "rapl".into() };
         RunAccount {
             cluster: "c".into(),
             run: "7.1".into(),
             job: 7,
+            job_id: "7".into(),
             user: "alice".into(),
             account: "physics".into(),
+            partition: "all".into(),
             job_name: "heat".into(),
             state: state.into(),
             start_s: 0.0,

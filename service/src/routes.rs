@@ -143,7 +143,7 @@ async fn records(
     version(batch.version)?;
     named(&batch.key)?;
     let claiming = c.clone();
-    let Claimed { batch, verified } = blocking(move || claiming.claim(peer, batch, bytes)).await??;
+    let Claimed { batch, verified, named } = blocking(move || claiming.claim(peer, batch, bytes)).await??;
     let (key, count) = (batch.key.clone(), batch.records.len());
     // What concerns more than the store; the records themselves go there, and are held once only.
     let telling: Vec<Record> = batch.records.iter().filter(|r| concerns_more(&r.event)).cloned().collect();
@@ -153,6 +153,9 @@ async fn records(
         Some(superseded) => Refusal(StatusCode::CONFLICT, superseded.to_string()),
         None => e.into(),
     })?;
+    if let Some(named) = named {
+        c.writer.write(Write::Named { key: key.clone(), named }).await?;
+    }
     c.records.fetch_add(count as u64, Ordering::Relaxed);
     c.orders.heard(now_s(), &key, telling.iter().chain(&last).filter(|r| r.seq <= upto));
     let ends = telling.iter().any(|r| matches!(r.event, Event::Ended { .. }));

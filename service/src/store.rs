@@ -22,14 +22,14 @@ pub use watching::NodeWatch;
 
 use crate::apply::{self, Applying};
 use anyhow::{Context, Result, bail};
-use protocol::{Batch, Event, JobReading, NodeFailure, RunKey};
+use protocol::{Batch, Event, JobReading, NodeFailure, Phase, RunKey};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -41,6 +41,7 @@ const STEPS: [&str; 11] = [
     include_str!("store/schema9.sql"),
     include_str!("store/schema10.sql"),
     include_str!("store/schema11.sql"),
+    include_str!("store/schema12.sql"),
 ];
 
 /// The store of a controller.
@@ -63,6 +64,13 @@ pub enum Write {
         /// Whether Slurm says that the run's job is theirs.
         verified: bool,
     },
+    /// What Slurm's commands call the job of a run.
+    Named {
+        /// The run.
+        key: RunKey,
+        /// Its job.
+        named: slurm::JobName,
+    },
     /// The counters of a job on a node.
     Counters {
         /// The run.
@@ -82,6 +90,12 @@ impl Write {
     fn apply(&self, c: &Connection) -> Result<u64> {
         match self {
             Write::Batch { batch, uid, verified } => append(c, batch, (*uid, *verified)),
+            Write::Named { key, named } => {
+                let sql = "UPDATE runs SET slurm_id = ?3, array_job = ?4 WHERE cluster = ?1 AND run = ?2";
+                let array = named.array.map(|(array, _)| array);
+                c.prepare_cached(sql)?.execute(params![key.cluster, key.run, named.to_string(), array])?;
+                Ok(0)
+            }
             Write::Counters { key, restart_count, node, at_s, reading } => {
                 // Counters that arrive after the record's end belong to nobody's account any more.
                 if apply::is_open(c, key, *restart_count)? {
@@ -332,7 +346,8 @@ impl Store {
     pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
         let c = &self.connection;
         c.transaction(|| {
-            apply::close_record(c, &run.key, run.restart_count, at_s, state)?;
+            // Nobody has said that it did anything else than compute.
+            apply::close_record(c, &run.key, run.restart_count, at_s, state, Phase::Compute)?;
             c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
                 .execute(params![run.key.cluster, run.key.run, state, at_s])?;
             Ok(())

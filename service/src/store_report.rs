@@ -86,13 +86,17 @@ pub fn size(c: &Connection, selection: &Selection) -> Result<(u64, u64)> {
 pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
     let sql =
         "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan,
-               t.verified, t.protection FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
+               t.verified, t.protection, t.\"partition\", coalesce(t.slurm_id, '')
+               FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
     let mut statement = c.prepare_cached(sql)?;
     let rows = statement.query_map(&[], |r| {
+        let (job, named): (u32, String) = (r.get(3)?, r.get(14)?);
         let run = RunAccount {
             cluster: r.get(1)?,
             run: r.get(2)?,
-            job: r.get(3)?,
+            job,
+            job_id: if named.is_empty() { job.to_string() } else { named },
+            partition: r.get(13)?,
             user: r.get(4)?,
             account: r.get(5)?,
             job_name: r.get(6)?,
@@ -110,7 +114,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             protection: r.get::<Option<String>>(12)?.and_then(|text| serde_json::from_str(&text).ok()),
             plan: None,
             // One outside Slurm claims nobody's job.
-            verified: r.get(11)? || r.get::<u32>(3)? == 0,
+            verified: r.get(11)? || job == 0,
             trouble: String::new(),
         };
         Ok((r.get(0)?, run, r.get(10)?))
@@ -129,8 +133,8 @@ pub struct PhaseSum {
     pub restart_count: u32,
     /// Which phase.
     pub phase: String,
-    /// Energy, J.
-    pub joules: f64,
+    /// Energy, J; none if nothing was read.
+    pub joules: Option<f64>,
     /// Node-seconds.
     pub node_seconds: f64,
     /// Until when it is known.
@@ -146,9 +150,9 @@ pub struct PhaseSum {
 /// # Errors
 /// What the store says.
 pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
-    let columns = "t.restart_count, t.phase, t.source, coalesce(t.joules, 0.0), t.end_s - t.start_s, t.end_s";
+    let columns = "t.restart_count, t.phase, t.source, t.joules, t.end_s - t.start_s, t.end_s";
     fold(c, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
-        let (restart_count, joules): (u32, f64) = (r.get(1)?, r.get(4)?);
+        let (restart_count, joules): (u32, Option<f64>) = (r.get(1)?, r.get(4)?);
         let (node_seconds, until_s): (f64, f64) = (r.get(5)?, r.get(6)?);
         let mut same = None;
         for (at, sum) in sums.iter().enumerate() {
@@ -158,7 +162,8 @@ pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
         }
         match same.and_then(|at| sums.get_mut(at)) {
             Some(sum) => {
-                (sum.joules, sum.node_seconds) = (sum.joules + joules, sum.node_seconds + node_seconds);
+                sum.joules = [sum.joules, joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
+                sum.node_seconds += node_seconds;
                 sum.until_s = sum.until_s.max(until_s);
             }
             None => {

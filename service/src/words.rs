@@ -5,7 +5,7 @@ use crate::controller::Controller;
 use crate::http::Refusal;
 use crate::{lock, now_s};
 use axum::http::StatusCode;
-use slurm::{Accounted, Job, JobState, JobText};
+use slurm::{Accounted, Job, JobName, JobState, JobText};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -33,10 +33,13 @@ pub(crate) struct Life {
     pub nodes: Vec<String>,
     /// How often the job was restarted before.
     pub restarts: u32,
+    /// What Slurm's commands call the job; absent where only accounting knows it.
+    pub name: Option<JobName>,
 }
 
 impl From<Job> for Life {
     fn from(job: Job) -> Life {
+        let name = Some(job.name());
         let has_begun = job.state != JobState::Pending;
         Life {
             uid: job.uid,
@@ -47,6 +50,7 @@ impl From<Job> for Life {
             end_s: job.end_s.filter(|_| job.state.is_over()),
             nodes: job.nodes,
             restarts: job.restarts,
+            name,
         }
     }
 }
@@ -54,7 +58,7 @@ impl From<Job> for Life {
 impl From<Accounted> for Life {
     fn from(life: Accounted) -> Life {
         let Accounted { uid, user, start_s, end_s, nodes, .. } = life;
-        Life { uid, user, partition: String::new(), start_s, end_s, nodes, restarts: 0 }
+        Life { uid, user, partition: String::new(), start_s, end_s, nodes, restarts: 0, name: None }
     }
 }
 
@@ -220,6 +224,7 @@ mod tests {
             end_s,
             nodes: vec![node.into()],
             restarts: 0,
+            name: None,
         }
     }
 

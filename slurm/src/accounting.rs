@@ -4,6 +4,7 @@ use crate::fields::time;
 use crate::job::{Exit, JobState};
 use crate::nodelist::expand_nodelist;
 use crate::{Error, Slurm};
+use std::collections::BTreeMap;
 
 /// How many jobs one `sacct` is asked for: their ids fit into one argument.
 const MOST_ASKED: usize = 10_000;
@@ -33,11 +34,15 @@ pub struct Accounted {
     pub nodes: Vec<String>,
     /// Energy of its steps as Slurm measured it, J; absent without Slurm's own energy accounting.
     pub consumed_j: Option<f64>,
+    /// What Slurm's commands call the job: `12`, `9_2`, `9+1`; empty if it was not asked for.
+    pub name: String,
+    /// Quality of service; empty if it was not asked for.
+    pub qos: String,
 }
 
 impl Accounted {
     /// The columns that [`parse_accounting`] reads: none that a user writes.
-    pub const FIELDS: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,ConsumedEnergyRaw";
+    pub const FIELDS: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,ConsumedEnergyRaw,JobID,QOS";
 }
 
 impl Slurm {
@@ -57,6 +62,14 @@ impl Slurm {
             lives.extend(parse_accounting(&text)?.into_iter().filter(|life| jobs.contains(&life.job)));
         }
         Ok(lives)
+    }
+
+    /// Energy of all jobs that had nodes between two moments (s since the epoch), J, as far as Slurm lets its caller see
+    /// them; of a job that began before or ends later, all of it. Absent where Slurm measures none.
+    pub fn consumed(&self, start_s: f64, end_s: f64) -> Result<Consumed, Error> {
+        let (start, end) = (format!("uts{:.0}", start_s.floor()), format!("uts{:.0}", end_s.ceil()));
+        let args = ["-n", "-P", "-X", "-D", "-a", "-S", &start, "-E", &end, "--format=JobIDRaw,ConsumedEnergyRaw"];
+        Ok(parse_consumed(&self.output("sacct", &args)?))
     }
 
     /// The command line by which a job was submitted, as accounting keeps it; none if it does not know the job.
@@ -116,6 +129,28 @@ pub fn parse_accounting(text: &str) -> Result<Vec<Accounted>, Error> {
     text.lines().filter(|l| !l.trim().is_empty()).map(parse_line).collect()
 }
 
+/// Energy of many jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Consumed {
+    /// Energy by job id, J: of those of which Slurm has measured any.
+    pub by_job_j: BTreeMap<u32, f64>,
+    /// Jobs of which it has measured none.
+    pub unmeasured: u32,
+}
+
+/// The lines of `sacct -n -P -X --format=JobIDRaw,ConsumedEnergyRaw`; a job that was requeued has several.
+pub fn parse_consumed(text: &str) -> Consumed {
+    let mut all = Consumed::default();
+    for (job, consumed) in text.lines().filter_map(|line| line.split_once('|')) {
+        match (job.parse(), energy(consumed)) {
+            (Ok(job), Some(joules)) => *all.by_job_j.entry(job).or_default() += joules,
+            (Ok(_), None) => all.unmeasured += 1,
+            (Err(_), _) => {}
+        }
+    }
+    all
+}
+
 /// The names in `sacctmgr -n -P show user format=User,AdminLevel` that stand beside a level.
 pub fn parse_operators(text: &str) -> Vec<String> {
     let level = |l: &&str| matches!(*l, "Operator" | "Administrator");
@@ -141,9 +176,18 @@ pub fn parse_named_step(text: &str, name: &str, since_s: f64) -> Result<Option<S
 
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.split('|').collect();
-    let [job, state_text, exit, submit, start, end, uid, user, nodes, consumed] = columns[..] else {
+    // Older recordings end before the last two.
+    let (name, qos) = match columns[..] {
+        [.., name, qos] if columns.len() == 12 => (name, qos),
+        _ => ("", ""),
+    };
+    let [job, state_text, exit, submit, start, end, uid, user, nodes, consumed] = columns[..columns.len().min(10)]
+    else {
         return Err(Error::unreadable("accounting line", line));
     };
+    if !matches!(columns.len(), 10 | 12) {
+        return Err(Error::unreadable("accounting line", line));
+    }
     let (state, _) = JobState::read(state_text)?;
     Ok(Accounted {
         job: job.parse().map_err(|_| Error::unreadable("JobIDRaw", job))?,
@@ -156,8 +200,15 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
         uid: uid.parse().map_err(|_| Error::unreadable("UID", uid))?,
         user: user.to_owned(),
         nodes: expand_nodelist(nodes)?,
-        consumed_j: consumed.parse().ok().filter(|j: &f64| *j > 0.0),
+        consumed_j: energy(consumed),
+        name: name.to_owned(),
+        qos: qos.to_owned(),
     })
+}
+
+/// Energy as accounting tells it, J; without a plugin that measures it tells 0.
+fn energy(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|j: &f64| *j > 0.0)
 }
 
 /// A time for which a node was out of service, as accounting knows it.
@@ -223,6 +274,21 @@ pub fn parse_events(text: &str) -> Result<NodeHistory, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_life_is_read_with_its_name_and_quality_of_service_and_without_as_older_recordings_have_it() {
+        let old = "11|COMPLETED|0:0|1|2|3|1000|alice|n1|";
+        let lives = parse_accounting(&format!("{old}\n{old}5|9_2|long\n")).expect("two lives");
+        assert_eq!((lives[0].name.as_str(), lives[0].consumed_j), ("", None));
+        assert_eq!((lives[1].name.as_str(), lives[1].qos.as_str(), lives[1].consumed_j), ("9_2", "long", Some(5.0)));
+        assert!(parse_accounting(&format!("{old}|9_2\n")).is_err(), "no other number of columns");
+    }
+
+    #[test]
+    fn energy_of_all_jobs_is_summed_by_job_and_what_was_not_measured_is_counted() {
+        let all = parse_consumed("7|100\n7|50\n8|\n9|0\nx|3\n");
+        assert_eq!((all.by_job_j, all.unmeasured), (BTreeMap::from([(7, 150.0)]), 2));
+    }
 
     #[test]
     fn operators_are_those_with_a_level() {

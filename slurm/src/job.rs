@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::fields::{duration, is_none, time};
 use crate::nodelist::expand_nodelist;
+use std::fmt;
 
 /// The columns of a job's facts, in their order; each is asked for in full, with `|` behind it.
 ///
@@ -181,6 +182,27 @@ impl Exit {
     }
 }
 
+/// What Slurm's commands call a job: `12`, `9_2` in an array, `9+1` in a heterogeneous job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// Job id.
+    pub job: u32,
+    /// Number of the array and of the task in it, if it is one.
+    pub array: Option<(u32, u32)>,
+    /// Number of the heterogeneous job that it is a component of, if it is one; the numbers of components follow it.
+    pub het: Option<u32>,
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            JobName { array: Some((array, task)), .. } => write!(f, "{array}_{task}"),
+            JobName { job, het: Some(leader), .. } => write!(f, "{leader}+{}", job.saturating_sub(leader)),
+            JobName { job, .. } => write!(f, "{job}"),
+        }
+    }
+}
+
 /// A job as slurmctld knows it: what it is, and nothing of what its user wrote about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -192,6 +214,8 @@ pub struct Job {
     pub user: String,
     /// Number of the array and of the task in it, if it is one.
     pub array: Option<(u32, u32)>,
+    /// Number of the heterogeneous job that it is a component of, if it is one.
+    pub het: Option<u32>,
     /// Whether it is neither part of an array nor of a heterogeneous job.
     pub alone: bool,
     /// Slurm's priority: the higher starts first.
@@ -258,6 +282,11 @@ impl Job {
     /// Whether a flag such as `COMPLETING` is set.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
+    }
+
+    /// What Slurm's commands call it.
+    pub fn name(&self) -> JobName {
+        JobName { job: self.id, array: self.array, het: self.het }
     }
 
     /// The number by which Slurm's commands mean this job alone: that of an array's last task means all of them.
@@ -347,6 +376,7 @@ fn parse_line(line: &str) -> Result<Job, Error> {
         uid: number("user id", uid)?,
         user: text(user),
         array: task.map(|task| Ok::<_, Error>((number("array job id", array)?, task))).transpose()?,
+        het: het.parse().ok().filter(|leader| *leader != 0),
         alone: is_none(column[4]) && (is_none(het) || het == "0"),
         priority: number("priority", priority)?,
         partition: text(partition),

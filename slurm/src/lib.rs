@@ -22,14 +22,15 @@ mod run;
 mod step;
 
 pub use accounting::{
-    Accounted, NodeEvent, NodeHistory, parse_accounting, parse_events, parse_named_step, parse_operators,
+    Accounted, Consumed, NodeEvent, NodeHistory, parse_accounting, parse_consumed, parse_events, parse_named_step,
+    parse_operators,
 };
 pub use command::Slurm;
 pub use error::Error;
 #[cfg(any(test, feature = "examples"))]
 pub use example::parse_job;
 pub use gpus::{parse_gpus, parse_gpus_json};
-pub use job::{Exit, Job, JobState, Jobs, parse_jobs};
+pub use job::{Exit, Job, JobName, JobState, Jobs, parse_jobs};
 pub use node::{Node, parse_node, parse_nodes};
 pub use nodelist::{compress_nodelist, expand_nodelist};
 pub use partition::{Partition, parse_partitions};

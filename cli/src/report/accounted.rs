@@ -1,10 +1,13 @@
 //! What others know of the runs: Slurm's own accounting, by one `sacct` for all of them, and the broker of loans.
 
+use super::cost::Costs;
+use crate::words::counted;
+use config::Accounting;
 use planner::{Lent, Modelled};
 use protocol::{Loan, RunAccount};
 use serde::Serialize;
 use slurm::{Accounted, Slurm};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Clocks of hosts and the moment between a job's start and its wrapper's, s.
 const SLACK_S: f64 = 300.0;
@@ -24,11 +27,18 @@ pub struct SlurmSide {
     pub nodes: usize,
     /// Energy of its steps by Slurm's own plugin, J; absent without one.
     pub consumed_j: Option<f64>,
+    /// Quality of service.
+    pub qos: String,
 }
+
+/// The version of what `report --json` prints: it changes where a key goes or means something else.
+pub const JSON_VERSION: u32 = 1;
 
 /// A run with what Slurm knows of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Joined {
+    /// [`JSON_VERSION`].
+    pub version: u32,
     /// What the store knows.
     #[serde(flatten)]
     pub run: RunAccount,
@@ -36,6 +46,8 @@ pub struct Joined {
     pub slurm: Option<SlurmSide>,
     /// What its loans came to, and its model; absent if it lent nothing and its groups never waited.
     pub lending: Option<Lending>,
+    /// What its energy costs.
+    pub cost: Costs,
 }
 
 /// What a run lent.
@@ -52,8 +64,15 @@ pub struct Lending {
 }
 
 /// Runs of which only the store's side is known.
-pub fn alone(runs: Vec<RunAccount>) -> Vec<Joined> {
-    runs.into_iter().map(|run| Joined { run, slurm: None, lending: None }).collect()
+pub fn alone(runs: Vec<RunAccount>, site: &Accounting) -> Vec<Joined> {
+    let joined = |run: RunAccount| Joined {
+        version: JSON_VERSION,
+        cost: Costs::of(run.total.joules, run.total.resilience_j, site),
+        run,
+        slurm: None,
+        lending: None,
+    };
+    runs.into_iter().map(joined).collect()
 }
 
 /// Adds what the runs lent.
@@ -80,26 +99,57 @@ pub fn add_slurm(lines: &mut [Joined], slurm: &Slurm, now_s: f64) {
         by_job.entry(life.job).or_default().push(life);
     }
     for line in lines {
-        line.slurm = by_job.get(&line.run.job).and_then(|lives| side(&line.run, lives, now_s));
+        let Some(lives) = by_job.get(&line.run.job) else { continue };
+        let lives = lives_of(&line.run, lives, now_s);
+        // A store of an earlier version does not know what Slurm calls the job.
+        if let Some(named) = lives.last().filter(|l| !l.name.is_empty() && line.run.job_id == l.job.to_string()) {
+            line.run.job_id.clone_from(&named.name);
+        }
+        line.slurm = side(&lives, now_s);
     }
 }
 
+/// Energy of all jobs between two moments, those without protection too, J: what the runs used, and what Slurm has measured
+/// of other jobs. Where it has measured nothing, that is said on standard error.
+pub fn all_jobs_j(lines: &[Joined], slurm: &Slurm, (start_s, end_s): (f64, f64)) -> Option<f64> {
+    let said = |why: &str| protocol::say!("joulepoint: the energy of all jobs is not told: {why}");
+    let all = slurm
+        .consumed(start_s, end_s)
+        .inspect_err(|e| said(&format!("Slurm's accounting does not answer ({e})")))
+        .ok()?;
+    let ours: HashSet<u32> = lines.iter().map(|l| l.run.job).collect();
+    let others = || all.by_job_j.iter().filter(|(job, _)| !ours.contains(job)).map(|(_, joules)| joules);
+    if others().next().is_none() {
+        said("Slurm has measured none of a job without protection (AcctGatherEnergyType)");
+        return None;
+    }
+    if all.unmeasured > 0 {
+        let jobs = counted(all.unmeasured, "job");
+        protocol::say!("joulepoint: of {jobs} Slurm has measured no energy: they are not in that of all jobs");
+    }
+    Some(others().sum::<f64>() + lines.iter().filter_map(|l| l.run.total.joules).sum::<f64>())
+}
+
 /// Only lives within the run's time: job ids are used again.
-fn side(run: &RunAccount, lives: &[Accounted], now_s: f64) -> Option<SlurmSide> {
+fn lives_of<'a>(run: &RunAccount, lives: &'a [Accounted], now_s: f64) -> Vec<&'a Accounted> {
     let end_s = run.end_s.unwrap_or(now_s) + SLACK_S;
     let within = |l: &&Accounted| {
         l.end_s.unwrap_or(f64::INFINITY) >= run.start_s - SLACK_S && l.start_s.is_none_or(|s| s <= end_s)
     };
-    let lives: Vec<&Accounted> = lives.iter().filter(within).collect();
+    lives.iter().filter(within).collect()
+}
+
+fn side(lives: &[&Accounted], now_s: f64) -> Option<SlurmSide> {
     let last = lives.last()?;
     let consumed: Vec<f64> = lives.iter().filter_map(|l| l.consumed_j).collect();
     Some(SlurmSide {
         state: last.state_text.clone(),
         exit_code: format!("{}:{}", last.exit.code, last.exit.signal),
         submit_s: lives[0].submit_s,
-        elapsed_s: elapsed_s(&lives, now_s),
+        elapsed_s: elapsed_s(lives, now_s),
         nodes: last.nodes.len(),
         consumed_j: (!consumed.is_empty()).then(|| consumed.iter().sum()),
+        qos: last.qos.clone(),
     })
 }
 

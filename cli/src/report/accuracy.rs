@@ -1,5 +1,6 @@
 //! `report --accuracy`: how far plans were from what was measured.
 
+use super::accounted::JSON_VERSION;
 use planner::{Deviation, accuracy};
 use protocol::RunAccount;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ pub fn tell(runs: &[RunAccount], as_json: bool) -> String {
             None => Value::Null,
         };
         let rows = found.iter().map(|a| {
-            json!({ "operation": a.operation, "node_type": a.node_type, "time": told(&a.time), "energy": told(&a.energy) })
+            json!({ "version": JSON_VERSION, "operation": a.operation, "node_type": a.node_type, "time": told(&a.time), "energy": told(&a.energy) })
         });
         return json!(rows.collect::<Vec<_>>()).to_string() + "\n";
     }

@@ -1,123 +1,221 @@
-//! One run as text: phase by phase, prediction beside measurement.
+//! One run as text: what its user wants to know first, then phase by phase, prediction beside measurement.
 
 use super::accounted::{Joined, Lending};
-use super::columns::{percent, printable};
+use super::columns::{percent, share, state};
+use super::cost::KWH_J;
+use super::sheet::printable;
+use crate::words::{counted, energy, hanging};
+use options::spoken;
 use planner::Modelled;
 use planner::expected_checkpoint_j;
 use planner::restart::{requeued_s, restart_s};
-use protocol::{CheckpointAccount, RunAccount};
+use protocol::{CheckpointAccount, FailureAccount, Phase, Plan, RunAccount, Told};
 
-/// One run, phase by phase.
+/// What stands for a figure that is not known.
+const NOT_YET: &str = "not yet known";
+
+/// One run.
 pub fn describe(line: &Joined) -> String {
     let run = &line.run;
-    let t = &run.total;
-    let mut text = format!(
-        "Job {} ({}), run {} on {}, user {}, account {}: {}\n{} in all, {} of it on nodes; {} records, {} failures, {} checkpoints\n{}\n",
-        run.job,
-        run.job_name,
-        run.run,
-        run.cluster,
-        run.user,
-        if run.account.is_empty() { "none" } else { &run.account },
-        run.state,
-        options::format_time(t.elapsed_s),
-        options::format_time(t.held_s),
-        run.records.len(),
-        t.failures,
-        t.checkpoints,
-        whose(run).map_or(String::new(), |text| format!("{text}\n"))
+    let parts = [
+        summary(line),
+        phases(line),
+        overhead(run),
+        line.lending.as_ref().and_then(|l| l.model.as_ref()).map(beside_the_model).unwrap_or_default(),
+        repeated(run),
+        stops(run),
+        accounting(line),
+        records(run),
+    ];
+    let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// The first lines, in the form of seff.
+fn summary(line: &Joined) -> String {
+    let (run, t) = (&line.run, &line.run.total);
+    let mut text = String::new();
+    let mut told = |name: &str, value: String| text += &hanging(&format!("{name}:"), &value);
+    let or_none = |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
+    told("Job ID", format!("{} on {}, run {}", run.job_id, run.cluster, run.run));
+    told("Job name", run.job_name.clone());
+    told("User", format!("{}, account {}, partition {}", run.user, or_none(&run.account), or_none(&run.partition)));
+    let exit = line.slurm.as_ref().map_or_else(String::new, |slurm| format!(" (exit code {})", slurm.exit_code));
+    told("State", format!("{}{exit}", state(run)));
+    told("Elapsed", format!("{}, {} of it on nodes", spoken(t.elapsed_s), spoken(t.held_s)));
+    told("Energy", whole(run));
+    let price = |cost: Option<super::cost::Cost>| cost.and_then(|c| c.told(&line.cost.currency));
+    if let Some(cost) = price(line.cost.whole) {
+        let of_it = price(line.cost.resilience).map_or_else(String::new, |part| format!("; resilience {part}"));
+        told("Cost", format!("{cost}{of_it}"));
+    }
+    told("Resilience", resilience(run));
+    let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), wrapper::protection::line);
+    told("Protection", protection);
+    let (failures, others) = parted(run);
+    told(
+        "Events",
+        format!(
+            "{}, {}, {}, {}",
+            counted(run.records.len() as u64, "record"),
+            counted(failures.len() as u64, "failure"),
+            counted(others.len() as u64, "other stop"),
+            counted(run.checkpoints.len() as u64, "checkpoint")
+        ),
     );
-    if let Some(protection) = &run.protection {
-        text += &format!("Protection: {}\n\n", wrapper::protection::line(protection));
-    }
-    text += &format!("{:<12} {:>14} {:>7} {:>14}  {}\n", "Phase", "Energy (J)", "Share", "Node-seconds", "Source");
+    whose(run).into_iter().for_each(|note| told("Note", note.to_string()));
+    text
+}
+
+/// The energy of a run, and how it is known.
+fn whole(run: &RunAccount) -> String {
+    let Some(joules) = run.total.joules else { return NOT_YET.to_string() };
+    let sources = sources(run);
+    let by = match run.told() {
+        Told::NotYet => String::new(),
+        Told::Estimated => ", estimated: this node has no counter (source model)".to_string(),
+        told => format!(", {} (source {sources})", told.as_str()),
+    };
+    format!("{} ({:.4} kWh){by}", energy(joules), joules / KWH_J)
+}
+
+fn sources(run: &RunAccount) -> String {
+    let mut all: Vec<&str> =
+        run.phases.iter().flat_map(|p| p.source.split(',')).filter(|source| !source.is_empty()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(", ")
+}
+
+/// What resilience took of it, and by what.
+fn resilience(run: &RunAccount) -> String {
+    let Some(all) = run.total.resilience_j else { return NOT_YET.to_string() };
+    let is_part = |p: &&protocol::PhaseAccount| p.phase != Phase::Compute && p.joules.is_some_and(|j| j > 0.0);
+    let part = |p: &protocol::PhaseAccount| {
+        format!("{} {}", p.phase.as_str().replace('_', " "), energy(p.joules.unwrap_or(0.0)))
+    };
+    let parts: Vec<String> = run.phases.iter().filter(is_part).map(part).collect();
+    let of_it = share(Some(all), run.total.joules).map_or_else(String::new, |s| format!(", {:.2}% of it", 100.0 * s));
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    format!("{}{of_it}{parts}", energy(all))
+}
+
+/// Failures, which count into the MTBF, and what else stopped the run.
+fn parted(run: &RunAccount) -> (Vec<&FailureAccount>, Vec<&FailureAccount>) {
+    run.failures.iter().partition(|f| f.counts)
+}
+
+fn phases(line: &Joined) -> String {
+    let (run, t) = (&line.run, &line.run.total);
+    let mut text =
+        format!("{:<16} {:>14} {:>8} {:>14}  {}\n", "Phase", "Energy (J)", "Share", "Node-seconds", "Source");
+    let joules = |value: Option<f64>| value.map_or("-".to_string(), |j| format!("{j:.1}"));
     for p in &run.phases {
-        let share = if t.joules > 0.0 { 100.0 * p.joules / t.joules } else { 0.0 };
+        let share = share(p.joules, t.joules).map_or("-".to_string(), |s| format!("{:.2}%", 100.0 * s));
         let source = if p.source.is_empty() { "-" } else { &p.source };
-        text += &format!(
-            "{:<12} {:>14.1} {:>6.2}% {:>14.1}  {source}\n",
-            p.phase.as_str().replace('_', " "),
-            p.joules,
-            share,
-            p.node_seconds
-        );
+        let name = p.phase.as_str().replace('_', " ");
+        text += &format!("{name:<16} {:>14} {share:>8} {:>14.1}  {source}\n", joules(p.joules), p.node_seconds);
     }
-    text += &format!("{:<12} {:>14.1}\n", "measured", t.joules);
+    let sum = match run.told() {
+        Told::NotYet => "in all",
+        told => told.as_str(),
+    };
+    text += &format!("{sum:<16} {:>14}\n", joules(t.joules));
     if let Some(metered_j) = t.metered_j {
-        text += &format!("{:<12} {metered_j:>14.1}  the job's counters, as the nodes' services told them\n", "metered");
+        text += &format!("{:<16} {metered_j:>14.1}  by the nodes' services themselves\n", "metered");
     }
-    text += &line.lending.as_ref().filter(|l| l.lent.loans > 0).map(lent).unwrap_or_default();
-    text += "\n";
-    let plan = run.plan.as_ref();
-    text += "Overhead against a run without failures and checkpoints\n";
+    text + &line.lending.as_ref().filter(|l| l.lent.loans > 0).map(lent).unwrap_or_default()
+}
+
+fn overhead(run: &RunAccount) -> String {
+    let (t, plan) = (&run.total, run.plan.as_ref());
+    let told = run.told().as_str();
+    let mut text = "Overhead against a run without failures and checkpoints\n".to_string();
     text += &format!(
-        "  energy: measured {}, predicted {}\n",
-        percent(t.energy_overhead),
+        "  energy: {}, predicted {}\n",
+        t.energy_overhead.map_or_else(|| NOT_YET.to_string(), |o| format!("{told} {}", percent(Some(o)))),
         percent(plan.map(|p| p.expected_energy_overhead))
     );
     text += &format!(
-        "  time:   measured {}, predicted {}\n",
-        percent(t.time_overhead),
+        "  time:   {}, predicted {}\n",
+        t.time_overhead.map_or_else(|| NOT_YET.to_string(), |o| format!("measured {}", percent(Some(o)))),
         percent(plan.map(|p| p.expected_time_overhead))
     );
-    if let Some(plan) = plan {
-        let mean = |of: &dyn Fn(&CheckpointAccount) -> Option<f64>, unit: &str| {
-            let known: Vec<f64> = run.checkpoints.iter().filter_map(of).collect();
-            let mean = known.iter().sum::<f64>() / known.len() as f64;
-            if known.is_empty() { "none".to_string() } else { format!("{mean:.2} {unit}") }
+    text + &plan.map(|plan| beside_the_plan(run, plan)).unwrap_or_default()
+}
+
+fn mean(of: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = of.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
+/// What checkpoints and restarts took, beside what the plan expected.
+fn beside_the_plan(run: &RunAccount, plan: &Plan) -> String {
+    let seconds = |s: f64| spoken((s * 10.0).round() / 10.0);
+    let known = |value: Option<f64>, told: fn(f64) -> String| value.map_or("none yet".to_string(), told);
+    let of = |what: fn(&CheckpointAccount) -> Option<f64>| mean(run.checkpoints.iter().filter_map(what));
+    let still = of(|c| c.still_s).map_or_else(String::new, |s| format!(", the program stood still for {}", seconds(s)));
+    let took = of(|c| Some(c.seconds)).map_or("none yet".to_string(), seconds);
+    let restart = restart_s(run).map_or("none yet".to_string(), seconds);
+    format!(
+        "  checkpoint: {took}{still}; predicted {} (from: {})\n              {}, predicted {} (from: {})\n  \
+         restart:    {restart}; predicted {} (from: {})\n  \
+         first interval {}; in the queue between records {}\n",
+        seconds(plan.checkpoint_s.value),
+        plan.checkpoint_s.from,
+        known(of(|c| c.joules), energy),
+        energy(expected_checkpoint_j(run, plan)),
+        plan.checkpoint_w.from,
+        seconds(plan.restart_s.value),
+        plan.restart_s.from,
+        spoken(plan.interval_s.round()),
+        seconds(requeued_s(run)),
+    )
+}
+
+fn repeated(run: &RunAccount) -> String {
+    let repeated = run.decisions.iter().filter(|d| d.action == wrapper::driver::REPEATED_WORK);
+    let lines: String = repeated.map(|d| format!("  {}\n", d.reason)).collect();
+    if lines.is_empty() { lines } else { format!("Repeated work\n{lines}") }
+}
+
+/// The failures that the summary counts, and the other stops, each under its own heading.
+fn stops(run: &RunAccount) -> String {
+    let (failures, others) = parted(run);
+    let section = |heading: &str, of: &[&FailureAccount]| {
+        let line = |f: &&FailureAccount| {
+            let kind = f.kind.replace('_', " ");
+            format!(
+                "  {kind}: {}, noticed after {}\n",
+                f.reason,
+                spoken((f.detection_s * 10.0).round().max(0.0) / 10.0)
+            )
         };
-        text += &format!(
-            "  checkpoint: measured {}, predicted {:.2} s (from: {}); first interval {:.1} s\n",
-            mean(&|c| Some(c.seconds), "s"),
-            plan.checkpoint_s.value,
-            plan.checkpoint_s.from,
-            plan.interval_s
-        );
-        text += &format!(
-            "              measured {}, predicted {:.2} J (from: {})\n",
-            mean(&|c| c.joules, "J"),
-            expected_checkpoint_j(run, plan),
-            plan.checkpoint_w.from
-        );
-        text += &format!(
-            "  restart:    measured {}, predicted {:.2} s (from: {}); in the queue between records {:.1} s\n",
-            restart_s(run).map_or("none".to_string(), |s| format!("{s:.2} s")),
-            plan.restart_s.value,
-            plan.restart_s.from,
-            requeued_s(run)
-        );
-    }
-    if let Some(model) = line.lending.as_ref().and_then(|l| l.model.as_ref()) {
-        text += &beside_the_model(model);
-    }
-    let repeated: Vec<_> = run.decisions.iter().filter(|d| d.action == wrapper::driver::REPEATED_WORK).collect();
-    if !repeated.is_empty() {
-        text += "\nRepeated work\n";
-        repeated.iter().for_each(|d| text += &format!("  {}\n", d.reason));
-    }
-    if !run.failures.is_empty() {
-        text += "\nFailures\n";
-        for f in &run.failures {
-            let counts = if f.counts { "" } else { " (not counted into the MTBF)" };
-            text += &format!("  {}{counts}: {}, noticed after {:.1} s\n", f.kind, f.reason, f.detection_s);
-        }
-    }
-    if let Some(slurm) = &line.slurm {
-        let consumed = slurm.consumed_j.map_or("not measured".to_string(), |j| format!("{j:.1} J"));
-        text += &format!(
-            "\nSlurm's accounting: {}, exit code {}, {} on {} nodes, energy {consumed}\n",
-            slurm.state,
-            slurm.exit_code,
-            options::format_time(slurm.elapsed_s),
-            slurm.nodes
-        );
-    }
-    text += "\nRecords\n";
+        let lines: String = of.iter().map(line).collect();
+        if lines.is_empty() { lines } else { format!("{heading}\n{lines}") }
+    };
+    section("Failures", &failures) + &section("Other stops (not counted into the MTBF)", &others)
+}
+
+fn accounting(line: &Joined) -> String {
+    let Some(slurm) = &line.slurm else { return String::new() };
+    let consumed = slurm.consumed_j.map_or("not measured".to_string(), |j| format!("{j:.1} J"));
+    format!(
+        "Slurm's accounting: {}, exit code {}, {} on {}, energy {consumed}\n",
+        slurm.state,
+        slurm.exit_code,
+        options::format_time(slurm.elapsed_s),
+        counted(slurm.nodes as u64, "node")
+    )
+}
+
+fn records(run: &RunAccount) -> String {
+    let mut text = "Records\n".to_string();
     for r in &run.records {
-        let seconds = r.end_s.map_or_else(|| "runs".to_string(), |e| options::format_time(e - r.start_s));
+        let seconds = r.end_s.map_or_else(|| "runs".to_string(), |e| spoken((e - r.start_s).round()));
         text += &format!("  restart {} on {}: {} ({seconds})\n", r.restart_count, r.nodes.join(","), r.state);
     }
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+    text
 }
 
 /// Who says what is shown, where it is the run's user alone.
@@ -136,7 +234,7 @@ fn lent(lending: &Lending) -> String {
     let sum = &lending.lent;
     let used = sum.used_j.map_or("-".to_string(), |j| format!("{j:.1}"));
     format!(
-        "{:<12} {used:>14} {:>7} {:>14.1}  the borrowers', in {:.1} node-seconds; idle, the nodes would have drawn {:.1} J\n",
+        "{:<16} {used:>14} {:>8} {:>14.1}  the borrowers', in {:.1} node-seconds; idle, the nodes would have drawn {:.1} J\n",
         "lent", "-", sum.node_seconds, sum.used_node_seconds, sum.would_idle_j
     )
 }
@@ -149,7 +247,7 @@ fn beside_the_model(model: &Modelled) -> String {
         format!("{name} {:.4}{of}", f.value)
     });
     let mut text = format!(
-        "\nWaste of node-seconds, beside Bouteiller13 with this run's figures\n  \
+        "Waste of node-seconds, beside Bouteiller13 with this run's figures\n  \
          application, had it kept its nodes: measured {}, predicted {}\n  \
          platform, with what was lent:       measured {}, predicted {}\n  \
          {}\n",
@@ -167,4 +265,87 @@ fn beside_the_model(model: &Modelled) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::accounted::alone;
+    use super::*;
+    use config::Accounting;
+    use serde_json::{Value, json};
+
+    fn described(changes: Value, site: &Accounting) -> String {
+        let mut run = json!({
+            "cluster": "c", "run": "11.1", "job": 11, "job_id": "9_2", "user": "alice", "account": "physics",
+            "partition": "all", "job_name": "heat", "state": "completed", "start_s": 100.0, "end_s": 3800.0,
+            "total": protocol::Totals::default(), "phases": [], "records": [], "failures": [], "checkpoints": [],
+            "plan": null
+        });
+        for (key, value) in changes.as_object().expect("an object") {
+            run[key] = value.clone();
+        }
+        let run = serde_json::from_value(run).expect("a run");
+        describe(&alone(vec![run], site)[0])
+    }
+
+    fn phase(phase: &str, joules: Value, source: &str) -> Value {
+        json!({ "phase": phase, "joules": joules, "node_seconds": 5.0, "source": source })
+    }
+
+    #[test]
+    fn a_run_of_which_nothing_was_read_shows_no_zero() {
+        let changes = json!({
+            "state": "running", "end_s": null, "phases": [phase("compute", Value::Null, "")],
+            "records": [{ "job": 11, "restart_count": 0, "start_s": 100.0, "end_s": null, "state": "running", "nodes": ["n1"] }]
+        });
+        let text = described(changes, &Accounting::default());
+        for line in [
+            "Job ID:     9_2 on c",
+            "State:      RUNNING",
+            "Energy:     not yet known",
+            "compute                       -",
+        ] {
+            assert!(text.contains(line), "'{line}' is not in:\n{text}");
+        }
+        assert!(!text.contains("measured") && !text.contains("0.0 J") && !text.contains(" 0.00%"), "{text}");
+    }
+
+    #[test]
+    fn an_estimate_is_not_called_measured_and_a_counter_is() {
+        let total = json!({
+            "joules": 7.2e6, "resilience_j": 3.6e5, "recomputed_j": 0.0, "recomputed_node_s": 0.0, "elapsed_s": 3700.0,
+            "held_s": 3600.0, "failures": 0, "checkpoints": 0, "energy_overhead": 0.05, "time_overhead": 0.1
+        });
+        let of = |source: &str| {
+            let phases = [phase("compute", json!(6.84e6), source), phase("checkpoint", json!(3.6e5), source)];
+            let site = Accounting { price_per_kwh: Some(0.5), currency: "EUR".into(), co2_g_per_kwh: Some(400.0) };
+            described(json!({ "total": total, "phases": phases }), &site)
+        };
+        let (model, rapl) = (of("model"), of("rapl"));
+        assert!(model.contains("Energy:     7.20 MJ (2.0000 kWh), estimated"), "{model}");
+        assert!(model.contains("energy: estimated 5.00%") && model.contains("\nestimated "), "{model}");
+        assert!(rapl.contains("measured (source rapl)") && rapl.contains("energy: measured 5.00%"), "{rapl}");
+        assert!(rapl.contains("Cost:       1.00 EUR, 800.0 g CO2; resilience 0.05 EUR, 40.0 g CO2"), "{rapl}");
+        assert!(rapl.contains("Resilience: 360 kJ, 5.00% of it: checkpoint 360 kJ"), "{rapl}");
+        assert!(rapl.contains("Elapsed:    1 h 1 min, 1 h of it on nodes"), "{rapl}");
+        assert!(rapl.lines().all(|l| l.chars().count() <= 80), "{rapl}");
+    }
+
+    #[test]
+    fn what_the_summary_counts_is_what_the_sections_list() {
+        let stop = |kind: &str, counts: bool| json!({ "kind": kind, "node": null, "at_s": 200.0, "detection_s": 3.2, "counts": counts, "reason": "seen" });
+        let all = [("node", true), ("cancelled", false), ("batch_host", true), ("step", false), ("node", true)];
+        for number in 0..=all.len() {
+            let failures: Vec<Value> = all[..number].iter().map(|(kind, counts)| stop(kind, *counts)).collect();
+            let text = described(json!({ "failures": failures }), &Accounting::default());
+            let listed = |heading: &str| {
+                let section = text.split_once(&format!("\n{heading}")).map_or("", |(_, rest)| rest);
+                section.lines().skip(1).take_while(|l| l.starts_with("  ")).count()
+            };
+            let told =
+                [counted(listed("Failures") as u64, "failure"), counted(listed("Other stops") as u64, "other stop")];
+            assert!(text.contains(&told.join(", ")), "{told:?} is not in:\n{text}");
+            assert_eq!(listed("Failures") + listed("Other stops"), number, "{text}");
+        }
+    }
 }

@@ -2,16 +2,25 @@
 
 mod accounted;
 mod accuracy;
+mod asked;
 mod columns;
+mod cost;
 mod describe;
 pub(crate) mod moment;
 mod page;
+mod sheet;
 mod sums;
 
-use crate::{Failure, out};
-use columns::{FIELDS, Field, Form, Sheet};
-pub(crate) use columns::{energy, printable, protection};
+use crate::{Failure, out, words};
+use accounted::Joined;
+use asked::Jobs;
+pub(crate) use asked::known_jobs;
+use columns::{Column, FIELDS, Field};
+pub(crate) use columns::{protection, state};
+use config::Site;
 use protocol::{Loan, RunAccount};
+use sheet::Form;
+pub(crate) use sheet::printable;
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
 use sums::By;
@@ -70,9 +79,15 @@ pub struct ReportArgs {
     /// Everything, as JSON.
     #[arg(long)]
     json: bool,
-    /// Sums, and one of all.
-    #[arg(long, value_enum)]
-    by: Option<By>,
+    /// Sums, and one of all; by several things at once with commas between them.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    by: Vec<By>,
+    /// Beside the sums, the energy of all jobs of the window, those without protection too, by Slurm's accounting (sacct -a).
+    #[arg(long, requires = "by")]
+    all_jobs: bool,
+    /// More columns than 80 characters hold.
+    #[arg(short = 'w', long, conflicts_with = "fields")]
+    wide: bool,
     /// Mean and worst error of the plans' predictions, by operation and node type.
     #[arg(long, conflicts_with_all = ["by", "csv", "html"])]
     accuracy: bool,
@@ -96,11 +111,16 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     }
     let now = jiff::Zoned::now();
     let now_s = now.timestamp().as_millisecond() as f64 / 1000.0;
-    let columns = columns::columns(args.fields.as_deref().unwrap_or(columns::USUAL)).map_err(Failure::Usage)?;
+    let usual = if args.wide { columns::WIDE } else { columns::USUAL };
+    let columns = columns::columns(args.fields.as_deref().unwrap_or(usual)).map_err(Failure::Usage)?;
+    if args.all_jobs && args.by.contains(&By::Qos) {
+        return Err(Failure::Usage("--all-jobs is not told by qos; name another --by".to_string()));
+    }
     let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
-    let details = args.jobs.is_some() || args.accuracy || args.json && args.by.is_none();
-    let jobs = args.jobs.as_deref().map(|text| known_jobs(text, conf)).transpose()?;
-    let query = query(args, jobs.as_deref(), start_s, end_s, !details).map_err(Failure::Usage)?;
+    let is_summed = !args.by.is_empty();
+    let details = args.jobs.is_some() || args.accuracy || args.json && !is_summed;
+    let jobs = args.jobs.as_deref().map(|text| asked::known_jobs(text, conf)).transpose()?;
+    let query = query(args, jobs.as_ref(), start_s, end_s, !details).map_err(Failure::Usage)?;
     let client = crate::client(conf)?;
     let mut runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
     warnings(&runs).iter().for_each(|line| protocol::say!("joulepoint: {line}"));
@@ -108,40 +128,80 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
         return Err(Failure::Other(anyhow::anyhow!("{}", unknown(jobs))));
     }
     // As JSON, a run that cannot be added up says so itself.
-    runs.retain(|run| run.trouble.is_empty() || (args.json && args.by.is_none() && !args.accuracy));
+    runs.retain(|run| run.trouble.is_empty() || (args.json && !is_summed && !args.accuracy));
     if args.accuracy {
         return Ok(out::print(accuracy::tell(&runs, args.json))?);
     }
-    let wants_sacct = args.by.is_none() && (details || args.html.is_some() || columns::needs_sacct(&columns));
-    let mut lines = accounted::alone(runs);
+    let site = crate::site(conf)?;
+    let slurm = Slurm::new(site.slurm_bin.clone());
+    let wants_sacct = match is_summed {
+        true => args.by.contains(&By::Qos),
+        false => details || args.html.is_some() || columns::needs_sacct(&columns),
+    };
+    let mut lines = accounted::alone(runs, &site.accounting);
     if wants_sacct {
-        accounted::add_slurm(&mut lines, &Slurm::new(crate::site(conf)?.slurm_bin), now_s);
+        accounted::add_slurm(&mut lines, &slurm, now_s);
     }
-    if args.by.is_some() || details || args.html.is_some() || columns::needs_loans(&columns) {
+    if is_summed || details || args.html.is_some() || columns::needs_loans(&columns) {
         // All loans of the runs that are shown, which may be older than the window; the broker knows no states of runs.
-        let first_s = lines.iter().map(|l| l.run.start_s).min_by(f64::total_cmp);
-        let query = loans_query(args, jobs.as_deref(), first_s);
+        let query = loans_query(args, &lines);
         let loans: Vec<Loan> = client.get(&format!("/v1/loans{query}")).map_err(anyhow::Error::from)?;
         accounted::add_loans(&mut lines, &loans, now_s);
     }
     if let Some(file) = &args.html {
-        return write_page(file, &page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s));
+        let page = page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s, &site.accounting);
+        return write_page(file, &page);
     }
-    let text = match args.by {
-        Some(by) => {
-            let mut sums = sums::sums(&lines, by);
-            sums.push(sums::total(&lines));
-            if args.json { json(&sums)? } else { sums::sheet(&sums, by).text(&form(args), !args.noheader) }
-        }
-        None if args.json => json(&lines)?,
-        None => match lines.as_slice() {
-            [line] if args.jobs.is_some() && args.fields.is_none() && form(args) == Form::Aligned => {
-                describe::describe(line)
-            }
-            _ => Sheet::of(&lines, &columns).text(&form(args), !args.noheader),
-        },
+    let window = (start_s.unwrap_or_else(|| first_s(&lines)), end_s.unwrap_or(now_s));
+    let text = match is_summed {
+        true => summed(args, &lines, &site, &slurm, window)?,
+        false => listed(args, &lines, &columns, &site)?,
     };
     Ok(out::print(text)?)
+}
+
+/// When the first of these runs began.
+fn first_s(lines: &[Joined]) -> f64 {
+    lines.iter().map(|l| l.run.start_s).fold(f64::INFINITY, f64::min).max(0.0)
+}
+
+/// The runs one by one.
+fn listed(args: &ReportArgs, lines: &[Joined], columns: &[Column], site: &Site) -> Result<String, Failure> {
+    let is_plain = args.fields.is_none() && !args.wide && form(args) == Form::Aligned;
+    match lines {
+        _ if args.json => json(&lines),
+        [line] if args.jobs.is_some() && is_plain => Ok(describe::describe(line)),
+        _ => Ok(columns::sheet(lines, columns, &site.accounting.currency).text(&form(args), !args.noheader)),
+    }
+}
+
+/// Sums of the runs.
+fn summed(
+    args: &ReportArgs,
+    lines: &[Joined],
+    site: &Site,
+    slurm: &Slurm,
+    window_s: (f64, f64),
+) -> Result<String, Failure> {
+    let mut sums = sums::sums(lines, &args.by, &site.accounting);
+    let mut total = sums::total(lines, &site.accounting);
+    if args.all_jobs {
+        total.all_jobs_j = accounted::all_jobs_j(lines, slurm, window_s);
+    }
+    let all_jobs = total.all_jobs_told();
+    let without = total.runs_without_energy;
+    sums.push(total);
+    if without > 0 {
+        let runs = words::counted(without, "run");
+        protocol::say!("joulepoint: of {runs} no energy is known yet, and it is in no sum of energy");
+    }
+    if args.json {
+        return json(&sums);
+    }
+    let form = form(args);
+    let is_wide = args.wide || form != Form::Aligned;
+    let text = sums::sheet(&sums, &args.by, &site.accounting, is_wide).text(&form, !args.noheader);
+    Ok(if form == Form::Aligned { text + &all_jobs.unwrap_or_default() } else { text })
 }
 
 /// What is said of jobs that have no run.
@@ -156,7 +216,7 @@ fn warnings(runs: &[RunAccount]) -> Vec<String> {
     let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
     let left_out = |run: &RunAccount| {
         let RunAccount { run, user, trouble, .. } = run;
-        columns::printable(&format!("run {run} of {user} is left out, its records cannot be added up: {trouble}"))
+        printable(&format!("run {run} of {user} is left out, its records cannot be added up: {trouble}"))
     };
     let mut lines: Vec<String> = troubled.clone().take(MOST_NAMED).map(left_out).collect();
     if troubled.clone().count() > MOST_NAMED {
@@ -164,7 +224,10 @@ fn warnings(runs: &[RunAccount]) -> Vec<String> {
     }
     let unverified = runs.iter().filter(|run| !run.verified && run.job > 0).count();
     if unverified > 0 {
-        lines.push(format!("of {unverified} runs Slurm does not say whose they are: what is told of them is their users' word (field 'verified')"));
+        let runs = words::counted(unverified as u64, "run");
+        lines.push(format!(
+            "of {runs} Slurm does not say whose they are: what is told of them is their users' word (field 'verified')"
+        ));
     }
     lines
 }
@@ -198,15 +261,17 @@ fn window(args: &ReportArgs, now: &jiff::Zoned) -> Result<(Option<f64>, Option<f
 
 fn query(
     args: &ReportArgs,
-    jobs: Option<&str>,
+    jobs: Option<&Jobs>,
     start_s: Option<f64>,
     end_s: Option<f64>,
     brief: bool,
 ) -> Result<String, String> {
     let states = args.state.as_deref().map(states).transpose()?;
     let text = |number: f64| number.to_string();
+    let [job, task] = jobs.cloned().unwrap_or_default().parts();
     Ok(wire::query(&[
-        ("job", jobs),
+        (job.0, job.1.as_deref()),
+        (task.0, task.1.as_deref()),
         ("user", args.user.as_deref()),
         ("account", args.account.as_deref()),
         ("state", states.as_deref()),
@@ -216,35 +281,11 @@ fn query(
     ]))
 }
 
-fn loans_query(args: &ReportArgs, jobs: Option<&str>, start_s: Option<f64>) -> String {
-    let start = start_s.map(|s| s.to_string());
-    wire::query(&[("job", jobs), ("user", args.user.as_deref()), ("start", start.as_deref())])
-}
-
-/// Job ids as the services read them; what Slurm knows of tasks of arrays is asked.
-pub(crate) fn known_jobs(text: &str, conf: &Path) -> Result<String, Failure> {
-    let slurm = Slurm::new(crate::site(conf)?.slurm_bin);
-    jobs(text, &|array, task| slurm.array_task(array, task).map_err(|e| e.to_string())).map_err(Failure::Usage)
-}
-
-/// Job ids as the services read them; `task` finds that of a task of an array.
-fn jobs(text: &str, task: &dyn Fn(u32, u32) -> Result<Option<u32>, String>) -> Result<String, String> {
-    let number = |id: &str| {
-        let job = id.trim().split('.').next().unwrap_or_default();
-        let read = |text: &str| {
-            let wrong = || format!("'{id}' is not a job id; accepted: 12, 12_3, 12.0, 12,13");
-            text.parse::<u32>().map_err(|_| wrong())
-        };
-        let number = match job.split_once('_') {
-            None => read(job)?,
-            Some((array, n)) => {
-                let unknown = || format!("Slurm knows no task {job}: give the job id of the task itself");
-                task(read(array)?, read(n)?)?.ok_or_else(unknown)?
-            }
-        };
-        Ok::<_, String>(number.to_string())
-    };
-    Ok(text.split(',').map(number).collect::<Result<Vec<_>, _>>()?.join(","))
+fn loans_query(args: &ReportArgs, lines: &[Joined]) -> String {
+    let start = (!lines.is_empty()).then(|| first_s(lines).to_string());
+    let ids = || lines.iter().map(|l| l.run.job.to_string()).collect::<Vec<_>>().join(",");
+    let jobs = args.jobs.is_some().then(ids);
+    wire::query(&[("job", jobs.as_deref()), ("user", args.user.as_deref()), ("start", start.as_deref())])
 }
 
 fn states(text: &str) -> Result<String, String> {
@@ -273,15 +314,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_and_jobs_are_read_as_sacct_reads_them() {
+    fn states_are_read_as_sacct_reads_them() {
         assert_eq!(states("CD,failed,ca").as_deref(), Ok("completed,failed,cancelled"));
         assert!(states("XX").is_err_and(|e| e.contains("completed (CD)")));
-        let jobs = |text| jobs(text, &|array, task| Ok((task < 9).then_some(array + task)));
-        assert_eq!(jobs("12,13.0, 14.batch").as_deref(), Ok("12,13,14"));
-        assert_eq!(jobs("20_1,20_2.0").as_deref(), Ok("21,22"));
-        assert!(jobs("12_9").is_err_and(|e| e.contains("no task 12_9")));
-        for wrong in ["12,x", "12_x", "_1", "12_"] {
-            assert!(jobs(wrong).is_err_and(|e| e.contains("is not a job id")), "{wrong}");
-        }
     }
 }

@@ -11,7 +11,7 @@ pub fn or_empty(run: RunAccount) -> RunAccount {
     let Some(field) = unsound(&run) else { return run };
     RunAccount {
         total: Totals::default(),
-        phases: phases(&[]),
+        phases: phases(&[], false),
         records: Vec::new(),
         failures: Vec::new(),
         checkpoints: Vec::new(),
@@ -29,16 +29,17 @@ pub fn or_empty(run: RunAccount) -> RunAccount {
 /// The first figure that cannot be.
 fn unsound(run: &RunAccount) -> Option<&'static str> {
     let t = &run.total;
+    let known = |figure: Option<f64>| figure.unwrap_or(0.0);
     let whole = [
         ("the beginning", run.start_s),
         ("the end", run.end_s.unwrap_or(0.0)),
-        ("the energy", t.joules + t.resilience_j + t.recomputed_j + t.metered_j.unwrap_or(0.0)),
+        ("the energy", known(t.joules) + known(t.resilience_j) + known(t.recomputed_j) + known(t.metered_j)),
         ("the time", t.elapsed_s + t.held_s + t.recomputed_node_s),
         ("the energy overhead", t.energy_overhead.unwrap_or(0.0) + t.expected_energy_overhead.unwrap_or(0.0)),
         ("the time overhead", t.time_overhead.unwrap_or(0.0)),
         ("the saving", t.expected_saving_j.unwrap_or(0.0)),
     ];
-    let phases = run.phases.iter().map(|p| ("a phase", p.joules + p.node_seconds));
+    let phases = run.phases.iter().map(|p| ("a phase", known(p.joules) + p.node_seconds));
     let records = run.records.iter().map(|r| ("a record", r.start_s + r.end_s.unwrap_or(0.0)));
     let failures = run.failures.iter().map(|f| ("a failure", f.at_s + f.detection_s));
     let checkpoints = run

@@ -146,7 +146,8 @@ impl Driver<'_> {
         self.give_up();
         let kind = self.desk.cause(kind);
         let now_s = self.ports.clock.now_s();
-        self.cut(Phase::Idle);
+        // What the script does until it has left it would do without us.
+        self.cut(Phase::Compute);
         let reason = format!("the job is ended from outside: {}", kind.as_str());
         self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
         if self.exited.is_none() {

@@ -417,7 +417,9 @@ impl Groups<'_> {
         self.ports.lending.stop();
         self.ports.relays.stop();
         let now_s = self.ports.clock.now_s();
-        self.cut_all(Some(Phase::Idle));
+        // What the groups do until the script has left they would do without us.
+        self.phase_all();
+        self.cut_all(None);
         let reason = format!("the job is ended from outside: {}", kind.as_str());
         self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
         self.ports.child.terminate();

@@ -6,7 +6,9 @@ mod timeline;
 mod window;
 
 use super::accounted::Joined;
+use crate::words::energy;
 use base64::Engine;
+use config::Accounting;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
@@ -14,10 +16,16 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("sort.js");
 
 /// The page: of one run if one job was asked for, else of all runs of the window.
-pub fn page(lines: &[Joined], by_job: bool, window: (Option<f64>, Option<f64>), now_s: f64) -> String {
+pub fn page(
+    lines: &[Joined],
+    by_job: bool,
+    window: (Option<f64>, Option<f64>),
+    now_s: f64,
+    site: &Accounting,
+) -> String {
     match lines {
-        [line] if by_job => framed(&format!("Job {} · Joulepoint", line.run.job), run::body(line, now_s), now_s),
-        _ => framed("Energy of resilience · Joulepoint", window::body(lines, window, now_s), now_s),
+        [line] if by_job => framed(&format!("Job {} · Joulepoint", line.run.job_id), run::body(line, now_s), now_s),
+        _ => framed("Energy of resilience · Joulepoint", window::body(lines, window, now_s, site), now_s),
     }
 }
 
@@ -57,24 +65,9 @@ fn digest(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Energy for people: `1.23 MJ`.
-fn energy(joules: f64) -> String {
-    let (value, unit) = match joules.abs() {
-        j if j >= 1e9 => (joules / 1e9, "GJ"),
-        j if j >= 1e6 => (joules / 1e6, "MJ"),
-        j if j >= 1e3 => (joules / 1e3, "kJ"),
-        _ => (joules, "J"),
-    };
-    format!(
-        "{value:.*} {unit}",
-        if value.abs() >= 100.0 {
-            0
-        } else if value.abs() >= 10.0 {
-            1
-        } else {
-            2
-        }
-    )
+/// Energy in words, where it is known.
+fn known_energy(joules: Option<f64>) -> String {
+    joules.map_or_else(|| "not yet known".to_string(), energy)
 }
 
 /// A number with one decimal and its thousands apart: `2 617 640.0`.
@@ -136,6 +129,11 @@ impl Cell {
         Cell::number(value, grouped(value))
     }
 
+    /// The same; what is not known sorts before all that is.
+    fn known_joules(value: Option<f64>) -> Cell {
+        value.map_or_else(|| Cell::number(-1e300, "-"), Cell::joules)
+    }
+
     fn count(value: u32) -> Cell {
         Cell::number(value.into(), value.to_string())
     }
@@ -187,8 +185,6 @@ mod tests {
 
     #[test]
     fn energies_are_readable() {
-        let shown = [0.0, 12.345, 999.0, 2_617_640.0, -1234.5, 3.6e9].map(energy);
-        assert_eq!(shown, ["0.00 J", "12.3 J", "999 J", "2.62 MJ", "-1.23 kJ", "3.60 GJ"]);
         let shown = [0.0, 999.96, 2_617_640.04, -12_345.0].map(grouped).map(|s| s.replace('\u{202f}', "_"));
         assert_eq!(shown, ["0.0", "1_000.0", "2_617_640.0", "-12_345.0"]);
     }

@@ -2,24 +2,25 @@
 
 use super::chart::{self, Bar, spoken};
 use super::timeline::{borrower, by_number, timeline};
-use super::{Cell, Set, Table, energy, tile};
+use super::{Cell, Set, Table, energy, known_energy, tile};
 use crate::report::accounted::{Joined, Lending};
-use crate::report::columns::{joules_of, percent, share};
+use crate::report::columns::{joules_of, percent, share, state};
+use crate::report::cost::KWH_J;
 use crate::report::describe::whose;
 use crate::report::moment::shown;
 use maud::{Markup, html};
 use planner::restart::restart_s;
 use planner::{Modelled, Pair};
-use protocol::{Figure, Phase, Plan, RunAccount};
+use protocol::{Figure, Phase, Plan, RunAccount, Told};
 use std::collections::BTreeMap;
 
 /// Everything between head and foot.
 pub fn body(line: &Joined, now_s: f64) -> Markup {
     let run = &line.run;
     html! {
-        h1 { "Job " (run.job) ": " (run.job_name) }
+        h1 { "Job " (run.job_id) ": " (run.job_name) }
         p.soft {
-            (run.state) ", user " (run.user) ", account " (if run.account.is_empty() { "none" } else { &run.account })
+            (state(run)) ", user " (run.user) ", account " (if run.account.is_empty() { "none" } else { &run.account })
             ", run " (run.run) " on " (run.cluster) ", from " (shown(run.start_s).replace('T', " "))
             @if let Some(end_s) = run.end_s { " to " (shown(end_s).replace('T', " ")) }
         }
@@ -31,7 +32,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
                 (slurm.consumed_j.map_or("not measured".to_string(), energy))
             }
         }
-        (tiles(run))
+        (tiles(line))
         h2 { "Time line" }
         (timeline(line, now_s))
         h2 { "Energy by phase and node" }
@@ -53,23 +54,29 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
     }
 }
 
-fn tiles(run: &RunAccount) -> Markup {
-    let total = &run.total;
-    let kwh = format!("measured energy ({:.4} kWh)", total.joules / 3.6e6);
+fn tiles(line: &Joined) -> Markup {
+    let (run, total) = (&line.run, &line.run.total);
+    let kwh = match total.joules {
+        Some(joules) => format!("energy, {} ({:.4} kWh)", run.told().as_str(), joules / KWH_J),
+        None => "energy".to_string(),
+    };
     let part = format!("resilience, {} of the energy", percent(share(total.resilience_j, total.joules)));
     let expected = format!("energy overhead; predicted {}", percent(total.expected_energy_overhead));
     let noticed = match run.failures.iter().filter(|f| f.counts).map(|f| f.detection_s).reduce(f64::max) {
-        Some(most_s) => format!("failures, noticed within {most_s:.1} s"),
-        None => "failures".to_string(),
+        Some(most_s) => format!("{}, noticed within {most_s:.1} s", plural("failure", total.failures)),
+        None => plural("failure", total.failures),
     };
     html! {
         ul.tiles {
-            (tile(&energy(total.joules), &kwh))
-            (tile(&energy(total.resilience_j), &part))
+            (tile(&known_energy(total.joules), &kwh))
+            (tile(&known_energy(total.resilience_j), &part))
+            @if let Some(told) = line.cost.whole.and_then(|c| c.told(&line.cost.currency)) {
+                (tile(&told, "what this energy costs"))
+            }
             (tile(&percent(total.energy_overhead), &expected))
             (tile(&options::format_time(total.elapsed_s), &format!("elapsed; on nodes {}", options::format_time(total.held_s))))
             (tile(&total.failures.to_string(), &noticed))
-            (tile(&total.checkpoints.to_string(), "complete checkpoints"))
+            (tile(&total.checkpoints.to_string(), &plural("complete checkpoint", total.checkpoints)))
         }
     }
 }
@@ -79,7 +86,10 @@ fn energies(run: &RunAccount) -> Markup {
     for span in &run.spans {
         *by_node.entry(&span.node).or_default().entry(span.phase).or_default() += span.joules.unwrap_or(0.0);
     }
-    let all = Bar { label: "all nodes".into(), parts: run.phases.iter().map(|p| (p.phase, p.joules)).collect() };
+    let all = Bar {
+        label: "all nodes".into(),
+        parts: run.phases.iter().map(|p| (p.phase, p.joules.unwrap_or(0.0))).collect(),
+    };
     let mut by_node: Vec<_> = by_node.into_iter().collect();
     by_node.sort_by_key(|(node, _)| by_number(node));
     let nodes = by_node.iter().map(|(node, parts)| Bar {
@@ -101,7 +111,7 @@ fn phases(run: &RunAccount) -> Table {
     let row = |p: &protocol::PhaseAccount| {
         vec![
             Cell::text(spoken(p.phase)),
-            Cell::joules(p.joules),
+            Cell::known_joules(p.joules),
             Cell::percent(share(p.joules, run.total.joules)),
             Cell::joules(p.node_seconds),
             Cell::text(source(&p.source)),
@@ -109,8 +119,11 @@ fn phases(run: &RunAccount) -> Table {
     };
     let seconds = run.phases.iter().map(|p| p.node_seconds).sum();
     let foot = vec![
-        Cell::text("measured by the counters"),
-        Cell::joules(run.total.joules),
+        Cell::text(match run.told() {
+            Told::NotYet => "in all".to_string(),
+            told => format!("in all, {}", told.as_str()),
+        }),
+        Cell::known_joules(run.total.joules),
         Cell::text(""),
         Cell::joules(seconds),
         Cell::text(""),
@@ -144,10 +157,16 @@ fn nodes_table(bars: &[Bar]) -> Table {
     }
 }
 
-/// Measured power of a phase, W.
+/// The name of things in the singular, if there is one of them.
+fn plural(one: &str, number: u32) -> String {
+    if number == 1 { one.to_string() } else { format!("{one}s") }
+}
+
+/// Power of a phase by the counters, W.
 fn power_w(run: &RunAccount, phase: Phase) -> Option<f64> {
     let account = run.phases.iter().find(|p| p.phase == phase)?;
-    (account.node_seconds > 0.0 && account.joules > 0.0).then(|| account.joules / account.node_seconds)
+    let joules = account.joules.filter(|j| *j > 0.0)?;
+    (account.node_seconds > 0.0).then(|| joules / account.node_seconds)
 }
 
 fn predictions(run: &RunAccount) -> Markup {
@@ -371,7 +390,7 @@ fn records(run: &RunAccount) -> Table {
     };
     let lost = joules_of(run, Phase::LostWork);
     Table {
-        caption: format!("Slurm job records of this run; {} of work was done again", energy(lost)),
+        caption: format!("Slurm job records of this run; {} of work was done again", known_energy(lost)),
         head: vec![
             ("Start", Set::Number),
             ("Nodes", Set::Text),

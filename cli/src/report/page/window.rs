@@ -1,11 +1,13 @@
 //! The page of a window of time: what resilience cost whom.
 
 use super::chart::{self, Bar};
-use super::{Cell, Set, Table, energy, tile};
+use super::{Cell, Set, Table, energy, known_energy, tile};
 use crate::report::accounted::Joined;
-use crate::report::columns::{percent, share};
+use crate::report::columns::{percent, share, state};
+use crate::report::cost::KWH_J;
 use crate::report::moment::shown;
 use crate::report::sums::{By, Sum, sums, total};
+use config::Accounting;
 use maud::{Markup, html};
 use protocol::Phase;
 
@@ -17,14 +19,14 @@ const MOST_RUNS: usize = 2000;
 const RESILIENCE: [Phase; 5] = [Phase::Checkpoint, Phase::Logging, Phase::Restart, Phase::LostWork, Phase::Idle];
 
 /// Everything between head and foot.
-pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_s: f64) -> Markup {
+pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_s: f64, site: &Accounting) -> Markup {
     let first_s = lines.iter().map(|l| l.run.start_s).reduce(f64::min);
     let moment = |at_s: f64| shown(at_s).replace('T', " ");
     let from = start_s.or(first_s).map_or("the beginning".to_string(), moment);
-    let (accounts, users) = (sums(lines, By::Account), sums(lines, By::User));
-    let mut days = sums(lines, By::Day);
+    let (accounts, users) = (sums(lines, &[By::Account], site), sums(lines, &[By::User], site));
+    let mut days = sums(lines, &[By::Day], site);
     days.sort_by(|a, b| a.of.cmp(&b.of));
-    let total = total(lines);
+    let total = total(lines, site);
     html! {
         h1 { "What resilience cost" }
         p.soft { "Runs between " (from) " and " (moment(end_s.unwrap_or(now_s))) }
@@ -43,16 +45,19 @@ pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_
 }
 
 fn tiles(total: &Sum) -> Markup {
-    let kwh = |joules: f64| format!("{:.3} kWh", joules / 3.6e6);
+    let kwh = |joules: Option<f64>| joules.map_or_else(String::new, |j| format!(" ({:.3} kWh)", j / KWH_J));
     let part = percent(share(total.resilience_j, total.joules));
     let saved = total.expected_saving_j.map_or("unknown".to_string(), energy);
     html! {
         ul.tiles {
             (tile(&total.runs.to_string(), "protected runs"))
-            (tile(&energy(total.joules), &format!("measured energy ({})", kwh(total.joules))))
-            (tile(&energy(total.resilience_j), &format!("resilience ({})", kwh(total.resilience_j))))
+            (tile(&known_energy(total.joules), &format!("energy{}", kwh(total.joules))))
+            (tile(&known_energy(total.resilience_j), &format!("resilience{}", kwh(total.resilience_j))))
+            @if let Some(told) = total.cost.whole.and_then(|c| c.told(&total.cost.currency)) {
+                (tile(&told, "what this energy costs"))
+            }
             (tile(&part, "share of resilience in the energy"))
-            (tile(&total.failures.to_string(), &format!("failures; {} of work lost", energy(total.lost_work_j))))
+            (tile(&total.failures.to_string(), &format!("failures; {} of work lost", known_energy(total.lost_work_j))))
             (tile(&saved, "expected saving against the other objective"))
         }
     }
@@ -60,19 +65,20 @@ fn tiles(total: &Sum) -> Markup {
 
 fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
     let name = |of: &str| if of.is_empty() { "(none)".to_string() } else { of.to_string() };
-    let bar = |s: &Sum| Bar { label: name(&s.of), parts: RESILIENCE.map(|p| (p, s.of_phase(p))).to_vec() };
+    let bar =
+        |s: &Sum| Bar { label: name(&s.of), parts: RESILIENCE.map(|p| (p, s.of_phase(p).unwrap_or(0.0))).to_vec() };
     let bars: Vec<Bar> = sums.iter().take(MOST_BARS).map(bar).collect();
     let row = |s: &Sum| {
         let mut row = vec![
             Cell::text(name(&s.of)),
             Cell::count(s.runs),
             Cell::count(s.failures),
-            Cell::joules(s.joules),
-            Cell::joules(s.resilience_j),
+            Cell::known_joules(s.joules),
+            Cell::known_joules(s.resilience_j),
             Cell::percent(share(s.resilience_j, s.joules)),
         ];
-        row.extend(RESILIENCE.map(|p| Cell::joules(s.of_phase(p))));
-        row.push(s.expected_saving_j.map_or_else(|| Cell::number(-1e300, "-"), Cell::joules));
+        row.extend(RESILIENCE.map(|p| Cell::known_joules(s.of_phase(p))));
+        row.push(Cell::known_joules(s.expected_saving_j));
         row
     };
     let mut table = Table {
@@ -101,20 +107,21 @@ fn by(id: &str, what: &'static str, sums: &[Sum], total: &Sum) -> Markup {
 
 fn runs(lines: &[Joined]) -> Markup {
     let mut largest: Vec<&Joined> = lines.iter().collect();
-    largest.sort_by(|a, b| b.run.total.resilience_j.total_cmp(&a.run.total.resilience_j));
+    let resilience_j = |l: &&Joined| l.run.total.resilience_j.unwrap_or(-1.0);
+    largest.sort_by(|a, b| resilience_j(b).total_cmp(&resilience_j(a)));
     largest.truncate(MOST_RUNS);
     let row = |l: &&Joined| {
         let (run, total) = (&l.run, &l.run.total);
         vec![
-            Cell::number(run.job.into(), run.job.to_string()),
+            Cell::number(run.job.into(), run.job_id.clone()),
             Cell::text(run.job_name.clone()),
             Cell::text(run.user.clone()),
             Cell::text(run.account.clone()),
-            Cell::text(run.state.clone()),
+            Cell::text(state(run)),
             Cell::moment(run.start_s),
             Cell::number(total.elapsed_s, options::format_time(total.elapsed_s)),
-            Cell::joules(total.joules),
-            Cell::joules(total.resilience_j),
+            Cell::known_joules(total.joules),
+            Cell::known_joules(total.resilience_j),
             Cell::percent(total.energy_overhead),
             Cell::percent(total.expected_energy_overhead),
             Cell::count(total.failures),

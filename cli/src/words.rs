@@ -1,0 +1,79 @@
+//! Figures in the words of people: energies, counts, and who says what a figure is.
+
+/// Energy: `1.23 MJ`.
+pub fn energy(joules: f64) -> String {
+    let (value, unit) = match joules.abs() {
+        j if j >= 1e9 => (joules / 1e9, "GJ"),
+        j if j >= 1e6 => (joules / 1e6, "MJ"),
+        j if j >= 1e3 => (joules / 1e3, "kJ"),
+        _ => (joules, "J"),
+    };
+    let decimals = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A number of things, in the singular or the plural: `1 failure`, `2 failures`, `3 processes`.
+pub fn counted(number: impl Into<u64>, one: &str) -> String {
+    let number = number.into();
+    let ending = match (number, one.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {one}{ending}")
+}
+
+/// The widest line that is printed unless more is asked for.
+pub const WIDTH: usize = 80;
+
+/// A label with its text beside it, whose further lines stand below its first.
+pub fn hanging(label: &str, text: &str) -> String {
+    const INDENT: usize = 12;
+    let mut lines = format!("{label:<width$}", width = INDENT - 1);
+    let mut used = INDENT - 1;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used >= INDENT && used + 1 + length > WIDTH {
+            lines += &format!("\n{:INDENT$}{word}", "");
+            used = INDENT + length;
+        } else {
+            lines += &format!(" {word}");
+            used += 1 + length;
+        }
+    }
+    lines.trim_end().to_string() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energies_are_readable() {
+        let shown = [0.0, 12.345, 999.0, 2_617_640.0, -1234.5, 3.6e9].map(energy);
+        assert_eq!(shown, ["0.00 J", "12.3 J", "999 J", "2.62 MJ", "-1.23 kJ", "3.60 GJ"]);
+    }
+
+    #[test]
+    fn long_texts_go_on_below_their_first_line() {
+        let text = "a failure costs all work, and so does the next, unless the program writes checkpoints";
+        let told = hanging("Protection:", &format!("NOT PROTECTED: {text}"));
+        assert!(told.starts_with("Protection: NOT PROTECTED: a failure") && told.contains("\n            "), "{told}");
+        assert!(told.lines().all(|l| l.chars().count() <= WIDTH), "{told}");
+        assert_eq!(hanging("State:", "RUNNING"), "State:      RUNNING\n");
+        assert_eq!(hanging("Job name:", ""), "Job name:\n");
+        let word = "x".repeat(100);
+        assert_eq!(hanging("Job name:", &word), format!("Job name:   {word}\n"));
+    }
+
+    #[test]
+    fn one_of_a_thing_is_not_told_in_the_plural() {
+        assert_eq!(counted(1_u32, "process"), "1 process");
+        assert_eq!(counted(2_u32, "process"), "2 processes");
+        assert_eq!(counted(0_u32, "failure"), "0 failures");
+    }
+}
