@@ -135,25 +135,24 @@ impl Panel<'_> {
             Quantity::TimeS if y_most < 1.0 => (1e3, "ms"),
             Quantity::TimeS => (1.0, "s"),
         };
-        let span = 4.0 * round_up((y_most - y_least) * factor / 4.0) / factor;
-        let x = |v: f64| LEFT + v / (x_most * 1.05) * (WIDTH - LEFT - RIGHT);
-        let y =
-            |v: f64| HEIGHT - BOTTOM - (v.clamp(y_least, y_least + span) - y_least) / span * (HEIGHT - TOP - BOTTOM);
+        let (x_ticks, y_ticks) = (Ticks::over(0.0, x_most / scale), Ticks::over(y_least * factor, y_most * factor));
+        let (bottom, top) = (y_ticks.first() / factor, y_ticks.last() / factor);
+        let x = |v: f64| LEFT + v / (x_ticks.last() * scale * 1.05) * (WIDTH - LEFT - RIGHT);
+        let y = |v: f64| HEIGHT - BOTTOM - (v.clamp(bottom, top) - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM);
         let mut g = format!("<text x=\"{LEFT}\" y=\"18\" font-size=\"13\">{}</text>\n", escape(&self.title));
-        for i in 0..=4 {
-            let (at_x, at_y) = (x_most * f64::from(i) / 4.0, y_least + span * f64::from(i) / 4.0);
+        for (at, told) in y_ticks.all() {
+            let at_y = y(at / factor);
             g += &format!(
-                "<path d=\"M{LEFT} {0:.1}H{1:.1}\" stroke=\"#e4e4e4\"/><text x=\"{2:.1}\" y=\"{3:.1}\" \
-                 text-anchor=\"end\">{4}</text><text x=\"{5:.1}\" y=\"{6:.1}\" text-anchor=\"middle\">{7}</text>\n",
-                y(at_y),
+                "<path d=\"M{LEFT} {at_y:.1}H{:.1}\" stroke=\"#e4e4e4\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"end\">{told}</text>\n",
                 WIDTH - RIGHT,
                 LEFT - 5.0,
-                y(at_y) + 4.0,
-                figure(at_y * factor),
-                x(at_x),
-                HEIGHT - BOTTOM + 15.0,
-                figure(at_x / scale)
+                at_y + 4.0,
             );
+        }
+        for (at, told) in x_ticks.all() {
+            let (at_x, at_y) = (x(at * scale), HEIGHT - BOTTOM + 15.0);
+            g += &format!("<text x=\"{at_x:.1}\" y=\"{at_y:.1}\" text-anchor=\"middle\">{told}</text>\n");
         }
         g += &format!(
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x_name}</text><text x=\"8\" y=\"{}\">{unit}</text>\n",
@@ -200,12 +199,42 @@ fn round_up(v: f64) -> f64 {
     [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * tens).into_iter().find(|r| *r >= v).unwrap_or(10.0 * tens)
 }
 
-/// Three figures, as people write them.
-fn figure(v: f64) -> String {
-    match v.abs() {
-        a if a >= 100.0 || a == 0.0 => format!("{v:.0}"),
-        a if a >= 10.0 => format!("{v:.1}"),
-        _ => format!("{v:.2}"),
+/// Round numbers along an axis.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    step: f64,
+    /// The first and the last, in steps from 0.
+    from: i32,
+    to: i32,
+}
+
+impl Ticks {
+    /// As many as are needed to have a range between the first and the last: six at most.
+    fn over(least: f64, most: f64) -> Ticks {
+        let step = round_up((most - least).max(f64::MIN_POSITIVE) / 4.0);
+        let (from, to) = ((least / step).floor() as i32, (most / step).ceil() as i32);
+        Ticks { step, from, to: to.max(from + 1) }
+    }
+
+    fn first(self) -> f64 {
+        f64::from(self.from) * self.step
+    }
+
+    fn last(self) -> f64 {
+        f64::from(self.to) * self.step
+    }
+
+    /// Each with its text, which has as many decimals as the step.
+    fn all(self) -> impl Iterator<Item = (f64, String)> {
+        let whole = |decimals: &usize| {
+            let scaled = self.step * 10_f64.powi(*decimals as i32);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled
+        };
+        let decimals = (0..12).find(whole).unwrap_or(12);
+        (self.from..=self.to).map(move |n| {
+            let at = f64::from(n) * self.step;
+            (at, format!("{at:.decimals$}"))
+        })
     }
 }
 
@@ -217,6 +246,24 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::document::tests::generated;
+
+    #[test]
+    fn ticks_are_round_numbers_and_hold_the_range() {
+        for (least, most, told) in [
+            (-8.14, 31.9, "-20 0 20 40"),
+            (0.0, 47.5, "0 20 40 60"),
+            (0.0, 0.9, "0.00 0.25 0.50 0.75 1.00"),
+            (0.0, 4096.0, "0 2000 4000 6000"),
+            (0.0, 0.0, "0"),
+        ] {
+            let ticks = Ticks::over(least, most);
+            let all: Vec<String> = ticks.all().map(|(_, text)| text).collect();
+            assert!(ticks.first() <= least && ticks.last() >= most && all.len() <= 6, "{all:?}");
+            if most > 0.0 {
+                assert_eq!(all.join(" "), told);
+            }
+        }
+    }
 
     #[test]
     fn every_point_and_fit_is_drawn_within_its_panel() {

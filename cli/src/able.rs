@@ -58,6 +58,6 @@ fn table(answer: &Answer) -> String {
         text.push_str(&format!("{} is linked: {}\n", l.library, l.means));
     }
     let verdict = if answer.able { "nothing stands in the way of a dump" } else { "cannot be dumped as they are" };
-    text.push_str(&format!("{} processes: {verdict}\n", answer.pids.len()));
+    text.push_str(&format!("{}: {verdict}\n", options::counted(answer.pids.len(), "process")));
     text
 }

@@ -1,5 +1,10 @@
 //! `joulepoint calibrate`: measure the cluster, show what is known of it, carry it, and compare.
 
+/// A size; an error names the forms.
+fn size(text: &str) -> Result<u64, String> {
+    options::parse_size(text).map_err(|why| format!("{why}; accepted: {}", options::Form::Size.accepted()))
+}
+
 fn gigahertz(text: &str) -> Result<f64, String> {
     let ghz = text.parse().ok().filter(|ghz: &f64| ghz.is_finite() && *ghz > 0.0);
     ghz.ok_or_else(|| format!("'{text}' is no frequency; accepted: 2.4"))
@@ -87,7 +92,7 @@ struct RunArgs {
     fast: bool,
     /// Pause before each checkpoint, as a run makes them: 3s, and with --fast none, for which checkpoints in a run may
     /// take longer than planned.
-    #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = options::time_argument)]
     apart: Option<Duration>,
     /// How narrow the 95 % intervals are to be on each side, in percent of the mean: 5, and with --fast 10.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -139,7 +144,7 @@ struct ShowArgs {
 #[derive(Args)]
 struct PredictArgs {
     /// Volume of the checkpoint on all nodes, such as 512M.
-    #[arg(value_name = "SIZE", value_parser = options::parse_size)]
+    #[arg(value_name = "SIZE", value_parser = size)]
     bytes: u64,
     /// Nodes.
     #[arg(short = 'N', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

@@ -56,7 +56,7 @@ pub fn run(args: &DoctorArgs, conf: &Path) -> anyhow::Result<i32> {
 
 fn status(worst: Level) -> i32 {
     match worst {
-        Level::Ok => 0,
+        Level::Skipped | Level::Ok => 0,
         Level::Fault => 1,
         Level::Warning => 3,
     }

@@ -206,9 +206,7 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let time =
-        options::parse_time(text).map_err(|why| format!("{why}; accepted: {}", options::Form::Time.accepted()))?;
-    Ok(time.as_secs_f64())
+    Ok(options::time_argument(text)?.as_secs_f64())
 }
 
 /// The plan in words.
@@ -240,6 +238,8 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
     ] {
         line(name, format!("{:.1} {unit} (from: {})", figure.value, figure.from));
     }
+    let part = plan.node_share.map(|s| format!("the job's part of a node, {:.0}% of it", 100.0 * s));
+    line("powers are those of", part.unwrap_or_else(|| "a whole node".to_string()));
     line("made by", plan.made_by.clone());
     if let Some(choice) = &plan.choice {
         text.push_str(&table::table(choice));

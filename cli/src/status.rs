@@ -15,7 +15,9 @@ pub struct StatusArgs {
     /// Wait until the job is protected; ends with 3 if it is known that it will not be, or has ended.
     #[arg(long, requires = "job")]
     wait_protected: bool,
-    /// Longest wait, as 30 (minutes), 45s or 2:00:00; ends with 4 then.
+    /// Longest wait; ends with 4 then.
+    ///
+    /// 45s, 5min, 2h, or as Slurm has it: 30 (minutes), 2:00:00.
     #[arg(long, value_name = "TIME", requires = "wait_protected")]
     timeout: Option<String>,
     /// Print JSON.
@@ -58,10 +60,10 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
 }
 
 fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
-    let time = args.timeout.as_deref().map(|text| {
-        options::parse_time(text)
-            .map_err(|why| Failure::Usage(format!("--timeout: '{text}' {why}; accepted: 30 (minutes), 45s, 2:00:00")))
-    });
+    let time = args
+        .timeout
+        .as_deref()
+        .map(|text| options::time_argument(text).map_err(|why| Failure::Usage(format!("--timeout: '{text}' {why}"))));
     Ok(time.transpose()?.map(|time| Instant::now() + time))
 }
 

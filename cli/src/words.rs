@@ -1,4 +1,6 @@
-//! Figures in the words of people: energies, counts, and who says what a figure is.
+//! Figures and texts as people read them on a terminal.
+
+pub use options::counted;
 
 /// Energy: `1.23 MJ`.
 pub fn energy(joules: f64) -> String {
@@ -14,17 +16,6 @@ pub fn energy(joules: f64) -> String {
         _ => 2,
     };
     format!("{value:.decimals$} {unit}")
-}
-
-/// A number of things, in the singular or the plural: `1 failure`, `2 failures`, `3 processes`.
-pub fn counted(number: impl Into<u64>, one: &str) -> String {
-    let number = number.into();
-    let ending = match (number, one.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{number} {one}{ending}")
 }
 
 /// The widest line that is printed unless more is asked for.
@@ -68,12 +59,5 @@ mod tests {
         assert_eq!(hanging("Job name:", ""), "Job name:\n");
         let word = "x".repeat(100);
         assert_eq!(hanging("Job name:", &word), format!("Job name:   {word}\n"));
-    }
-
-    #[test]
-    fn one_of_a_thing_is_not_told_in_the_plural() {
-        assert_eq!(counted(1_u32, "process"), "1 process");
-        assert_eq!(counted(2_u32, "process"), "2 processes");
-        assert_eq!(counted(0_u32, "failure"), "0 failures");
     }
 }

@@ -1,6 +1,8 @@
 //! What people's commands do where standard output takes nothing, and what their exit status says.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 fn joulepoint(arguments: &[&str], out: Stdio) -> Output {
@@ -79,5 +81,41 @@ fn only_wrong_usage_and_wrong_input_exit_with_two() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(word), "{arguments:?}: {said}");
         assert!(!said.contains("Slurm cannot be asked"), "{arguments:?}: {said}");
+    }
+}
+
+/// A user who is nobody, where this one is root; a command that such a user may run.
+fn as_an_ordinary_user(dir: &std::path::Path) -> Command {
+    let own = dir.join("joulepoint");
+    std::fs::copy(env!("CARGO_BIN_EXE_joulepoint"), &own).unwrap();
+    std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(own);
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    command
+}
+
+#[test]
+fn what_only_root_may_see_is_no_fault_to_the_doctor_of_an_ordinary_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let hidden = dir.path().join("service");
+    std::fs::create_dir(&hidden).unwrap();
+    std::fs::write(hidden.join("store.sqlite"), "").unwrap();
+    let conf = dir.path().join("joulepoint.toml");
+    std::fs::write(&conf, format!("[controller]\nstore = {:?}\n", hidden.join("store.sqlite"))).unwrap();
+    std::fs::set_permissions(&hidden, PermissionsExt::from_mode(0o500)).unwrap();
+    if nix::unistd::geteuid().is_root() {
+        std::fs::set_permissions(&hidden, PermissionsExt::from_mode(0o700)).unwrap();
+    }
+    for side in ["controller", "node"] {
+        let mut command = as_an_ordinary_user(dir.path());
+        command.args(["doctor", "--json", "--side", side, "--conf"]).arg(&conf).env("JOULEPOINT_LOG", "off");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let check = if side == "controller" { "store" } else { "energy-source" };
+        let found = told["findings"].as_array().unwrap().iter().find(|f| f["check"] == check).unwrap();
+        assert_eq!(found["level"], "skipped", "{found}");
+        assert!(found["found"].as_str().unwrap().ends_with("not looked at (as root only)"), "{found}");
     }
 }

@@ -33,12 +33,32 @@ pub struct Ask {
     /// this one write to it.
     #[serde(default)]
     pub overwritten_bytes: u64,
+    /// Whether it is to be told when the program goes on, which is before the dump is where it stays.
+    #[serde(default)]
+    pub tells_going_on: bool,
+}
+
+/// What can be asked of a warden.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Request {
+    /// A dump.
+    Dump(Ask),
+    /// An answer as soon as the program is there: started, or back from a checkpoint.
+    Presence {
+        /// No dump has this.
+        presence: bool,
+    },
 }
 
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
+    /// The program is there.
+    Present,
+    /// The program goes on, and the dump is good so far; what has become of it is told next.
+    GoesOn,
     /// The images are written, but not yet synced.
     Dumped {
         /// Time for which the program stood still, s.
@@ -67,22 +87,57 @@ fn short(folder: &File) -> PathBuf {
 }
 
 /// Asks the warden of a run for a dump and waits for the answer, as long as it is `wanted`; the time for which the
-/// program stood still, s.
+/// program stood still, s. An `ask` that tells so calls `goes_on` when the program goes on.
 ///
 /// # Errors
 /// A sentence.
-pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool) -> Result<f64, String> {
+pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()) -> Result<f64, String> {
+    // The warden keeps the limit itself; this one is for a warden that cannot.
+    let limit = Instant::now() + seconds(ask.limit_s) + 2 * LEAVE_LIMIT;
+    let late = || (Instant::now() > limit).then(|| format!("no dump within {} s", ask.limit_s));
+    let mut warden = call(run, &Request::Dump(ask.clone()))?;
+    loop {
+        match hear(&mut warden, &wanted, &late)? {
+            Answer::GoesOn => goes_on(),
+            Answer::Dumped { frozen_s } => return Ok(frozen_s),
+            Answer::Failed(reason) => return Err(reason),
+            Answer::Present => return Err("the sandbox of the program answers what it was not asked".to_string()),
+        }
+    }
+}
+
+/// Waits until the program of a run is there, started or back from a checkpoint, as long as that is `wanted`; whether it is.
+pub fn is_back(run: &Path, wanted: impl Fn() -> bool) -> bool {
+    while wanted() {
+        // Before its warden listens, nobody answers; one that is from before Presence fails to understand it once it is back.
+        let answer = call(run, &Request::Presence { presence: true }).and_then(|mut w| hear(&mut w, &wanted, &|| None));
+        match answer {
+            Ok(Answer::Present | Answer::Failed(_)) => return true,
+            Ok(_) | Err(_) => std::thread::sleep(LOOK),
+        }
+    }
+    false
+}
+
+/// Asks the warden of a run.
+fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, String> {
     let gone = |e: io::Error| format!("the sandbox of the program does not answer: {e}");
     let folder = File::open(run).map_err(gone)?;
     let mut stream = UnixStream::connect(short(&folder)).map_err(gone)?;
     stream.set_read_timeout(Some(LOOK)).map_err(gone)?;
-    let mut line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
+    let mut line = serde_json::to_string(request).map_err(|e| e.to_string())?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(gone)?;
-    // The warden keeps the limit itself; this one is for a warden that cannot.
-    let limit = Instant::now() + seconds(ask.limit_s) + 2 * LEAVE_LIMIT;
+    Ok(BufReader::new(stream))
+}
+
+/// The next answer of a warden, waited for as long as it is `wanted` and not `late`.
+fn hear(
+    reader: &mut BufReader<UnixStream>,
+    wanted: &dyn Fn() -> bool,
+    late: &dyn Fn() -> Option<String>,
+) -> Result<Answer, String> {
     let mut answer = String::new();
-    let mut reader = BufReader::new(stream);
     loop {
         match reader.read_line(&mut answer) {
             Ok(0) => return Err("the sandbox of the program has ended".to_string()),
@@ -91,15 +146,12 @@ pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool) -> Result<f64, Str
                 if !wanted() {
                     return Err("given up".to_string());
                 }
-                if Instant::now() > limit {
-                    return Err(format!("no dump within {} s", ask.limit_s));
+                if let Some(reason) = late() {
+                    return Err(reason);
                 }
             }
-            Err(e) => return Err(gone(e)),
+            Err(e) => return Err(format!("the sandbox of the program does not answer: {e}")),
         }
     }
-    match serde_json::from_str(&answer).map_err(|e| e.to_string())? {
-        Answer::Dumped { frozen_s } => Ok(frozen_s),
-        Answer::Failed(reason) => Err(reason),
-    }
+    serde_json::from_str(&answer).map_err(|e| e.to_string())
 }

@@ -62,6 +62,8 @@ pub struct Dumping {
     was_frozen: bool,
     saved: Option<Done>,
     frozen_s: f64,
+    /// Whether who asked is still to be told that the program goes on.
+    is_to_tell: bool,
     given_up: Option<GivenUp>,
     stop: Stop,
 }
@@ -118,6 +120,7 @@ impl Dumping {
             work,
             saved,
             frozen_s: 0.0,
+            is_to_tell: false,
             given_up,
             stop,
             was_frozen: false,
@@ -256,9 +259,15 @@ impl Dumping {
             let settling =
                 self.work(move || settle(&at, &ask.folder, ask.compress, &stop)).map_err(|e| e.to_string())?;
             self.work = Some(Work::Settles(settling));
+            self.is_to_tell = self.ask.tells_going_on;
             Ok(())
         });
         settling.err().map(Err)
+    }
+
+    /// Whether the program has gone on since this was asked last, and who asked for the dump wants to know.
+    pub fn goes_on(&mut self) -> bool {
+        std::mem::take(&mut self.is_to_tell)
     }
 
     fn verdict(&mut self, status: Ended) -> Result<(), String> {

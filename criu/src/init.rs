@@ -171,6 +171,7 @@ impl Init<'_> {
             let status = self.reap(criu);
             let outcome = status.and_then(|status| self.dumping.as_mut()?.0.criu_ended(status));
             self.trust()?;
+            self.goes_on();
             self.dumped(outcome);
             if let Some(code) = self.ended.map(Ended::exit_code) {
                 self.relays.iter_mut().try_for_each(Relay::finish).map_err(own)?;

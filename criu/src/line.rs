@@ -109,6 +109,8 @@ pub enum Said {
         /// How much this warden has carried on of standard output and standard error since it began, bytes.
         carried_bytes: [u64; 2],
     },
+    /// The program goes on, and the dump is good so far; told to who wants to know ([`Ask::tells_going_on`]).
+    GoesOn,
     /// The program goes on, and the dump is good, but not synced.
     Dumped {
         /// Time for which it stood still, s.

@@ -105,8 +105,9 @@ fn first(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, dump: &Path) -> 
         memory_share: 0.5,
         compress: false,
         overwritten_bytes: 0,
+        tells_going_on: false,
     };
-    let dumped = client::dump(run, &ask, || true);
+    let dumped = client::dump(run, &ask, || true, || {});
     stop(&mut child);
     dumped.map(|_| ())
 }

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use nix::unistd::Pid;
+use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -94,11 +95,20 @@ struct Sandbox<'a> {
     counts: u32,
     /// Whether the program sleeps until a time, and not for one.
     by_clock: bool,
+    /// How often a dump said that the program goes on.
+    went_on: Cell<u32>,
 }
 
 impl Sandbox<'_> {
     fn new(criu: &Path, own_network: bool) -> Sandbox<'_> {
-        let sandbox = Sandbox { dir: tempfile::tempdir().unwrap(), criu, own_network, counts: COUNTS, by_clock: false };
+        let sandbox = Sandbox {
+            dir: tempfile::tempdir().unwrap(),
+            criu,
+            own_network,
+            counts: COUNTS,
+            by_clock: false,
+            went_on: Cell::new(0),
+        };
         for folder in ["run", "tmp"] {
             fs::create_dir(sandbox.path(folder)).unwrap();
         }
@@ -154,8 +164,9 @@ impl Sandbox<'_> {
         fs::create_dir(&folder).unwrap();
         client::dump(
             &self.path("run"),
-            &Ask { folder, limit_s, memory_share, compress, overwritten_bytes: 1 << 30 },
+            &Ask { folder, limit_s, memory_share, compress, overwritten_bytes: 1 << 30, tells_going_on: true },
             || wanted,
+            || self.went_on.set(self.went_on.get() + 1),
         )
     }
 
@@ -174,11 +185,16 @@ impl Sandbox<'_> {
     fn ends_as_if_undisturbed(&self, mut child: Child, name: &str) {
         child.kill().unwrap();
         child.wait().unwrap();
-        fs::write(self.path("fast"), "").unwrap();
         if !self.by_clock {
             fs::write(self.path("data"), "written by another").unwrap();
         }
-        assert_eq!(self.start(name).wait().unwrap().code(), Some(7));
+        let mut back = self.start(name);
+        let limit = Instant::now() + LIMIT;
+        if !self.by_clock {
+            assert!(client::is_back(&self.path("run"), || Instant::now() < limit), "its warden says when it is back");
+        }
+        fs::write(self.path("fast"), "").unwrap();
+        assert_eq!(back.wait().unwrap().code(), Some(7));
         let counted: String = (1..=self.counts).map(|i| format!("{i}\n")).collect();
         assert_eq!(fs::read_to_string(self.path("out")).unwrap(), counted);
         fs::set_permissions(self.path("added to"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -202,6 +218,7 @@ fn goes_on_in_every_way(criu: &Path) {
         sandbox.wait();
         let frozen_s = sandbox.dump("dump", memory_share, compress, 60.0, true).unwrap();
         assert!(frozen_s > 0.0);
+        assert_eq!(sandbox.went_on.get(), 1, "it is told once that the program goes on");
         assert_eq!(sandbox.path("dump/sandbox.json.zst").exists(), compress);
         sandbox.wait();
         sandbox.ends_as_if_undisturbed(child, "dump");
@@ -293,6 +310,7 @@ impl Driven<'_> {
                 memory_share: 0.5,
                 compress: false,
                 overwritten_bytes: 1 << 30,
+                tells_going_on: false,
             }))
             .unwrap();
     }

@@ -64,7 +64,9 @@ fn clock(there: Option<SystemTime>, findings: &mut Findings) {
 fn access(site: &config::Site, findings: &mut Findings) {
     let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), LIMIT);
     match client.get::<Vec<serde::de::IgnoredAny>>("/v1/report?state=running") {
-        Ok(runs) => findings.ok("access", format!("the controller knows us; {} runs of ours go on", runs.len())),
+        Ok(runs) => {
+            findings.ok("access", format!("the controller knows us; {} of ours", options::counted(runs.len(), "run")))
+        }
         Err(e @ wire::Error::Unreachable { .. }) => {
             findings.fault("access", e.to_string(), "munged must run here and there");
         }

@@ -2,7 +2,7 @@
 
 use crate::Findings;
 use nix::sys::statvfs::{FsFlags, statvfs};
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, Uid, access};
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 
@@ -29,6 +29,12 @@ pub(crate) fn unwritable(path: &Path) -> Option<String> {
     access(place, AccessFlags::W_OK).err().map(|e| format!("{shown} cannot be written: {e}"))
 }
 
+/// Whether this user may write a path, or what exists of the way to it, and its folder.
+fn is_ours(path: &Path) -> bool {
+    let may = |p: &Path| access(existing(p), AccessFlags::W_OK) != Err(nix::Error::EACCES);
+    may(path) && path.parent().is_none_or(may)
+}
+
 /// Free room for ordinary users, bytes.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     statvfs(existing(path)).ok().map(|fs| fs.blocks_available() * fs.fragment_size())
@@ -43,6 +49,10 @@ pub(crate) fn little_room(path: &Path) -> Option<String> {
 /// The controller's store.
 pub(crate) fn examine_store(store: &Path, findings: &mut Findings) {
     let shown = store.display();
+    // It is the service's alone, which is root: of what others may do there nothing follows.
+    if !Uid::effective().is_root() && !is_ours(store) {
+        return findings.skipped("store", &shown.to_string());
+    }
     if let Some(why) = unwritable(store).or_else(|| store.parent().and_then(unwritable)) {
         return findings.fault("store", why, "the service must be able to write controller.store and its folder");
     }

@@ -20,6 +20,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// Only root may look.
+    Skipped,
     /// As it should be.
     Ok,
     /// It works, and something is lost.
@@ -31,6 +33,7 @@ pub enum Level {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Level::Skipped => "skipped",
             Level::Ok => "ok",
             Level::Warning => "warning",
             Level::Fault => "FAULT",
@@ -81,6 +84,12 @@ pub struct Findings(Vec<Finding>);
 impl Findings {
     fn ok(&mut self, check: &'static str, found: impl Into<String>) {
         self.0.push(Finding { check, level: Level::Ok, found: found.into(), cure: String::new() });
+    }
+
+    /// Nothing is known of it here, and nothing is wrong by that.
+    fn skipped(&mut self, check: &'static str, what: &str) {
+        let found = format!("{what}: not looked at (as root only)");
+        self.0.push(Finding { check, level: Level::Skipped, found, cure: String::new() });
     }
 
     fn warning(&mut self, check: &'static str, found: impl Into<String>, cure: impl Into<String>) {

@@ -11,9 +11,22 @@ pub struct Signal {
     pub before_end: Option<Duration>,
 }
 
-/// Parses Slurm's time forms: `minutes`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm`, `d-hh:mm:ss`.
-///
-/// One form is ours, for tests and short programs: `30s`.
+/// The forms of a time, for messages: the one place where they are listed.
+macro_rules! times {
+    () => {
+        "minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm, d-hh:mm:ss, or with a unit: 30s, 5min, 2h, 3d"
+    };
+}
+pub(crate) use times;
+
+/// The forms of a time that [`parse_time`] takes.
+pub const TIMES: &str = times!();
+
+/// The units that a time may have behind it, s.
+const UNITS: [(&str, u64); 4] = [("min", 60), ("s", 1), ("h", 3600), ("d", 86_400)];
+
+/// Parses Slurm's time forms: `minutes`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm`, `d-hh:mm:ss`; and ours with a unit:
+/// `30s`, `5min`, `2h`, `3d`.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -25,8 +38,10 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         }
         part.parse().map_err(|_| WRONG.to_string())
     };
-    if let Some(seconds) = text.strip_suffix('s') {
-        return nonzero(number(seconds)?);
+    for (unit, unit_s) in UNITS {
+        if let Some(digits) = text.strip_suffix(unit) {
+            return nonzero(number(digits.trim_end())? * unit_s);
+        }
     }
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(number(days)?), rest),
@@ -52,6 +67,25 @@ fn nonzero(seconds: u64) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
+/// The same for arguments of commands: an error names the forms.
+///
+/// # Errors
+/// A sentence that says what is wrong, and what is accepted.
+pub fn time_argument(text: &str) -> Result<Duration, String> {
+    parse_time(text).map_err(|why| format!("{why}; accepted: {TIMES}"))
+}
+
+/// A number of things, in the singular or the plural: `1 failure`, `2 failures`, `3 processes`.
+pub fn counted(number: impl TryInto<u64>, one: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    let ending = match (number, one.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {one}{ending}")
+}
+
 /// Prints seconds as Slurm does: `[d-]hh:mm:ss`.
 pub fn format_time(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
@@ -62,7 +96,7 @@ pub fn format_time(seconds: f64) -> String {
     if d > 0 { format!("{d}-{h:02}:{m:02}:{s:02}") } else { format!("{h:02}:{m:02}:{s:02}") }
 }
 
-/// Seconds as a person says them: `45 s`, `4 min`, `1 h 10 min`, `3 days`, `3.0 years`.
+/// Seconds as a person says them: `45 s`, `4 min`, `1 h 10 min`, `3 days`, `3 years`.
 pub fn spoken(seconds: f64) -> String {
     const DAY_S: f64 = 86_400.0;
     const YEAR_S: f64 = 365.25 * DAY_S;
@@ -73,7 +107,7 @@ pub fn spoken(seconds: f64) -> String {
     match seconds {
         s if !s.is_finite() || s < 0.0 => "an unknown time".to_string(),
         s if s > 1e6 * YEAR_S => "more than a million years".to_string(),
-        s if s >= 2.0 * YEAR_S => format!("{:.1} years", s / YEAR_S),
+        s if s >= 2.0 * YEAR_S => format!("{} years", format!("{:.1}", s / YEAR_S).trim_end_matches(".0")),
         s if s >= 2.0 * DAY_S => pair((s / DAY_S).floor(), "days", s % DAY_S / 3600.0, "h"),
         s if s >= 3600.0 => pair((s / 3600.0).floor(), "h", s % 3600.0 / 60.0, "min"),
         s if s >= 600.0 => format!("{:.0} min", s / 60.0),
@@ -188,9 +222,51 @@ mod tests {
         assert_eq!(s("1-02:30"), Ok(95400));
         assert_eq!(s("1-02:30:05"), Ok(95405));
         assert_eq!(s("30s"), Ok(30));
-        for wrong in ["", "0", "1:99", "-5", "1-", "1-24", "a", "1:2:3:4", "1.5", "s", "99999999999"] {
+        assert_eq!(
+            (s("5min"), s("2h"), s("24h"), s("3d"), s("90 s")),
+            (Ok(300), Ok(7200), Ok(86400), Ok(259_200), Ok(90))
+        );
+        for wrong in
+            ["", "0", "1:99", "-5", "1-", "1-24", "a", "1:2:3:4", "1.5", "s", "99999999999", "h", "0h", "2m", "1-2h"]
+        {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn every_form_of_a_time_that_messages_name_is_taken() {
+        let forms = TIMES.replace("or with a unit: ", "");
+        for form in forms.split(", ") {
+            let example = form.replace("minutes", "10").replace(['m', 's', 'h', 'd'], "1");
+            let with_unit = form.starts_with(|c: char| c.is_ascii_digit());
+            let text = if with_unit { form } else { example.as_str() };
+            assert!(parse_time(text).is_ok(), "{form}: {text}");
+        }
+        assert!(time_argument("soon").is_err_and(|e| e.contains("is not a time; accepted: minutes,")));
+    }
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        for (seconds, said) in [
+            (94_672_800.0, "3 years"),
+            (110_000_000.0, "3.5 years"),
+            (300.0, "5 min"),
+            (3600.0, "1 h"),
+            (5400.0, "1 h 30 min"),
+            (200_000.0, "2 days 7 h"),
+            (1e43 * 3600.0, "more than a million years"),
+            (f64::NAN, "an unknown time"),
+            (1.5, "1.5 s"),
+        ] {
+            assert_eq!(spoken(seconds), said, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_thing_is_not_told_in_the_plural() {
+        assert_eq!(counted(1_u32, "process"), "1 process");
+        assert_eq!(counted(2_usize, "process"), "2 processes");
+        assert_eq!(counted(0_u32, "failure"), "0 failures");
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub mod size;
 mod submission;
 mod table;
 
-pub use forms::{Signal, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken};
+pub use forms::{
+    Signal, TIMES, counted, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken, time_argument,
+};
 pub use prospect::prospect;
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::{submitted, written};

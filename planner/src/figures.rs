@@ -3,6 +3,7 @@
 use crate::known::{self, Calibrated, NOTHING, together};
 use crate::{History, Wanted};
 use config::Site;
+use options::{counted, spoken};
 use policy::choice;
 use policy::estimate::{Cost, Estimate};
 use policy::interval::Costs;
@@ -24,6 +25,8 @@ pub(crate) struct Figures {
     /// From asking until it is complete, coordination included.
     pub checkpoint_s: Figure,
     pub restart_s: Figure,
+    /// Which part of its nodes the job has, where it shares them: the powers are those of this part.
+    pub node_share: Option<Figure>,
     pub idle_w: Figure,
     pub busy_w: Figure,
     pub checkpoint_w: Figure,
@@ -51,11 +54,12 @@ impl Figures {
         let node_mtbf_s = (history.node_seconds + e.node_mtbf_s) / f64::from(history.node_failures + 1);
         let mtbf_s = policy::mtbf::combine_prior(node_mtbf_s, nodes);
         let mtbf_reason = format!(
-            "MTBF of {nodes} nodes {:.1} h: {} failures in {:.1} node-hours seen, and the site's {:.0} h a node counted as one failure",
-            mtbf_s / 3600.0,
-            history.node_failures,
-            history.node_seconds / 3600.0,
-            e.node_mtbf_s / 3600.0
+            "MTBF of {} {}: {} in {} of a node seen, and the site's {} a node counted as one failure",
+            counted(nodes, "node"),
+            spoken(mtbf_s),
+            counted(history.node_failures, "failure"),
+            spoken(history.node_seconds),
+            spoken(e.node_mtbf_s)
         );
         let or_history = |seen: Option<f64>, otherwise: Figure| match seen {
             Some(value) if value.is_finite() && value > 0.0 => figure(value, "history"),
@@ -71,8 +75,12 @@ impl Figures {
             Some(bytes) => figure((bytes as f64 / e.write_bytes_per_s).max(0.1), "ft-energy-memory"),
             None => figure(e.checkpoint_s, "site"),
         };
-        let idle_w = or_calibration(calibrated.map(|c| c.idle_w), figure(site.energy.idle_w, "site"));
-        let above_w = site.energy.busy_w - site.energy.idle_w;
+        let whole_idle_w = or_calibration(calibrated.map(|c| c.idle_w), figure(site.energy.idle_w, "site"));
+        let node_share = share(wanted, history, whole_idle_w.value, site.energy.busy_w);
+        let part = node_share.as_ref().map_or(1.0, |s| s.value);
+        // Idle power is parted among the jobs of a node, as its service does it; what a job adds to it is its own.
+        let idle_w = Figure { value: part * whole_idle_w.value, ..whole_idle_w };
+        let above_w = part * (site.energy.busy_w - site.energy.idle_w);
         let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + d);
         let busy_w = or_calibration(
             above_idle(costs.and_then(|c| c.compute_w).map(|d| d.value)),
@@ -93,6 +101,7 @@ impl Figures {
             busy_w: or_history(history.busy_w, busy_w),
             checkpoint_w: or_history(history.checkpoint_w, checkpoint_w),
             idle_w,
+            node_share,
             work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
             switch_w: of_each(|c| c.switches_w),
             coordinating_switch_w: of_each(|c| c.coordinating_switches_w),
@@ -179,6 +188,18 @@ fn at_most(cost: Cost, most_s: f64, most_j: f64) -> Cost {
     let time_s = cost.time_s.through(|t| t.min(most_s));
     let most_w = if time_s.value > 0.0 { most_j / time_s.value } else { f64::INFINITY };
     Cost { time_s, delta_w: cost.delta_w.through(|w| w.min(most_w)), ..cost }
+}
+
+/// Which part of its nodes' power a job has: that of its CPUs, or more where earlier runs show it, since a job that is alone
+/// on a node has all of it. Without its CPUs only runs that drew less than an idle node show that they had a part.
+fn share(wanted: &Wanted<'_>, history: &History, idle_w: f64, busy_w: f64) -> Option<Figure> {
+    let seen = history.busy_w.filter(|w| *w > 0.0).map(|w| (w, figure(w / busy_w.max(idle_w), "history")));
+    let share = match (wanted.node_share, seen) {
+        (Some(told), Some((_, seen))) if seen.value > told => seen,
+        (Some(told), _) => figure(told, "told"),
+        (None, seen) => seen.filter(|(w, _)| *w < idle_w)?.1,
+    };
+    (share.value < 1.0).then_some(share)
 }
 
 fn figure(value: f64, from: &str) -> Figure {

@@ -181,11 +181,14 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
     });
     let (away_s, beyond_node_s) = away_and_beyond(run, loans);
-    // What programs do while their checkpoints are made is work; a failure costs what was done beside the last one.
+    // What programs do while their checkpoints are made is work; a failure costs what was done beside the last one. Runs
+    // of earlier versions have it in the phase of checkpoints, where more of it is than they stood still.
+    let of_group = members as f64 / groups as f64;
     let beside = || run.checkpoints.iter().filter_map(|c| Some((c.seconds - c.still_s?).max(0.0)));
+    let still_s = run.checkpoints.iter().map(|c| c.still_s.unwrap_or(c.seconds)).sum::<f64>() * of_group;
     let lost_s = mean(beside()).unwrap_or(0.0) * counted().count() as f64;
-    let beside_s = (beside().sum::<f64>() - lost_s).max(0.0);
-    let useful_s = compute_s + beside_s * members as f64 / groups as f64;
+    let beside_s = (beside().sum::<f64>() - lost_s).max(0.0) * of_group;
+    let useful_s = compute_s + beside_s.min((spent(Phase::Checkpoint) - still_s).max(0.0));
     let mut m = Modelled {
         groups: measured(groups as f64),
         mtbf_s: or(mean_of(run.total.held_s, counted().count()), &plan.mtbf_s),
@@ -380,7 +383,7 @@ mod tests {
             "total": { "joules": 0.0, "resilience_j": 0.0, "recomputed_j": 0.0, "recomputed_node_s": 0.0, "elapsed_s": 400.0,
                        "held_s": 400.0, "failures": 1, "checkpoints": 3, "energy_overhead": null, "time_overhead": null },
             "phases": [phase("compute", 891.0), phase("logging", 9.0), phase("restart", 5.0), phase("lost_work", 100.0),
-                       phase("idle", 415.0)],
+                       phase("checkpoint", 2.0), phase("idle", 413.0)],
             "records": [{ "job": 7, "restart_count": 0, "start_s": 0.0, "end_s": 400.0, "state": "completed",
                           "nodes": ["n1", "n2", "n3", "n4"] }],
             "failures": [{ "kind": "node", "node": "n4", "at_s": 198.0, "detection_s": 2.0, "counts": true, "reason": "dead" }],

@@ -60,6 +60,8 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         cluster: "c".into(),
         run: "r".into(),
         job: 1,
+        job_id: "1".into(),
+        partition: "all".into(),
         user: "u".into(),
         account: "a".into(),
         job_name: "j".into(),
@@ -68,7 +70,12 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         end_s: Some(100.0),
         total: Totals { failures: 1, ..Totals::default() },
         phases: [(Phase::Restart, 100.0, 2.0 * plan.checkpoint_w.value * 50.0), (Phase::Compute, 100.0, 40_000.0)]
-            .map(|(phase, node_seconds, joules)| PhaseAccount { phase, joules, node_seconds, source: "rapl".into() })
+            .map(|(phase, node_seconds, joules)| PhaseAccount {
+                phase,
+                joules: Some(joules),
+                node_seconds,
+                source: "rapl".into(),
+            })
             .to_vec(),
         records: vec![record(0, 0.0, Some(18.0)), record(1, 30.1, Some(100.0))],
         failures: Vec::new(),

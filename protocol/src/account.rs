@@ -292,3 +292,22 @@ impl RunAccount {
         Told::by(self.phases.iter().map(|p| p.source.as_str()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_counters_are_called_measured() {
+        for (sources, told) in [
+            (vec![], Told::NotYet),
+            (vec!["", ""], Told::NotYet),
+            (vec!["model", "", "model"], Told::Estimated),
+            (vec!["rapl", "nvml,rapl"], Told::Measured),
+            (vec!["model,rapl"], Told::Both),
+            (vec!["rapl", "model"], Told::Both),
+        ] {
+            assert_eq!(Told::by(sources.iter().copied()), told, "{sources:?}");
+        }
+    }
+}

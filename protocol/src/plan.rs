@@ -103,6 +103,9 @@ pub struct PlanRequest {
     pub nodes: u32,
     /// CPUs of the allocation on each node.
     pub cpus_per_node: u32,
+    /// All CPUs of such a node; absent if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_cpus: Option<u32>,
     /// Tasks of the job; one on each CPU if not known.
     #[serde(default)]
     pub tasks: Option<u32>,
@@ -157,11 +160,14 @@ pub struct Plan {
     pub checkpoint_s: Figure,
     /// Expected time of a restart, s.
     pub restart_s: Figure,
-    /// Power of an idle node, W.
+    /// Which part of its nodes the job has, where it shares them: the powers are those of this part; absent for whole nodes.
+    #[serde(default)]
+    pub node_share: Option<f64>,
+    /// Power of an idle node, or of the job's part of it, W.
     pub idle_w: Figure,
-    /// Power of a computing node, W.
+    /// Power of a computing node, or of that part, W.
     pub busy_w: Figure,
-    /// Power of a node while it writes a checkpoint, W.
+    /// Power of a node while it writes a checkpoint, or of that part, W.
     pub checkpoint_w: Figure,
     /// CPU frequency to set while a checkpoint is made, Hz; absent for the nodes' own.
     #[serde(default)]

@@ -75,7 +75,7 @@ fn a_brief_account_has_the_sums_of_the_full_one() {
     for (full, brief) in full.iter().zip(&brief) {
         let occurred: Vec<_> = full.phases.iter().filter(|p| p.node_seconds > 0.0).cloned().collect();
         assert_eq!((&full.total, &occurred), (&brief.total, &brief.phases));
-        assert_eq!((full.total.checkpoints, full.total.records, full.total.resilience_j), (1, 1, 5.0));
+        assert_eq!((full.total.checkpoints, full.total.records, full.total.resilience_j), (1, 1, Some(5.0)));
         assert_eq!((full.spans.len(), full.decisions.len(), full.loans.len()), (2, 1, 1));
         assert_eq!((brief.spans.len(), brief.records.len(), brief.checkpoints.len()), (0, 0, 0));
     }

@@ -37,6 +37,8 @@ pub struct Criu {
     limit_s: f64,
     site: config::Criu,
     tries: Tries,
+    /// Starts of the program from a checkpoint.
+    starts: Tries,
 }
 
 /// The CRIU of this node: found, tried, and good.
@@ -139,7 +141,7 @@ impl Criu {
         limit_s: f64,
         site: config::Criu,
     ) -> Criu {
-        Criu { post, checkpoints, run, folder, limit_s, site, tries: Tries::default() }
+        Criu { post, checkpoints, run, folder, limit_s, site, tries: Tries::default(), starts: Tries::default() }
     }
 }
 
@@ -158,8 +160,18 @@ impl Engine for Criu {
             is_own(&self.run)?;
             let folder = self.checkpoints.path(manifest.number);
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
+            let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
+            thread::spawn(move || {
+                if client::is_back(&run, || one.is_current()) {
+                    post.tell_of(&one, Happening::GoesOn);
+                }
+            });
         }
         Ok(environment)
+    }
+
+    fn tells_return(&self) -> bool {
+        true
     }
 
     fn repeated(&self, from: &Manifest) -> Repeated {
@@ -175,9 +187,11 @@ impl Engine for Criu {
             memory_share: self.site.memory_share,
             compress: self.site.compress == Compress::Zstd,
             overwritten_bytes: OVERWRITTEN_BYTES,
+            tells_going_on: true,
         };
         thread::spawn(move || {
-            let dumped = client::dump(&run, &ask, || one.is_current());
+            let goes_on = || post.tell_of(&one, Happening::GoesOn);
+            let dumped = client::dump(&run, &ask, || one.is_current(), goes_on);
             let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
                 let files = survey(&into).map_err(|e| e.to_string())?;
@@ -195,6 +209,7 @@ impl Engine for Criu {
 impl Drop for Criu {
     fn drop(&mut self) {
         self.tries.void();
+        self.starts.void();
     }
 }
 

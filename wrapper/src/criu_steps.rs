@@ -181,6 +181,7 @@ impl Engine for CriuSteps {
                 has_others: false,
                 wanted: &|| one.is_current(),
                 still: &still,
+                goes_on: &|| post.tell_of(&one, Happening::GoesOn),
             };
             post.tell_of(&one, Happening::Checkpointed(wardens.dump(&dump)));
         });

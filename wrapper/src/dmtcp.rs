@@ -138,6 +138,7 @@ impl Engine for Dmtcp {
                 let begun = Instant::now();
                 tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current())?;
                 let still_s = Some(begun.elapsed().as_secs_f64());
+                post.tell_of(&one, Happening::GoesOn);
                 Ok(Saved { files: take_images(&folder, &into)?, still_s })
             });
             post.tell_of(&one, Happening::Checkpointed(made));

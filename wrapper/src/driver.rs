@@ -129,6 +129,33 @@ struct Checkpointing {
     begun_s: f64,
     why: Why,
     orders: Vec<Order>,
+    /// What was used until the program went on, if it has.
+    used: Used,
+}
+
+/// Energy and time of a part of a checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    joules: Option<f64>,
+    node_s: f64,
+}
+
+impl Used {
+    /// With what a cut has brought.
+    pub fn and(self, cut: &Cut) -> Used {
+        let joules = [self.joules, cut.joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
+        Used { joules, node_s: self.node_s + cut.node_s }
+    }
+
+    /// Energy of all nodes, J; absent if no node could be read.
+    pub fn joules(self) -> Option<f64> {
+        self.joules
+    }
+
+    /// Mean power of a node, W.
+    pub fn power_w(self) -> Option<f64> {
+        self.joules.filter(|_| self.node_s > 0.0).map(|j| j / self.node_s)
+    }
 }
 
 struct Driver<'a> {
@@ -320,7 +347,8 @@ impl Driver<'_> {
             self.decided("end", &format!("the job script could not be started: {why}"));
             return End::Finished(why.code);
         }
-        if self.ledger.phase() != Phase::Compute {
+        // A program that is brought back whole works only when it is there.
+        if self.ledger.phase() != Phase::Compute && !(from.is_some() && self.ports.engine.tells_return()) {
             self.cut(Phase::Compute);
         }
         self.line_s = self.ports.clock.now_s();
@@ -337,6 +365,7 @@ impl Driver<'_> {
                         return end;
                     }
                 }
+                Some(Happening::GoesOn) => self.goes_on(),
                 Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
                 Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
                 Some(Happening::Ordered(order)) => {

@@ -67,6 +67,7 @@ impl Post {
     fn send(&self, of: Option<Try>, happening: Happening) {
         let happening = match (self.group, happening) {
             (Some(group), Happening::Checkpointed(result)) => Happening::Group(News::Checkpointed { group, result }),
+            (Some(group), Happening::GoesOn) => Happening::Group(News::GoesOn { group }),
             (Some(group), Happening::Appeared) => Happening::Group(News::Appeared { group }),
             (_, happening) => happening,
         };

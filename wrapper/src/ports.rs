@@ -14,6 +14,8 @@ pub enum Happening {
     },
     /// The checkpoint that the driver asked for is copied and synced, or not.
     Checkpointed(Result<Saved, String>),
+    /// The program works: its checkpoint is still being brought to where it stays, or it is back from one.
+    GoesOn,
     /// The program wrote a checkpoint by itself.
     Appeared,
     /// A node of the run is dead.
@@ -107,10 +109,15 @@ pub trait Engine {
     /// # Errors
     /// Why it cannot.
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared>;
-    /// Begins a checkpoint into a folder; the answer comes as [`Happening::Checkpointed`].
+    /// Begins a checkpoint into a folder; the answer comes as [`Happening::Checkpointed`], before it [`Happening::GoesOn`] where
+    /// it is known when the program works again.
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
     fn give_up(&mut self);
+    /// Whether a program that is started from a checkpoint is back only when it tells [`Happening::GoesOn`].
+    fn tells_return(&self) -> bool {
+        false
+    }
     /// What its program did since a checkpoint and does again when it is brought back from it.
     fn repeated(&self, _from: &Manifest) -> Repeated {
         Repeated::default()

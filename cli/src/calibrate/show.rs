@@ -94,7 +94,7 @@ pub(super) fn describe(c: &Calibration) -> String {
         let _ = writeln!(text, "{}{target}", m.operation.as_str());
         let _ = writeln!(
             text,
-            "{:>6}{:>5}{:>11}{:>6}{:>6}{:>14}{:>9}{:>9}{:>8}{:>6}",
+            "{:>5} {:>4} {:>10} {:>4} {:>5} {:>13} {:>7} {:>9} {:>7} {:>5}",
             "N", "p", "MiB", "%", "GHz", "time s", "+-", "extra W", "+-", "kept"
         );
         for p in &m.points {
@@ -102,13 +102,13 @@ pub(super) fn describe(c: &Calibration) -> String {
             let ci = p.delta_ci_w.map_or("-".into(), |w| format!("{w:.1}"));
             let _ = writeln!(
                 text,
-                "{:>6}{:>5}{:>11.3}{:>6.0}{:>6}{:>14.9}{:>8.1}%{:>9.1}{:>8}{:>6}",
+                "{:>5} {:>4} {:>10} {:>4.0} {:>5} {:>13} {:>6.1}% {:>9.1} {:>7} {:>5}",
                 p.nodes,
                 p.processes,
-                p.bytes / 1_048_576.0,
+                significant(p.bytes / 1_048_576.0),
                 100.0 * p.intensity,
                 ghz,
-                p.time_s,
+                significant(p.time_s),
                 100.0 * p.time_ci_s / p.time_s.max(f64::MIN_POSITIVE),
                 p.delta_w,
                 ci,
@@ -140,4 +140,25 @@ pub(super) fn describe(c: &Calibration) -> String {
         let _ = writeln!(text, "not measured: {}{target}: {}", s.operation.as_str(), s.why);
     }
     text
+}
+
+/// A number with six figures that are not zero: narrow, whatever its size.
+fn significant(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    match digits {
+        -3..=5 => format!("{value:.*}", (5 - digits) as usize),
+        _ => format!("{value:.4e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_size_leave_room_for_their_neighbours() {
+        let shown = [0.0, 1.0, 123_456.7, 0.001_234_567, 1.5e-9, 8_388_608.0].map(significant);
+        assert_eq!(shown, ["0.00000", "1.00000", "123457", "0.00123457", "1.5000e-9", "8.3886e6"]);
+        assert!(shown.iter().all(|s| s.len() <= 10));
+    }
 }

@@ -22,9 +22,9 @@ pub fn within(
     }
 }
 
-/// The duration of a checkpoint or a mean gap, in seconds.
+/// The duration of a checkpoint or a mean gap: plain seconds, or one of the forms of a time.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    within(PRACTICAL_S, "0.001 to 1e12 seconds")(text)
+    positive_time(text)
 }
 
 /// Compute power over idle power.
@@ -35,15 +35,22 @@ pub fn ratio(text: &str) -> Result<f64, String> {
 /// Plain seconds, or one of Slurm's forms.
 pub fn time(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(_) => within(0.0..=1e12, "0 to 1e12 seconds, or a form such as 1-12:00:00 or 30s")(text),
-        Err(_) => options::parse_time(text).map(|t| t.as_secs_f64()),
+        Ok(_) => within(0.0..=1e12, "0 to 1e12 seconds, or a time such as 1-12:00:00, 30s or 2h")(text),
+        Err(_) => {
+            let why = |why| format!("{why}; accepted: plain seconds, hh:mm:ss, d-hh, d-hh:mm:ss, or 30s, 5min, 2h, 3d");
+            options::parse_time(text).map(|t| t.as_secs_f64()).map_err(why)
+        }
     }
 }
 
 /// The same, of at least a millisecond.
 pub fn positive_time(text: &str) -> Result<f64, String> {
     let seconds = time(text)?;
-    if PRACTICAL_S.contains(&seconds) { Ok(seconds) } else { Err("valid is 0.001 to 1e12 seconds".to_owned()) }
+    if PRACTICAL_S.contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("valid is 0.001 to 1e12 seconds, or a time such as 2h".to_owned())
+    }
 }
 
 /// A distribution of gaps, with its shape or the usual one.

@@ -1,7 +1,7 @@
 //! Who asks a sandbox for a dump, what is done for them, and what they are told.
 
 use super::Init;
-use crate::client::{Answer, Ask};
+use crate::client::{Answer, Ask, Request};
 use crate::dumping::{Dumping, Outcome, Progress};
 use crate::line::{Order, Said};
 use crate::relay::Relay;
@@ -33,7 +33,12 @@ impl Init<'_> {
     pub(super) fn asked(&mut self) {
         let Some(Ok((mut stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
         let asker = || stream.try_clone().map(Asker::Socket).map_err(|e| e.to_string());
-        let begun = read(&stream).and_then(|ask| self.begin(ask, asker()?));
+        let begun = match read(&stream) {
+            // Nobody is heard before the program is there.
+            Ok(Request::Presence { .. }) => return answer(&mut stream, &Answer::Present),
+            Ok(Request::Dump(ask)) => asker().and_then(|asker| self.begin(ask, asker)),
+            Err(reason) => Err(reason),
+        };
         if let Err(reason) = begun {
             answer(&mut stream, &Answer::Failed(reason));
         }
@@ -124,6 +129,17 @@ impl Init<'_> {
         }
     }
 
+    /// Tells who asked for a dump that the program goes on, if they want to know.
+    pub(super) fn goes_on(&mut self) {
+        let Some((dumping, asker)) = &mut self.dumping else { return };
+        if dumping.goes_on() {
+            match asker {
+                Asker::Socket(stream) => answer(stream, &Answer::GoesOn),
+                Asker::Line => self.tell(&Said::GoesOn),
+            }
+        }
+    }
+
     /// Answers if the dump has ended; one for which memory was too small begins again without, unless its driver has
     /// heard of its failure.
     pub(super) fn dumped(&mut self, outcome: Option<Outcome>) {
@@ -147,7 +163,7 @@ impl Init<'_> {
     }
 }
 
-fn read(stream: &UnixStream) -> Result<Ask, String> {
+fn read(stream: &UnixStream) -> Result<Request, String> {
     let own = |e: io::Error| e.to_string();
     stream.set_read_timeout(Some(ASK_LIMIT)).map_err(own)?;
     let mut line = String::new();

@@ -3,11 +3,14 @@
 use super::{
     UID, batch, both, ended, joules, key, node_failure, phase, reading, records, run_with_a_death, started, sums, told,
 };
-use protocol::{DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Protection, ProtectionState};
+use protocol::{
+    DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Protection, ProtectionState, Told,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use service::account::{Wanted, accounts, summary};
 use service::store::{Store, Value, Write};
+use slurm::JobName;
 
 #[test]
 fn the_account_of_a_run_that_lost_a_node() {
@@ -15,16 +18,112 @@ fn the_account_of_a_run_that_lost_a_node() {
         store.append(&batch("7.1", records(1, run_with_a_death())), UID).expect("stored");
         let run = told(store, "7.1");
         sums(&run);
-        assert_eq!(run.total.joules, 95.0 + 105.0 + 54.0 + 55.5);
+        assert_eq!(run.total.joules, Some(95.0 + 105.0 + 54.0 + 55.5));
         assert_eq!(joules(&run, Phase::LostWork), 80.0);
-        assert_eq!((run.total.recomputed_j, run.total.recomputed_node_s), (80.0, 80.0));
+        assert_eq!((run.total.recomputed_j, run.total.recomputed_node_s), (Some(80.0), 80.0));
         assert_eq!((joules(&run, Phase::Checkpoint), joules(&run, Phase::Restart)), (10.0, 8.0));
         assert_eq!((run.total.failures, run.total.checkpoints, run.records.len()), (1, 1, 2));
         assert_eq!((run.state.as_str(), run.records[0].state.as_str()), ("completed", "requeued"));
         let overhead = run.total.energy_overhead.expect("there is computing");
         assert!((overhead - (309.5 - 211.5) / 211.5).abs() < 1e-12, "{overhead}");
         let short = summary(&run);
-        assert_eq!((short.joules, short.lost_work_j, short.failures, short.source.as_str()), (309.5, 80.0, 1, "model"));
+        assert_eq!(
+            (short.joules, short.lost_work_j, short.failures, short.source.as_str()),
+            (Some(309.5), Some(80.0), 1, "model")
+        );
+    });
+}
+
+#[test]
+fn energy_that_nobody_has_read_is_absent_and_never_a_zero() {
+    both(|store| {
+        let unread = |phase, span: (f64, f64)| Event::Phase {
+            phase,
+            node: "n1".into(),
+            start_s: span.0,
+            end_s: span.1,
+            joules: None,
+            source: String::new(),
+        };
+        let begun = vec![started(7, 0, &["n1"]), unread(Phase::Compute, (100.0, 110.0))];
+        store.append(&batch("7.1", records(1, begun)), UID).expect("stored");
+        let run = told(store, "7.1");
+        let total = &run.total;
+        assert_eq!(
+            (total.joules, total.resilience_j, total.recomputed_j, total.energy_overhead),
+            (None, None, None, None)
+        );
+        assert!(run.phases.iter().all(|p| p.joules.is_none()), "{:?}", run.phases);
+        assert_eq!(run.told(), Told::NotYet);
+        let short = summary(&run);
+        assert_eq!((short.joules, short.resilience_j, short.lost_work_j), (None, None, None));
+        let json = serde_json::to_value(&run).expect("JSON");
+        assert!(json["total"]["joules"].is_null() && json["phases"][0]["joules"].is_null(), "{json:#}");
+        // What was read is told, and what may still be going on is not called nothing.
+        let read = vec![phase(Phase::Compute, "n1", (110.0, 120.0), 7.0), reading("n1", 7.0, 99.0)];
+        store.append(&batch("7.1", records(3, read)), UID).expect("stored");
+        let run = told(store, "7.1");
+        assert_eq!((run.total.joules, run.total.resilience_j, run.told()), (Some(7.0), Some(0.0), Told::Estimated));
+        let idle =
+            |run: &protocol::RunAccount| run.phases.iter().find(|p| p.phase == Phase::Idle).expect("idle").joules;
+        assert_eq!(idle(&run), None);
+        store.append(&batch("7.1", records(5, vec![ended("completed")])), UID).expect("stored");
+        assert_eq!(idle(&told(store, "7.1")), Some(0.0), "what did not occur took nothing");
+    });
+}
+
+#[test]
+fn a_job_that_was_ended_from_outside_is_billed_no_resilience_for_its_end() {
+    for state in ["cancelled", "timeout", "completed"] {
+        both(|store| {
+            let events = vec![
+                started(7, 0, &["n1"]),
+                phase(Phase::Compute, "n1", (100.0, 150.0), 50.0),
+                reading("n1", 60.0, 99.0),
+                ended(state),
+            ];
+            store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+            let run = told(store, "7.1");
+            sums(&run);
+            let waited_j = if state == "completed" { 10.0 } else { 0.0 };
+            assert_eq!((run.total.joules, run.total.resilience_j), (Some(60.0), Some(waited_j)), "{state}");
+        });
+    }
+    // Its wrapper could not even say that it ended.
+    both(|store| {
+        let events =
+            vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (100.0, 150.0), 50.0), reading("n1", 60.0, 99.0)];
+        store.append(&batch("7.1", records(1, events)), UID).expect("stored");
+        let open = store.open_run(&key("7.1")).expect("answer").expect("an open run");
+        store.close(&open, 170.0, "cancelled").expect("closed");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!((run.total.joules, run.total.resilience_j), (Some(60.0), Some(0.0)));
+    });
+}
+
+#[test]
+fn the_number_of_an_array_stands_for_all_its_tasks_and_each_bears_slurms_name() {
+    both(|store| {
+        for (run, job, task) in [("11.1", 11, 1), ("12.1", 12, 2), ("9.1", 9, 3)] {
+            store.append(&batch(run, records(1, vec![started(job, 0, &["n1"])])), UID).expect("stored");
+            let named = JobName { job, array: Some((9, task)), het: None };
+            store.write(&[Write::Named { key: key(run), named }]).expect("named");
+        }
+        store.append(&batch("13.1", records(1, vec![started(13, 0, &["n1"])])), UID).expect("stored");
+        let asked = |store: &Store, job: Vec<u32>, task: Vec<u32>| {
+            let wanted = Wanted { job, task, ..Wanted::default() };
+            let runs = accounts(store.connection(), &wanted, None).expect("accounts");
+            let mut names: Vec<String> = runs.into_iter().map(|r| r.job_id).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(asked(store, vec![9], vec![]), ["9_1", "9_2", "9_3"]);
+        assert_eq!(asked(store, vec![], vec![9]), ["9_3"], "the task that has the array's number");
+        assert_eq!(asked(store, vec![13], vec![12]), ["13", "9_2"]);
+        let het = JobName { job: 13, array: None, het: Some(12) };
+        store.write(&[Write::Named { key: key("13.1"), named: het }]).expect("named");
+        assert_eq!(asked(store, vec![13], vec![]), ["12+1"]);
     });
 }
 
@@ -86,7 +185,7 @@ fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
         store.append(&batch("7.1", records(6, vec![ended("completed")])), UID).expect("stored");
         let run = told(store, "7.1");
         sums(&run);
-        assert_eq!((run.total.joules, joules(&run, Phase::LostWork)), (25.0, 25.0));
+        assert_eq!((run.total.joules, joules(&run, Phase::LostWork)), (Some(25.0), 25.0));
         assert_eq!(run.records[0].state, "interrupted");
     });
 }

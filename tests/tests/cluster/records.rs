@@ -127,6 +127,6 @@ fn a_sites_own_comment_is_kept_and_the_report_is_joined_with_sacct() -> Result<(
     assert!(serde_json::from_str::<Value>(ours)?["joules"].as_f64().is_some_and(|j| j > 0.0));
     let fields = ["report", "-j", &id, "-n", "-P", "-o", "state,slurmstate,exitcode,nnodes"];
     let told = String::from_utf8(site.joulepoint("root", &fields)?.stdout)?;
-    assert_eq!(told, format!("completed|COMPLETED|0:0|{}\n", nodes(&run).len()));
+    assert_eq!(told, format!("COMPLETED|COMPLETED|0:0|{}\n", nodes(&run).len()));
     Ok(())
 }

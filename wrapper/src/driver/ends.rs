@@ -41,6 +41,7 @@ impl Driver<'_> {
                         return end;
                     }
                 }
+                Some(Happening::GoesOn) => self.goes_on(),
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return End::Superseded,
                 _ => {}
@@ -129,10 +130,13 @@ impl Driver<'_> {
         self.ports.child.stop();
         let needed = self.setup.started.nodes.len().saturating_sub(self.setup.settings.spare as usize);
         if self.nodes.len() >= needed.max(1) {
-            self.decided("restart in place", &format!("{} nodes are left, {needed} are needed", self.nodes.len()));
+            self.decided(
+                "restart in place",
+                &format!("left: {}; needed: {needed}", options::counted(self.nodes.len(), "node")),
+            );
             return Some(End::Again);
         }
-        self.decided("requeue", &format!("{} nodes are left, {needed} are needed", self.nodes.len()));
+        self.decided("requeue", &format!("left: {}; needed: {needed}", options::counted(self.nodes.len(), "node")));
         Some(End::Requeue(FailureKind::Node))
     }
 

@@ -1,6 +1,6 @@
 //! How a run's recovery line moves on: begins a checkpoint, makes it complete, learns from its cost, or gives it up.
 
-use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
+use super::{Checkpointing, Driver, End, RETRY_PAUSE_S, Used};
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
@@ -19,7 +19,8 @@ impl Driver<'_> {
                 self.decided("checkpoint", reason);
                 let cut = self.split(Phase::Checkpoint);
                 let begun_s = self.ports.clock.now_s();
-                self.checkpointing = Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders });
+                self.checkpointing =
+                    Some(Checkpointing { number, folder: folder.clone(), begun_s, why, orders, used: Used::default() });
                 self.ports.engine.begin(folder);
                 // The journal is synced while the engine works: the phase is as long as the checkpoint.
                 self.note(cut.events);
@@ -56,18 +57,29 @@ impl Driver<'_> {
         }
     }
 
+    /// The program works again: what its nodes use from now on is its own, though a checkpoint may still be on its way.
+    pub(super) fn goes_on(&mut self) {
+        if self.ledger.phase() == Phase::Compute {
+            return;
+        }
+        let cut = self.cut(Phase::Compute);
+        if let Some(running) = &mut self.checkpointing {
+            running.used = running.used.and(&cut);
+        }
+    }
+
     /// Makes a checkpoint complete and learns from what it cost.
     fn commit(&mut self, running: &Checkpointing, Saved { files, still_s }: Saved) -> bool {
         // Reading the counters of all nodes takes its time, and the checkpoint does not wait for it.
         let ended_s = self.ports.clock.now_s();
-        let cut = self.cut(Phase::Compute);
+        let used = running.used.and(&self.cut(Phase::Compute));
         let step = self.ports.child.step();
         let manifest = Manifest {
             version: protocol::VERSION,
             number: running.number,
             begun_s: running.begun_s,
             ended_s,
-            joules: cut.joules,
+            joules: used.joules(),
             bytes: files.iter().map(|f| f.bytes).sum(),
             step,
             engine: self.ports.engine.name().to_string(),
@@ -101,10 +113,9 @@ impl Driver<'_> {
             let text = format!("checkpoint {} is complete{then}", made.number);
             events.push(self.desk.answer(order, OrderState::Done, &text, Some(made.clone())));
         }
-        let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
         // What a program writes by itself costs it more than the time to take it up.
         if self.ports.engine.on_demand()
-            && let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w)
+            && let Some(reason) = self.adaptation.checkpointed(ended_s, ended_s - running.begun_s, used.power_w())
         {
             events.push(self.decision("interval", reason));
         }
@@ -139,7 +150,9 @@ impl Driver<'_> {
         }
         let phase = self.ledger.phase();
         let cut = self.cut(phase);
-        if phase == Phase::Compute
+        if let Some(running) = &mut self.checkpointing {
+            running.used = running.used.and(&cut);
+        } else if phase == Phase::Compute
             && let Some(joules) = cut.joules.filter(|_| cut.node_s > 0.0)
         {
             self.adaptation.computed(joules / cut.node_s);

@@ -73,7 +73,9 @@ impl Groups<'_> {
             let g = &mut self.all[group];
             let phase = g.ledger.phase();
             let mut cut = g.ledger.cut(now_s, next.unwrap_or(phase), &counters);
-            if let (Phase::Compute, Some(joules)) = (phase, cut.joules.filter(|_| cut.node_s > 0.0)) {
+            if let Some(running) = &mut g.checkpointing {
+                running.used = running.used.and(&cut);
+            } else if let (Phase::Compute, Some(joules)) = (phase, cut.joules.filter(|_| cut.node_s > 0.0)) {
                 g.adaptation.computed(joules / cut.node_s);
             }
             self.part_logging(group, &mut cut);

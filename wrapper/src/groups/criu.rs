@@ -357,6 +357,7 @@ impl Engine for GroupCriu {
                         has_others: true,
                         wanted: &wanted,
                         still: &still,
+                        goes_on: &|| post.tell_of(&one, Happening::GoesOn),
                     })
                 }
             };

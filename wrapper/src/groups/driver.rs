@@ -202,7 +202,7 @@ impl Groups<'_> {
                 return Some(self.terminated(kind));
             }
             Happening::Superseded => self.is_superseded = true,
-            Happening::Checkpointed(_) | Happening::Appeared => {}
+            Happening::Checkpointed(_) | Happening::Appeared | Happening::GoesOn => {}
         }
         None
     }
@@ -218,6 +218,7 @@ impl Groups<'_> {
             News::Ending { call } => drop(self.ending.insert(call)),
             News::Dropped { call } => self.dropped(call),
             News::Checkpointed { group, result } => self.checkpointed(group, result),
+            News::GoesOn { group } => self.goes_on(group),
             News::Appeared { group } => self.appeared(group),
             News::Joined { node } => self.joined(&node),
             News::Lacking { group, to } => self.lacking(group, to),

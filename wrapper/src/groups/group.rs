@@ -2,7 +2,7 @@
 
 use super::pace::Pace;
 use crate::adapt::Adaptation;
-use crate::driver::Setup;
+use crate::driver::{Setup, Used};
 use crate::ledger::Ledger;
 use protocol::{Manifest, Phase, Plan};
 use std::collections::BTreeMap;
@@ -47,6 +47,10 @@ pub struct Making {
     pub folder: PathBuf,
     /// When the engine was asked.
     pub begun_s: f64,
+    /// Whether its program works again.
+    pub goes_on: bool,
+    /// What was used until then.
+    pub(crate) used: Used,
 }
 
 /// One group.
@@ -165,7 +169,7 @@ impl Group {
             State::Stopping | State::Short => Phase::Restart,
             State::Parking => Phase::Checkpoint,
             State::Parked => Phase::Idle,
-            _ if self.checkpointing.is_some() => Phase::Checkpoint,
+            _ if self.checkpointing.as_ref().is_some_and(|c| !c.goes_on) => Phase::Checkpoint,
             _ if waits && self.runs() => Phase::Idle,
             _ if self.shares.values().all(|s| matches!(s, Share::Ended(_))) && !self.shares.is_empty() => Phase::Idle,
             _ => Phase::Compute,

@@ -202,8 +202,15 @@ pub fn here(run: &Path, group: usize, sandbox: &Path, into: &Path, limit_s: f64)
         command
     };
     said(relay("rest").args(["--limit", &format!("{limit_s:.0}")]))?;
-    let ask = Ask { folder: into.to_path_buf(), limit_s, memory_share: 0.0, compress: false, overwritten_bytes: 0 };
-    let dumped = client::dump(sandbox, &ask, || true);
+    let ask = Ask {
+        folder: into.to_path_buf(),
+        limit_s,
+        memory_share: 0.0,
+        compress: false,
+        overwritten_bytes: 0,
+        tells_going_on: false,
+    };
+    let dumped = client::dump(sandbox, &ask, || true, || {});
     dumped.map_err(|reason| match said(&mut relay("wake")) {
         Ok(()) => reason,
         Err(e) => format!("{reason}; and its relay was not told: {e}"),

@@ -44,6 +44,11 @@ pub enum News {
         /// What it has.
         result: Result<Saved, String>,
     },
+    /// A group's program works while its checkpoint is brought to where it stays.
+    GoesOn {
+        /// Whose.
+        group: usize,
+    },
     /// A group's program wrote a checkpoint by itself.
     Appeared {
         /// Whose.

@@ -4,7 +4,7 @@ use super::driver::Groups;
 use super::group::{Making, State};
 use super::pace::LOOK_S;
 use super::under_way::{Sweep, Then};
-use crate::driver::{Outcome, RETRY_PAUSE_S};
+use crate::driver::{Outcome, RETRY_PAUSE_S, Used};
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
@@ -168,7 +168,8 @@ impl Groups<'_> {
                 self.decided("checkpoint", &format!("group {group}: {reason}"));
                 self.cut(group, Phase::Checkpoint);
                 let begun_s = self.ports.clock.now_s();
-                self.all[group].checkpointing = Some(Making { number, folder: folder.clone(), begun_s });
+                self.all[group].checkpointing =
+                    Some(Making { number, folder: folder.clone(), begun_s, goes_on: false, used: Used::default() });
                 self.ports.engines[group].begin(folder);
             }
             Err(e) => {
@@ -182,6 +183,16 @@ impl Groups<'_> {
     pub(super) fn appeared(&mut self, group: usize) {
         if self.all[group].works() && self.all[group].checkpointing.is_none() && self.desk.disabled_by().is_none() {
             self.begin(group, "the program wrote a checkpoint");
+        }
+    }
+
+    /// The program of a group works while its checkpoint is brought to where it stays.
+    pub(super) fn goes_on(&mut self, group: usize) {
+        let Some(running) = &mut self.all[group].checkpointing else { return };
+        running.goes_on = true;
+        let cut = self.phase(group);
+        if let Some(running) = &mut self.all[group].checkpointing {
+            running.used = running.used.and(&cut);
         }
     }
 
@@ -209,14 +220,21 @@ impl Groups<'_> {
         running: &Making,
         Saved { files, still_s }: Saved,
     ) -> Result<OrderedCheckpoint, String> {
-        let cut = self.phase(group);
+        let cut = match running.goes_on {
+            true => {
+                let next = self.all[group].phase(self.waits(group));
+                self.cut(group, next)
+            }
+            false => self.phase(group),
+        };
+        let used = running.used.and(&cut);
         let ended_s = self.ports.clock.now_s();
         let manifest = Manifest {
             version: protocol::VERSION,
             number: running.number,
             begun_s: running.begun_s,
             ended_s,
-            joules: cut.joules,
+            joules: used.joules(),
             bytes: files.iter().map(|f| f.bytes).sum(),
             step: String::new(),
             engine: self.ports.engines[group].name().to_string(),
@@ -231,8 +249,7 @@ impl Groups<'_> {
         (g.paced_s, g.crashes, g.refusals) = (ended_s, 0, 0);
         (g.of_image, g.image) = (false, None);
         g.stood_still = still_s.map(|still_s| (running.number, still_s));
-        let power_w = cut.joules.filter(|_| cut.node_s > 0.0).map(|j| j / cut.node_s);
-        let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, power_w);
+        let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, used.power_w());
         let Manifest { number, begun_s, bytes, joules, .. } = manifest;
         self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, joules, still_s });
         if let Some(reason) = learned {

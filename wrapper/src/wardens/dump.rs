@@ -41,6 +41,8 @@ pub struct Dump<'a> {
     /// What else belongs to the line: called while all stand still, with what each task has written; also for tasks
     /// that have ended while their step is still there.
     pub still: &'a dyn Fn(&[Standing]) -> Result<(), String>,
+    /// Called when all tasks go on, which is before the dump is where it stays.
+    pub goes_on: &'a dyn Fn(),
 }
 
 /// A task that stands still, or has ended.
@@ -68,15 +70,23 @@ impl Wardens {
         // The line counts only if all go on with it, and bring it from memory to disk.
         let until = Instant::now() + if frozen.is_ok() { seconds(dump.limit_s) } else { THAW_LIMIT };
         let wanted = || Instant::now() < until;
-        let thawed = self.phase(&running, &|_| Order::Thaw { keep: frozen.is_ok() }, &wanted, |said| match said {
-            Said::Dumped { frozen_s } => Some(Ok(*frozen_s)),
+        let thaw = |_: &Member| Order::Thaw { keep: frozen.is_ok() };
+        let thawed = self.phase(&running, Some(&thaw), &wanted, |said| match said {
+            Said::GoesOn | Said::Dumped { .. } => Some(Ok(())),
             // A task that had failed before has gone on already.
-            Said::Failed(_) if frozen.is_err() => Some(Ok(0.0)),
+            Said::Failed(_) if frozen.is_err() => Some(Ok(())),
             Said::Failed(reason) => Some(Err(reason.clone())),
             _ => None,
         });
         frozen?;
-        let frozen_s = thawed?.into_values().fold(0.0, f64::max);
+        thawed?;
+        (dump.goes_on)();
+        let dumped = self.phase(&running, None, &wanted, |said| match said {
+            Said::Dumped { frozen_s } => Some(Ok(*frozen_s)),
+            Said::Failed(reason) => Some(Err(reason.clone())),
+            _ => None,
+        });
+        let frozen_s = dumped?.into_values().fold(0.0, f64::max);
         tracing::info!(frozen_s, tasks = running.len(), "the program stood still for a dump");
         for (task, code) in ended {
             let folder = folder(dump.into, &task.member)?;
@@ -106,14 +116,15 @@ impl Wardens {
                     // Each keeps a file that they share.
                     _ => ADDED_TO_BYTES,
                 },
+                tells_going_on: true,
             })
         };
-        self.phase(running, &freeze, &wanted, |said| match said {
+        self.phase(running, Some(&freeze), &wanted, |said| match said {
             Said::Frozen => Some(Ok(())),
             Said::Failed(reason) => Some(Err(reason.clone())),
             _ => None,
         })?;
-        let saved = self.phase(running, &|_| Order::Save, &wanted, |said| match said {
+        let saved = self.phase(running, Some(&|_| Order::Save), &wanted, |said| match said {
             Said::Saved { carried_bytes } => Some(Ok(*carried_bytes)),
             Said::Failed(reason) => Some(Err(reason.clone())),
             _ => None,
@@ -124,11 +135,11 @@ impl Wardens {
         if wanted() { Ok(()) } else { Err(LATE.to_string()) }
     }
 
-    /// Tells all tasks an order and waits until each has answered as `answer` understands it; the answers.
+    /// Tells all tasks an order, if there is one, and waits until each has answered as `answer` understands it; the answers.
     fn phase<T>(
         &self,
         of: &Running,
-        order: &dyn Fn(&Member) -> Order,
+        order: Option<&dyn Fn(&Member) -> Order>,
         wanted: &dyn Fn() -> bool,
         answer: impl Fn(&Said) -> Option<Result<T, String>>,
     ) -> Result<BTreeMap<u64, T>, String> {
@@ -138,7 +149,7 @@ impl Wardens {
         };
         let mut state = self.0.state();
         for (id, member) in of {
-            if let Some(task) = state.tasks.get_mut(id) {
+            if let Some((task, order)) = state.tasks.get_mut(id).zip(order) {
                 let order = order(member);
                 // A dump that has failed is over, whenever it failed: no answer follows.
                 if matches!(order, Order::Freeze(_)) || !matches!(task.said, Some(Said::Failed(_))) {

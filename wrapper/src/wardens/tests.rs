@@ -66,6 +66,7 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
         has_others: false,
         wanted: &|| true,
         still: &still,
+        goes_on: &|| {},
     });
     saved.map(|saved| saved.files)
 }
@@ -87,6 +88,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 memory_share: 0.5,
                 compress: false,
                 overwritten_bytes: 16 << 20,
+                tells_going_on: true,
             }),
             Order::Save,
             Order::Thaw { keep: true },
@@ -180,7 +182,15 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
     };
     let wanted = || is_wanted.load(Ordering::SeqCst);
     let dumps = &config::Criu::default();
-    let asked = Dump { into: into.path(), limit_s: 60.0, dumps, has_others: false, wanted: &wanted, still: &still };
+    let asked = Dump {
+        into: into.path(),
+        limit_s: 60.0,
+        dumps,
+        has_others: false,
+        wanted: &wanted,
+        still: &still,
+        goes_on: &|| {},
+    };
     assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
     wardens.forget();
     assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));

@@ -30,6 +30,7 @@ pub fn plan(protocol: &str, interval_s: f64) -> Plan {
         mtbf_s: figure(5000.0),
         checkpoint_s: figure(10.0),
         restart_s: figure(5.0),
+        node_share: None,
         idle_w: figure(100.0),
         busy_w: figure(300.0),
         checkpoint_w: figure(150.0),

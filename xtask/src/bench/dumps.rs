@@ -120,8 +120,9 @@ fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 3])> {
                 memory_share,
                 compress,
                 overwritten_bytes: 0,
+                tells_going_on: false,
             };
-            times.frozen_s.push(client::dump(dir, &ask, || true).map_err(anyhow::Error::msg)?);
+            times.frozen_s.push(client::dump(dir, &ask, || true, || {}).map_err(anyhow::Error::msg)?);
             let files = run::survey(&folder)?;
             times.whole_s.push(start.elapsed().as_secs_f64());
             times.bytes = files.iter().map(|f| f.bytes).sum();

@@ -28,7 +28,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
         @if let Some(slurm) = &line.slurm {
             p.soft {
                 "Slurm's accounting: " (slurm.state) ", exit code " (slurm.exit_code) ", "
-                (options::format_time(slurm.elapsed_s)) " on " (slurm.nodes) " nodes, energy "
+                (options::format_time(slurm.elapsed_s)) " on " (options::counted(slurm.nodes, "node")) ", energy "
                 (slurm.consumed_j.map_or("not measured".to_string(), energy))
             }
         }
@@ -39,7 +39,7 @@ pub fn body(line: &Joined, now_s: f64) -> Markup {
         (energies(run))
         h2 { "Prediction beside measurement" }
         (predictions(run))
-        h2 { "Failures" }
+        h2 { "Failures and other stops" }
         @if run.failures.is_empty() { p { "None." } } @else { (failures(run).markup()) }
         h2 { "Decisions" }
         @if run.decisions.is_empty() { p { "None beyond the plan." } } @else { (decisions(run).markup()) }
@@ -63,8 +63,8 @@ fn tiles(line: &Joined) -> Markup {
     let part = format!("resilience, {} of the energy", percent(share(total.resilience_j, total.joules)));
     let expected = format!("energy overhead; predicted {}", percent(total.expected_energy_overhead));
     let noticed = match run.failures.iter().filter(|f| f.counts).map(|f| f.detection_s).reduce(f64::max) {
-        Some(most_s) => format!("{}, noticed within {most_s:.1} s", plural("failure", total.failures)),
-        None => plural("failure", total.failures),
+        Some(most_s) => format!("failures, noticed within {most_s:.1} s"),
+        None => "failures".to_string(),
     };
     html! {
         ul.tiles {
@@ -76,7 +76,7 @@ fn tiles(line: &Joined) -> Markup {
             (tile(&percent(total.energy_overhead), &expected))
             (tile(&options::format_time(total.elapsed_s), &format!("elapsed; on nodes {}", options::format_time(total.held_s))))
             (tile(&total.failures.to_string(), &noticed))
-            (tile(&total.checkpoints.to_string(), &plural("complete checkpoint", total.checkpoints)))
+            (tile(&total.checkpoints.to_string(), "complete checkpoints"))
         }
     }
 }
@@ -157,11 +157,6 @@ fn nodes_table(bars: &[Bar]) -> Table {
     }
 }
 
-/// The name of things in the singular, if there is one of them.
-fn plural(one: &str, number: u32) -> String {
-    if number == 1 { one.to_string() } else { format!("{one}s") }
-}
-
 /// Power of a phase by the counters, W.
 fn power_w(run: &RunAccount, phase: Phase) -> Option<f64> {
     let account = run.phases.iter().find(|p| p.phase == phase)?;
@@ -180,6 +175,8 @@ fn predictions(run: &RunAccount) -> Markup {
     let share_of = |what: &str, expected: f64, measured: Option<f64>| {
         [what.to_string(), percent(Some(expected)), percent(measured), plan.made_by.clone()]
     };
+    // What a run has used is its part of a node, whole or not.
+    let watts = if plan.node_share.is_some() { "W for the job's part of a node" } else { "W a node" };
     let failures = run.total.failures;
     let mtbf_s = (failures > 0).then(|| run.total.held_s / f64::from(failures));
     let saving = run.total.expected_saving_j.map_or("-".to_string(), energy);
@@ -189,8 +186,8 @@ fn predictions(run: &RunAccount) -> Markup {
         figure("Checkpoint", &plan.checkpoint_s, "s", mean_checkpoint_s),
         figure("Restart", &plan.restart_s, "s", restart_s(run)),
         figure("MTBF of the allocation", &plan.mtbf_s, "s", mtbf_s),
-        figure("Power while computing", &plan.busy_w, "W a node", power_w(run, Phase::Compute)),
-        figure("Power while checkpointing", &plan.checkpoint_w, "W a node", power_w(run, Phase::Checkpoint)),
+        figure("Power while computing", &plan.busy_w, watts, power_w(run, Phase::Compute)),
+        figure("Power while checkpointing", &plan.checkpoint_w, watts, power_w(run, Phase::Checkpoint)),
         ["Saved against the other objective's interval".into(), saving, "-".into(), plan.made_by.clone()],
     ];
     let table = Table {

@@ -3,6 +3,7 @@
 use super::chart::{key, shortened, spoken};
 use super::energy;
 use crate::report::accounted::Joined;
+use crate::words::counted;
 use maud::{Markup, html};
 use protocol::{Loan, Phase, PhaseSpan, RunAccount};
 use std::collections::BTreeMap;
@@ -87,12 +88,12 @@ pub fn timeline(line: &Joined, now_s: f64) -> Markup {
     let drawn = rows.len().min(MOST_NODES);
     let bottom = TOP + drawn as f64 * ROW;
     let words = format!(
-        "Time line of {} nodes over {}: {} failures, {} checkpoints, {} loans. The tables below hold all of it.",
-        rows.len(),
-        options::format_time(scale.end_s - scale.start_s),
-        run.failures.len(),
-        run.checkpoints.len(),
-        run.loans.len()
+        "Time line of {} over {}: {}, {}, {}. The tables below hold all of it.",
+        counted(rows.len(), "node"),
+        options::spoken((scale.end_s - scale.start_s).round()),
+        counted(run.total.failures, "failure"),
+        counted(run.checkpoints.len(), "checkpoint"),
+        counted(run.loans.len(), "loan")
     );
     let chart = html! {
         svg id="timeline" viewBox=(format!("0 0 {WIDTH} {}", bottom + 30.0)) role="img" aria-label=(words) {

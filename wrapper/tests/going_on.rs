@@ -1,0 +1,206 @@
+//! What a program does while its checkpoint is brought to where it stays is computing, and its return from one is none.
+
+use config::Site;
+use options::Settings;
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Phase};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+use wrapper::driver::{self, Outcome, Setup, Started};
+use wrapper::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
+use wrapper::protection::Prospect;
+
+const BEGIN_S: f64 = 1e9;
+
+/// Power of the node, W.
+const POWER_W: f64 = 10.0;
+
+/// What happens when, s after the beginning, and what the driver wrote down.
+#[derive(Clone, Default)]
+struct World {
+    now_s: Rc<RefCell<f64>>,
+    script: Rc<RefCell<VecDeque<(f64, Happening)>>>,
+    events: Rc<RefCell<Vec<Event>>>,
+    line: Option<Manifest>,
+}
+
+impl Clock for World {
+    fn now_s(&self) -> f64 {
+        BEGIN_S + *self.now_s.borrow()
+    }
+    fn wait(&mut self, until_s: f64) -> Option<Happening> {
+        let next_s = self.script.borrow().front().map_or(f64::INFINITY, |(at_s, _)| *at_s);
+        let now_s = next_s.min(until_s - BEGIN_S);
+        *self.now_s.borrow_mut() = now_s;
+        if next_s > now_s { None } else { self.script.borrow_mut().pop_front().map(|(_, happening)| happening) }
+    }
+}
+
+impl Meter for World {
+    fn read(&mut self) -> Vec<NodeCounter> {
+        let joules = POWER_W * *self.now_s.borrow();
+        let reading = JobReading { job: 1, joules, cpu_s: 0.0, source: "rapl".into(), since_s: BEGIN_S };
+        vec![NodeCounter { node: "n1".into(), reading: Some(reading) }]
+    }
+}
+
+impl Engine for World {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+    fn on_demand(&self) -> bool {
+        true
+    }
+    fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
+        Ok(Vec::new())
+    }
+    fn begin(&mut self, _: PathBuf) {}
+    fn give_up(&mut self) {}
+    fn tells_return(&self) -> bool {
+        true
+    }
+}
+
+impl Child for World {
+    fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
+        Ok(())
+    }
+    fn terminate(&mut self) {}
+    fn stop(&mut self) {}
+    fn step(&mut self) -> String {
+        String::new()
+    }
+}
+
+impl Cluster for World {
+    fn dead_nodes(&mut self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+    fn suspects(&mut self) -> bool {
+        false
+    }
+    fn cause(&mut self) -> Option<FailureKind> {
+        Some(FailureKind::Cancelled)
+    }
+    fn requeue(&mut self) -> Result<(), String> {
+        Err("nobody asked for that".into())
+    }
+}
+
+impl Store for World {
+    fn append(&mut self, _: f64, events: Vec<Event>) -> run::Result<()> {
+        self.events.borrow_mut().extend(events);
+        Ok(())
+    }
+    fn room(&mut self) -> run::Result<(u64, PathBuf)> {
+        Ok((2, PathBuf::from("2")))
+    }
+    fn commit(&mut self, _: &Manifest) -> run::Result<()> {
+        Ok(())
+    }
+    fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
+        Ok((self.line.clone(), Vec::new()))
+    }
+    fn flush(&mut self, _: f64) {}
+}
+
+/// A driver whose interval is 100 s, to the end of what happens.
+fn play(world: &World, script: Vec<(f64, Happening)>) -> Outcome {
+    world.script.borrow_mut().extend(script);
+    let mut settings: Settings = options::resolve(&protocol::Request::default(), &BTreeMap::new()).unwrap();
+    settings.interval = Some(std::time::Duration::from_secs(100));
+    let setup = Setup {
+        started: Started { nodes: vec!["n1".into()], ..Started::default() },
+        plan: planner::plan_without_history(&settings, &protocol::PlanRequest::default(), &Site::default()),
+        settings,
+        prospect: Prospect::default(),
+        end_s: None,
+        margin_s: 5.0,
+        requeue_at_end: false,
+        step_retries: 0,
+        checkpoint_limit_s: 3600.0,
+        resumes: world.line.is_some(),
+        accounted: Vec::new(),
+        answered: Vec::new(),
+    };
+    let all = || world.clone();
+    let (mut clock, mut meter, mut engine, mut child, mut cluster, mut store) =
+        (all(), all(), all(), all(), all(), all());
+    let ports = Ports {
+        clock: &mut clock,
+        meter: &mut meter,
+        engine: &mut engine,
+        child: &mut child,
+        cluster: &mut cluster,
+        store: &mut store,
+    };
+    driver::run(&setup, ports)
+}
+
+/// Seconds of each phase; phase by phase the joules fit, and all of them are the counter.
+fn seconds(world: &World) -> BTreeMap<Phase, f64> {
+    let mut seconds: BTreeMap<Phase, f64> = BTreeMap::new();
+    let mut sum_j = 0.0;
+    for event in world.events.borrow().iter() {
+        let Event::Phase { phase, start_s, end_s, joules, .. } = event else { continue };
+        // What took no time has no figure of its own.
+        let joules = joules.unwrap_or(0.0);
+        assert!((joules - POWER_W * (end_s - start_s)).abs() < 1e-3, "{event:?}");
+        *seconds.entry(*phase).or_default() += end_s - start_s;
+        sum_j += joules;
+    }
+    assert!((sum_j - POWER_W * *world.now_s.borrow()).abs() < 1e-3, "the phases add up to the counter: {sum_j}");
+    seconds
+}
+
+fn saved() -> Happening {
+    let file = ManifestFile { copy: "0".into(), bytes: 1, ..ManifestFile::default() };
+    Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: Some(2.0) }))
+}
+
+#[test]
+fn a_checkpoint_counts_for_as_long_as_its_program_stands_still_and_costs_all_that_it_took() {
+    let world = World::default();
+    // Asked at 100 s; the program goes on at 102 s, and all is on disk at 250 s.
+    let script = vec![(102.0, Happening::GoesOn), (250.0, saved()), (300.0, Happening::Exited { code: 0 })];
+    assert_eq!(play(&world, script), Outcome::Ended(0));
+    let seconds = seconds(&world);
+    assert!((seconds[&Phase::Checkpoint] - 2.0).abs() < 1e-3, "{seconds:?}");
+    assert!((seconds[&Phase::Compute] - 298.0).abs() < 1e-3, "{seconds:?}");
+    let committed = world.events.borrow().iter().find_map(|e| match e {
+        Event::Committed { begun_s, ended_s, joules, .. } => Some((ended_s - begun_s, *joules)),
+        _ => None,
+    });
+    let (took_s, joules) = committed.expect("a checkpoint");
+    assert!((took_s - 150.0).abs() < 1e-3 && (joules.expect("read") - 1500.0).abs() < 0.1, "{took_s} s, {joules:?} J");
+}
+
+#[test]
+fn an_engine_that_cannot_tell_has_the_whole_checkpoint_in_its_phase() {
+    let world = World::default();
+    play(&world, vec![(250.0, saved()), (300.0, Happening::Exited { code: 0 })]);
+    let seconds = seconds(&world);
+    assert!((seconds[&Phase::Checkpoint] - 150.0).abs() < 1e-3, "{seconds:?}");
+}
+
+#[test]
+fn a_program_that_is_brought_back_computes_only_when_it_is_there() {
+    let line = Manifest { number: 1, begun_s: BEGIN_S - 50.0, engine: "scripted".into(), ..Manifest::default() };
+    let world = World { line: Some(line), ..World::default() };
+    play(&world, vec![(20.0, Happening::GoesOn), (50.0, Happening::Exited { code: 0 })]);
+    let seconds = seconds(&world);
+    assert!((seconds[&Phase::Restart] - 20.0).abs() < 1e-3, "{seconds:?}");
+    assert!((seconds[&Phase::Compute] - 30.0).abs() < 1e-3, "{seconds:?}");
+}
+
+#[test]
+fn the_time_that_a_cancelled_script_takes_to_leave_is_its_own() {
+    let world = World::default();
+    let script = vec![(40.0, Happening::Terminate), (70.0, Happening::Exited { code: 143 })];
+    assert_eq!(play(&world, script), Outcome::Ended(143));
+    let seconds = seconds(&world);
+    assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), [Phase::Compute], "no energy of resilience");
+}
