@@ -1,7 +1,7 @@
 //! Shows Joulepoint at work on a private Slurm: a program that loses its node, or a shell to try it.
 
-mod lent;
 mod play;
+mod power;
 mod shell;
 
 use anyhow::Result;
@@ -35,6 +35,6 @@ fn main() -> Result<ExitCode> {
     match Cli::parse().what {
         What::Show { app } => play::run(&app).map(|()| ExitCode::SUCCESS),
         What::Try => shell::run(),
-        What::Power { cluster, what, node } => lent::power(&cluster, &what, &node).map(|()| ExitCode::SUCCESS),
+        What::Power { cluster, what, node } => power::order(&cluster, &what, &node).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,6 +1,6 @@
 //! `make try`: a shell of an ordinary user on a private Slurm with Joulepoint, and examples in the user's home.
 
-use crate::lent;
+use crate::power;
 use anyhow::{Context, Result, bail};
 use site::{Site, Wanted, page, repository};
 use std::fs;
@@ -42,7 +42,7 @@ fn play(dir: &Path) -> Result<ExitCode> {
         say(&format!("without CRIU (programs that write no checkpoints are not protected): {why}"));
     }
     let home = home_of(&site)?;
-    lent::lend(&site, USER)?;
+    power::give(&site, USER)?;
     examples(&site, &home)?;
     println!("{}", welcome(criu.is_ok()));
     shell(&site, &home)

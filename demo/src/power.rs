@@ -1,4 +1,4 @@
-//! What the user of the shell may do beside an ordinary user: cut the power of a node, and give it back.
+//! Lets the user of the shell cut the power of a node, and give it back.
 
 use anyhow::{Context, Result};
 use site::Site;
@@ -13,7 +13,7 @@ const COMMANDS: [(&str, &str); 2] = [("kill-node", "off"), ("revive-node", "on")
 const PROGRAM: &str = "joulepoint-demo";
 
 /// Puts the commands beside the site's programs, and lets the user give orders to the cluster.
-pub fn lend(site: &Site, user: &str) -> Result<()> {
+pub fn give(site: &Site, user: &str) -> Result<()> {
     let program = site.bin().join(PROGRAM);
     fs::copy(std::env::current_exe()?, &program).with_context(|| program.display().to_string())?;
     for (name, what) in COMMANDS {
@@ -28,7 +28,7 @@ pub fn lend(site: &Site, user: &str) -> Result<()> {
 }
 
 /// Cuts the power of a node of the cluster in a folder, or gives it back.
-pub fn power(cluster: &Path, what: &str, node: &str) -> Result<()> {
+pub fn order(cluster: &Path, what: &str, node: &str) -> Result<()> {
     let words = ["power", what, node].map(str::to_string);
     let said = testbed::order(cluster, &words)?;
     if !said.is_empty() {
