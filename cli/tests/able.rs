@@ -59,7 +59,7 @@ fn nothing_stands_in_the_way_of_a_plain_program() {
 }
 
 #[test]
-fn a_connection_to_outside_is_foreign_and_one_to_inside_is_not() {
+fn a_connection_to_outside_is_foreign_and_one_to_inside_needs_a_network_of_its_own() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; echo >&3; sleep 60", listener.local_addr().unwrap().port());
     let shell = Sleeper::start(Command::new("bash").args(["-c", &script]).stdin(Stdio::null()));
@@ -68,7 +68,7 @@ fn a_connection_to_outside_is_foreign_and_one_to_inside_is_not() {
     theirs.read_exact(&mut [0]).unwrap();
     assert_eq!(able(&[&shell.pid()]), not("socket"));
     let other_end = Sleeper::with(OwnedFd::from(theirs));
-    assert_eq!(able(&[&shell.pid(), &other_end.pid()]), (Some(0), vec![]));
+    assert_eq!(able(&[&shell.pid(), &other_end.pid()]), (Some(1), vec!["tcp".to_string(); 2]));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn system_v_shared_memory_is_found() {
         assert!(id >= 0 && libc::shmat(id, std::ptr::null(), 0) as isize != -1);
         libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
     }
-    let answer = wrapper::able::look(std::path::Path::new("/proc"), &[std::process::id() as i32]);
+    let answer = wrapper::able::look(std::path::Path::new("/proc"), &[std::process::id() as i32], false);
     assert!(answer.obstacles.iter().any(|o| o.kind == "sysv_shm"), "{answer:?}");
 }
 

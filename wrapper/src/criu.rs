@@ -2,6 +2,7 @@
 
 use crate::app::interval_variables;
 use crate::identity::Identity;
+use crate::looks::Looks;
 use crate::mail::{Post, Tries};
 use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::repeated::{self, Repeated};
@@ -39,6 +40,7 @@ pub struct Criu {
     tries: Tries,
     /// Starts of the program from a checkpoint.
     starts: Tries,
+    looks: Looks,
 }
 
 /// The CRIU of this node: found, tried, and good.
@@ -140,8 +142,10 @@ impl Criu {
         folder: PathBuf,
         limit_s: f64,
         site: config::Criu,
+        looks: Looks,
     ) -> Criu {
-        Criu { post, checkpoints, run, folder, limit_s, site, tries: Tries::default(), starts: Tries::default() }
+        let (tries, starts) = (Tries::default(), Tries::default());
+        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, looks }
     }
 }
 
@@ -167,6 +171,7 @@ impl Engine for Criu {
                 }
             });
         }
+        self.looks.start(&self.post);
         Ok(environment)
     }
 
@@ -210,6 +215,7 @@ impl Drop for Criu {
     fn drop(&mut self) {
         self.tries.void();
         self.starts.void();
+        self.looks.end();
     }
 }
 

@@ -366,6 +366,10 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::GoesOn) => self.goes_on(),
+                Some(Happening::Hindered(reason)) => {
+                    let told = self.guard.hindered(&reason);
+                    self.note(told.into_iter().collect());
+                }
                 Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
                 Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
                 Some(Happening::Ordered(order)) => {

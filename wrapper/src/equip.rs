@@ -1,5 +1,6 @@
 //! Builds the engine that was chosen for a run.
 
+use crate::able;
 use crate::app::{self, Announced, App, Ask, Files};
 use crate::asking::AskSteps;
 use crate::criu::{self, Criu};
@@ -8,6 +9,7 @@ use crate::dmtcp::Dmtcp;
 use crate::hook::{Commands, Hook};
 use crate::identity::Identity;
 use crate::linked;
+use crate::looks::Looks;
 use crate::mail::Post;
 use crate::ports::Engine;
 use crate::scr::{Halting, Scr};
@@ -102,7 +104,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
             let (run, folder) = (run.to_path_buf(), me.folder.clone());
-            Box::new(Criu::new(post, checkpoints, run, folder, limit_s, gear.dumps.clone()))
+            let looks = Looks::new(tree, able::dumps_removed(&criu));
+            Box::new(Criu::new(post, checkpoints, run, folder, limit_s, gear.dumps.clone(), looks))
         }
         (Some(Kind::Scr), ..) => {
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });

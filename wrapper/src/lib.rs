@@ -29,6 +29,7 @@ pub mod leavings;
 pub mod ledger;
 pub mod lend;
 pub mod linked;
+pub mod looks;
 pub mod mail;
 pub mod mpi;
 pub mod nodes;

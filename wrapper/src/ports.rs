@@ -16,6 +16,8 @@ pub enum Happening {
     Checkpointed(Result<Saved, String>),
     /// The program works: its checkpoint is still being brought to where it stays, or it is back from one.
     GoesOn,
+    /// No checkpoint can be made as the program is, and why.
+    Hindered(String),
     /// The program wrote a checkpoint by itself.
     Appeared,
     /// A node of the run is dead.

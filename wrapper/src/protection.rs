@@ -213,6 +213,14 @@ impl Guard {
         self.lacks(format!("the first checkpoint{whose} failed: {reason}"))
     }
 
+    /// It was seen before the first checkpoint that none can be made as the program is now.
+    pub fn hindered(&mut self, reason: &str) -> Option<Event> {
+        if self.protection.state != ProtectionState::Unproven {
+            return None;
+        }
+        self.lacks(format!("as the program is now it cannot be dumped: {reason}"))
+    }
+
     /// Says what is missing, once, when the program has made no checkpoint by its first interval.
     pub fn overdue(&mut self, now_s: f64) -> Option<Event> {
         if self.on_demand || self.protection.state != ProtectionState::Unproven || now_s < self.due_s {
@@ -334,6 +342,18 @@ mod tests {
         assert!(said.contains("since the program's last checkpoint"), "nobody knows when the next comes: {said}");
         guard.committed(committed(0, 2, 360.0));
         assert_eq!(guard.protection.largest_loss_s, Some(60.0), "as was seen");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_said_before_the_first_checkpoint_and_its_success_takes_that_back() {
+        let mut guard = guard(true, 1);
+        guard.begins(100.0, 5.0);
+        assert!(guard.hindered("a TCP connection; use --ft-energy-network=own").is_some());
+        assert!(guard.hindered("a TCP connection; use --ft-energy-network=own").is_none(), "it was said");
+        assert_eq!(guard.protection.state, ProtectionState::NotProtected);
+        guard.committed(committed(0, 1, 100.0));
+        assert_eq!(guard.protection.state, ProtectionState::Protected);
+        assert!(guard.hindered("another").is_none(), "there is a checkpoint");
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Groups<'_> {
                 return Some(self.terminated(kind));
             }
             Happening::Superseded => self.is_superseded = true,
-            Happening::Checkpointed(_) | Happening::Appeared | Happening::GoesOn => {}
+            // Engines of groups tell no such thing.
+            Happening::Checkpointed(_) | Happening::Appeared | Happening::GoesOn | Happening::Hindered(_) => {}
         }
         None
     }
