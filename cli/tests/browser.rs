@@ -261,7 +261,26 @@ fn the_report_has_the_habits_of_sacct() {
         (Some("0:0"), Some(9))
     );
     assert_eq!(all[0]["lending"]["would_idle_j"], 50_000.0);
+    assert_eq!((&all[0]["version"], &all[0]["job_id"]), (&json!(1), &json!("7")));
+    let parts: Vec<Value> = serde_json::from_str(&with(&["--by=account,month", "--json"])).expect("JSON");
+    assert_eq!(parts[0]["by"], json!({ "account": "physics", "month": "2026-11" }));
+    assert_eq!((&parts[0]["of"], &parts[0]["version"]), (&json!("physics, 2026-11"), &json!(1)));
+    let plain = with(&["--csv", "-n", "-o", "share,elapsed,energy,predicted"]);
+    let is_plain = |cell: &str| cell.is_empty() || cell.parse::<f64>().is_ok();
+    assert!(plain.lines().flat_map(|l| l.split(',')).all(is_plain), "{plain}");
+    for narrow in [&[][..], &["--by=user"], &["--by=account,month"]] {
+        let text = with(narrow);
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+    let output = site.report(&[&window[..], &["--by=user", "--all-jobs"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("the energy of all jobs is not told"), "{said}");
+    assert_eq!(site.report(&["--by=qos", "--all-jobs"]).status.code(), Some(2));
     let told = site.text(&["-j", "7"]);
+    assert!(
+        told.starts_with("Job ID:     7 on ") && told.contains("\nState:      COMPLETED (exit code 0:0)\n"),
+        "{told}"
+    );
     assert!(told.contains("platform, with what was lent") && told.contains("beyond the break-even"), "{told}");
     for wrong in
         [&["-S", "soon"][..], &["-j", "x"], &["-o", "enrgy"], &["-s", "XX"], &["-S", "now", "-E", "2026-01-01"]]

@@ -41,6 +41,18 @@ fn refusal(args: &[&str], input: &str) -> String {
 }
 
 #[test]
+fn times_are_taken_as_people_write_them_and_an_error_names_the_forms() {
+    let with = |mtbf: &str, checkpoint: &str| {
+        let synthetic = ["--synthetic", "exponential", "--failures", "50", "--policy", "young"];
+        json(&[&synthetic[..], &["--mtbf", mtbf, "--checkpoint", checkpoint, "--json"]].concat())["rows"].clone()
+    };
+    assert_eq!(with("2h", "5min"), with("7200", "300"));
+    assert_eq!(with("0-02", "300s"), with("7200", "300"));
+    let refused = refusal(&["--synthetic", "exponential", "--mtbf", "2 fortnights"], "");
+    assert!(refused.contains("is not a time; accepted: ") && refused.contains("2h"), "{refused}");
+}
+
+#[test]
 fn a_grid_of_lists_gives_every_combination_with_the_same_keys() {
     let log = log(21);
     let args = ["--trace", log.to_str().expect("text"), "--json", "--policy", "young,constant:7200"];

@@ -26,7 +26,7 @@ pub(crate) struct Figures {
     pub checkpoint_s: Figure,
     pub restart_s: Figure,
     /// Which part of its nodes the job has, where it shares them: the powers are those of this part.
-    pub node_share: Option<Figure>,
+    pub node_share: Option<f64>,
     pub idle_w: Figure,
     pub busy_w: Figure,
     pub checkpoint_w: Figure,
@@ -76,8 +76,8 @@ impl Figures {
             None => figure(e.checkpoint_s, "site"),
         };
         let whole_idle_w = or_calibration(calibrated.map(|c| c.idle_w), figure(site.energy.idle_w, "site"));
-        let node_share = share(wanted, history, whole_idle_w.value, site.energy.busy_w);
-        let part = node_share.as_ref().map_or(1.0, |s| s.value);
+        let node_share = share(history, whole_idle_w.value, site.energy.busy_w);
+        let part = node_share.unwrap_or(1.0);
         // Idle power is parted among the jobs of a node, as its service does it; what a job adds to it is its own.
         let idle_w = Figure { value: part * whole_idle_w.value, ..whole_idle_w };
         let above_w = part * (site.energy.busy_w - site.energy.idle_w);
@@ -190,16 +190,9 @@ fn at_most(cost: Cost, most_s: f64, most_j: f64) -> Cost {
     Cost { time_s, delta_w: cost.delta_w.through(|w| w.min(most_w)), ..cost }
 }
 
-/// Which part of its nodes' power a job has: that of its CPUs, or more where earlier runs show it, since a job that is alone
-/// on a node has all of it. Without its CPUs only runs that drew less than an idle node show that they had a part.
-fn share(wanted: &Wanted<'_>, history: &History, idle_w: f64, busy_w: f64) -> Option<Figure> {
-    let seen = history.busy_w.filter(|w| *w > 0.0).map(|w| (w, figure(w / busy_w.max(idle_w), "history")));
-    let share = match (wanted.node_share, seen) {
-        (Some(told), Some((_, seen))) if seen.value > told => seen,
-        (Some(told), _) => figure(told, "told"),
-        (None, seen) => seen.filter(|(w, _)| *w < idle_w)?.1,
-    };
-    (share.value < 1.0).then_some(share)
+/// Which part of a node a job is, as earlier runs show that drew less than an idle one: that of a busy node's power.
+fn share(history: &History, idle_w: f64, busy_w: f64) -> Option<f64> {
+    history.busy_w.filter(|w| *w > 0.0 && *w < idle_w).map(|w| w / busy_w.max(idle_w))
 }
 
 fn figure(value: f64, from: &str) -> Figure {

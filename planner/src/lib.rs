@@ -76,8 +76,6 @@ pub(crate) struct Wanted<'a> {
     local_s: Option<f64>,
     /// Whether nodes may have their CPU frequency set for the checkpoint phase.
     cpufreq: bool,
-    /// Which part of each node the job has, if it is known not to have all of it.
-    node_share: Option<f64>,
 }
 
 impl Wanted<'_> {
@@ -125,15 +123,8 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         local_s: request.local_s,
         groups: request.groups.or((settings.groups > 1).then_some(settings.groups)),
         cpufreq: site.node.cpufreq,
-        node_share: share_of(request),
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
-}
-
-/// Which part of each node a job has, if it is known not to have all of it.
-fn share_of(request: &PlanRequest) -> Option<f64> {
-    let all = request.node_cpus.filter(|all| *all > request.cpus_per_node && request.cpus_per_node > 0)?;
-    Some(f64::from(request.cpus_per_node) / f64::from(all))
 }
 
 /// Why so many nodes do not make the groups and spares that were asked for, if so.
@@ -168,7 +159,6 @@ pub fn plan_without_history(settings: &Settings, request: &PlanRequest, site: &S
         walltime_s: request.walltime_s,
         local_s: request.local_s,
         cpufreq: site.node.cpufreq,
-        node_share: share_of(request),
     };
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
@@ -262,10 +252,12 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
             reasons.extend(short.map(|short| format!("{short}: fewer nodes are kept as spares")));
         }
     }
-    reasons.extend(figures.node_share.as_ref().map(|share| {
-        let by = if share.from == "history" { "as earlier runs drew power" } else { "by its CPUs" };
-        let part = 100.0 * share.value;
-        format!("the job counts for {part:.0}% of each of its nodes ({by}): all powers are those of this part")
+    reasons.extend(figures.node_share.map(|share| {
+        let part = 100.0 * share;
+        format!(
+            "earlier runs drew less than an idle node (they shared theirs, or energy.idle_w is too high): all powers are \
+             those of the job's part of a node, {part:.0}%"
+        )
     }));
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
@@ -280,7 +272,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         mtbf_s: figures.mtbf_s,
         checkpoint_s: figures.checkpoint_s,
         restart_s: figures.restart_s,
-        node_share: figures.node_share.as_ref().map(|s| s.value),
+        node_share: figures.node_share,
         idle_w: figures.idle_w,
         busy_w: figures.busy_w,
         checkpoint_w: figures.checkpoint_w,
@@ -357,30 +349,23 @@ mod tests {
     #[test]
     fn powers_are_all_of_the_whole_node_or_all_of_the_jobs_part_of_it() {
         let site = Site::default();
-        let of = |node_cpus, busy_w| {
-            let request = PlanRequest { node_cpus, ..request(&[("ft-energy", "")], 1) };
+        let of = |busy_w| {
             let history = History { busy_w, ..History::default() };
-            let plan = make_plan(&request, &history, &site).unwrap();
+            let plan = make_plan(&request(&[("ft-energy", "")], 1), &history, &site).unwrap();
             let rises = plan.idle_w.value < plan.checkpoint_w.value && plan.checkpoint_w.value < plan.busy_w.value;
-            assert!(rises || busy_w.is_some(), "{plan:?}");
+            assert!(rises, "{plan:?}");
             (plan.node_share, plan.idle_w.value, plan.busy_w.value, plan.reasons.join("\n"))
         };
-        assert_eq!(of(None, None).1, site.energy.idle_w);
-        assert_eq!(of(Some(2), None).0, None, "it has all CPUs");
-        // 2 CPUs of 8.
-        let (share, idle_w, busy_w, why) = of(Some(8), None);
-        assert_eq!((share, idle_w, busy_w), (Some(0.25), 0.25 * site.energy.idle_w, 0.25 * site.energy.busy_w));
-        assert!(why.contains("25% of each of its nodes (by its CPUs)"), "{why}");
-        // What earlier runs of the job drew is its part already.
-        let (share, idle_w, busy_w, _) = of(Some(8), Some(50.1));
-        assert_eq!((share, idle_w, busy_w), (Some(0.25), 25.0, 50.1));
-        let (share, idle_w, busy_w, why) = of(None, Some(50.1));
-        assert!(share.is_some_and(|s| s < 0.2) && idle_w < busy_w, "an idle node draws no more than it: {idle_w} W");
-        assert!(why.contains("as earlier runs drew power"), "{why}");
-        assert_eq!(of(None, Some(250.0)).0, None);
-        // It was alone on its node.
-        let (share, idle_w, busy_w, _) = of(Some(8), Some(150.0));
-        assert_eq!((share, idle_w, busy_w), (Some(0.5), 0.5 * site.energy.idle_w, 150.0));
+        let whole = |busy_w: f64| (None, site.energy.idle_w, busy_w);
+        let (share, idle_w, busy_w, _) = of(None);
+        assert_eq!((share, idle_w, busy_w), whole(site.energy.busy_w));
+        let (share, idle_w, busy_w, _) = of(Some(250.0));
+        assert_eq!((share, idle_w, busy_w), whole(250.0));
+        // It shared its node: a sixth of the power of a busy one was its own.
+        let (share, idle_w, busy_w, why) = of(Some(50.0));
+        assert_eq!((share, busy_w), (Some(50.0 / site.energy.busy_w), 50.0));
+        assert!((idle_w - site.energy.idle_w / 6.0).abs() < 1e-9, "{idle_w}");
+        assert!(why.contains("the job's part of a node, 17%"), "{why}");
     }
 
     #[test]
@@ -428,7 +413,6 @@ mod tests {
             walltime_s: None,
             local_s: None,
             cpufreq: false,
-            node_share: None,
         };
         let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
         let with = |table| plan(&wanted, &history, &uncapped(), table, "test");

@@ -103,9 +103,6 @@ pub struct PlanRequest {
     pub nodes: u32,
     /// CPUs of the allocation on each node.
     pub cpus_per_node: u32,
-    /// All CPUs of such a node; absent if not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_cpus: Option<u32>,
     /// Tasks of the job; one on each CPU if not known.
     #[serde(default)]
     pub tasks: Option<u32>,

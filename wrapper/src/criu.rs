@@ -167,7 +167,7 @@ impl Engine for Criu {
             let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
             thread::spawn(move || {
                 if client::is_back(&run, || one.is_current()) {
-                    post.tell_of(&one, Happening::GoesOn);
+                    post.tell_of(&one, Happening::Back);
                 }
             });
         }

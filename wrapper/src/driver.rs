@@ -7,7 +7,7 @@ mod ends;
 mod line;
 
 use crate::adapt::Adaptation;
-use crate::ledger::{Cut, Ledger};
+use crate::ledger::{Cut, Ledger, Used};
 use crate::orders::Desk;
 use crate::ports::{Happening, Ports, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard, Prospect};
@@ -131,31 +131,6 @@ struct Checkpointing {
     orders: Vec<Order>,
     /// What was used until the program went on, if it has.
     used: Used,
-}
-
-/// Energy and time of a part of a checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Used {
-    joules: Option<f64>,
-    node_s: f64,
-}
-
-impl Used {
-    /// With what a cut has brought.
-    pub fn and(self, cut: &Cut) -> Used {
-        let joules = [self.joules, cut.joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
-        Used { joules, node_s: self.node_s + cut.node_s }
-    }
-
-    /// Energy of all nodes, J; absent if no node could be read.
-    pub fn joules(self) -> Option<f64> {
-        self.joules
-    }
-
-    /// Mean power of a node, W.
-    pub fn power_w(self) -> Option<f64> {
-        self.joules.filter(|_| self.node_s > 0.0).map(|j| j / self.node_s)
-    }
 }
 
 struct Driver<'a> {
@@ -365,11 +340,12 @@ impl Driver<'_> {
                         return end;
                     }
                 }
-                Some(Happening::GoesOn) => self.goes_on(),
                 Some(Happening::Hindered(reason)) => {
                     let told = self.guard.hindered(&reason);
                     self.note(told.into_iter().collect());
                 }
+                Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
+                Some(Happening::Back) => self.goes_on(Phase::Restart),
                 Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
                 Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
                 Some(Happening::Ordered(order)) => {

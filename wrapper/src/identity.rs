@@ -81,14 +81,6 @@ impl Identity {
         }
     }
 
-    /// All CPUs of this node, as the node service counts them; none outside Slurm, which gives no part of it.
-    pub fn node_cpus(&self) -> Option<u32> {
-        self.job.filter(|_| std::env::var_os("SLURM_CPUS_ON_NODE").is_some())?;
-        // The CPUs that this process may use are the job's.
-        let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok().flatten()?;
-        u32::try_from(online).ok()
-    }
-
     /// Tasks of the job, where it says how many.
     pub fn tasks(&self) -> Option<u32> {
         let layout = self.layout(0);

@@ -493,7 +493,6 @@ fn plan(
         request: (*request).clone(),
         nodes: me.nodes.len() as u32,
         cpus_per_node: me.cpus_per_node,
-        node_cpus: me.node_cpus(),
         tasks: me.tasks(),
         user: me.user.clone(),
         job_name: me.job_name.clone(),

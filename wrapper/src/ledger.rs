@@ -29,6 +29,31 @@ pub struct Cut {
     pub node_s: f64,
 }
 
+/// What several cuts have brought together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    joules: Option<f64>,
+    node_s: f64,
+}
+
+impl Used {
+    /// With one cut more.
+    pub fn and(self, cut: &Cut) -> Used {
+        let joules = [self.joules, cut.joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
+        Used { joules, node_s: self.node_s + cut.node_s }
+    }
+
+    /// Energy of all nodes, J; absent if no node could be read.
+    pub fn joules(self) -> Option<f64> {
+        self.joules
+    }
+
+    /// Mean power of a node, W.
+    pub fn power_w(self) -> Option<f64> {
+        self.joules.filter(|_| self.node_s > 0.0).map(|j| j / self.node_s)
+    }
+}
+
 impl Ledger {
     /// Opens the account of `nodes` in a phase; `accounted` are counters that earlier wrappers have dealt with.
     pub fn open(now_s: f64, phase: Phase, nodes: &[String], accounted: &[NodeCounter]) -> Ledger {

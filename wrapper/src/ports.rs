@@ -14,10 +14,12 @@ pub enum Happening {
     },
     /// The checkpoint that the driver asked for is copied and synced, or not.
     Checkpointed(Result<Saved, String>),
-    /// The program works: its checkpoint is still being brought to where it stays, or it is back from one.
+    /// The program works, and its checkpoint is still being brought to where it stays.
     GoesOn,
     /// No checkpoint can be made as the program is, and why.
     Hindered(String),
+    /// The program is back from a checkpoint.
+    Back,
     /// The program wrote a checkpoint by itself.
     Appeared,
     /// A node of the run is dead.
@@ -116,7 +118,7 @@ pub trait Engine {
     fn begin(&mut self, into: PathBuf);
     /// Gives a checkpoint up; no answer follows.
     fn give_up(&mut self);
-    /// Whether a program that is started from a checkpoint is back only when it tells [`Happening::GoesOn`].
+    /// Whether a program that is started from a checkpoint is there only when the engine tells [`Happening::Back`].
     fn tells_return(&self) -> bool {
         false
     }

@@ -190,10 +190,12 @@ fn an_engine_that_cannot_tell_has_the_whole_checkpoint_in_its_phase() {
 fn a_program_that_is_brought_back_computes_only_when_it_is_there() {
     let line = Manifest { number: 1, begun_s: BEGIN_S - 50.0, engine: "scripted".into(), ..Manifest::default() };
     let world = World { line: Some(line), ..World::default() };
-    play(&world, vec![(20.0, Happening::GoesOn), (50.0, Happening::Exited { code: 0 })]);
+    play(&world, vec![(80.0, Happening::Back), (90.0, Happening::Exited { code: 0 })]);
     let seconds = seconds(&world);
-    assert!((seconds[&Phase::Restart] - 20.0).abs() < 1e-3, "{seconds:?}");
-    assert!((seconds[&Phase::Compute] - 30.0).abs() < 1e-3, "{seconds:?}");
+    assert!((seconds[&Phase::Restart] - 80.0).abs() < 1e-3, "{seconds:?}");
+    assert!((seconds[&Phase::Compute] - 10.0).abs() < 1e-3, "{seconds:?}");
+    let is_restart = |e: &&Event| matches!(e, Event::Phase { phase: Phase::Restart, .. });
+    assert_eq!(world.events.borrow().iter().filter(is_restart).count(), 1, "one span, by which it is measured");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Driver<'_> {
                         return end;
                     }
                 }
-                Some(Happening::GoesOn) => self.goes_on(),
+                Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return End::Superseded,
                 _ => {}

@@ -1,6 +1,7 @@
 //! How a run's recovery line moves on: begins a checkpoint, makes it complete, learns from its cost, or gives it up.
 
-use super::{Checkpointing, Driver, End, RETRY_PAUSE_S, Used};
+use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
+use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
@@ -57,9 +58,10 @@ impl Driver<'_> {
         }
     }
 
-    /// The program works again: what its nodes use from now on is its own, though a checkpoint may still be on its way.
-    pub(super) fn goes_on(&mut self) {
-        if self.ledger.phase() == Phase::Compute {
+    /// The program works again after a phase in which it did not: what its nodes use from now on is its own, though a
+    /// checkpoint may still be on its way.
+    pub(super) fn goes_on(&mut self, after: Phase) {
+        if self.ledger.phase() != after {
             return;
         }
         let cut = self.cut(Phase::Compute);
@@ -149,6 +151,10 @@ impl Driver<'_> {
             return;
         }
         let phase = self.ledger.phase();
+        // A restart is measured by its span, and is one.
+        if phase == Phase::Restart {
+            return;
+        }
         let cut = self.cut(phase);
         if let Some(running) = &mut self.checkpointing {
             running.used = running.used.and(&cut);

@@ -203,7 +203,11 @@ impl Groups<'_> {
             }
             Happening::Superseded => self.is_superseded = true,
             // Engines of groups tell no such thing.
-            Happening::Checkpointed(_) | Happening::Appeared | Happening::GoesOn | Happening::Hindered(_) => {}
+            Happening::Checkpointed(_)
+            | Happening::Appeared
+            | Happening::GoesOn
+            | Happening::Hindered(_)
+            | Happening::Back => {}
         }
         None
     }

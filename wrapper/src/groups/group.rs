@@ -2,8 +2,8 @@
 
 use super::pace::Pace;
 use crate::adapt::Adaptation;
-use crate::driver::{Setup, Used};
-use crate::ledger::Ledger;
+use crate::driver::Setup;
+use crate::ledger::{Ledger, Used};
 use protocol::{Manifest, Phase, Plan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub struct Making {
     /// Whether its program works again.
     pub goes_on: bool,
     /// What was used until then.
-    pub(crate) used: Used,
+    pub used: Used,
 }
 
 /// One group.
