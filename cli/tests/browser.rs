@@ -309,7 +309,7 @@ fn the_report_names_what_it_leaves_out_and_what_is_a_users_word_alone() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "7|alice|yes\n8|bob|no\n");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("of carol is left out, its records cannot be added up: the energy"), "{told}");
-    assert!(told.contains("of 1 runs Slurm does not say whose they are"), "{told}");
+    assert!(told.contains("of 1 run Slurm does not say whose they are"), "{told}");
     let total: Vec<Value> =
         serde_json::from_str(&site.text(&[&window[..4], &["--by", "user", "--json"]].concat())).expect("JSON");
     assert!(total.iter().all(|sum| sum["joules"].as_f64().is_some_and(f64::is_finite)), "{total:?}");
