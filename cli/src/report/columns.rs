@@ -53,7 +53,7 @@ pub fn state(run: &RunAccount) -> String {
 
 /// A fraction as a percentage, for people.
 pub fn percent(fraction: Option<f64>) -> String {
-    fraction.map_or_else(|| "not yet known".to_string(), |f| format!("{:.2}%", 100.0 * f))
+    fraction.map_or_else(|| "unknown".to_string(), |f| format!("{:.2}%", 100.0 * f))
 }
 
 /// The share of resilience in the whole energy.
