@@ -14,8 +14,8 @@ const USER: &str = "jpalice";
 /// Enough for a job on two nodes and another place to go to.
 const NODES: u32 = 4;
 
-/// A site whose nodes are taken to fail often, so that a short job has checkpoints.
-const ESTIMATES: &str = "[estimates]\nnode_mtbf_s = 600.0\ncheckpoint_s = 0.5\nrestart_s = 2.0\n";
+/// Nodes are taken to fail every minute, so that a job of seconds has checkpoints.
+const ESTIMATES: &str = "[estimates]\nnode_mtbf_s = 60.0\ncheckpoint_s = 0.2\nrestart_s = 2.0\n";
 
 /// Starts the cluster, runs the shell, and stops the cluster.
 pub fn run() -> Result<ExitCode> {
