@@ -76,7 +76,8 @@ fn examples(site: &Site, home: &Path) -> Result<()> {
 fn welcome(has_criu: bool) -> String {
     let any = "    sbatch --ft-energy plain.sh     a program that knows nothing of checkpoints\n";
     format!(
-        "\nYou are {USER} on a Slurm of {NODES} nodes, in the scripts of docs/recipes.md. Type, for example:\n\n    \
+        "\nYou are {USER} on a Slurm of {NODES} nodes, in the scripts of docs/recipes.md. Its nodes are taken to \
+         fail every minute, so that a\njob of seconds has checkpoints. Type, for example:\n\n    \
          sbatch python.sh                a loop that writes its state; its job script names --ft-energy\n{}    \
          joulepoint status               what runs, and whether it is protected\n    \
          kill-node n1                    cuts the power of a node; squeue shows where a job runs\n    \
