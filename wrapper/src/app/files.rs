@@ -28,12 +28,17 @@ pub(super) type States = BTreeMap<PathBuf, Looks>;
 pub(super) type Glances = BTreeMap<PathBuf, (u64, u64, i64, i64)>;
 
 impl Files {
-    /// The names that match, files or links to files.
-    fn names<'a>(&'a self, patterns: &'a [String]) -> impl Iterator<Item = PathBuf> + 'a {
-        patterns.iter().flat_map(|pattern| {
+    /// The names that match, files or links to files, and all below folders that match.
+    fn names(&self, patterns: &[String]) -> std::io::Result<Vec<PathBuf>> {
+        let mut names = Vec::new();
+        for pattern in patterns {
             let full = self.folder.join(pattern);
-            glob::glob(&full.to_string_lossy()).into_iter().flatten().flatten()
-        })
+            let found = glob::glob(&full.to_string_lossy()).into_iter().flatten().flatten();
+            for path in found {
+                if path.is_dir() && !path.is_symlink() { below(&path, &mut names)? } else { names.push(path) }
+            }
+        }
+        Ok(names)
     }
 
     /// The files that are there now and what they look like, each opened for that.
@@ -47,7 +52,7 @@ impl Files {
     /// Like [`Files::now`], of one pattern.
     pub(super) fn of(&self, patterns: &[String]) -> std::io::Result<States> {
         let mut states = States::new();
-        for path in self.names(patterns) {
+        for path in self.names(patterns)? {
             // What a link leads to is what the program writes.
             let target = match fs::canonicalize(&path) {
                 Ok(target) => target,
@@ -70,8 +75,29 @@ impl Files {
             let m = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
             Some((path, (m.ino(), m.len(), m.mtime(), m.mtime_nsec())))
         };
-        self.names(&self.patterns).filter_map(glance).collect()
+        // What cannot be read now is told by the good look.
+        self.names(&self.patterns).unwrap_or_default().into_iter().filter_map(glance).collect()
     }
+}
+
+/// How folders of ours begin, which hold nothing of a program.
+const OURS: &str = ".joulepoint";
+
+/// All files below a folder; links to folders are not followed. What goes meanwhile is not there.
+fn below(folder: &Path, names: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(OURS)) {
+        return Ok(());
+    }
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { below(&entry.path(), names)? } else { names.push(entry.path()) }
+    }
+    Ok(())
 }
 
 impl Announced {
@@ -85,5 +111,34 @@ impl Announced {
 
     pub(super) fn get(&self) -> (u64, Vec<PathBuf>) {
         self.0.lock().map(|s| s.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_of_folders_means_all_files_below_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for file in ["out/checkpoint-500/model.bin", "out/checkpoint-500/rng/0", "out/log", "elsewhere/x"] {
+            fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+            fs::write(at(file), "x").unwrap();
+        }
+        fs::create_dir_all(at("out/.joulepoint-aside")).unwrap();
+        fs::write(at("out/.joulepoint-aside/old"), "x").unwrap();
+        std::os::unix::fs::symlink(at("elsewhere"), at("out/checkpoint-500/linked")).unwrap();
+        let found = |pattern: &str| {
+            let files = Files { folder: dir.path().to_path_buf(), patterns: vec![pattern.to_string()] };
+            let now = files.now().unwrap();
+            assert_eq!(files.glance().len(), now.len());
+            now.into_keys().map(|p| p.strip_prefix(dir.path()).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        let both = ["out/checkpoint-500/model.bin", "out/checkpoint-500/rng/0"];
+        assert_eq!(found("out/checkpoint-*"), both);
+        assert_eq!(found("out/checkpoint-*/*"), both);
+        assert_eq!(found("out"), [&both[..], &["out/log"]].concat());
+        assert_eq!(found("other-*"), Vec::<String>::new());
     }
 }
