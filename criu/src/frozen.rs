@@ -85,7 +85,7 @@ pub struct Written {
 /// A sentence.
 pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     let one = |relay: &mut Relay| {
-        relay.drain().map_err(|e| format!("the output cannot be written: {e}"))?;
+        relay.drain().and_then(|()| relay.rest()).map_err(|e| format!("the output cannot be written: {e}"))?;
         Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes(), held: relay.held().to_vec() })
     };
     relays.iter_mut().map(one).collect()

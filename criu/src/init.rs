@@ -209,8 +209,8 @@ impl Init<'_> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             self.signalled(info.ssi_signo as i32);
         }
-        for (relay, _) in self.relays.iter_mut().zip(&ready[relays]).filter(|(_, ready)| **ready) {
-            relay.drain()?;
+        for (relay, ready) in self.relays.iter_mut().zip(&ready[relays]) {
+            if *ready { relay.drain()? } else { relay.rest()? }
         }
         if ready[asked].contains(&true) {
             self.asked();

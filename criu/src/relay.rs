@@ -104,10 +104,22 @@ impl Relay {
         Ok(())
     }
 
+    /// Carries on whole lines, so that a line of ours breaks none of the program's.
     fn carry(&mut self, block: &[u8]) -> io::Result<()> {
         self.held.extend(block);
         let whole = self.held.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let ready = if self.by_lines && self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() };
+        self.carry_on(if self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() })
+    }
+
+    /// Carries on the beginning of a line, too, which nothing has followed for a while: a prompt, or a progress bar.
+    ///
+    /// # Errors
+    /// What the target's file system says.
+    pub fn rest(&mut self) -> io::Result<()> {
+        if self.by_lines || self.held.is_empty() { Ok(()) } else { self.carry_on(self.held.len()) }
+    }
+
+    fn carry_on(&mut self, ready: usize) -> io::Result<()> {
         let text: Vec<u8> = self.held.drain(..ready).collect();
         let text = if self.label.is_empty() { text } else { self.labelled(&text) };
         match text.iter().position(|byte| *byte == b'\n').filter(|_| !self.late.is_empty()) {
@@ -138,7 +150,7 @@ impl Relay {
         self.label = label;
     }
 
-    /// From now on carries whole lines, as `slurmstepd` does, so that all that is carried on arrives; `held` is the
+    /// From now on carries whole lines only, as `slurmstepd` does, so that all that is carried on arrives; `held` is the
     /// beginning of a line that an earlier relay kept.
     pub fn by_lines(&mut self, held: Vec<u8>) {
         self.by_lines = true;
@@ -156,8 +168,7 @@ impl Relay {
     /// What the target's file system says.
     pub fn finish(&mut self) -> io::Result<()> {
         self.drain()?;
-        self.by_lines = false;
-        self.carry(&[])?;
+        self.carry_on(self.held.len())?;
         if !self.late.is_empty() {
             self.to.write_all(b"\n")?;
             self.to.write_all(&std::mem::take(&mut self.late))?;
@@ -181,6 +192,7 @@ impl Relay {
     /// # Errors
     /// What the file system says.
     pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
+        self.held.clear();
         if self.kept_bytes().is_some_and(|now| now > bytes) {
             let (ends_line, ours) = self.ours_after(bytes).unwrap_or_default();
             self.to.set_len(bytes)?;
@@ -315,6 +327,8 @@ mod tests {
         let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
         program.write_all(b"pt\nand on").unwrap();
         relay.drain().unwrap();
+        assert_eq!(said(), "kept\njoulepoint: said\n", "the beginning of a line waits");
+        relay.rest().unwrap();
         assert_eq!(said(), "kept\njoulepoint: said\nand on");
     }
 

@@ -39,6 +39,8 @@ pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint,
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use protection::{Protection, ProtectionState};
 pub use request::{Request, Setting, Source};
+#[doc(hidden)]
+pub use say::say_line;
 pub use watch::{
     BeginReply, BeginRequest, EndReply, EndRequest, FormerNode, Incarnation, LeaseReply, LeaseRequest, NotGranted,
     Seen, Testimony, TestimonyRequest, Unsure, WaitsFor, Witness,

@@ -1,10 +1,51 @@
-//! A word to standard error that harms nobody: where it cannot be written, it is not.
+//! A word to standard error that harms nobody: a line of its own, and where it cannot be written, it is not.
+
+use std::fmt::Arguments;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// As `eprintln!`, which panics where standard error takes nothing, such as a job's output file on a full disk.
 #[macro_export]
 macro_rules! say {
-    ($($word:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($word)*);
-    }};
+    ($($word:tt)*) => { $crate::say_line(format_args!($($word)*)) };
+}
+
+/// One line to standard error, at once and as a whole: a program may write to the same file.
+#[doc(hidden)]
+pub fn say_line(words: Arguments<'_>) {
+    let begins_line = !in_the_middle("/proc/self/fd/2").unwrap_or(false);
+    let line = if begins_line { format!("{words}\n") } else { format!("\n{words}\n") };
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether a file ends in the middle of a line, as after a progress bar; it may be open for writing only.
+fn in_the_middle(file: &str) -> io::Result<bool> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Ok(false);
+    }
+    let mut file = File::open(file)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_ends_within_a_line_is_told_from_others_and_from_what_is_no_file() {
+        let path = std::env::temp_dir().join(format!("joulepoint-say-{}", std::process::id()));
+        let name = path.to_string_lossy().into_owned();
+        for (text, middle) in [("", false), ("a line\n", false), ("a line\n 16%", true)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(in_the_middle(&name).unwrap(), middle, "{text:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(!in_the_middle("/dev/null").unwrap() && in_the_middle(&name).is_err());
+    }
 }
