@@ -6,7 +6,8 @@
 # libraries, and writes FOLDER/criu, which runs it by its own loader. Needs no root.
 #
 # Where compiler and headers are there, forky's source is built instead, with criu.patch: programs that map removed files
-# (the semaphores of Python's pools, of Open MPI) can be dumped, and poll(2) does not end at a checkpoint.
+# (the semaphores of Python's pools, of Open MPI) can be dumped, semaphores that have names stay common to their processes,
+# short sleeps and polls do not end at a checkpoint, and a timer whose time has come meanwhile goes on (timerfd).
 # Ends with 77 and a reason where there is no such mirror.
 set -eu
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
