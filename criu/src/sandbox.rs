@@ -14,9 +14,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use xxhash_rust::xxh3::xxh3_64;
 
-/// Process ids of the program begin above this one, so that CRIU's own helpers never take one of them.
-pub const FIRST_PID: i32 = 10_000;
+/// Process ids of programs begin between these, so that CRIU's own helpers never take one of them, and every node has
+/// them: its `pid_max` is 32768 at least.
+const FIRST_PIDS: std::ops::Range<i32> = 10_000..20_000;
+
+/// The first process id of a program, which differs between programs as it would outside: scripts make names of files of
+/// theirs (`/tmp/work.$$`), also in folders that their jobs share.
+pub fn first_pid(run: &Path, rank: u32) -> i32 {
+    let name = [run.as_os_str().as_encoded_bytes(), &rank.to_le_bytes()].concat();
+    let places = FIRST_PIDS.len() as u64;
+    FIRST_PIDS.start + i32::try_from(xxh3_64(&name) % places).unwrap_or(0)
+}
 
 /// File by which the kernel tells and takes the process id given last.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
@@ -239,6 +249,16 @@ fn write(path: &str, text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_two_runs_or_ranks_begin_with_process_ids_of_their_own() {
+        let runs: Vec<String> = (0..100).map(|n| format!("/runs/{n}")).collect();
+        let of = |rank| runs.iter().map(move |run| first_pid(Path::new(run), rank)).collect::<Vec<_>>();
+        let all: std::collections::BTreeSet<i32> = [of(0), of(1)].concat().into_iter().collect();
+        assert!(all.len() > 190, "{}", all.len());
+        assert!(all.iter().all(|pid| FIRST_PIDS.contains(pid)));
+        assert_eq!(of(0), of(0));
+    }
 
     #[test]
     fn the_offset_of_a_clock_is_read_as_the_kernel_writes_it() {

@@ -42,7 +42,8 @@ impl Init<'_> {
     /// Starts the program; an error comes with the exit code that a shell would give.
     pub(super) fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
-        sandbox::set_last_pid(sandbox::FIRST_PID - 1).map_err(|e| (e, 126))?;
+        let rank = self.task.member.as_ref().map_or(0, |member| member.rank);
+        sandbox::set_last_pid(sandbox::first_pid(&self.task.run, rank) - 1).map_err(|e| (e, 126))?;
         relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN)).map_err(own)?;
         let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
         let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
