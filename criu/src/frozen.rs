@@ -131,7 +131,9 @@ pub fn save(
         let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
         match leftovers::made_since(since, &temporaries.local, &others) {
             Some(found) => {
-                pack(LOCAL, &|tar| found.all.iter().try_for_each(|path| append_padded(tar, path)))
+                let of_sockets = leftovers::folders_of(&peers::bound(&tree));
+                let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
+                pack(LOCAL, &|tar| all.clone().try_for_each(|path| append_padded(tar, path)))
                     .map_err(told(Path::new("files in /tmp")))?;
                 local = found.entries;
             }

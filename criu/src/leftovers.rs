@@ -5,6 +5,7 @@
 
 use crate::files::COMMON;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -119,6 +120,16 @@ impl Look<'_> {
     }
 }
 
+/// The folders of the user's in which these files stand, uppermost first, whoever has made them: without its folder a
+/// socket cannot be put back.
+pub fn folders_of(files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let us = nix::unistd::getuid().as_raw();
+    let is_ours = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == us);
+    let below = |path: &&Path| FOLDERS.iter().any(|folder| path.starts_with(folder) && *path != Path::new(folder));
+    let all = files.iter().flat_map(|file| file.ancestors().skip(1));
+    all.filter(below).filter(is_ours).map(Path::to_path_buf).collect()
+}
+
 /// When a file was made, or changed last where its file system does not say.
 fn made(metadata: &Metadata) -> SystemTime {
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
@@ -213,6 +224,15 @@ mod tests {
         assert_eq!(found.entries, [path("below"), path("old/new")]);
         assert_eq!(found.all, [path("below"), path("below/after"), path("old"), path("old/new")]);
         assert_eq!(look(&[path("kept"), path("gone")]).entries, [path("below"), path("kept"), path("old/new")]);
+    }
+
+    #[test]
+    fn the_folders_of_a_socket_are_found_and_the_common_ones_are_not() {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let folder = place.path().join("tmux-1");
+        fs::create_dir(&folder).unwrap();
+        let sockets = BTreeSet::from([folder.join("default"), PathBuf::from("/tmp/s"), PathBuf::from("/run/s")]);
+        assert_eq!(folders_of(&sockets), BTreeSet::from([place.path().to_path_buf(), folder]));
     }
 
     #[test]

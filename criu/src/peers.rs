@@ -4,6 +4,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 /// Length of a netlink header, and of the message of a unix socket before its attributes, bytes (sock_diag(7)).
 const HEADER: usize = 16;
@@ -27,6 +28,23 @@ pub fn refuse_outside(tree: &[i32]) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// Files under which sockets of a tree of processes are known, as they gave them.
+pub fn bound(tree: &[i32]) -> BTreeSet<PathBuf> {
+    let ours: BTreeSet<u32> = tree.iter().flat_map(|pid| sockets(*pid)).collect();
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let path = |line: &str| {
+        // Number, references, protocol, flags, type, state, inode, and the name, which may have blanks.
+        let (mut word, mut rest) = ("", line);
+        for _ in 0..7 {
+            (word, rest) = rest.trim_start().split_once(' ')?;
+        }
+        let is_ours = word.parse().is_ok_and(|inode| ours.contains(&inode));
+        (is_ours && rest.starts_with('/')).then(|| PathBuf::from(rest))
+    };
+    table.lines().filter_map(path).collect()
 }
 
 /// Numbers of a process's open sockets.
@@ -103,6 +121,16 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn the_files_of_sockets_are_found_with_blanks_in_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a socket");
+        let _open = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let us = [std::process::id() as i32];
+        assert!(bound(&us).contains(&path), "{:?}", bound(&us));
+        assert_eq!(bound(&[]), BTreeSet::new());
+    }
 
     #[test]
     fn a_socket_is_found_with_its_peer_and_one_that_leads_outside_is_refused() {
