@@ -86,6 +86,9 @@ fn short(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
+/// Why there is no dump of a program that ends meanwhile.
+pub const ENDED: &str = "the sandbox of the program has ended";
+
 /// Asks the warden of a run for a dump and waits for the answer, as long as it is `wanted`; the time for which the
 /// program stood still, s. An `ask` that tells so calls `goes_on` when the program goes on.
 ///
@@ -140,7 +143,7 @@ fn hear(
     let mut answer = String::new();
     loop {
         match reader.read_line(&mut answer) {
-            Ok(0) => return Err("the sandbox of the program has ended".to_string()),
+            Ok(0) => return Err(ENDED.to_string()),
             Ok(_) => break,
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if !wanted() {

@@ -150,6 +150,8 @@ struct Driver<'a> {
     crashes: u32,
     /// How the script has ended, until it is started again.
     exited: Option<i32>,
+    /// The checkpoint from which the script goes on.
+    from: Option<u64>,
     last_reason: String,
     /// Another wrapper has taken the run up: nothing of it is written any more.
     is_superseded: bool,
@@ -175,6 +177,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         final_line_taken: false,
         crashes: 0,
         exited: None,
+        from: None,
         last_reason: String::new(),
         is_superseded: false,
     };
@@ -318,6 +321,7 @@ impl Driver<'_> {
             }
         };
         self.exited = None;
+        self.from = from.map(|line| line.number);
         if let Err(why) = self.ports.child.start(&environment) {
             self.decided("end", &format!("the job script could not be started: {why}"));
             return End::Finished(why.code);

@@ -25,6 +25,10 @@ struct World {
     script: Rc<RefCell<VecDeque<(f64, Happening)>>>,
     events: Rc<RefCell<Vec<Event>>>,
     line: Option<Manifest>,
+    /// The newest checkpoints from now on, as some are set aside, instead of that one.
+    lines: Option<Rc<RefCell<VecDeque<Manifest>>>>,
+    /// Nobody outside has ended the job.
+    is_left_alone: bool,
 }
 
 impl Clock for World {
@@ -66,6 +70,8 @@ impl Engine for World {
 
 impl Child for World {
     fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
+        // It cannot be restored from any of them.
+        self.lines.iter().for_each(|lines| drop(lines.borrow_mut().pop_front()));
         Ok(())
     }
     fn terminate(&mut self) {}
@@ -83,7 +89,7 @@ impl Cluster for World {
         false
     }
     fn cause(&mut self) -> Option<FailureKind> {
-        Some(FailureKind::Cancelled)
+        (!self.is_left_alone).then_some(FailureKind::Cancelled)
     }
     fn requeue(&mut self) -> Result<(), String> {
         Err("nobody asked for that".into())
@@ -102,7 +108,8 @@ impl Store for World {
         Ok(())
     }
     fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
-        Ok((self.line.clone(), Vec::new()))
+        let newest = self.lines.as_ref().map_or_else(|| self.line.clone(), |lines| lines.borrow().front().cloned());
+        Ok((newest, Vec::new()))
     }
     fn flush(&mut self, _: f64) {}
 }
@@ -122,7 +129,7 @@ fn play(world: &World, script: Vec<(f64, Happening)>) -> Outcome {
         requeue_at_end: false,
         step_retries: 0,
         checkpoint_limit_s: 3600.0,
-        resumes: world.line.is_some(),
+        resumes: world.line.is_some() || world.lines.is_some(),
         accounted: Vec::new(),
         answered: Vec::new(),
     };
@@ -205,4 +212,27 @@ fn the_time_that_a_cancelled_script_takes_to_leave_is_its_own() {
     assert_eq!(play(&world, script), Outcome::Ended(143));
     let seconds = seconds(&world);
     assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), [Phase::Compute], "no energy of resilience");
+}
+
+#[test]
+fn checkpoints_that_cannot_be_restored_are_no_crashes_of_the_script() {
+    let line = |number| Manifest { number, begun_s: BEGIN_S - 50.0, engine: "scripted".into(), ..Manifest::default() };
+    let lines = || Some(Rc::new(RefCell::new([line(2), line(1)].into())));
+    let killed = |at_s| (at_s, Happening::Exited { code: 137 });
+    let world = World { lines: lines(), is_left_alone: true, ..World::default() };
+    let end = (40.0, Happening::Exited { code: 0 });
+    assert_eq!(play(&world, vec![killed(10.0), killed(20.0), end]), Outcome::Ended(0), "without any retry");
+    let back: Vec<Option<u64>> = world
+        .events
+        .borrow()
+        .iter()
+        .filter_map(|e| match e {
+            Event::RolledBack { to, .. } => Some(*to),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(back, [Some(2), Some(1), None], "then the beginning");
+    let world = World { lines: lines(), is_left_alone: true, ..World::default() };
+    let all = vec![killed(10.0), killed(20.0), killed(30.0)];
+    assert_eq!(play(&world, all), Outcome::Ended(137), "one that begins anew and is killed has crashed");
 }

@@ -90,16 +90,26 @@ impl Driver<'_> {
 
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, code: i32, exited_s: f64) -> End {
-        if code < 128 || self.crashes >= self.setup.step_retries {
+        // A checkpoint that could not be restored is no fault of the script, and is not tried again.
+        let is_not_back = code == ::criu::EXIT_KILLED && self.has_lost_its_line();
+        if !is_not_back && (code < 128 || self.crashes >= self.setup.step_retries) {
             return End::Finished(code);
         }
-        self.crashes += 1;
+        self.crashes += u32::from(!is_not_back);
         let now_s = self.ports.clock.now_s();
         let reason = format!("the job script ended by signal {}", code - 128);
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
         self.ports.child.stop();
         End::Again
+    }
+
+    /// Whether the checkpoint from which the script was to go on has been set aside since.
+    fn has_lost_its_line(&mut self) -> bool {
+        let Some(from) = self.from else { return false };
+        let Ok((line, events)) = self.newest() else { return true };
+        self.note(events);
+        line.is_none_or(|line| line.number < from)
     }
 
     /// Looks for dead nodes of the run.
