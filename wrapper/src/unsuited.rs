@@ -111,6 +111,20 @@ fn fails(command: &[String], folder: &Path, me: &Me) -> Option<String> {
             base(name)
         ));
     }
+    let requeues = match base(name) {
+        "scontrol" => has(&["requeue", "requeuehold"]),
+        "trap" => arguments.iter().any(|handler| handler.contains("scontrol requeue")),
+        _ => false,
+    };
+    if requeues {
+        return Some(
+            "the script requeues its job to begin anew, and one that goes on from before that would do so for ever"
+                .to_string(),
+        );
+    }
+    if base(name) == "fakeroot" {
+        return Some("'fakeroot' seems to give files to users that a sandbox does not know".to_string());
+    }
     if base(name) == "setfacl" {
         return Some("'setfacl' names users and groups that a sandbox does not know".to_string());
     }
@@ -159,6 +173,20 @@ mod tests {
         }
         for script in ["echo podman", "cat podman.txt", "# docker run", "./docker.py"] {
             assert_eq!(looked(script, &me(true)), Unsuited::default(), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_requeues_itself_begins_anew() {
+        for script in [
+            "[ -e done ] || scontrol requeue $SLURM_JOB_ID",
+            "trap 'touch asked; scontrol requeue $SLURM_JOB_ID' USR1",
+            "again() {\n  scontrol requeue \"$SLURM_JOB_ID\"\n}",
+        ] {
+            assert!(looked(script, &me(false)).fails.is_some_and(|why| why.contains("for ever")), "{script}");
+        }
+        for script in ["scontrol show job 7", "echo scontrol requeue"] {
+            assert_eq!(looked(script, &me(false)), Unsuited::default(), "{script}");
         }
     }
 
