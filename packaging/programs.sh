@@ -4,5 +4,6 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 exec apt-get install --yes --no-install-recommends \
-    bc default-jdk-headless ffmpeg golang-go lua5.4 nodejs octave openfoam openssl parallel perl povray python3 \
-    python3-torch quantum-espresso quantum-espresso-data r-base-core ruby snakemake sqlite3 xz-utils
+    bc default-jdk-headless expect ffmpeg golang-go lua5.4 nodejs octave openfoam openssl parallel pari-gp perl php-cli \
+    povray python3 python3-torch quantum-espresso quantum-espresso-data r-base-core redis-server ruby snakemake sqlite3 \
+    tcl tmux xz-utils

@@ -139,6 +139,56 @@ thermo 200
 run 3000
 END
 mpirun --oversubscribe -n 2 lmp -in in.lj -log none | grep -E '^ +[0-9]+ ' | cut -c1-60 > result"),
+    program("python, queues of a spawned process", &["python3"], "cat > queues.py <<'END'
+import multiprocessing, threading, time
+def work(q, r):
+    while (i := q.get()) is not None: time.sleep(0.2); r.put(i * i)
+    r.put(None)
+if __name__ == \"__main__\":
+    spawn = multiprocessing.get_context(\"spawn\"); q, r = spawn.Queue(5), spawn.Queue(5); spawn.Process(target=work, args=(q, r)).start()
+    threading.Thread(target=lambda: [q.put(i) for i in [*range(60), None]]).start()
+    open(\"result\", \"w\").write(str(sum(iter(r.get, None))))
+END
+python3 queues.py"),
+    program("a timer of 10 ms", &["cc"], "cat > t.c <<'END'
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/timerfd.h>
+int main(void) { struct itimerspec ten_ms = {{0, 10000000}, {0, 10000000}}; int t = timerfd_create(CLOCK_MONOTONIC, 0); timerfd_settime(t, 0, &ten_ms, 0);
+uint64_t n = 0, more; while (n < 1200) { if (read(t, &more, 8) != 8) return 1; n += more; } puts(\"all\"); return 0; }
+END
+cc -o t t.c && ./t > result"),
+    program("sleeps that are not looked after", &["cc"], "cat > s.c <<'END'
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) { struct timespec second = {1, 0};
+for (int i = 0; i < 4; i++) if (usleep(900000) || nanosleep(&second, 0) || poll(0, 0, 800) || sleep(1)) { perror(\"ended early\"); return 1; }
+puts(\"all\"); return 0; }
+END
+cc -o s s.c && ./s > result"),
+    program("tmux", &["tmux"], "tmux -L t -f /dev/null new-session -d 'for i in $(seq 60); do sleep 0.2; done; echo done > part; mv part ended'; until [ -s ended ]; do sleep 0.3; done; cp ended result"),
+    program("expect", &["expect"], "cat > e.exp <<'END'
+spawn sh -c {for i in 1 2 3 4 5 6; do printf \"name? \"; read n; echo \"hello $n\"; sleep 2; done}
+for {set i 0} {$i < 6} {incr i} { expect \"name?\"; send \"u$i\\r\"; expect \"hello u$i\" }
+expect eof
+END
+expect e.exp > said; tr -d '\\r' < said > result"),
+    program("a name by the process id", &[], "f=/tmp/mine.$$; echo $SLURM_JOB_NAME > $f; for i in $(seq 60); do sleep 0.2; done; cat $f > result; rm $f"),
+    program("a coprocess and a FIFO", &[], "mkfifo p; coproc C { while read -r n; do echo $((n * n)); done; }
+(for i in $(seq 60); do echo $i >&${C[1]}; read -r a <&${C[0]}; echo $a; sleep 0.2; done > p) & awk '{ s += $1 } END { print s }' < p > result"),
+    program("PARI/GP", &["gp"], "echo 's = 0; for(i = 1, 60, s += nextprime(10^30 + i); system(\"sleep 0.2\")); print(s)' | gp -q > result"),
+    program("PHP", &["php"], "php -r '$s = 0; for ($i = 1; $i <= 60; $i++) { $s += $i * $i; usleep(200000); } file_put_contents(\"result\", $s);'"),
+    program("Tcl", &["tclsh"], "cat > t.tcl <<'END'
+set s 0; set i 0
+proc tick {} { global i s done; incr i; incr s [expr {$i * $i}]; if {$i == 60} { set done 1 } else { after 200 tick } }
+after 200 tick; vwait done; puts $s
+END
+tclsh t.tcl > result"),
+    program("Redis", &["redis-server"], "redis-server --port 0 --unixsocket $PWD/socket --save '' > log & until [ -S socket ]; do sleep 0.1; done
+for i in $(seq 50); do redis-cli -s socket incrby k $i > /dev/null; sleep 0.2; done; redis-cli -s socket get k > result; redis-cli -s socket shutdown nosave; wait"),
     program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
     program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
     program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),
