@@ -147,7 +147,7 @@ end
     for (args, expected) in [
         ("--ft-energy", protected),
         ("--ft-energy --no-requeue --open-mode=truncate", "requeue=no-requeue no-kill=unset open-mode=t"),
-        ("--ft-energy -N3 --ft-energy-protocol=uncoordinated --ft-energy-spare=1", "no-kill=set"),
+        ("--ft-energy -N3 --ft-energy-spare=1", "no-kill=set"),
         ("--ft-energy=off", "requeue=unset no-kill=unset open-mode=nil"),
         ("", "requeue=unset no-kill=unset open-mode=nil"),
     ] {
