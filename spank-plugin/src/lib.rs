@@ -70,6 +70,7 @@ pub unsafe extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *mu
             let (site, wrong) = site::Site::parse(words);
             option_values::register(handle, callback);
             if Context::current() == Context::Allocator {
+                option_values::forget_inherited();
                 output::add_to(&site);
             }
             site::keep(site);

@@ -70,6 +70,22 @@ pub fn check(spec: &Spec, place: &str, value: &OsStr) -> Result<String, String> 
     Ok(text.to_owned())
 }
 
+/// How variables begin in which a job's script finds our options of its own job; `sbatch` reads them as its own.
+const INHERITED: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_joulepoint_";
+
+/// Where a job is submitted, before Slurm looks: what a protected job asked for is no wish for those that its script submits.
+pub fn forget_inherited() {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| is_inherited(name)) {
+        // SAFETY: sbatch and salloc have not started a thread when they initialize their plugins.
+        unsafe { std::env::remove_var(name) }
+    }
+}
+
+fn is_inherited(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(INHERITED.as_bytes())
+}
+
 /// The values that have arrived in this process.
 pub fn arrived() -> Values {
     VALUES.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -92,6 +108,17 @@ mod tests {
         assert!(refusal.contains("--ft-energy-interval: 'never'") && refusal.contains("accepted:"), "{refusal}");
         assert_eq!(accept(id, wrong, Context::Remote), Ok(()));
         assert_eq!(arrived()["ft-energy-interval"], "never");
+    }
+
+    #[test]
+    fn only_what_slurm_hands_down_of_ours_is_forgotten() {
+        for (name, is_ours) in [
+            ("SLURM_SPANK__SLURM_SPANK_OPTION_joulepoint_ft_energy_done", true),
+            ("SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image", false),
+            ("FT_ENERGY", false),
+        ] {
+            assert_eq!(is_inherited(OsStr::new(name)), is_ours, "{name}");
+        }
     }
 
     #[test]

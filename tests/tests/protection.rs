@@ -91,6 +91,7 @@ fn told(site: &mut Site) -> Result<()> {
     let right = Job::submit(site, "right", &with(&["--ft-energy-done=state"]), COUNTER)?;
     let stays = Job::submit(site, "stays", &with(&["--ft-energy-done=state", "--no-requeue"]), COUNTER)?;
     refused(site)?;
+    asks_for_itself_only(site)?;
     without_an_engine(site, &no_engine)?;
     protected(site, &right)?;
     ensure!(stays.told.contains("with a lost node the job ends for good"), "{}", stays.told);
@@ -159,6 +160,17 @@ end
         ensure!(output.status.success() && told.contains(expected), "{args}: {told}");
     }
     site.cluster.command("scancel").args(["-u", USER, "--state=PENDING"]).status()?;
+    Ok(())
+}
+
+/// A protected job's script submits another job without the option: that one is none of ours.
+fn asks_for_itself_only(site: &Site) -> Result<()> {
+    let submits = "touch x; sbatch --quiet --wait -n1 -o inner.out --wrap 'echo inner' 2> submitted";
+    let job = Job::submit(site, "chain", &["--ft-energy", "--ft-energy-done=x"], submits)?;
+    job.ends(site, "COMPLETED")?;
+    let [inner, submitted] = ["inner.out", "submitted"].map(|name| fs::read_to_string(job.folder.join(name)));
+    let (inner, submitted) = (inner?, submitted?);
+    ensure!(inner == "inner\n" && !submitted.contains("joulepoint"), "{inner}{submitted}");
     Ok(())
 }
 
