@@ -20,7 +20,9 @@ const ESTIMATES: &str = "[estimates]\nnode_mtbf_s = 60.0\ncheckpoint_s = 0.2\nre
 /// Starts the cluster, runs the shell, and stops the cluster.
 pub fn run() -> Result<ExitCode> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-try-{}", std::process::id()));
-    let outcome = play(&dir);
+    let criu = dir.with_extension("criu");
+    let outcome = play(&dir, &criu);
+    let _ = fs::remove_dir_all(&criu);
     match &outcome {
         Ok(_) => fs::remove_dir_all(&dir)?,
         Err(_) => eprintln!("everything is kept in {}", dir.display()),
@@ -28,23 +30,24 @@ pub fn run() -> Result<ExitCode> {
     outcome
 }
 
-fn play(dir: &Path) -> Result<ExitCode> {
+fn play(dir: &Path, criu: &Path) -> Result<ExitCode> {
     let clock = Instant::now();
     let say = |text: &str| println!("[{:6.1} s] {text}", clock.elapsed().as_secs_f64());
     say("starting a private Slurm with Joulepoint: it is gone when you leave the shell");
-    let criu = dir.join("criu");
     let toml = format!("[criu]\ncommand = {:?}\n\n{ESTIMATES}", criu.join("criu"));
-    let site = Site::start(dir, &Wanted { nodes: NODES, toml, ..Wanted::default() }, &mut |text| {
+    // Before the nodes look which engines they have.
+    let has_criu = site::fetch_criu(criu);
+    let wanted = Wanted { nodes: NODES, toml, shared: vec![criu.to_path_buf()], ..Wanted::default() };
+    let site = Site::start(dir, &wanted, &mut |text| {
         say(&format!("  {text}"));
     })?;
-    let criu = site::fetch_criu(&criu);
-    if let Err(why) = &criu {
+    if let Err(why) = &has_criu {
         say(&format!("without CRIU (programs that write no checkpoints are not protected): {why}"));
     }
     let home = home_of(&site)?;
     power::give(&site, USER)?;
     examples(&site, &home)?;
-    println!("{}", welcome(criu.is_ok()));
+    println!("{}", welcome(has_criu.is_ok()));
     shell(&site, &home)
 }
 

@@ -27,7 +27,7 @@ const FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/
 const NAMESPACES: [&str; 2] = ["sys/user/max_user_namespaces", "sys/kernel/unprivileged_userns_clone"];
 
 /// The nodes are counted at most so often: each heartbeat is answered with the count.
-const COUNT: Duration = Duration::from_secs(10);
+const COUNT: Duration = Duration::from_secs(2);
 
 /// The file is written anew after this time, though nothing has changed: who reads it must know that it is good, s.
 const WRITE_AGAIN_S: f64 = 600.0;

@@ -39,8 +39,11 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait for the controller to store what the spool holds.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Time between two looks at what the node is made of.
-const LOOK_AT_HARDWARE: Duration = Duration::from_secs(600);
+/// Time between two looks at which checkpoint engines are installed.
+const LOOK_AT_ENGINES: Duration = Duration::from_secs(20);
+
+/// At one of so many of them it is also looked at what the node is made of.
+const LOOKS_FOR_HARDWARE: u32 = 30;
 
 /// So many jobs that have ended here are remembered until their files are looked at.
 const MOST_ENDED: usize = 1024;
@@ -303,13 +306,14 @@ impl Node {
         let storage = [(Storage::Memory, of.memory_dir.clone()), (Storage::Local, of.local_dir.clone())].into();
         let criu = self.params.site.criu.command.as_deref();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        loop {
+        for n in (0..LOOKS_FOR_HARDWARE).cycle() {
             *lock(&self.engines) = Some(capabilities::installed(criu, &path, &self.params.proc_root));
-            match hardware::facts::look(&self.params.node, &storage, &of.mpicc) {
-                Ok(facts) => *lock(&self.fingerprint) = Some(facts.fingerprint),
-                Err(e) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
+            match (n == 0).then(|| hardware::facts::look(&self.params.node, &storage, &of.mpicc)) {
+                Some(Ok(facts)) => *lock(&self.fingerprint) = Some(facts.fingerprint),
+                Some(Err(e)) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
+                None => {}
             }
-            std::thread::sleep(LOOK_AT_HARDWARE);
+            std::thread::sleep(LOOK_AT_ENGINES);
         }
     }
 
