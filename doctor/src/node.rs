@@ -1,7 +1,6 @@
 //! Whether the node service runs here, and reads energy from a counter.
 
 use crate::Findings;
-use nix::unistd::Uid;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -21,9 +20,6 @@ pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
     let refused: Vec<String> = meter.refused().iter().map(|(kind, why)| format!("{kind}: {why}")).collect();
     if site.energy.sources().precedence.first() == Some(&energy::SourceKind::Model) {
         findings.ok("energy-source", "estimated, as energy.sources wants it");
-    } else if meter.source() == energy::SourceKind::Model && !Uid::effective().is_root() {
-        // Kernels let root alone read most counters, and the node service is root.
-        findings.skipped("energy-source", "the node's counters");
     } else if meter.source() == energy::SourceKind::Model {
         let what = format!("no counter can be read, so energy is estimated ({})", refused.join("; "));
         let cure = "as root: modprobe intel_rapl_msr, or choose energy.sources; see docs/energy.md";
