@@ -155,7 +155,10 @@ impl Guard {
                 self.settle()
             }
             None => {
-                protocol::say!("joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}");
+                let files = "files that it made or changed before stay as they are";
+                protocol::say!(
+                    "joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}; {files}"
+                );
                 self.have.remove(&group.unwrap_or(0));
                 if self.protection.state != ProtectionState::NotProtected {
                     self.protection.state = ProtectionState::Unproven;
