@@ -7,11 +7,9 @@ use crate::clean;
 use crate::criu;
 use crate::deliver::{Courier, Spool};
 use crate::driver::{self, EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
-use crate::engines::{self, Facts};
 use crate::equip::{Gear, Live, equip};
 use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
-use crate::hook::Commands;
 use crate::job::{Controller, Job, persistently};
 use crate::late::{Late, Waited};
 use crate::leavings::Asker;
@@ -19,6 +17,7 @@ use crate::lend::Lender;
 use crate::mail::{self, Post};
 use crate::mpi;
 use crate::nodes::{Local, Nodes};
+use crate::planned::{Asked, Planned, hook_commands, made_by, plan, resume};
 use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
 use crate::protection::{EXIT_NOT_PROTECTED, Prospect};
@@ -26,18 +25,17 @@ use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
-use crate::unsuited::{self, Me, Unsuited};
-use crate::{identity::Identity, linked, sandboxes, writers};
+use crate::{identity::Identity, sandboxes, writers};
 use config::Site;
 use nix::sys::signal::Signal;
 use options::{Resume, Settings};
-use protocol::{Event, Incarnation, Plan, PlanRequest, Record, Request, RunKey};
+use protocol::{Event, Incarnation, Record, Request, RunKey};
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,15 +107,6 @@ fn hold(site: &Site, me: &Identity, reason: &str) -> Outcome {
             Outcome::Ended(EXIT_NOT_RESTORED)
         }
     }
-}
-
-/// What a job asks for, of which site, where.
-struct Asked<'a> {
-    request: &'a Request,
-    settings: &'a Settings,
-    site: &'a Site,
-    argv: &'a [String],
-    me: &'a Identity,
 }
 
 /// This very command again, as a driver.
@@ -469,112 +458,9 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
     settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
 }
 
-/// What was found out before a run's program is started.
-struct Planned {
-    plan: Plan,
-    /// The engine, which is chosen here.
-    chosen: Option<options::Engine>,
-    criu: Option<Criu>,
-    prospect: Prospect,
-}
-
-/// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s` and whose
-/// checkpoints, if it has any, were made by an engine.
-fn plan(
-    asked: &Asked<'_>,
-    runs: &Path,
-    controller: &Controller,
-    end_s: Option<f64>,
-    made_by: Option<options::Engine>,
-) -> Planned {
-    let Asked { request, settings, site, argv, me } = asked;
-    let now_s = mail::now_s();
-    let question = PlanRequest {
-        request: (*request).clone(),
-        nodes: me.nodes.len() as u32,
-        cpus_per_node: me.cpus_per_node,
-        tasks: me.tasks(),
-        user: me.user.clone(),
-        job_name: me.job_name.clone(),
-        node_names: me.nodes.clone(),
-        walltime_s: end_s.map(|end_s| end_s - now_s),
-        local_s: Some(mail::local_s(now_s)),
-        ..PlanRequest::default()
-    };
-    let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
-        Ok(plan) => plan,
-        Err(e) => {
-            tracing::warn!(%e, "the controller is away; the plan is made from the site file");
-            planner::plan_without_history(settings, &question, site)
-        }
-    };
-    let read = linked::read(argv, &me.folder);
-    let libraries = linked::libraries_of(&read.words, &me.folder);
-    let starts_steps = read.words.iter().any(|w| w.rsplit('/').next() == Some("srun"));
-    // What a script does beside its steps is in no sandbox; each call is looked at by itself.
-    let unsuited = match starts_steps {
-        true => Unsuited::default(),
-        false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
-    };
-    let mut facts = Facts {
-        hook: hook_commands(site).is_some(),
-        nodes: me.nodes.len(),
-        libraries,
-        talks: settings.log.is_some(),
-        starts_steps,
-        unsuited,
-        no_scr: engines::no_scr(),
-        no_dmtcp: engines::no_dmtcp(),
-        proven: plan.engine.clone(),
-        made_by,
-        ..Facts::default()
-    };
-    // Trying it takes a moment, so it is tried only where it may be chosen.
-    let criu = engines::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
-    facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
-    let (chosen, why) = engines::choose(settings, &facts);
-    plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
-    plan.reasons.push(format!("engine {}: {why}", plan.engine));
-    if let Some(why) = facts.unsuited.fails.filter(|_| chosen == Some(options::Engine::Criu)) {
-        protocol::say!("joulepoint: under the engine criu a command of the script fails: {why}");
-        plan.reasons.push(format!("a command of the script fails: {why}"));
-    }
-    let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
-    let prospect = Prospect::of(settings, chosen, &why, &me.folder);
-    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps });
-    Planned { plan, chosen, criu, prospect }
-}
-
-/// CRIU of this node, tried and good.
-struct Criu {
-    command: PathBuf,
-    /// Whether it dumps the tasks of steps, and not the whole script.
-    by_steps: bool,
-}
-
 /// Where other nodes reach this one.
 pub(crate) fn address(slurm: &Slurm, me: &Identity) -> String {
     slurm.address(me.node.as_deref().unwrap_or("localhost"))
-}
-
-/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that
-/// brings back the tasks of steps (`by_steps`) knows them by the script's calls.
-fn resume(settings: &Settings, engine: Option<options::Engine>, by_steps: bool) -> Resume {
-    match (settings.resume, engine) {
-        (Resume::Script, Some(options::Engine::Criu)) if by_steps => Resume::Steps,
-        (resume, Some(options::Engine::Criu)) if by_steps => resume,
-        (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
-        (resume, _) => resume,
-    }
-}
-
-/// Commands of the engine `hook`: the user's variables win over the site's.
-pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
-    let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
-    let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
-    Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })
 }
 
 /// Marks all that this process starts as the run's, for the node service that freezes what is protected.
@@ -620,23 +506,6 @@ fn pass_signals_on(signals: nix::sys::signal::SigSet, post: Post, tree: Tree) {
 fn worked(records: &[Record]) -> Option<(f64, f64)> {
     let is_started = |r: &&Record| matches!(r.event, Event::Started { .. });
     Some((records.iter().rev().find(is_started)?.at_s, records.last()?.at_s))
-}
-
-/// The engine by which the newest checkpoint of the run was made, as its wrapper said then; none if there is none. Without
-/// an engine the files are taken that a program announces, as by the engine `app`.
-fn made_by(records: &[Record]) -> Option<options::Engine> {
-    let (mut engine, mut made_by) = (None, None);
-    for record in records {
-        match &record.event {
-            Event::Protection(protection) => {
-                engine = Some(planner::engine_named(&protection.engine).unwrap_or(options::Engine::App));
-            }
-            Event::Committed { .. } => made_by = engine,
-            Event::InGroup { of, .. } if matches!(**of, Event::Committed { .. }) => made_by = engine,
-            _ => {}
-        }
-    }
-    made_by
 }
 
 /// The last counters that earlier drivers of this very job record wrote down.

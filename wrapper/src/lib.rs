@@ -36,6 +36,7 @@ pub mod nodes;
 pub mod orders;
 mod parallel;
 mod passing;
+mod planned;
 pub mod ports;
 pub mod processes;
 pub mod protection;

@@ -1,0 +1,145 @@
+//! What is planned for a run before its program is started: the controller's plan, the engine, and what comes back.
+
+use crate::criu;
+use crate::engines::{self, Facts};
+use crate::hook::Commands;
+use crate::identity::Identity;
+use crate::job::Controller;
+use crate::linked;
+use crate::mail;
+use crate::protection::Prospect;
+use crate::unsuited::{self, Me, Unsuited};
+use config::Site;
+use options::{Resume, Settings};
+use protocol::{Event, Plan, PlanRequest, Record, Request};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a job asks for, of which site, where.
+pub(crate) struct Asked<'a> {
+    pub request: &'a Request,
+    pub settings: &'a Settings,
+    pub site: &'a Site,
+    pub argv: &'a [String],
+    pub me: &'a Identity,
+}
+
+/// What was found out before a run's program is started.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    /// The engine, which is chosen here.
+    pub chosen: Option<options::Engine>,
+    pub criu: Option<Criu>,
+    pub prospect: Prospect,
+}
+
+/// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s` and whose
+/// checkpoints, if it has any, were made by an engine.
+pub(crate) fn plan(
+    asked: &Asked<'_>,
+    runs: &Path,
+    controller: &Controller,
+    end_s: Option<f64>,
+    made_by: Option<options::Engine>,
+) -> Planned {
+    let Asked { request, settings, site, argv, me } = asked;
+    let now_s = mail::now_s();
+    let question = PlanRequest {
+        request: (*request).clone(),
+        nodes: me.nodes.len() as u32,
+        cpus_per_node: me.cpus_per_node,
+        tasks: me.tasks(),
+        user: me.user.clone(),
+        job_name: me.job_name.clone(),
+        node_names: me.nodes.clone(),
+        walltime_s: end_s.map(|end_s| end_s - now_s),
+        local_s: Some(mail::local_s(now_s)),
+        ..PlanRequest::default()
+    };
+    let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
+        Ok(plan) => plan,
+        Err(e) => {
+            tracing::warn!(%e, "the controller is away; the plan is made from the site file");
+            planner::plan_without_history(settings, &question, site)
+        }
+    };
+    let read = linked::read(argv, &me.folder);
+    let libraries = linked::libraries_of(&read.words, &me.folder);
+    let starts_steps = read.words.iter().any(|w| w.rsplit('/').next() == Some("srun"));
+    // What a script does beside its steps is in no sandbox; each call is looked at by itself.
+    let unsuited = match starts_steps {
+        true => Unsuited::default(),
+        false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
+    };
+    let mut facts = Facts {
+        hook: hook_commands(site).is_some(),
+        nodes: me.nodes.len(),
+        libraries,
+        talks: settings.log.is_some(),
+        starts_steps,
+        unsuited,
+        no_scr: engines::no_scr(),
+        no_dmtcp: engines::no_dmtcp(),
+        proven: plan.engine.clone(),
+        made_by,
+        ..Facts::default()
+    };
+    // Trying it takes a moment, so it is tried only where it may be chosen.
+    let criu = engines::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
+    facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
+    let (chosen, why) = engines::choose(settings, &facts);
+    plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
+    plan.reasons.push(format!("engine {}: {why}", plan.engine));
+    if let Some(why) = facts.unsuited.fails.filter(|_| chosen == Some(options::Engine::Criu)) {
+        protocol::say!("joulepoint: under the engine criu a command of the script fails: {why}");
+        plan.reasons.push(format!("a command of the script fails: {why}"));
+    }
+    let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
+    let prospect = Prospect::of(settings, chosen, &why, &me.folder);
+    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps });
+    Planned { plan, chosen, criu, prospect }
+}
+
+/// CRIU of this node, tried and good.
+pub(crate) struct Criu {
+    pub command: PathBuf,
+    /// Whether it dumps the tasks of steps, and not the whole script.
+    pub by_steps: bool,
+}
+
+/// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that
+/// brings back the tasks of steps (`by_steps`) knows them by the script's calls.
+pub(crate) fn resume(settings: &Settings, engine: Option<options::Engine>, by_steps: bool) -> Resume {
+    match (settings.resume, engine) {
+        (Resume::Script, Some(options::Engine::Criu)) if by_steps => Resume::Steps,
+        (resume, Some(options::Engine::Criu)) if by_steps => resume,
+        (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
+        (resume, _) => resume,
+    }
+}
+
+/// Commands of the engine `hook`: the user's variables win over the site's.
+pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
+    let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
+    let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
+    Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })
+}
+
+/// The engine by which the newest checkpoint of the run was made, as its wrapper said then; none if there is none. Without
+/// an engine the files are taken that a program announces, as by the engine `app`.
+pub(crate) fn made_by(records: &[Record]) -> Option<options::Engine> {
+    let (mut engine, mut made_by) = (None, None);
+    for record in records {
+        match &record.event {
+            Event::Protection(protection) => {
+                engine = Some(planner::engine_named(&protection.engine).unwrap_or(options::Engine::App));
+            }
+            Event::Committed { .. } => made_by = engine,
+            Event::InGroup { of, .. } if matches!(**of, Event::Committed { .. }) => made_by = engine,
+            _ => {}
+        }
+    }
+    made_by
+}
