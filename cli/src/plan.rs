@@ -228,18 +228,14 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
         ),
     );
     line("nodes", nodes.to_string());
-    for (name, figure, unit) in [
-        ("MTBF", &plan.mtbf_s, "s"),
-        ("checkpoint", &plan.checkpoint_s, "s"),
-        ("restart", &plan.restart_s, "s"),
-        ("node idle", &plan.idle_w, "W"),
-        ("node computing", &plan.busy_w, "W"),
-        ("node in checkpoint", &plan.checkpoint_w, "W"),
-    ] {
-        line(name, format!("{:.1} {unit} (from: {})", figure.value, figure.from));
+    for (name, figure) in [("MTBF", &plan.mtbf_s), ("checkpoint", &plan.checkpoint_s), ("restart", &plan.restart_s)] {
+        line(name, format!("{} (from: {})", options::spoken(figure.value), figure.from));
     }
-    let part = plan.node_share.map(|s| format!("the job's part of a node, {:.0}% of it", 100.0 * s));
-    line("powers are those of", part.unwrap_or_else(|| "a whole node".to_string()));
+    for (name, figure) in
+        [("node idle", &plan.idle_w), ("node computing", &plan.busy_w), ("node in checkpoint", &plan.checkpoint_w)]
+    {
+        line(name, format!("{:.1} W (from: {})", figure.value, figure.from));
+    }
     line("made by", plan.made_by.clone());
     if let Some(choice) = &plan.choice {
         text.push_str(&table::table(choice));
