@@ -70,22 +70,28 @@ pub fn agreed(clocks_s: &[f64]) -> Option<f64> {
     clocks_s.iter().all(|clock_s| clock_s - earliest <= MOST_APART_S).then_some(earliest)
 }
 
-/// Marks a folder of runs as cleaned now; the storage's own clock, and what it showed at the last time, s since the
-/// epoch.
+/// Marks a folder of runs as cleaned now, if that was not done within `every_s`; the storage's own clock, and what it
+/// showed when the folder was marked last, s since the epoch.
 ///
 /// # Errors
 /// What the file system says.
-pub fn stamp(runs: &Path) -> Result<(f64, Option<f64>)> {
+pub fn stamp(runs: &Path, every_s: f64) -> Result<(f64, Option<f64>)> {
     let path = runs.join(STAMP);
     let told = || -> io::Result<(f64, Option<f64>)> {
-        let before = fs::symlink_metadata(&path).ok().map(|m| written_s(&m));
+        let before = fs::symlink_metadata(&path).ok();
+        let marked = before.as_ref().and_then(|m| m.modified().ok());
+        let before = before.map(|m| written_s(&m));
         let mut options = OpenOptions::new();
         let mut file =
             options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&path)?;
         // A byte, since a server's clock shows in what is written.
         file.write_all(b"\n")?;
         file.sync_all()?;
-        Ok((written_s(&file.metadata()?), before))
+        let now_s = written_s(&file.metadata()?);
+        if let (Some(marked), Some(_)) = (marked, before.filter(|before| (now_s - before).abs() < every_s)) {
+            file.set_modified(marked)?;
+        }
+        Ok((now_s, before))
     };
     told().map_err(Error::at(&path))
 }
@@ -105,18 +111,19 @@ pub struct Candidate {
     pub last_s: f64,
 }
 
-/// The runs below a folder of which something may go at `now_s`; of at most so many folders.
+/// The runs below a folder of which something may go at `now_s`; of at most so many folders, of others in each hour.
 ///
 /// # Errors
 /// What the file system says of the folder itself; a run that cannot be read stays.
 pub fn find(runs: &Path, now_s: f64, keep: &Keep, most: usize) -> Result<Vec<Candidate>> {
     let names = storage::names(runs, Patience::NONE)?;
-    let names = names.iter().filter_map(|name| name.to_str());
-    Ok(names
-        .filter(|name| of_run(name).is_some())
-        .take(most)
-        .filter_map(|n| look(&runs.join(n), now_s, keep))
-        .collect())
+    let mut names: Vec<&str> = names.iter().filter_map(|n| n.to_str()).filter(|n| of_run(n).is_some()).collect();
+    if names.len() > most {
+        let hour = (now_s / 3600.0).max(0.0) as usize;
+        let first = hour.wrapping_mul(most) % names.len();
+        names.rotate_left(first);
+    }
+    Ok(names.into_iter().take(most).filter_map(|n| look(&runs.join(n), now_s, keep)).collect())
 }
 
 /// The job of a run by the name of its folder, `JOB.BEGAN` or `local-NAME.BEGAN`.

@@ -168,10 +168,11 @@ fn what_one_who_was_killed_has_left_is_removed_by_the_next() {
 #[test]
 fn a_folder_is_stamped_with_the_clock_of_its_storage() {
     let dir = tempfile::tempdir().unwrap();
-    let (first_s, before) = stamp(dir.path()).unwrap();
+    let (first_s, before) = stamp(dir.path(), 0.0).unwrap();
     assert!((first_s - now_s()).abs() < 10.0 && before.is_none());
-    assert_eq!(stamp(dir.path()).unwrap().1, Some(first_s));
+    assert_eq!(stamp(dir.path(), 60.0).unwrap().1, Some(first_s));
+    assert_eq!(stamp(dir.path(), 0.0).unwrap().1, Some(first_s), "who only looks does not put off the next");
     fs::remove_file(dir.path().join(STAMP)).unwrap();
     symlink("/etc/passwd", dir.path().join(STAMP)).unwrap();
-    assert!(stamp(dir.path()).is_err());
+    assert!(stamp(dir.path(), 0.0).is_err());
 }

@@ -16,7 +16,7 @@ const LOOK_S: f64 = 3600.0;
 
 /// Most folders of runs that are looked at beside a job, most from which something is removed, and for how long.
 const MOST_LOOKED_AT: usize = 2000;
-const MOST_REMOVED: usize = 20;
+const MOST_REMOVED: usize = 200;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long a site keeps what ended runs have left.
@@ -33,20 +33,24 @@ pub fn keep(runs: &Runs) -> Keep {
 pub fn folders(site: &Site, dir: Option<&Path>, slurm: &Slurm) -> Vec<PathBuf> {
     let me = Identity::from_environment(&[]);
     let all = dir.map_or_else(|| expand(&site.runs.dir, &me.home, &me.user), Path::to_path_buf);
-    let mut names: Vec<String> = slurm.cluster_name().into_iter().collect();
+    let of_cluster = slurm.cluster_name().inspect_err(|e| {
+        tracing::warn!(%e, "Slurm does not say which cluster this is: the runs of its jobs are not looked at");
+    });
+    let mut names: Vec<String> = of_cluster.into_iter().collect();
     names.extend(nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok()));
     names.dedup();
     names.into_iter().map(|name| all.join(name)).collect()
 }
 
-/// A run whose job Slurm does not know any more, so that it cannot come back.
+/// A run that cannot come back: one whose job Slurm does not know any more, or one outside Slurm that has ended. Outside of
+/// Slurm nobody knows whether one that has not said so still goes on, or waits to be resumed.
 ///
 /// # Errors
 /// Slurm does not say: then nothing is removed.
 pub fn is_forgotten(slurm: &Slurm, run: &Candidate) -> Result<bool, slurm::Error> {
     Ok(match run.job {
         Some(job) => slurm.job(job)?.is_none(),
-        None => true,
+        None => run.end != End::Open,
     })
 }
 
@@ -75,7 +79,7 @@ impl Beside {
     /// Removes what is due at `now_s`; from how many runs.
     fn clean(&self, slurm: &Slurm, now_s: f64) -> Result<usize, Unclean> {
         let until = Instant::now() + LONGEST;
-        let (storage_s, before_s) = clean::stamp(&self.runs)?;
+        let (storage_s, before_s) = clean::stamp(&self.runs, LOOK_S)?;
         // Of an array that begins at once one job looks.
         if before_s.is_some_and(|before_s| (storage_s - before_s).abs() < LOOK_S) {
             return Ok(0);
@@ -144,7 +148,7 @@ impl Asked<'_> {
         let now_s = if self.dry_run {
             now_s
         } else {
-            let (storage_s, _) = clean::stamp(self.runs)?;
+            let (storage_s, _) = clean::stamp(self.runs, LOOK_S)?;
             clean::finish(self.runs)?;
             clean::agreed(&[now_s, storage_s]).ok_or(Unclean::Clocks)?
         };
