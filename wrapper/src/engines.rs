@@ -120,7 +120,9 @@ fn no_images(facts: &Facts) -> Option<String> {
 }
 
 fn no_criu_images(facts: &Facts) -> Option<String> {
-    no_images(facts).or_else(|| facts.unsuited.fails.clone()).or_else(|| no_sandbox(facts))
+    // Where earlier runs were restored, the command that would fail is warned of and no more.
+    let fails = facts.unsuited.fails.clone().filter(|_| facts.proven != Engine::Criu.as_str());
+    no_images(facts).or(fails).or_else(|| no_sandbox(facts))
 }
 
 fn no_dmtcp_images(facts: &Facts) -> Option<String> {
@@ -214,12 +216,13 @@ mod tests {
             ..criu.clone()
         };
         let by_criu = [("ft-energy-engine", "criu")];
-        let cases: [Case; 27] = [
+        let cases: [Case; 28] = [
             (none, unsuited(true, false), None, "podman starts containers"),
             (&by_criu, unsuited(true, false), None, "asked for, but podman starts"),
             (none, Facts { made_by: Some(Engine::Criu), ..unsuited(true, true) }, Some(Engine::Criu), "of this run"),
             (none, Facts { no_dmtcp: no("DMTCP"), ..unsuited(false, true) }, None, "criu: sudo fails"),
             (&by_criu, unsuited(false, true), Some(Engine::Criu), "asked for"),
+            (none, Facts { proven: "criu".into(), ..unsuited(false, true) }, Some(Engine::Criu), "earlier run"),
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),

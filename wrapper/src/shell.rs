@@ -26,14 +26,22 @@ pub fn commands(script: &str) -> Vec<Vec<String>> {
             }
         }
     }
-    let started = |command: &Vec<String>| -> Vec<Vec<String>> {
-        let starts = command.first().is_some_and(|name| STARTERS.contains(&base(name)));
-        let after = if starts { 1..command.len() } else { 0..0 };
-        after.filter(|at| !command[*at].starts_with('-')).map(|at| command[at..].to_vec()).collect()
-    };
-    let more: Vec<Vec<String>> = all.iter().flat_map(started).collect();
-    all.extend(more);
+    let started: Vec<Vec<String>> = all.iter().filter_map(|command| started(command)).map(<[String]>::to_vec).collect();
+    all.extend(started);
     all
+}
+
+/// The command that another program starts: the first word behind it that is no option, no number and no variable.
+fn started(command: &[String]) -> Option<&[String]> {
+    let is_option = |word: &str| word.starts_with(['-', '{']) || word.starts_with(|c: char| c.is_ascii_digit());
+    let mut at = 0;
+    while STARTERS.contains(&base(command.get(at)?)) {
+        at += 1;
+        while is_option(command.get(at)?) || is_assignment(&command[at]) {
+            at += 1;
+        }
+    }
+    (at > 0).then(|| &command[at..])
 }
 
 /// The last part of a path.
@@ -80,9 +88,11 @@ fn is_assignment(word: &str) -> bool {
 /// The word that ends a here-document that begins in a line.
 fn here_document(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("<<").filter(|(_, rest)| !rest.starts_with('<'))?;
-    let rest = rest.trim_start_matches('-').trim_start().trim_start_matches(['"', '\'', '\\']);
-    let end: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-    (!end.is_empty()).then_some(end)
+    let rest = rest.trim_start_matches('-').trim_start();
+    // A number is shifted, not ended with.
+    let word = rest.split(|c: char| c.is_whitespace() || ";|&)<>".contains(c)).next()?;
+    let end = word.replace(['"', '\'', '\\'], "");
+    end.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_').then_some(end)
 }
 
 #[cfg(test)]
@@ -109,5 +119,17 @@ mod tests {
             assert!(found.iter().any(|c| c == one), "{one}: {found:?}");
         }
         assert!(!found.iter().any(|c| c.starts_with("sudo rm") || c.starts_with("at")), "{found:?}");
+    }
+
+    #[test]
+    fn only_the_first_word_behind_a_starter_is_a_command_and_a_shifted_number_ends_no_text() {
+        let script = "exec ./prog --data /scratch/shifter\nenv CONF=/etc/docker -i ./prog\nN=$((1 << 20))\nsudo x\n\
+                      cat << 'END-OF'\nsudo y\nEND-OF\ntaskset -c 0-3 nohup ./run su\n";
+        let found: Vec<String> = commands(script).into_iter().map(|c| c[0].clone()).collect();
+        assert_eq!(found.iter().filter(|name| *name == "sudo").count(), 1, "{found:?}");
+        assert!(!found.iter().any(|name| ["shifter", "docker", "su"].contains(&base(name))), "{found:?}");
+        assert_eq!(found.iter().filter(|name| *name == "./prog").count(), 2, "{found:?}");
+        let many = format!("parallel ./run {{}} ::: {}", "word ".repeat(100_000));
+        assert_eq!(commands(&many).len(), 2, "what a starter is given is no command each");
     }
 }
