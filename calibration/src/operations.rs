@@ -168,7 +168,7 @@ fn write(folder: &Path, p: u32, share: usize, signal: &Signal) -> Result<Repeata
     let checkpoints = Checkpoints::open(folder.join("checkpoints"), KEPT)?;
     let (post, clock) = queue();
     let patterns = originals.iter().map(|path| path.display().to_string()).collect();
-    let files = Files { folder: folder.to_path_buf(), patterns };
+    let files = Files { folder: folder.to_path_buf(), patterns, ours: None };
     let ask = program(originals, share, signal.clone());
     let app = App::new(post, checkpoints.clone(), files, Some((0, ask)), Announced::default());
     Ok(Box::new(Writing { app, checkpoints, clock, made: None }))

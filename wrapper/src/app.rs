@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Time between two looks at files that the program may write at any time.
 const WATCH: Duration = Duration::from_millis(1000);
 
+/// The same, where a look takes long.
+const LONGEST_WATCH: Duration = Duration::from_secs(60);
+
 /// How long files that stand still may be held open before a checkpoint is given up, and that is told.
 const HELD: Duration = Duration::from_secs(60);
 
@@ -130,6 +133,7 @@ impl App {
             let mut known = Glances::new();
             let (mut before, mut since, mut is_told, mut told) = (Glances::new(), Instant::now(), false, 0);
             while watch.is_current() {
+                let looked = Instant::now();
                 let glance = files.glance();
                 let count = announced.get().0;
                 if count > heard.load(Ordering::SeqCst).max(told) {
@@ -158,7 +162,8 @@ impl App {
                         None => {}
                     }
                 }
-                thread::sleep(WATCH);
+                // Many files on a storage that others use, too: looks take no more than a tenth of the time.
+                thread::sleep((looked.elapsed() * 9).clamp(WATCH, LONGEST_WATCH));
             }
         });
     }
@@ -297,7 +302,7 @@ mod tests {
         fs::write(dir.path().join("state.cpt"), "old").unwrap();
         let (post, clock) = queue();
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 2).unwrap();
-        let files = Files { folder: dir.path().to_path_buf(), patterns: vec!["*.cpt".into()] };
+        let files = Files { folder: dir.path().to_path_buf(), patterns: vec!["*.cpt".into()], ours: None };
         let announced = Announced::default();
         let app = App::new(post, checkpoints, files, signal.map(|ask| (10, ask)), announced.clone());
         (dir, app, clock, announced)

@@ -122,7 +122,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let (ask_steps, live) = (gear.ask_steps, gear.live);
             let ask: Ask = Arc::new(move |signal| tree.ask(signal, &|| ask_steps(&live(), signal)));
             let signal = settings.signal.map(|s| (s.number, ask));
-            let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0) };
+            let ours = run.parent().and_then(|runs| runs.canonicalize().ok());
+            let files = Files { folder: me.folder.clone(), patterns: settings.done_of(0), ours };
             let app = App::new(post, checkpoints, files, signal, gear.announced);
             Box::new(app.of_job(gear.writers, app::limit(limit_s)))
         }

@@ -15,6 +15,8 @@ pub struct Files {
     pub folder: PathBuf,
     /// Patterns with `*` and `?`.
     pub patterns: Vec<String>,
+    /// The folder of our own runs: nothing in it is the program's, whatever a pattern says.
+    pub ours: Option<PathBuf>,
 }
 
 /// Files that the program announced on the inherited descriptor, and how often it did.
@@ -35,10 +37,39 @@ impl Files {
             let full = self.folder.join(pattern);
             let found = glob::glob(&full.to_string_lossy()).into_iter().flatten().flatten();
             for path in found {
-                if path.is_dir() && !path.is_symlink() { below(&path, &mut names)? } else { names.push(path) }
+                match path.is_dir() && !path.is_symlink() {
+                    true => self.below(&path, &mut names)?,
+                    false if self.is_ours(&path) => {}
+                    false => names.push(path),
+                }
             }
         }
         Ok(names)
+    }
+
+    /// All files below a folder; links to folders are not followed. What goes meanwhile is not there.
+    fn below(&self, folder: &Path, names: &mut Vec<PathBuf>) -> std::io::Result<()> {
+        if self.is_ours(folder) {
+            return Ok(());
+        }
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() { self.below(&entry.path(), names)? } else { names.push(entry.path()) }
+        }
+        Ok(())
+    }
+
+    /// Whether it is of ours, and holds nothing of a program.
+    fn is_ours(&self, path: &Path) -> bool {
+        let is_named_so = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(OURS));
+        let is_below =
+            |ours: &PathBuf| path.starts_with(ours) || fs::canonicalize(path).is_ok_and(|p| p.starts_with(ours));
+        is_named_so || self.ours.as_ref().is_some_and(is_below)
     }
 
     /// The files that are there now and what they look like, each opened for that.
@@ -83,23 +114,6 @@ impl Files {
 /// How folders of ours begin, which hold nothing of a program.
 const OURS: &str = ".joulepoint";
 
-/// All files below a folder; links to folders are not followed. What goes meanwhile is not there.
-fn below(folder: &Path, names: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    if folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(OURS)) {
-        return Ok(());
-    }
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e),
-    };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() { below(&entry.path(), names)? } else { names.push(entry.path()) }
-    }
-    Ok(())
-}
-
 impl Announced {
     /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
     pub fn line(&self, folder: &Path, line: &str) {
@@ -122,7 +136,13 @@ mod tests {
     fn a_pattern_of_folders_means_all_files_below_them() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
-        for file in ["out/checkpoint-500/model.bin", "out/checkpoint-500/rng/0", "out/log", "elsewhere/x"] {
+        for file in [
+            "out/checkpoint-500/model.bin",
+            "out/checkpoint-500/rng/0",
+            "out/log",
+            "elsewhere/x",
+            "out/ft/c/7.1/journal",
+        ] {
             fs::create_dir_all(at(file).parent().unwrap()).unwrap();
             fs::write(at(file), "x").unwrap();
         }
@@ -130,7 +150,11 @@ mod tests {
         fs::write(at("out/.joulepoint-aside/old"), "x").unwrap();
         std::os::unix::fs::symlink(at("elsewhere"), at("out/checkpoint-500/linked")).unwrap();
         let found = |pattern: &str| {
-            let files = Files { folder: dir.path().to_path_buf(), patterns: vec![pattern.to_string()] };
+            let files = Files {
+                folder: dir.path().to_path_buf(),
+                patterns: vec![pattern.to_string()],
+                ours: Some(fs::canonicalize(at("out/ft")).unwrap()),
+            };
             let now = files.now().unwrap();
             assert_eq!(files.glance().len(), now.len());
             now.into_keys().map(|p| p.strip_prefix(dir.path()).unwrap().display().to_string()).collect::<Vec<_>>()
@@ -139,6 +163,7 @@ mod tests {
         assert_eq!(found("out/checkpoint-*"), both);
         assert_eq!(found("out/checkpoint-*/*"), both);
         assert_eq!(found("out"), [&both[..], &["out/log"]].concat());
+        assert_eq!(found("out/*/*/*/journal"), Vec::<String>::new(), "what is ours is no file of the program's");
         assert_eq!(found("other-*"), Vec::<String>::new());
     }
 }

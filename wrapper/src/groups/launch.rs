@@ -37,7 +37,7 @@ use run::Placements;
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -161,7 +161,8 @@ impl Launch<'_> {
         let variables: Vec<_> = self.whole().into_iter().chain(board.variables()).chain(mpi).collect();
         script.resized = Arc::new(move || variables.clone());
         self.watch_nodes();
-        let engines = (0..count).map(|g| self.engine(g, &lines, &shares, &within));
+        let runs = folder.path().parent().and_then(|runs| runs.canonicalize().ok());
+        let engines = (0..count).map(|g| self.engine(g, &lines, &shares, &within, runs.as_deref()));
         let mut engines = engines.collect::<io::Result<Vec<Box<dyn Engine>>>>()?;
         if let Within::Dumped(_) = within {
             // The script writes again what it has written itself, and what its steps had printed is printed again.
@@ -248,7 +249,14 @@ impl Launch<'_> {
     }
 
     /// The engine of one group.
-    fn engine(&self, group: usize, lines: &Folders, seats: &Seats, within: &Within) -> io::Result<Box<dyn Engine>> {
+    fn engine(
+        &self,
+        group: usize,
+        lines: &Folders,
+        seats: &Seats,
+        within: &Within,
+        runs: Option<&Path>,
+    ) -> io::Result<Box<dyn Engine>> {
         let settings = &self.setup.settings;
         let post = self.post.of_group(group);
         let commands = hook_commands(self.site);
@@ -272,7 +280,8 @@ impl Launch<'_> {
                     _ => Ok(()),
                 });
                 let signal = settings.signal.map(|s| (s.number, ask));
-                let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group) };
+                let ours = runs.map(Path::to_path_buf);
+                let files = Files { folder: self.me.folder.clone(), patterns: settings.done_of(group), ours };
                 let app = App::new(post, lines.of(group), files, signal, Announced::default());
                 let app = app.of_job(self.writers.clone(), app::limit(self.setup.checkpoint_limit_s));
                 Box::new(if settings.log.is_some() { app.exact(self.setup.resumes) } else { app })
