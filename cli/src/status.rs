@@ -42,7 +42,11 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
         None => "/v1/report?state=running".to_string(),
     };
     let client = crate::client(conf)?;
-    let ask = || -> anyhow::Result<Vec<RunAccount>> { Ok(client.get(&path)?) };
+    let ask = || -> anyhow::Result<Vec<RunAccount>> {
+        let mut runs: Vec<RunAccount> = client.get(&path)?;
+        runs.iter_mut().for_each(RunAccount::name_job);
+        Ok(runs)
+    };
     let mut runs = ask()?;
     let code = match args.wait_protected {
         true => wait(&mut runs, limit(args)?, &ask)?,

@@ -81,7 +81,7 @@ impl Figures {
         // Idle power is parted among the jobs of a node, as its service does it; what a job adds to it is its own.
         let idle_w = Figure { value: part * whole_idle_w.value, ..whole_idle_w };
         let above_w = part * (site.energy.busy_w - site.energy.idle_w);
-        let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + d);
+        let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + part * d);
         let busy_w = or_calibration(
             above_idle(costs.and_then(|c| c.compute_w).map(|d| d.value)),
             figure(idle_w.value + above_w, "site"),
@@ -91,7 +91,7 @@ impl Figures {
             figure(idle_w.value + e.checkpoint_power_share * above_w, "site"),
         );
         let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value);
-        let of_each = |of: fn(&Calibrated) -> f64| calibrated.map_or(0.0, of) / f64::from(nodes);
+        let of_each = |of: fn(&Calibrated) -> f64| part * calibrated.map_or(0.0, of) / f64::from(nodes);
         let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),

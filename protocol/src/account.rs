@@ -287,6 +287,13 @@ impl Told {
 }
 
 impl RunAccount {
+    /// Gives the job the name that its number makes, where a controller of a version before tells none.
+    pub fn name_job(&mut self) {
+        if self.job_id.is_empty() {
+            self.job_id = self.job.to_string();
+        }
+    }
+
     /// How the energy of this run is to be called.
     pub fn told(&self) -> Told {
         Told::by(self.phases.iter().map(|p| p.source.as_str()))

@@ -53,12 +53,11 @@ impl Wanted {
     fn selection(&self, uid: Option<u32>) -> Selection {
         let mut selection = Selection::default();
         if !(self.job.is_empty() && self.task.is_empty()) {
-            let within = |column: &str, of: &[u32]| match of.len() {
-                0 => "1 = 0".to_string(),
-                many => format!("{column} IN ({})", vec!["?"; many].join(", ")),
-            };
+            let within = |column: &str, of: &[u32]| format!("{column} IN ({})", vec!["?"; of.len()].join(", "));
             let all = [("job", &self.job), ("array_job", &self.job), ("job", &self.task)];
-            let any = all.map(|(column, of)| within(column, of)).join(" OR ");
+            // Only terms that an index answers: with a constant beside them SQLite would read all runs.
+            let all: Vec<_> = all.into_iter().filter(|(_, of)| !of.is_empty()).collect();
+            let any = all.iter().map(|(column, of)| within(column, of)).collect::<Vec<_>>().join(" OR ");
             selection.and(&format!("({any})"), all.iter().flat_map(|(_, of)| of.iter().copied()));
         }
         for (column, names) in [("user", &self.user), ("account", &self.account), ("state", &self.state)] {

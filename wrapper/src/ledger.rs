@@ -34,23 +34,26 @@ pub struct Cut {
 pub struct Used {
     joules: Option<f64>,
     node_s: f64,
+    /// Whether the last cut could not be read: the counters tell of that time at the next one.
+    is_behind: bool,
 }
 
 impl Used {
     /// With one cut more.
     pub fn and(self, cut: &Cut) -> Used {
         let joules = [self.joules, cut.joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
-        Used { joules, node_s: self.node_s + cut.node_s }
+        let is_behind = if cut.node_s > 0.0 { cut.joules.is_none() } else { self.is_behind };
+        Used { joules, node_s: self.node_s + cut.node_s, is_behind }
     }
 
-    /// Energy of all nodes, J; absent if no node could be read.
+    /// Energy of all nodes, J; absent if no node could be read, or not to the end.
     pub fn joules(self) -> Option<f64> {
-        self.joules
+        self.joules.filter(|_| !self.is_behind)
     }
 
     /// Mean power of a node, W.
     pub fn power_w(self) -> Option<f64> {
-        self.joules.filter(|_| self.node_s > 0.0).map(|j| j / self.node_s)
+        self.joules().filter(|_| self.node_s > 0.0).map(|j| j / self.node_s)
     }
 }
 

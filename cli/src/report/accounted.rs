@@ -102,7 +102,8 @@ pub fn add_slurm(lines: &mut [Joined], slurm: &Slurm, now_s: f64) {
         let Some(lives) = by_job.get(&line.run.job) else { continue };
         let lives = lives_of(&line.run, lives, now_s);
         // A store of an earlier version does not know what Slurm calls the job.
-        if let Some(named) = lives.last().filter(|l| !l.name.is_empty() && line.run.job_id == l.job.to_string()) {
+        let job = line.run.job.to_string();
+        if let Some(named) = lives.last().filter(|l| !l.name.is_empty() && line.run.job_id == job) {
             line.run.job_id.clone_from(&named.name);
         }
         line.slurm = side(&lives, now_s);

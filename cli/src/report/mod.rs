@@ -83,7 +83,7 @@ pub struct ReportArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     by: Vec<By>,
     /// Beside the sums, the energy of all jobs of the window, those without protection too, by Slurm's accounting (sacct -a).
-    #[arg(long, requires = "by")]
+    #[arg(long, requires = "by", conflicts_with_all = ["jobs", "user", "account", "state"])]
     all_jobs: bool,
     /// More columns than 80 characters hold.
     #[arg(short = 'w', long, conflicts_with = "fields")]
@@ -123,6 +123,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let query = query(args, jobs.as_ref(), start_s, end_s, !details).map_err(Failure::Usage)?;
     let client = crate::client(conf)?;
     let mut runs: Vec<RunAccount> = client.get(&format!("/v1/report{query}")).map_err(anyhow::Error::from)?;
+    runs.iter_mut().for_each(RunAccount::name_job);
     warnings(&runs).iter().for_each(|line| protocol::say!("joulepoint: {line}"));
     if let Some(jobs) = args.jobs.as_ref().filter(|_| runs.is_empty() && form(args) == Form::Aligned && !args.json) {
         return Err(Failure::Other(anyhow::anyhow!("{}", unknown(jobs))));
@@ -188,7 +189,9 @@ fn summed(
     if args.all_jobs {
         total.all_jobs_j = accounted::all_jobs_j(lines, slurm, window_s);
     }
-    let all_jobs = total.all_jobs_told();
+    // SAFETY: a system call that cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let all_jobs = total.all_jobs_told(is_root);
     let without = total.runs_without_energy;
     sums.push(total);
     if without > 0 {

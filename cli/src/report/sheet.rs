@@ -120,9 +120,11 @@ fn quoted_for(form: &Form, cell: String, is_free: bool) -> String {
     }
 }
 
-/// A cell in its width; what is cut ends with `+`, as sacct has it.
+/// A cell in its width; what is cut ends with `+`, as sacct has it. A number is never cut: it would be read as a smaller one.
 fn fitted(cell: &str, width: usize, left: bool) -> String {
-    let cut: String = match cell.chars().count() > width {
+    let is_number = cell.starts_with(|c: char| c.is_ascii_digit())
+        && cell.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '_' | '%'));
+    let cut: String = match !is_number && cell.chars().count() > width {
         true => cell.chars().take(width - 1).chain(['+']).collect(),
         false => cell.to_string(),
     };

@@ -139,11 +139,19 @@ impl Sum {
     }
 
     /// The energy of all jobs in a line, if it is known.
-    pub fn all_jobs_told(&self) -> Option<String> {
-        let all_j = self.all_jobs_j?;
-        let share = share(self.resilience_j, Some(all_j))?;
-        let (all, part) = (energy(all_j), 100.0 * share);
-        Some(format!("All jobs of this time, protected or not: {all}; {part:.2}% of it was resilience\n"))
+    ///
+    /// Root alone is sure to see all runs and all jobs, so that others are told no share.
+    pub fn all_jobs_told(&self, sees_all: bool) -> Option<String> {
+        let (all_j, resilience_j) = (self.all_jobs_j?, self.resilience_j?);
+        let (all, resilience) = (energy(all_j), energy(resilience_j));
+        Some(match share(Some(resilience_j), Some(all_j)).filter(|_| sees_all) {
+            Some(share) => {
+                format!("All jobs of this time, protected or not: {all}; {:.2}% of it was resilience\n", 100.0 * share)
+            }
+            None => {
+                format!("All jobs of this time that Slurm shows you: {all}; resilience of these runs: {resilience}\n")
+            }
+        })
     }
 
     /// Energy of a phase of resilience, J.

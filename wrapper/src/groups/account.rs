@@ -47,6 +47,9 @@ impl Groups<'_> {
             _ => {}
         }
         let mut cut = g.ledger.cut(now_s, next, &counters);
+        if let Some(running) = &mut g.checkpointing {
+            running.used = running.used.and(&cut);
+        }
         self.part_logging(group, &mut cut);
         self.note(std::mem::take(&mut cut.events));
         self.tell_idle();

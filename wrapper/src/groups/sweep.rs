@@ -191,10 +191,7 @@ impl Groups<'_> {
     pub(super) fn goes_on(&mut self, group: usize) {
         let Some(running) = &mut self.all[group].checkpointing else { return };
         running.goes_on = true;
-        let cut = self.phase(group);
-        if let Some(running) = &mut self.all[group].checkpointing {
-            running.used = running.used.and(&cut);
-        }
+        self.phase(group);
     }
 
     /// The engine of a group has answered.
