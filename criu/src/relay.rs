@@ -213,8 +213,9 @@ impl Relay {
         if bytes > 0 {
             file.read_exact_at(&mut last, bytes - 1)?;
         }
-        let from = bytes.max(file.metadata()?.len().saturating_sub(MOST_LOOKED_AT_BYTES));
-        let mut tail = vec![0; usize::try_from(file.metadata()?.len() - from).map_err(io::Error::other)?];
+        let length = file.metadata()?.len();
+        let from = bytes.max(length.saturating_sub(MOST_LOOKED_AT_BYTES));
+        let mut tail = vec![0; usize::try_from(length.saturating_sub(from)).map_err(io::Error::other)?];
         file.read_exact_at(&mut tail, from)?;
         // One of ours may stand behind the beginning of a line of the program's.
         let ours = |line: &'_ [u8]| {

@@ -11,9 +11,9 @@ const IMAGES: [Engine; 2] = [Engine::Criu, Engine::Dmtcp];
 
 /// What is to protect a job, or that nothing is likely to, in a sentence.
 ///
-/// `commands`: those that the job runs, as far as they are seen. `nodes`: what the nodes of the cluster have, if that is
-/// known.
-pub fn prospect(settings: &Settings, commands: &str, nodes: Option<&Capabilities>) -> String {
+/// `commands`: those that the job runs, as far as they are seen. `has_command`: whether its user names a checkpoint command.
+/// `nodes`: what the nodes of the cluster have, if that is known.
+pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: Option<&Capabilities>) -> String {
     let patterns = || settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
     let by = match settings.engine {
         None if !settings.done.is_empty() => format!("the program's own checkpoints ({})", patterns()),
@@ -25,6 +25,12 @@ pub fn prospect(settings: &Settings, commands: &str, nodes: Option<&Capabilities
             Err(none) => return unlikely(settings, &none),
         },
         Some(engine) => format!("engine {}, if the nodes have it", engine.as_str()),
+        None if has_command => "the checkpoint command".to_string(),
+        None if nodes.is_some_and(|nodes| nodes.site_wide) => "what the site has set up for all jobs".to_string(),
+        // A program that is linked to SCR is seen where it runs.
+        None if nodes.is_some_and(|nodes| nodes.having("scr") > 0) => {
+            "memory images (CRIU or DMTCP) or SCR".to_string()
+        }
         None => match installed(&IMAGES, nodes) {
             Ok(on) if launches(commands) => {
                 format!("images of its tasks (CRIU{on}); MPI under srun needs --ft-energy-done or an engine of its own")
@@ -80,7 +86,7 @@ mod tests {
     fn told(pairs: &[(&str, &str)], commands: &str, nodes: Option<&Capabilities>) -> String {
         let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
         let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
-        prospect(&crate::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), commands, nodes)
+        prospect(&crate::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), commands, false, nodes)
     }
 
     #[test]
@@ -94,7 +100,10 @@ mod tests {
 
     #[test]
     fn where_no_node_has_an_engine_the_user_hears_it_before_the_job_is_submitted() {
-        let nodes = |criu: usize| Capabilities { nodes: 8, engines: [("criu".to_string(), criu)].into(), at_s: 0.0 };
+        let engines = |criu: usize| [("criu".to_string(), criu)].into();
+        let nodes = |criu: usize| Capabilities { nodes: 8, engines: engines(criu), at_s: 0.0, site_wide: false };
+        let site = Capabilities { site_wide: true, ..nodes(0) };
+        assert!(told(&[], "./a", Some(&site)).contains("what the site has set up"));
         assert!(told(&[], "./a", Some(&nodes(8))).ends_with("memory images (CRIU or DMTCP)"));
         assert!(told(&[], "./a", Some(&nodes(5))).contains("on 5 of 8 nodes"));
         let none = told(&[], "./a", Some(&nodes(0)));

@@ -70,8 +70,9 @@ pub struct Beat {
     /// The epoch in which this service asks its witnesses; absent from services that freeze nothing when they are cut off.
     #[serde(default)]
     pub epoch: Option<u64>,
-    /// Checkpoint engines that are installed on the node; absent until it has looked.
-    #[serde(default)]
+    /// Checkpoint engines that are installed on the node; absent until it has looked, and for a controller that has told no
+    /// [`BeatReply::capabilities`]: one of a version before takes no heartbeat with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engines: Option<BTreeSet<String>>,
 }
 
@@ -85,6 +86,9 @@ pub struct Capabilities {
     pub nodes: usize,
     /// On how many of them an engine is installed, by its name as in `--ft-energy-engine`.
     pub engines: BTreeMap<String, usize>,
+    /// Whether the site has said how jobs make checkpoints that do not say it themselves: a command, or other defaults.
+    #[serde(default)]
+    pub site_wide: bool,
 }
 
 impl Capabilities {

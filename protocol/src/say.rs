@@ -3,6 +3,12 @@
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a storage may take to tell how the file ends.
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
 /// As `eprintln!`, which panics where standard error takes nothing, such as a job's output file on a full disk.
 #[macro_export]
@@ -13,9 +19,15 @@ macro_rules! say {
 /// One line to standard error, at once and as a whole: a program may write to the same file.
 #[doc(hidden)]
 pub fn say_line(words: Arguments<'_>) {
-    let begins_line = !in_the_middle("/proc/self/fd/2").unwrap_or(false);
-    let line = if begins_line { format!("{words}\n") } else { format!("\n{words}\n") };
+    let line = if ends_in_the_middle() { format!("\n{words}\n") } else { format!("{words}\n") };
     let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether standard error ends in the middle of a line. A storage that hangs is not waited for.
+fn ends_in_the_middle() -> bool {
+    let (tell, told) = mpsc::channel();
+    let looks = thread::Builder::new().spawn(move || tell.send(in_the_middle("/proc/self/fd/2").unwrap_or(false)));
+    looks.is_ok() && told.recv_timeout(LONGEST_LOOK).unwrap_or(false)
 }
 
 /// Whether a file ends in the middle of a line, as after a progress bar; it may be open for writing only.

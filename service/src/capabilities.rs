@@ -5,6 +5,7 @@ use crate::routes::Shared;
 use crate::{lock, now_s};
 use axum::Json;
 use axum::extract::State;
+use config::Site;
 use protocol::Capabilities;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -72,8 +73,14 @@ impl Told {
         for engine in told.iter().copied().flatten() {
             *engines.entry(engine.clone()).or_insert(0) += 1;
         }
-        Capabilities { at_s: now_s(), nodes: told.len(), engines }
+        Capabilities { at_s: now_s(), nodes: told.len(), engines, site_wide: false }
     }
+}
+
+/// Whether a site has said how jobs make checkpoints that do not say it themselves.
+fn says_how(site: &Site) -> bool {
+    const DEFAULTS: [&str; 3] = ["ft-energy-engine", "ft-energy-done", "ft-energy-signal"];
+    site.hook.checkpoint.is_some() || DEFAULTS.iter().any(|name| site.defaults.contains_key(*name))
 }
 
 impl Controller {
@@ -84,6 +91,7 @@ impl Controller {
             Some((at, count)) if at.elapsed() < COUNT => count.clone(),
             _ => {
                 let count = self.told.count(&self.watching.heard_names());
+                let count = Capabilities { site_wide: says_how(&self.site), ..count };
                 *counted = Some((Instant::now(), count.clone()));
                 count
             }
@@ -116,8 +124,7 @@ impl Published {
         let heard = Capabilities { at_s: now_s(), ..heard };
         let mut last = lock(&self.last);
         let is_known = last.as_ref().is_some_and(|last| {
-            (last.nodes, &last.engines) == (heard.nodes, &heard.engines)
-                && (heard.at_s - last.at_s).abs() < WRITE_AGAIN_S
+            *last == Capabilities { at_s: last.at_s, ..heard.clone() } && (heard.at_s - last.at_s).abs() < WRITE_AGAIN_S
         });
         if is_known || self.file.as_os_str().is_empty() {
             return;
@@ -182,7 +189,12 @@ mod tests {
         let file = dir.path().join("run/capabilities.json");
         let published = Published::new(file.clone(), "n1");
         let read = || serde_json::from_slice::<Capabilities>(&fs::read(&file).unwrap()).unwrap();
-        let of = |criu: usize| Capabilities { nodes: 8, engines: [("criu".to_string(), criu)].into(), at_s: 1.0 };
+        let of = |criu: usize| Capabilities {
+            nodes: 8,
+            engines: [("criu".to_string(), criu)].into(),
+            at_s: 1.0,
+            site_wide: false,
+        };
         published.publish(of(8));
         let first = read();
         assert!(first.having("criu") == 8 && first.hold_at(now_s()), "by this host's clock: {first:?}");

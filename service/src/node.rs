@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -69,6 +70,8 @@ pub(crate) struct Node {
     fingerprint: Mutex<Option<Fingerprint>>,
     /// Checkpoint engines that are installed here; none before the first look.
     engines: Mutex<Option<BTreeSet<String>>>,
+    /// Whether the controller knows what to do with them.
+    is_asked_for_engines: AtomicBool,
     published: Published,
     pub(crate) frequency: Frequency,
     pub(crate) lease: Holder,
@@ -143,6 +146,7 @@ pub async fn serve(params: Params) -> Result<()> {
         started_s: now_s(),
         fingerprint: Mutex::default(),
         engines: Mutex::default(),
+        is_asked_for_engines: AtomicBool::new(false),
         published,
         frequency,
         lease,
@@ -289,7 +293,9 @@ impl Node {
             self.look_at_self(&heard);
             match heard {
                 Ok(mut reply) => {
-                    reply.capabilities.take().into_iter().for_each(|told| self.published.publish(told));
+                    let told = reply.capabilities.take();
+                    self.is_asked_for_engines.store(told.is_some(), Ordering::Relaxed);
+                    told.into_iter().for_each(|told| self.published.publish(told));
                     let actions = self.lease.answered(sent_s, &reply);
                     *lock(&self.held) = reply.held;
                     self.act_on_lease(actions);
@@ -348,7 +354,7 @@ impl Node {
             fingerprint: lock(&self.fingerprint).clone(),
             boot_id: self.lease.boot_id(),
             epoch: Some(self.lease.epoch()),
-            engines: lock(&self.engines).clone(),
+            engines: lock(&self.engines).clone().filter(|_| self.is_asked_for_engines.load(Ordering::Relaxed)),
         }
     }
 

@@ -18,7 +18,8 @@ pub fn summary(
 ) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
-    line("protection", options::prospect(settings, commands, capabilities));
+    let has_command = std::env::var_os("FT_ENERGY_CHECKPOINT_COMMAND").is_some_and(|command| !command.is_empty());
+    line("protection", options::prospect(settings, commands, has_command, capabilities));
     line(
         "failure",
         format!("{}; at most {} of work is lost", goes_back(plan), spoken(plan.interval_s + plan.checkpoint_s.value)),
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn a_plan_is_told_in_six_lines() {
         let settings = options::resolve(&options::written(&["--ft-energy".to_string()], ""), &BTreeMap::new()).unwrap();
-        let nodes = Capabilities { nodes: 4, engines: [("criu".to_string(), 4)].into(), at_s: 0.0 };
+        let nodes = Capabilities { nodes: 4, engines: [("criu".to_string(), 4)].into(), at_s: 0.0, site_wide: false };
         let told = |plan: &Plan| summary(plan, &settings, 2, "python3 a.py", Some(&nodes));
         assert_eq!(
             told(&plan(&settings)),
