@@ -97,7 +97,10 @@ fn site_file() -> String {
 fn plugin() -> String {
     let mut page = head("joulepoint-plugin", "8", "SPANK plugin that protects jobs");
     page.control("SH", ["SYNOPSIS"]);
-    page.text([bold("optional joulepoint.so"), roman(" [default=off|on|energy|time] [wrapper=PATH] [conf=PATH]")]);
+    page.text([
+        bold("optional joulepoint.so"),
+        roman(" [default=off|on|energy|time] [wrapper=PATH] [conf=PATH] [capabilities=PATH]"),
+    ]);
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(
         "A line of plugstack.conf(5), on login hosts and on compute nodes. sbatch, salloc and srun then have the options \
@@ -109,6 +112,7 @@ fn plugin() -> String {
         ("default=off|on|energy|time", "What --ft-energy is for jobs that do not say (off)."),
         ("wrapper=PATH", "The program in front of protected batch scripts (/usr/bin/joulepoint)."),
         ("conf=PATH", "The site file for that program (/etc/joulepoint/joulepoint.toml)."),
+        ("capabilities=PATH", "Which checkpoint engines the nodes have (/run/joulepoint/capabilities.json)."),
     ] {
         page.control("TP", []);
         page.text([bold(argument)]);

@@ -105,13 +105,16 @@ fn visible(slurm: &Slurm, findings: &mut Findings) {
     }
 }
 
+/// What the plugin takes behind its path.
+const ARGUMENTS: [&str; 4] = ["default", "wrapper", "conf", "capabilities"];
+
 fn arguments(patient: &Patient, entry: &Entry, findings: &mut Findings) {
     let value = |key: &str| entry.arguments.iter().rev().find_map(|a| a.strip_prefix(key)?.strip_prefix('='));
     for argument in &entry.arguments {
         let key = argument.split('=').next().unwrap_or(argument);
-        if !["default", "wrapper", "conf"].contains(&key) {
+        if !ARGUMENTS.contains(&key) {
             let what = format!("{}: argument '{argument}' is not known", entry.place);
-            findings.fault("plugin-arguments", what, "known are default=, wrapper= and conf=");
+            findings.fault("plugin-arguments", what, "known are default=, wrapper=, conf= and capabilities=");
         }
     }
     wrapper(patient, Path::new(value("wrapper").unwrap_or(WRAPPER)), findings);
