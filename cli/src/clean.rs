@@ -44,9 +44,8 @@ struct Line {
 pub fn run(args: &CleanArgs, site: &config::Site) -> Result<i32, Failure> {
     let mut keep = keep(&site.runs);
     if let Some(text) = &args.older_than {
-        let older = options::parse_time(text).map_err(|why| {
-            Failure::Usage(format!("--older-than: '{text}' {why}; accepted: 30 (minutes), 12:00:00, 7-0 (days)"))
-        })?;
+        let wrong = |why| Failure::Usage(format!("--older-than: '{text}' {why}"));
+        let older = options::time_argument(text).map_err(wrong)?;
         (keep.completed_s, keep.failed_s) = (Some(older.as_secs_f64()), Some(older.as_secs_f64()));
     }
     let slurm = Slurm::new(site.slurm_bin.clone());
@@ -68,7 +67,10 @@ impl Line {
     fn of((run, done): &(Candidate, Done)) -> Line {
         let (done, why) = match done {
             Done::Removed => ("removed", String::new()),
-            Done::Known => ("kept", "Slurm knows the job, so it may come back".to_string()),
+            Done::Known => (
+                "kept",
+                "it may come back: Slurm knows its job, or it runs outside Slurm and has not ended".to_string(),
+            ),
             Done::Changed => ("kept", "something happened to it just now".to_string()),
             Done::Failed(e) => ("failed", e.to_string()),
         };

@@ -19,6 +19,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Commands whose arguments are understood.
 const SUBMITS: [&str; 3] = ["sbatch", "salloc", "srun"];
 
+/// Who made a plan without the controller.
+const ALONE: &str = "plan";
+
 /// An overhead above this is not told in figures, as a fraction.
 const MOST_TOLD: f64 = 100.0;
 
@@ -165,7 +168,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     if is_full {
         return Ok(out::print(describe(&plan, nodes))?);
     }
-    let capabilities = ask_capabilities(site);
+    // Where a plan was made without the controller, that is not waited for either.
+    let capabilities = (plan.made_by != ALONE).then(|| ask_capabilities(site)).flatten();
     Ok(out::print(summary::summary(&plan, &settings, nodes, &job.commands, capabilities.as_ref()))?)
 }
 
@@ -191,7 +195,7 @@ fn ask(question: &PlanRequest, site: &Site) -> anyhow::Result<Plan> {
 /// The plan without a controller.
 fn alone(question: &PlanRequest, calibrations: Vec<Known>, site: &Site) -> anyhow::Result<Plan> {
     let history = planner::History { calibrations, ..planner::History::default() };
-    Ok(Plan { made_by: "plan".to_string(), ..planner::make_plan(question, &history, site)? })
+    Ok(Plan { made_by: ALONE.to_string(), ..planner::make_plan(question, &history, site)? })
 }
 
 /// The calibration that was named on the command line.
