@@ -3,6 +3,9 @@
 use crate::{Engine, Settings};
 use protocol::Capabilities;
 
+/// The variable in which a user says by which command a checkpoint is made.
+pub const CHECKPOINT_COMMAND: &str = "FT_ENERGY_CHECKPOINT_COMMAND";
+
 /// How a program that starts its tasks by `srun` or `mpirun` shows in a script.
 const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra"];
 

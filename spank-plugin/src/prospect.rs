@@ -9,15 +9,12 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// In it a user says how a checkpoint is made.
-const COMMAND: &str = "FT_ENERGY_CHECKPOINT_COMMAND";
-
 /// Most bytes that are read of what the nodes have.
 const CAPABILITIES_BYTES: u64 = 64 << 10;
 
 /// One line on what is to protect the job, and where its user will see whether it does.
 pub fn line(settings: &Settings, commands: &str, nodes: Option<&Capabilities>) -> String {
-    let has_command = std::env::var_os(COMMAND).is_some_and(|command| !command.is_empty());
+    let has_command = std::env::var_os(options::CHECKPOINT_COMMAND).is_some_and(|command| !command.is_empty());
     let by = options::prospect(settings, commands, has_command, nodes);
     format!("{by}; the job's output and 'joulepoint status' say whether it is")
 }
@@ -51,7 +48,7 @@ pub fn stays_away(words: &[String], by_environment: bool, script: &str) -> bool 
 
 /// Variables that say something to programs and commands, and are no twins of options.
 const OTHERS: [&str; 12] = [
-    COMMAND,
+    options::CHECKPOINT_COMMAND,
     "FT_ENERGY_RESTART_COMMAND",
     "FT_ENERGY_CHECKPOINT_DIR",
     "FT_ENERGY_DONE_FD",

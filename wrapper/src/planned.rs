@@ -121,7 +121,7 @@ pub(crate) fn resume(settings: &Settings, engine: Option<options::Engine>, by_st
 /// Commands of the engine `hook`: the user's variables win over the site's.
 pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let checkpoint = variable("FT_ENERGY_CHECKPOINT_COMMAND").or_else(|| site.hook.checkpoint.clone())?;
+    let checkpoint = variable(options::CHECKPOINT_COMMAND).or_else(|| site.hook.checkpoint.clone())?;
     let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
     let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
     Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })

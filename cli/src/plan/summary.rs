@@ -18,7 +18,7 @@ pub fn summary(
 ) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
-    let has_command = std::env::var_os("FT_ENERGY_CHECKPOINT_COMMAND").is_some_and(|command| !command.is_empty());
+    let has_command = std::env::var_os(options::CHECKPOINT_COMMAND).is_some_and(|command| !command.is_empty());
     line("protection", options::prospect(settings, commands, has_command, capabilities));
     line(
         "failure",
