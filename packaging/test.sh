@@ -31,7 +31,7 @@ run() {
 
 # What cargo is told to run a suite of `tests`. As a part of the whole, so that what it uses is what was built for all;
 # without the rooms that have a test of the same name.
-suite="--workspace --exclude wrapper --exclude planner --exclude policy --test"
+suite="--workspace --exclude driver --exclude planner --exclude policy --test"
 
 # run_real FOLDER SUITE ARGUMENTS...: a suite on real clusters, whose daemons the machine beneath may hold up. Those that
 # fail are tried once more, each alone; the first failure is shown and counted.

@@ -3,6 +3,7 @@
 use crate::asked;
 use crate::orders::Order;
 use anyhow::{Context, Result, bail};
+use driver::ports::{Clock, Engine, Happening};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use protocol::{Manifest, ManifestFile, Operation};
 use run::{Checkpoints, Patience, bring_back, take};
@@ -15,7 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wrapper::app::{Announced, App, Ask, Files};
 use wrapper::mail::{MailClock, now_s, queue};
-use wrapper::ports::{Clock, Engine, Happening};
 
 /// Steps of arithmetic in one slice of compute.
 const SLICE: u32 = 2_000_000;

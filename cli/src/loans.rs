@@ -2,13 +2,14 @@
 
 use crate::report::moment;
 use crate::{Failure, out};
+use driver::groups::ports::LoanOutcome;
 use planner::{Lent, Party};
 use protocol::{Loan, LoanProgress, LoanState};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
-use wrapper::lend::{Lender, Offer, Outcome};
+use wrapper::lend::{Lender, Offer};
 
 /// Arguments of `joulepoint loans`.
 #[derive(clap::Args)]
@@ -192,7 +193,7 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
     let id = format!("{:016x}", RandomState::new().build_hasher().finish());
     // Somebody else may move the end of a loan that was asked for by hand.
     match lender.lend(&id, &offer, &mut |loan| loan.return_s) {
-        Outcome::Back { nodes, away_s, .. } => {
+        LoanOutcome::Back { nodes, away_s, .. } => {
             match ask.json {
                 true => out::json(&serde_json::json!({ "loan": id, "nodes": nodes, "lent_for_s": away_s }))?,
                 false => {
@@ -202,8 +203,8 @@ fn lend(ask: &AskArgs, conf: &Path) -> Result<i32, Failure> {
             }
             Ok(0)
         }
-        Outcome::Kept(why) => Err(anyhow::anyhow!("nothing was lent: {why}").into()),
-        Outcome::Lost(why) => Err(anyhow::anyhow!("the nodes did not come back: {why} (loan {id})").into()),
+        LoanOutcome::Kept(why) => Err(anyhow::anyhow!("nothing was lent: {why}").into()),
+        LoanOutcome::Lost(why) => Err(anyhow::anyhow!("the nodes did not come back: {why} (loan {id})").into()),
     }
 }
 

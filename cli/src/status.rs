@@ -123,7 +123,7 @@ fn table(runs: &[RunAccount], is_one: bool) -> String {
         );
     }
     for told in runs.iter().filter_map(|run| run.protection.as_ref()).filter(|_| is_one) {
-        text += &format!("{}\n", printable(&wrapper::protection::line(told)));
+        text += &format!("{}\n", printable(&driver::protection::line(told)));
     }
     text
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use driver::adapt::Adaptation;
 use policy::interval::Objective;
 use protocol::{PlanRequest, Request, Source};
 use simulator::replay::{Outcome, Rule, Setting, replay};
 use simulator::trace::Trace;
-use wrapper::adapt::Adaptation;
 
 const CHECKPOINT_S: f64 = 600.0;
 const DAY_S: f64 = 86_400.0;

@@ -130,7 +130,7 @@ fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun(
         }
         let output = Place::new(&[]).start(engine, "exit 6").wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(wrapper::protection::EXIT_NOT_PROTECTED), "{said}");
+        assert_eq!(output.status.code(), Some(driver::protection::EXIT_NOT_PROTECTED), "{said}");
         assert!(said.contains(&format!("{engine} was asked for, but {missing} is not in the PATH")), "{said}");
         assert!(said.contains("before it has begun"), "{said}");
     }

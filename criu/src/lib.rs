@@ -33,9 +33,7 @@ pub mod warden;
 
 use std::time::Duration;
 
-/// Exit code of a warden that could not restore, or reach the driver: as if the program had been killed, so that it is
-/// tried again.
-pub const EXIT_KILLED: i32 = 137;
+pub use protocol::EXIT_KILLED;
 
 pub use protocol::NOT_RESTORED;
 

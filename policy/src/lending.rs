@@ -10,6 +10,10 @@ use crate::waste::lending;
 /// What Slurm needs to give nodes away and back, s: two of its scheduler's rounds.
 pub const SCHEDULER_S: f64 = 10.0;
 
+/// How long it takes until slurmctld has written down what it has done, s: it does so every five seconds, and one that is
+/// killed before comes back without.
+pub const WRITTEN_S: f64 = 8.0;
+
 /// What a decision rests on. Times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prospect {

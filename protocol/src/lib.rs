@@ -49,6 +49,10 @@ pub use watch::{
 /// The version written into every document and path of the wire (`/v1/...`).
 pub const VERSION: u32 = 1;
 
+/// Exit code of a sandbox's supervisor that could not restore, or reach the driver: as if the program had been killed, so
+/// that it is tried again.
+pub const EXIT_KILLED: i32 = 137;
+
 /// What a run's nodes are doing; energy and time are accounted by it.
 ///
 /// Every phase but [`Phase::Compute`] is resilience energy (DESIGN, words).

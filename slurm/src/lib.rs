@@ -35,5 +35,5 @@ pub use node::{Node, parse_node, parse_nodes};
 pub use nodelist::{compress_nodelist, expand_nodelist};
 pub use partition::{Partition, parse_partitions};
 pub use queue::{Holder, JobText};
-pub use reservation::{Expansion, Reservation, WRITTEN_S, Window, backfill_s, parse_reservations, resizing};
+pub use reservation::{Expansion, Reservation, Window, backfill_s, parse_reservations, resizing};
 pub use step::{Step, parse_steps};

@@ -32,10 +32,6 @@ const KEYS: &[&str] = &[
     "Comment",
 ];
 
-/// How long it takes until slurmctld has written down what it has done, s: it does so every five seconds, and one that is
-/// killed before comes back without.
-pub const WRITTEN_S: f64 = 8.0;
-
 /// A reservation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {

@@ -6,8 +6,8 @@ mod finished;
 pub use files::{Announced, Files};
 
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::writers;
+use driver::ports::{Engine, Happening, Saved, Unprepared};
 use files::{Glances, States};
 use finished::{Before, Limits, NotFinished, wait};
 use protocol::Manifest;
@@ -294,7 +294,7 @@ pub fn interval_variables(interval_s: f64) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::mail::{MailClock, now_s, queue};
-    use crate::ports::Clock;
+    use driver::ports::Clock;
 
     /// A folder with one old checkpoint file, an engine over it, and where its news arrive.
     fn engine(signal: Option<Ask>) -> (tempfile::TempDir, App, MailClock, Announced) {

@@ -5,9 +5,9 @@
 //! checkpoint is refused while `srun` runs.
 
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::script::{Instead, Tree};
 use crate::tool;
+use driver::ports::{Engine, Happening, Saved, Unprepared};
 use protocol::{Manifest, ManifestFile};
 use run::{Checkpoints, survey};
 use std::fs;

@@ -2,8 +2,8 @@
 
 use crate::app::interval_variables;
 use crate::mail::{Post, Tries};
-use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::tool;
+use driver::ports::{Engine, Happening, Saved, Unprepared};
 use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::path::{Path, PathBuf};

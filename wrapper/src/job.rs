@@ -1,7 +1,7 @@
 //! What the cluster knows of this job: dead nodes from the controller, the reason of an end from Slurm.
 
 use crate::mail::Post;
-use crate::ports::{Cluster, Happening};
+use driver::ports::{Cluster, Happening};
 use protocol::{FailureKind, NodeHealth, RunHealth};
 use slurm::{JobState, Slurm};
 use std::sync::{Arc, Mutex};

@@ -5,7 +5,7 @@
 //! task of the new life would be killed.
 
 use crate::mail::{MailClock, now_s};
-use crate::ports::{Clock, Happening};
+use driver::ports::{Clock, Happening};
 use protocol::Incarnation;
 use run::write_durably;
 use std::fs;

@@ -6,7 +6,6 @@ use crate::calls::{Calls, Present};
 use crate::clean;
 use crate::criu;
 use crate::deliver::{Courier, Spool};
-use crate::driver::{self, EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
 use crate::equip::{Gear, Live, equip};
 use crate::frequency::Frequency;
 use crate::groups::{self, launch::Launch, slow::Slow};
@@ -18,15 +17,16 @@ use crate::mail::{self, Post};
 use crate::mpi;
 use crate::nodes::{Local, Nodes};
 use crate::planned::{Asked, Planned, hook_commands, made_by, plan, resume};
-use crate::ports::{Happening, NodeCounter, Ports};
 use crate::processes;
-use crate::protection::{EXIT_NOT_PROTECTED, Prospect};
 use crate::release::{self, Release, Releasing};
 use crate::run_folder::RunFolder;
 use crate::script::{ATTEMPT, Script, Steps, Tree};
 use crate::supervise::{self, PASSED_ON};
 use crate::{identity::Identity, sandboxes, writers};
 use config::Site;
+use driver::ports::{Happening, NodeCounter, Ports};
+use driver::protection::{EXIT_NOT_PROTECTED, Prospect};
+use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome, SUPERSEDED, Setup, Started};
 use nix::sys::signal::Signal;
 use options::{Resume, Settings};
 use protocol::{Event, Incarnation, Record, Request, RunKey};
@@ -178,7 +178,7 @@ fn drive(
     let former = if me.job.is_some() { release::former(&records, me) } else { BTreeSet::new() };
     let is_order = |e: &&Event| matches!(e, Event::Ordered { .. });
     let answered = records.iter().map(|r| &r.event).filter(is_order).cloned().collect();
-    let before = groups::place::before(records.iter().map(|r| &r.event));
+    let before = driver::groups::place::before(records.iter().map(|r| &r.event));
     let (worked, made_by) = (worked(&records), made_by(&records));
     let holder = folder.holder();
     folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder.number(), records));
@@ -379,7 +379,7 @@ fn drive(
         cluster: &mut cluster,
         store: &mut folder,
     };
-    let outcome = driver::run(&setup, ports);
+    let outcome = driver::coordinated::run(&setup, ports);
     placements.end();
     drop(descriptor);
     Ok(outcome)

@@ -4,6 +4,7 @@
 //! here: the helper job that brings the nodes back. Whoever calls has parked what ran on the nodes before, and wakes
 //! it after.
 
+use driver::groups::ports::LoanOutcome;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Queue, VERSION};
 use slurm::{Expansion, Slurm};
 use std::process::Child;
@@ -28,24 +29,6 @@ const WORTH_TELLING_S: f64 = 3.0;
 
 /// Pause before a helper job is tried again.
 const HELPER_PAUSE: Duration = Duration::from_secs(3);
-
-/// What became of the nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// These are the job's again; those that died while they were lent are missing.
-    Back {
-        /// Node names.
-        nodes: Vec<String>,
-        /// How long they were away, s.
-        away_s: f64,
-        /// Since when they are back, s since the epoch.
-        back_s: f64,
-    },
-    /// They never left, for this reason: let them idle at a low frequency.
-    Kept(String),
-    /// The loan has failed: the job is being requeued, or is gone.
-    Lost(String),
-}
 
 /// What a run wants to lend.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +66,7 @@ impl Lender {
 
     /// Lends nodes until they are back. `expect` is asked every few seconds when they are needed, s since the epoch:
     /// a moment that has passed calls them back.
-    pub fn lend(&self, id: &str, offer: &Offer, expect: &mut dyn FnMut(&Loan) -> f64) -> Outcome {
+    pub fn lend(&self, id: &str, offer: &Offer, expect: &mut dyn FnMut(&Loan) -> f64) -> LoanOutcome {
         let request = LoanRequest {
             version: VERSION,
             id: id.to_string(),
@@ -97,13 +80,13 @@ impl Lender {
         for _ in 0..TRIES {
             match self.client.post::<_, Loan>("/v1/loans", &request) {
                 Ok(loan) => return self.follow(loan, expect),
-                Err(Error::Refused { text, .. }) => return Outcome::Kept(text),
+                Err(Error::Refused { text, .. }) => return LoanOutcome::Kept(text),
                 // The question may have arrived, and the same again is the same loan.
                 Err(e) => last = e.to_string(),
             }
             sleep(PAUSE);
         }
-        Outcome::Kept(last)
+        LoanOutcome::Kept(last)
     }
 
     /// Waits until Slurm knows, too, that nothing of the job runs on the nodes any more; the broker refuses if it does.
@@ -121,7 +104,7 @@ impl Lender {
 
     /// Takes up a loan that an earlier wrapper of the job asked for; none if the broker has not heard of it, or does
     /// not answer.
-    pub fn take_up(&self, id: &str, expect: &mut dyn FnMut(&Loan) -> f64) -> Option<Outcome> {
+    pub fn take_up(&self, id: &str, expect: &mut dyn FnMut(&Loan) -> f64) -> Option<LoanOutcome> {
         for _ in 0..TRIES {
             match self.client.get(&format!("/v1/loans/{id}")) {
                 Ok(loan) => return Some(self.follow(loan, expect)),
@@ -133,7 +116,7 @@ impl Lender {
         None
     }
 
-    fn follow(&self, mut loan: Loan, expect: &mut dyn FnMut(&Loan) -> f64) -> Outcome {
+    fn follow(&self, mut loan: Loan, expect: &mut dyn FnMut(&Loan) -> f64) -> LoanOutcome {
         let mut helper = Helper::default();
         while !loan.state.is_over() {
             match loan.state {
@@ -171,14 +154,14 @@ impl Lender {
     }
 }
 
-fn outcome(loan: Loan) -> Outcome {
+fn outcome(loan: Loan) -> LoanOutcome {
     match (loan.state, loan.lent_s, loan.back_s) {
-        (LoanState::Failed, _, _) => Outcome::Lost(loan.reason),
+        (LoanState::Failed, _, _) => LoanOutcome::Lost(loan.reason),
         (_, Some(lent_s), None) if loan.back.is_empty() => {
-            Outcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s, back_s: loan.state_s }
+            LoanOutcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s, back_s: loan.state_s }
         }
-        (_, Some(lent_s), Some(back_s)) => Outcome::Back { nodes: loan.back, away_s: back_s - lent_s, back_s },
-        _ => Outcome::Kept(loan.reason),
+        (_, Some(lent_s), Some(back_s)) => LoanOutcome::Back { nodes: loan.back, away_s: back_s - lent_s, back_s },
+        _ => LoanOutcome::Kept(loan.reason),
     }
 }
 

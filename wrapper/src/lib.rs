@@ -1,10 +1,9 @@
-//! Runs inside the job: drives engines, marks phases, recovers.
+//! Runs inside the job: what the driver of a run needs of the world, in its real form.
 //!
-//! [`driver`] owns the run's state and knows the world only through [`ports`]; the other modules are the real
-//! forms of those ports, and [`launch`] puts them together.
+//! The room `driver` owns the run's state and knows the world only through its ports; the modules here are the real forms
+//! of those ports, and [`launch`] puts them together.
 
 pub mod able;
-pub mod adapt;
 pub mod app;
 pub mod asking;
 pub mod calls;
@@ -14,7 +13,6 @@ pub mod criu;
 pub mod criu_steps;
 pub mod deliver;
 pub mod dmtcp;
-pub mod driver;
 pub mod engines;
 pub mod equip;
 pub mod frequency;
@@ -26,20 +24,16 @@ pub mod job;
 pub mod late;
 pub mod launch;
 pub mod leavings;
-pub mod ledger;
 pub mod lend;
 pub mod linked;
 pub mod looks;
 pub mod mail;
 pub mod mpi;
 pub mod nodes;
-pub mod orders;
 mod parallel;
 mod passing;
 mod planned;
-pub mod ports;
 pub mod processes;
-pub mod protection;
 pub mod redirects;
 pub mod release;
 pub mod repeated;

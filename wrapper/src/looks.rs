@@ -2,9 +2,9 @@
 
 use crate::able::{Answer, look};
 use crate::mail::{Post, Tries};
-use crate::ports::Happening;
 use crate::processes;
 use crate::script::Tree;
+use driver::ports::Happening;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;

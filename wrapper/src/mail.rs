@@ -1,7 +1,7 @@
 //! The one queue by which threads tell the driver what happened, and the clock that reads it.
 
-use crate::groups::ports::News;
-use crate::ports::{Clock, Happening};
+use driver::groups::ports::News;
+use driver::ports::{Clock, Happening};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -3,7 +3,7 @@
 use crate::frequency::{Frequency, Services};
 use crate::job::Controller;
 use crate::parallel;
-use crate::ports::{Meter, NodeCounter};
+use driver::ports::{Meter, NodeCounter};
 use protocol::{JobReading, NodeHealth, NodeReading, Phase};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

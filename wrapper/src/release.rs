@@ -6,7 +6,7 @@ use crate::job::Controller;
 use crate::mail::{MailClock, now_s};
 use crate::nodes::clients;
 use crate::parallel;
-use crate::ports::{Clock, Happening};
+use driver::ports::{Clock, Happening};
 use protocol::{
     BeginReply, BeginRequest, EndReply, EndRequest, Event, FormerNode, Incarnation, Record, Unsure, WaitsFor,
 };

@@ -1,6 +1,7 @@
 //! What a program did to files since its checkpoint that a restore does not undo: it will do that again.
 
 use ::criu::frozen;
+use driver::Repeated;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,26 +16,6 @@ const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// Most names that are told.
 const MOST_TOLD: usize = 5;
-
-/// Files and folders that were changed since a checkpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repeated {
-    /// The first of them, relative to the job's folder.
-    pub names: Vec<String>,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Repeated {
-    /// One line for the user; none if there is nothing.
-    pub fn line(&self) -> Option<String> {
-        let more = self.count.saturating_sub(self.names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (self.count > 0).then(|| {
-            format!("changed since that checkpoint, which is not undone: {}{more}; what the program did to them it does again", self.names.join(", "))
-        })
-    }
-}
 
 /// [`since`], on a thread of its own: a file system that hangs must not keep a run from going on.
 pub fn within_limit(folder: &Path, since_s: f64, from: &Path, run: &Path) -> Repeated {

@@ -5,7 +5,7 @@
 use crate::calls::{Calls, Present};
 use crate::deliver::Courier;
 use crate::mail::{Post, now_s};
-use crate::ports::{Happening, Store};
+use driver::ports::{Happening, Store};
 use fencing::LOOK;
 use options::Resume;
 use protocol::{Event, Manifest, Plan, Record};

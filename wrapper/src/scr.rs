@@ -5,8 +5,8 @@
 
 use crate::calls::Calls;
 use crate::mail::{Post, Tries, now_s};
-use crate::ports::{Engine, Happening, Saved, Unprepared};
 use crate::tool;
+use driver::ports::{Engine, Happening, Saved, Unprepared};
 use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::fs;
@@ -193,7 +193,7 @@ fn parse_newest(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::mail::{MailClock, queue};
-    use crate::ports::Clock;
+    use driver::ports::Clock;
 
     #[test]
     fn only_complete_and_flushed_checkpoints_of_either_version_count() {

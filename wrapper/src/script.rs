@@ -3,9 +3,9 @@
 use crate::calls::Calls;
 use crate::late::Late;
 use crate::mail::{Post, Tries};
-use crate::ports::{Child, Happening, NotStarted};
 use crate::processes::{self, Process};
 use crate::supervise::{exit_code, unblocked};
+use driver::ports::{Child, Happening, NotStarted};
 use slurm::Slurm;
 use std::io::ErrorKind;
 use std::process::Command;
@@ -304,7 +304,7 @@ fn begun(calls: &Calls) -> bool {
 mod tests {
     use super::*;
     use crate::mail::{now_s, queue};
-    use crate::ports::Clock;
+    use driver::ports::Clock;
     use protocol::Incarnation;
 
     #[test]

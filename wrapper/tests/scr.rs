@@ -1,11 +1,11 @@
 //! A program under SCR is halted in time before the walltime ends. Alone in its file: it changes the `PATH`.
 
+use driver::ports::Engine;
 use run::Checkpoints;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use wrapper::calls::Calls;
 use wrapper::mail::{now_s, queue};
-use wrapper::ports::Engine;
 use wrapper::scr::{Halting, Scr};
 
 #[test]

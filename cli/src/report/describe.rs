@@ -50,7 +50,7 @@ fn summary(line: &Joined) -> String {
         told("Cost", format!("{cost}{of_it}"));
     }
     told("Resilience", resilience(run));
-    let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), wrapper::protection::line);
+    let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), driver::protection::line);
     told("Protection", protection);
     let (failures, others) = parted(run);
     told(
@@ -174,7 +174,7 @@ fn beside_the_plan(run: &RunAccount, plan: &Plan) -> String {
 }
 
 fn repeated(run: &RunAccount) -> String {
-    let repeated = run.decisions.iter().filter(|d| d.action == wrapper::driver::REPEATED_WORK);
+    let repeated = run.decisions.iter().filter(|d| d.action == driver::setup::REPEATED_WORK);
     let lines: String = repeated.map(|d| format!("  {}\n", d.reason)).collect();
     if lines.is_empty() { lines } else { format!("Repeated work\n{lines}") }
 }

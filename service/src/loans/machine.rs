@@ -4,8 +4,9 @@
 //! after a crash at any point the same look leads to the same act, or finds it done.
 
 use super::chosen::{self, Deed, Sight};
+use policy::lending::WRITTEN_S;
 use protocol::{ChosenState, Loan, LoanState};
-use slurm::{Job, JobState, Reservation, WRITTEN_S};
+use slurm::{Job, JobState, Reservation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far the reservation may begin from the expected return before it is moved, s.

@@ -3,13 +3,13 @@
 use super::criu::{Dumped, DumpedCall};
 use super::dealt::Dealt;
 use super::folder::Folder;
-use super::ports::{News, Shares};
 use super::split::{CPUS, Call, Unsplit};
 use super::words::{Outputs, SOCKET, Said, Told};
 use crate::cancelled;
 use crate::mail::{Post, now_s};
-use crate::ports::Happening;
 use crate::script::Steps;
+use driver::groups::ports::{News, Shares};
+use driver::ports::Happening;
 use fencing::Placement;
 use run::Placements;
 use slurm::Slurm;

@@ -3,17 +3,13 @@
 use super::board::{Board, Sandboxes, Seats, Within};
 use super::criu::{Dumped, GroupCriu};
 use super::dealt::Dealt;
-use super::driver;
 use super::lines::Folders;
 use super::park::Park;
-use super::place::{Before, Places};
-use super::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
 use super::relays;
 use super::slow::Slow;
 use crate::app::{self, Announced, App, Ask, Files};
 use crate::asking::AskSteps;
 use crate::calls::fingerprint;
-use crate::driver::{FLUSH_LIMIT_S, Outcome, Setup};
 use crate::hook::Hook;
 use crate::identity::Identity;
 use crate::job::Job;
@@ -23,7 +19,6 @@ use crate::mail::{MailClock, Post, Tries, now_s};
 use crate::mpi;
 use crate::nodes::Nodes;
 use crate::planned::hook_commands;
-use crate::ports::{Cluster, Engine, Happening, Store};
 use crate::resized::Layout;
 use crate::run_folder::RunFolder;
 use crate::sandboxes::appends;
@@ -31,6 +26,10 @@ use crate::script::{Script, Steps};
 use crate::writers;
 use ::criu::relay;
 use config::Site;
+use driver::groups::place::{Before, Places};
+use driver::groups::ports::{GroupPorts, Lending, News, NoLending, NoRelays, Relays};
+use driver::ports::{Cluster, Engine, Happening, Store};
+use driver::setup::{FLUSH_LIMIT_S, Outcome, Setup};
 use options::{Engine as Kind, Settings};
 use protocol::Event;
 use run::Placements;
@@ -184,7 +183,7 @@ impl Launch<'_> {
             relays: relays.as_mut(),
             lending: lending.as_mut(),
         };
-        Ok(driver::run(self.setup, &self.places, &self.before, ports))
+        Ok(driver::groups::run(self.setup, &self.places, &self.before, ports))
     }
 
     /// What the programs of groups run in.

@@ -1,7 +1,7 @@
 //! The groups' checkpoints in the run's folder: `checkpoints/gN/NUMBER/`, numbered through the whole run.
 
-use super::ports::Lines;
 use crate::run_folder::{LIMIT, RunFolder};
+use driver::groups::ports::Lines;
 use protocol::Manifest;
 use run::{Checkpoints, Patience, Worker};
 use std::path::{Path, PathBuf};

@@ -4,13 +4,14 @@
 //! The program stands still after that, since the relay does not let it come back, until its step is ended.
 
 use super::board::Seats;
-use super::ports::{Lending, Market, News};
 use super::relays::own_step;
 use crate::criu::RESTORE;
-use crate::lend::{Lender, Offer, Outcome};
+use crate::lend::{Lender, Offer};
 use crate::mail::{Post, Tries, now_s};
-use crate::ports::Happening;
 use ::criu::client::{self, Ask};
+use driver::groups::ports::LoanOutcome;
+use driver::groups::ports::{Lending, Market, News};
+use driver::ports::Happening;
 use run::{survey, write_durably};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -156,7 +157,7 @@ impl Lending for Park {
                         *expected.lock().unwrap_or_else(PoisonError::into_inner)
                     })
                 }
-                Err(e) => Outcome::Kept(format!("{}: {e}", file.display())),
+                Err(e) => LoanOutcome::Kept(format!("{}: {e}", file.display())),
             };
             let _ = fs::remove_file(&file);
             post.tell_of(&one, Happening::Group(News::Returned(outcome)));

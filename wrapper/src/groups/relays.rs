@@ -1,10 +1,10 @@
 //! Runs one `joulepoint-relay` for each group, on the group's first node and outside its step, as long as the run lasts.
 
-use super::ports::{News, Relays};
 use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
-use crate::ports::Happening;
 use crate::processes;
+use driver::groups::ports::{News, Relays};
+use driver::ports::Happening;
 use options::Log;
 use run::Placements;
 use serde::Deserialize;

@@ -1,9 +1,10 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
-use super::words::{EXIT_ERROR, NODE_MEMORY, NOT_BEGUN, OTHER_MEMORY, Outputs, Said, Told};
+use super::words::{EXIT_ERROR, OTHER_MEMORY, Outputs, Said, Told};
 use crate::sandboxes::fit;
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
+use driver::groups::ports::{NODE_MEMORY, NOT_BEGUN};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

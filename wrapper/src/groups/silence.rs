@@ -1,8 +1,8 @@
 //! Notices that a relay cannot begin on its node, and keeps what was said of it.
 
-use super::ports::News;
 use crate::mail::{Post, Try};
-use crate::ports::Happening;
+use driver::groups::ports::News;
+use driver::ports::Happening;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ impl Silence {
 mod tests {
     use super::*;
     use crate::mail::{Tries, now_s, queue};
-    use crate::ports::Clock;
+    use driver::ports::Clock;
 
     #[test]
     fn a_relay_is_given_up_with_its_own_words_unless_it_shows_that_it_lives() {

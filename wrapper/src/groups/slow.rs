@@ -1,9 +1,9 @@
 //! In place of a loan, where nodes cannot leave the job: those that wait have their lowest CPU frequency.
 
-use super::ports::{Lending, Market};
 use crate::frequency::Frequency;
 use crate::identity::Identity;
 use config::Site;
+use driver::groups::ports::{Lending, Market};
 use slurm::Slurm;
 use std::collections::BTreeSet;
 

@@ -7,22 +7,10 @@ use std::path::PathBuf;
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";
 
-/// Exit code of an `srun` whose step Slurm did not begin.
-pub const NOT_BEGUN: i32 = 213;
-
 /// Tells `srun` how to exit if Slurm does not begin its step.
 pub const EXIT_ERROR: &str = "SLURM_EXIT_ERROR";
 
-/// What `srun` would have exited with by itself.
-pub fn own_code(code: i32) -> i32 {
-    if code == NOT_BEGUN { 1 } else { code }
-}
-
-/// How much memory of a node a step has; with 0 it shares what the job has there. Slurm refuses it beside
-/// [`OTHER_MEMORY`].
-pub const NODE_MEMORY: &str = "SLURM_MEM_PER_NODE";
-
-/// The other ways to say how much memory a step has.
+/// The other ways than [`driver::groups::ports::NODE_MEMORY`] to say how much memory a step has.
 pub const OTHER_MEMORY: [&str; 2] = ["SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"];
 
 /// The files of a group's standard output and standard error in one call.

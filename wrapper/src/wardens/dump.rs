@@ -2,13 +2,13 @@
 
 use super::Wardens;
 use super::tasks::Running;
-use crate::ports::Saved;
 use ::criu::client::Ask;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::warden::ENDED;
 use config::Compress;
+use driver::ports::Saved;
 use run::{survey, write_durably};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;

@@ -2,6 +2,9 @@
 
 use super::oracle::{Announced, Oracle};
 use super::program::Program;
+use driver::ports::{Child, Clock, Cluster, Happening, Meter, NodeCounter, NotStarted, Ports};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, Setup, Started};
 use faultfs::{Cut, FaultFs};
 use options::Settings;
 use protocol::{Event, FailureKind, Figure, JobReading, Plan};
@@ -17,9 +20,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{Child, Clock, Cluster, Happening, Meter, NodeCounter, NotStarted, Ports};
-use wrapper::protection::Prospect;
 
 /// Calls of ports after which a life is taken to have no end.
 const MOST_CALLS: u64 = 20_000;
@@ -163,7 +163,7 @@ impl Life {
         let setup = setup(restart_count, self.shape.interval_s, resumes);
         let [mut clock, mut meter, mut engine, mut child, mut cluster, mut store] =
             std::array::from_fn(|_| Port(world.clone()));
-        let outcome = driver::run(
+        let outcome = driver::coordinated::run(
             &setup,
             Ports {
                 clock: &mut clock,

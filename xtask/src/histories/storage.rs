@@ -2,6 +2,7 @@
 
 use super::life::{Port, World, announces};
 use super::program::Program;
+use driver::ports::{Engine, Happening, Saved, Store, Unprepared};
 use protocol::{Event, Manifest};
 use rand::Rng;
 use run::{Patience, bring_back, take};
@@ -9,7 +10,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
-use wrapper::ports::{Engine, Happening, Saved, Store, Unprepared};
 
 /// How often a program reads its files when it begins.
 const READS: u32 = 5;

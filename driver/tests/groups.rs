@@ -1,19 +1,19 @@
 //! The driver of groups in a scripted world: thousands of random failure histories in virtual time.
 //!
-//! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test groups` repeats it.
+//! Every history is a seed. A failing one is printed; `SEED=n cargo test -p driver --test groups` repeats it.
 
 mod common;
 mod world;
 
 use common::{Killed, check_energy};
+use driver::groups::place::before;
+use driver::setup::Outcome;
 use planner::CAUGHT_UP;
 use protocol::{Event, Phase};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use world::{Chances, check_orders, play_record};
-use wrapper::driver::Outcome;
-use wrapper::groups::place::before;
 
 const SEEDS: u64 = 3000;
 

@@ -2,18 +2,18 @@
 
 use super::{KEEP, Program, Shared};
 use crate::common::{disk_full, plan};
+use driver::groups;
+use driver::groups::place::{Places, before};
+use driver::groups::ports::NOT_BEGUN;
+use driver::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
+use driver::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use wrapper::driver::{Outcome, Setup, Started};
-use wrapper::groups::driver;
-use wrapper::groups::place::{Places, before};
-use wrapper::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
-use wrapper::groups::words::NOT_BEGUN;
-use wrapper::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
-use wrapper::protection::Prospect;
 
 struct Port(Shared);
 
@@ -422,5 +422,5 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         relays: &mut relays,
         lending: &mut lending,
     };
-    driver::run(&setup, &places, &earlier, ports)
+    groups::run(&setup, &places, &earlier, ports)
 }

@@ -1,8 +1,8 @@
 //! Follows a group that works its lost time again until it is where it was, by how fast it sends its messages again.
 
-use super::driver::Groups;
 use super::group::{Group, State};
 use super::pace::LOOK_S;
+use super::run::Groups;
 use planner::CAUGHT_UP;
 use policy::lending::SCHEDULER_S;
 

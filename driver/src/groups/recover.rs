@@ -1,12 +1,12 @@
 //! A group has failed: it alone is ended, goes back to its own line, and starts again with a spare for what it lost.
 
-use super::driver::Groups;
 use super::group::{Share, State};
 use super::place::{UNSERVED, in_order};
+use super::ports::{NOT_BEGUN, own_code};
+use super::run::Groups;
 use super::under_way::Then;
-use super::words::{NOT_BEGUN, own_code};
-use crate::driver::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure, not_by};
 use crate::ports::Unprepared;
+use crate::setup::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure, not_by};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
 /// A program that ended badly is not believed to have crashed before a dead node would have been noticed, s.
@@ -342,7 +342,7 @@ impl Groups<'_> {
         let code = worst.map_or(0, own_code);
         // An image that cannot be restored is no failure of the program: it has its line.
         let of_image = std::mem::take(&mut self.all[group].of_image);
-        let not_restored = code == ::criu::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
+        let not_restored = code == protocol::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
         let may_try = code >= 128 && self.all[group].crashes < self.setup.step_retries;
         if !not_restored && !may_try {
             self.finish(group, None);

@@ -4,13 +4,11 @@
 //! lent. When the nodes are back, each goes on from its image. Whatever goes wrong before the nodes are given away
 //! leaves the survivors where they were, idle.
 
-use super::driver::Groups;
 use super::group::{Share, State};
-use super::ports::Market;
+use super::ports::{LoanOutcome, Market};
+use super::run::Groups;
 use super::under_way::{Lent, Then};
-use crate::lend::Outcome;
-use policy::lending::{Prospect, SCHEDULER_S, Verdict, lend};
-use slurm::WRITTEN_S;
+use policy::lending::{Prospect, SCHEDULER_S, Verdict, WRITTEN_S, lend};
 use std::collections::BTreeSet;
 
 impl Groups<'_> {
@@ -238,26 +236,26 @@ impl Groups<'_> {
     }
 
     /// The nodes are back: the survivors go on from their images.
-    pub(super) fn returned(&mut self, outcome: Outcome) {
+    pub(super) fn returned(&mut self, outcome: LoanOutcome) {
         let Some(lent) = self.lent.take() else { return };
         let (now_s, nodes) = (self.ports.clock.now_s(), self.nodes_of(&lent.groups));
-        if let (Outcome::Back { .. }, Some((asked_s, went_s))) = (&outcome, lent.asked_s.zip(lent.went_s)) {
+        if let (LoanOutcome::Back { .. }, Some((asked_s, went_s))) = (&outcome, lent.asked_s.zip(lent.went_s)) {
             let handing_s = went_s - asked_s + (now_s - lent.return_s.max(went_s)).max(0.0);
             self.handing_s = Some(handing_s.max(SCHEDULER_S));
         }
         let (back, back_s) = match outcome {
-            Outcome::Back { nodes: back, away_s, back_s } => {
+            LoanOutcome::Back { nodes: back, away_s, back_s } => {
                 let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
                 let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
                 self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
                 (back, back_s)
             }
-            Outcome::Kept(reason) => {
+            LoanOutcome::Kept(reason) => {
                 self.decided("unpark", &format!("the nodes were not lent: {reason}"));
                 (nodes.clone(), now_s)
             }
-            Outcome::Lost(_) if lent.groups.is_empty() => return,
-            Outcome::Lost(reason) => {
+            LoanOutcome::Lost(_) if lent.groups.is_empty() => return,
+            LoanOutcome::Lost(reason) => {
                 self.begin_sweep(Vec::new(), Then::Short, &format!("lent nodes are lost: {reason}"));
                 return;
             }

@@ -1,10 +1,10 @@
 //! What the nodes of groups do at each moment, how much of it has cost what, and what the journal is told.
 
-use super::driver::Groups;
 use super::group::Group;
 use super::logging;
-use crate::driver::LONGEST_CUT_S;
+use super::run::Groups;
 use crate::ledger::Cut;
+use crate::setup::LONGEST_CUT_S;
 use protocol::{Event, Phase};
 use std::collections::BTreeSet;
 

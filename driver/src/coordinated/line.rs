@@ -1,10 +1,11 @@
 //! How a run's recovery line moves on: begins a checkpoint, makes it complete, learns from its cost, or gives it up.
 
-use super::{Checkpointing, Driver, End, RETRY_PAUSE_S};
+use super::{Checkpointing, Driver, End};
 use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
+use crate::setup::RETRY_PAUSE_S;
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 

@@ -1,22 +1,22 @@
 //! Owns the state of an uncoordinated run: its groups checkpoint alone, and a group that fails goes back alone.
 //!
-//! Like [`crate::driver`], one thread that knows the world only through ports; the seeded simulation in `tests/`
+//! Like [`crate::coordinated`], one thread that knows the world only through ports; the seeded simulation in `tests/`
 //! drives it through thousands of failure histories.
 
 use super::group::{Group, Share, State, head_start_s};
 use super::pace::Pace;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
+use super::ports::{NODE_MEMORY, own_code};
 use super::under_way::{Lent, Sweep, Then};
-use super::words::{NODE_MEMORY, own_code};
-use crate::driver::{
-    EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, SUPERSEDED, Setup, ended_as,
-    failure, rolled_back,
-};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
 use crate::ports::{Happening, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
+use crate::setup::{
+    EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, SUPERSEDED, Setup, ended_as,
+    failure, rolled_back,
+};
 use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 

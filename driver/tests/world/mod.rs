@@ -5,6 +5,9 @@ mod ports;
 pub use ports::play_record;
 
 use crate::common::Killed;
+use driver::groups::ports::LoanOutcome;
+use driver::groups::ports::News;
+use driver::ports::{Happening, Saved};
 use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -12,9 +15,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::rc::Rc;
-use wrapper::groups::ports::News;
-use wrapper::lend::Outcome;
-use wrapper::ports::{Happening, Saved};
 
 /// Calls of ports after which a history is taken to have no end.
 const MOST_CALLS: u64 = 400_000;
@@ -446,8 +446,8 @@ impl World {
         let (mut nodes, since_s, _) = self.loan.take().expect("a loan");
         let requeued = self.chance(0.5);
         let outcome = match (was_lent, self.chance(dies)) {
-            (false, _) => Outcome::Kept("the queue is empty".into()),
-            (true, true) if nodes.len() == 1 && requeued => Outcome::Lost("too late".into()),
+            (false, _) => LoanOutcome::Kept("the queue is empty".into()),
+            (true, true) if nodes.len() == 1 && requeued => LoanOutcome::Lost("too late".into()),
             (true, dies) => {
                 if dies {
                     let dead = nodes.pop().expect("a node");
@@ -455,7 +455,7 @@ impl World {
                     self.gone.insert(dead);
                 }
                 self.loans += 1;
-                Outcome::Back { nodes, away_s: self.now_s - since_s, back_s: self.now_s }
+                LoanOutcome::Back { nodes, away_s: self.now_s - since_s, back_s: self.now_s }
             }
         };
         Happening::Group(News::Returned(outcome))

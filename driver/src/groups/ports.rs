@@ -1,6 +1,5 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
-use crate::lend::Outcome;
 use crate::ports::{Child, Clock, Cluster, Engine, Meter, Saved, Store};
 use protocol::Manifest;
 use std::collections::BTreeSet;
@@ -90,8 +89,38 @@ pub enum News {
     /// The job has given the nodes of the parked groups up.
     Lent,
     /// They are back, were never given away, or are lost.
-    Returned(Outcome),
+    Returned(LoanOutcome),
 }
+
+/// What became of nodes that were to be lent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoanOutcome {
+    /// These are the job's again; those that died while they were lent are missing.
+    Back {
+        /// Node names.
+        nodes: Vec<String>,
+        /// How long they were away, s.
+        away_s: f64,
+        /// Since when they are back, s since the epoch.
+        back_s: f64,
+    },
+    /// They never left, for this reason: let them idle at a low frequency.
+    Kept(String),
+    /// The loan has failed: the job is being requeued, or is gone.
+    Lost(String),
+}
+
+/// Exit code of an `srun` whose step Slurm did not begin.
+pub const NOT_BEGUN: i32 = 213;
+
+/// What `srun` would have exited with by itself.
+pub fn own_code(code: i32) -> i32 {
+    if code == NOT_BEGUN { 1 } else { code }
+}
+
+/// How much memory of a node a step has; with 0 it shares what the job has there. Slurm refuses it beside the other ways
+/// to say how much memory a step has.
+pub const NODE_MEMORY: &str = "SLURM_MEM_PER_NODE";
 
 /// The groups' shares in the script's calls of `srun`.
 pub trait Shares {

@@ -1,17 +1,18 @@
 //! What a program does while its checkpoint is brought to where it stays is computing, and its return from one is none.
 
 use config::Site;
+use driver::coordinated;
+use driver::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Phase};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
-use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
-};
-use wrapper::protection::Prospect;
 
 const BEGIN_S: f64 = 1e9;
 
@@ -144,7 +145,7 @@ fn play(world: &World, script: Vec<(f64, Happening)>) -> Outcome {
         cluster: &mut cluster,
         store: &mut store,
     };
-    driver::run(&setup, ports)
+    coordinated::run(&setup, ports)
 }
 
 /// Seconds of each phase; phase by phase the joules fit, and all of them are the counter.

@@ -1,10 +1,16 @@
 //! The real driver in a scripted world: thousands of random failure histories in virtual time.
 //!
-//! Every history is a seed. A failing one is printed; `SEED=n cargo test -p wrapper --test simulation` repeats it.
+//! Every history is a seed. A failing one is printed; `SEED=n cargo test -p driver --test simulation` repeats it.
 
 mod common;
 
 use common::{Killed, check_energy, disk_full, plan};
+use driver::coordinated;
+use driver::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::{Rng, SeedableRng};
@@ -14,11 +20,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
-use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
-};
-use wrapper::protection::Prospect;
 
 const SEEDS: u64 = 4000;
 /// Calls of ports after which a history is taken to have no end.
@@ -443,7 +444,7 @@ fn play(seed: u64) {
         let [mut clock, mut meter, mut engine, mut child, mut cluster, mut store] =
             std::array::from_fn(|_| Port(world.clone()));
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            driver::run(
+            coordinated::run(
                 &setup,
                 Ports {
                     clock: &mut clock,

@@ -2,8 +2,8 @@
 
 use super::pace::Pace;
 use crate::adapt::Adaptation;
-use crate::driver::Setup;
 use crate::ledger::{Ledger, Used};
+use crate::setup::Setup;
 use protocol::{Manifest, Phase, Plan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
-use super::{
-    Driver, EXIT_NOT_RESTORED, End, FLUSH_LIMIT_S, HELD, LAST_FILES_LIMIT_S, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
-    VERDICT_LIMIT_S, ended_as, failure,
-};
+use super::{Driver, End, LAST_FILES_LIMIT_S};
 use crate::ports::Happening;
+use crate::setup::{
+    EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as, failure,
+};
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Phase};
 
@@ -91,7 +91,7 @@ impl Driver<'_> {
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, code: i32, exited_s: f64) -> End {
         // A checkpoint that could not be restored is no fault of the script, and is not tried again.
-        let is_not_back = code == ::criu::EXIT_KILLED && self.has_lost_its_line();
+        let is_not_back = code == protocol::EXIT_KILLED && self.has_lost_its_line();
         if !is_not_back && (code < 128 || self.crashes >= self.setup.step_retries) {
             return End::Finished(code);
         }

@@ -1,14 +1,14 @@
 //! When groups checkpoint: each at its own interval and one at a time; all at once when the run is to leave or is asked.
 
-use super::driver::Groups;
 use super::group::{Making, State};
 use super::pace::LOOK_S;
+use super::run::Groups;
 use super::under_way::{Sweep, Then};
-use crate::driver::{Outcome, RETRY_PAUSE_S};
 use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
+use crate::setup::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 

@@ -1,17 +1,18 @@
 //! A program that ends while a checkpoint is on its way: halted by its engine, lost, or at its end.
 
 use config::Site;
+use driver::coordinated;
+use driver::ports::{
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, Manifest, ManifestFile};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
-use wrapper::driver::{self, Outcome, Setup, Started};
-use wrapper::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
-};
-use wrapper::protection::Prospect;
 
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
@@ -150,7 +151,7 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         cluster: &mut cluster,
         store: &mut store,
     };
-    let outcome = driver::run(&setup(), ports);
+    let outcome = coordinated::run(&setup(), ports);
     (outcome, world.done.borrow().clone())
 }
 

@@ -1,0 +1,122 @@
+//! What both drivers are given, how they leave a run, and what they say and write alike.
+
+use crate::ports::NodeCounter;
+use crate::protection::Prospect;
+use options::Settings;
+use protocol::{Event, FailureKind, Manifest, Plan};
+
+/// Longest time between two cuts of the energy account, s: what a dying batch host can leave unassigned.
+pub(crate) const LONGEST_CUT_S: f64 = 60.0;
+
+/// Longest wait for a verdict on nodes that are suspected when the script ends, s.
+pub(crate) const VERDICT_LIMIT_S: f64 = 30.0;
+
+/// Longest wait for the script after it was asked to end, s; Slurm's KillWait is shorter.
+pub(crate) const LEAVE_LIMIT_S: f64 = 300.0;
+
+/// Longest wait for the delivery of the last records, s.
+pub const FLUSH_LIMIT_S: f64 = 10.0;
+
+/// Pause after a checkpoint that failed, s, at least.
+pub(crate) const RETRY_PAUSE_S: f64 = 10.0;
+
+/// Exit code of a run whose checkpoint could not be brought back.
+pub const EXIT_NOT_RESTORED: i32 = 125;
+
+/// What a driver is given.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The record of this wrapper, ready for the journal but for `resumed_from`.
+    pub started: Started,
+    /// What is to be done.
+    pub plan: Plan,
+    /// What the user and the site want.
+    pub settings: Settings,
+    /// What can be expected of its protection.
+    pub prospect: Prospect,
+    /// End of the walltime.
+    pub end_s: Option<f64>,
+    /// Time kept free before it.
+    pub margin_s: f64,
+    /// Whether to requeue after the last checkpoint before it.
+    pub requeue_at_end: bool,
+    /// How often a crashed step is tried again without a new checkpoint in between.
+    pub step_retries: u32,
+    /// Longest time that the engine may take.
+    pub checkpoint_limit_s: f64,
+    /// Whether earlier wrappers have worked on this run.
+    pub resumes: bool,
+    /// Counters that earlier wrappers of the same job record have accounted for.
+    pub accounted: Vec<NodeCounter>,
+    /// Orders that earlier wrappers of the run have answered.
+    pub answered: Vec<Event>,
+}
+
+/// Who and where this record of the run is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Started {
+    /// Slurm job id.
+    pub job: u32,
+    /// SLURM_RESTART_COUNT.
+    pub restart_count: u32,
+    /// User name.
+    pub user: String,
+    /// Slurm account.
+    pub account: String,
+    /// Slurm partition.
+    pub partition: String,
+    /// Job name.
+    pub job_name: String,
+    /// Nodes of the allocation.
+    pub nodes: Vec<String>,
+    /// Folder of the run.
+    pub dir: String,
+}
+
+/// How a driver leaves its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The script ended, or was ended, with this exit code.
+    Ended(i32),
+    /// The run is back in the queue.
+    Requeued,
+    /// Another wrapper has the run.
+    Superseded,
+}
+
+/// What the job's output is told then.
+pub const SUPERSEDED: &str = "another wrapper has taken this run up since; this one ends its program and itself, and leaves the rest to that one";
+
+/// What it is told of a run whose checkpoints cannot be read.
+pub const HELD: &str = "the job goes back into the queue and is held; when that is mended: scontrol release";
+
+/// Exit code of a wrapper whose run another one has taken up.
+pub const EXIT_SUPERSEDED: i32 = 123;
+
+/// What the report calls work that is done twice.
+pub const REPEATED_WORK: &str = "repeated work";
+
+/// Why a checkpoint cannot be gone on from by an engine: another has made it.
+pub(crate) fn not_by(line: &Manifest, engine: &str) -> Option<String> {
+    let of_another = !line.engine.is_empty() && line.engine != engine;
+    of_another
+        .then(|| format!("checkpoint {} was made by engine {}, which cannot be had here", line.number, line.engine))
+}
+
+pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
+    Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s).max(finished_s) }
+}
+
+/// State of a run that was ended from outside.
+pub(crate) fn ended_as(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Cancelled => "cancelled",
+        FailureKind::Timeout => "timeout",
+        _ => "interrupted",
+    }
+}
+
+pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
+    tracing::warn!(kind = kind.as_str(), reason, "failure");
+    Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }
+}
