@@ -1,0 +1,556 @@
+//! Takes a run up, plans it, and follows it to its end with the driver that the plan asks for.
+
+use crate::app::Announced;
+use crate::asking;
+use crate::calls::{Calls, Present};
+use crate::clean;
+use crate::criu;
+use crate::deliver::{Courier, Spool};
+use crate::equip::{Gear, Live, equip};
+use crate::former::Former;
+use crate::frequency::Frequency;
+use crate::groups::{self, launch::Launch, slow::Slow};
+use crate::identity::Identity;
+use crate::job::{Controller, Job};
+use crate::late::{Late, Waited};
+use crate::leavings::Asker;
+use crate::lend::Lender;
+use crate::mail::{self, MailClock, Post};
+use crate::mpi;
+use crate::nodes::{Local, Nodes};
+use crate::planned::{Asked, Planned, hook_commands, plan, resume};
+use crate::processes;
+use crate::release::{Release, Releasing};
+use crate::run_folder::RunFolder;
+use crate::sandboxes;
+use crate::script::{Script, Steps, Tree};
+use crate::supervise::{self, PASSED_ON};
+use crate::writers;
+use config::Site;
+use driver::groups::place::Places;
+use driver::ports::{Happening, Ports};
+use driver::protection::Prospect;
+use driver::setup::{Outcome, SUPERSEDED, Setup, Started};
+use nix::sys::signal::{SigSet, Signal};
+use options::{Resume, Settings};
+use protocol::{Incarnation, Plan, Request, RunKey};
+use slurm::Slurm;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Longest wait for an answer of the controller.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Exit code of a job that was asked to end before it began: 128 + SIGTERM.
+const TERMINATED: i32 = 143;
+
+/// The run, `cluster/run`, for everything that a wrapper starts.
+const RUN: &str = "JOULEPOINT_RUN";
+
+/// Another wrapper has the run.
+fn superseded() -> Outcome {
+    protocol::say!("joulepoint: {SUPERSEDED}");
+    Outcome::Superseded
+}
+
+/// What a driver is started with.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) settings: &'a Settings,
+    pub(crate) site: &'a Site,
+    pub(crate) argv: &'a [String],
+    pub(crate) attempt: u32,
+    pub(crate) me: &'a Identity,
+}
+
+/// Why the script is not started.
+enum NotNow {
+    /// The run is left in this way.
+    Leave(Outcome),
+    /// Something of the system does not do what it has to.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotNow {
+    fn from(e: io::Error) -> NotNow {
+        NotNow::Failed(e)
+    }
+}
+
+/// Sets `resumes`, also for when it fails, to whether earlier wrappers have worked on the run.
+pub(crate) fn drive(given: Given, resumes: &mut bool) -> io::Result<Outcome> {
+    match Run::take_up(given, resumes).and_then(Run::drive) {
+        Err(NotNow::Leave(outcome)) => Ok(outcome),
+        Err(NotNow::Failed(e)) => Err(e),
+        Ok(outcome) => Ok(outcome),
+    }
+}
+
+/// A run that this wrapper has taken up, and what connects it with the cluster.
+struct Run<'a> {
+    given: Given<'a>,
+    /// Folder of all runs of this user, and of this one.
+    runs: PathBuf,
+    path: PathBuf,
+    folder: RunFolder,
+    former: Former,
+    slurm: Arc<Slurm>,
+    controller: Arc<Controller>,
+    post: Post,
+    clock: MailClock,
+    tree: Tree,
+    steps: Option<Steps>,
+    script: Script,
+    /// Process id of the supervisor.
+    supervisor: i32,
+    /// This node, and the socket of its service.
+    here: Option<(String, PathBuf)>,
+}
+
+impl<'a> Run<'a> {
+    /// Takes the run up, and tells whether others have worked on it.
+    fn take_up(given: Given<'a>, resumes: &mut bool) -> Result<Run<'a>, NotNow> {
+        let Given { settings, site, attempt, me, .. } = given;
+        let signals = become_driver()?;
+        let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
+        let runs = me.runs_folder(settings, site);
+        let (run, found) = me.run_name(&runs, attempt > 0)?;
+        if me.restart_count > 0 && !found {
+            protocol::say!(
+                "joulepoint: nothing of an earlier start of this job is in {}; it begins anew",
+                runs.display()
+            );
+        }
+        *resumes = found;
+        let key = RunKey { cluster: me.cluster.clone(), run };
+        let name = format!("{}/{}", key.cluster, key.run);
+        mark(&name);
+        let path = runs.join(&key.cluster).join(&key.run);
+        let (mut folder, records) = match RunFolder::take_up(&path, settings.keep, &me.claim()) {
+            Err(e) if e.is_superseded() => return Err(NotNow::Leave(superseded())),
+            taken => taken.map_err(io::Error::other)?,
+        };
+        let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+        let controller = Arc::new(Controller::new(client, name, me.restart_count));
+        let former = Former::read(&records, found, me);
+        let holder = folder.holder().number();
+        folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder, records));
+        let (post, clock) = mail::queue();
+        folder.watch(post.clone());
+        let supervisor = nix::unistd::getppid().as_raw();
+        let tree = Tree::new(supervisor);
+        pass_signals_on(signals, post.clone(), tree.clone());
+        let steps = me.job.map(|job| Steps { slurm: slurm.clone(), job });
+        let mut script = Script::new(post.clone(), given.argv.to_vec(), steps.clone(), tree.clone());
+        let known = controller.clone();
+        script.dead = Arc::new(move || known.dead());
+        let here = me.node.clone().and_then(|node| site.node.socket_of(&node).map(|socket| (node, socket)));
+        Ok(Run {
+            given,
+            runs,
+            path,
+            folder,
+            former,
+            slurm,
+            controller,
+            post,
+            clock,
+            tree,
+            steps,
+            script,
+            supervisor,
+            here,
+        })
+    }
+
+    /// Waits until nothing of earlier wrappers goes on anywhere.
+    fn wait_for_former(&mut self) -> Result<(), NotNow> {
+        let me = self.given.me;
+        let life = me.job.map(|job| Incarnation { job, restart_count: me.restart_count });
+        let late = life.map(|of| Late::new(&self.path, of));
+        match late.as_ref().map_or(Waited::Over, |late| late.wait(&mut self.clock)) {
+            Waited::Over => {}
+            Waited::Terminated => return Err(NotNow::Leave(Outcome::Ended(TERMINATED))),
+            Waited::Superseded => return Err(NotNow::Leave(superseded())),
+        }
+        self.script.late = late;
+        if self.former.resumes {
+            // Steps outlive the `srun` of a wrapper that was killed.
+            self.script.cancel_steps();
+        }
+        let releasing = Releasing {
+            former: std::mem::take(&mut self.former.nodes),
+            controller: self.controller.clone(),
+            port: port(&self.given.site.node.listen),
+            munge_socket: self.given.site.munge_socket.clone(),
+            node: me.node.clone(),
+            here: self.here.clone(),
+        };
+        match releasing.wait(&mut self.clock) {
+            Release::Terminated => Err(NotNow::Leave(Outcome::Ended(TERMINATED))),
+            Release::Free { after_s } => {
+                tracing::info!(after_s, "nothing of this run goes on elsewhere");
+                Ok(())
+            }
+        }
+    }
+
+    /// Plans the run and follows it to its end, as groups or as a whole.
+    fn drive(mut self) -> Result<Outcome, NotNow> {
+        self.wait_for_former()?;
+        let Given { request, settings, site, argv, me, .. } = self.given;
+        let lender = Lender::new(self.controller.client.clone(), (*self.slurm).clone());
+        if settings.lend {
+            // The groups need their nodes before they are dealt out.
+            groups::park::take_up(&self.path, &lender);
+        }
+        let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
+        let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
+        let asked = Asked { request, settings, site, argv, me };
+        let made_by = self.former.made_by.take();
+        let mut planned = plan(&asked, &self.runs, &self.controller, end_s, made_by);
+        self.clean_up(began_s);
+        let job = me.job.unwrap_or(0);
+        let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone());
+        let places = groups::launch::places(settings, me, &self.slurm);
+        // A requeue brings back what this allocation has lost, and no more.
+        let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
+        if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {
+            return Ok(groups::launch::lacking_nodes(&mut cluster, &mut self.folder));
+        }
+        if places.is_some() && planned.plan.checkpoint_hz.take().is_some() {
+            let reason = "groups checkpoint at the nodes' own CPU frequency: one may write while another works";
+            planned.plan.reasons.push(reason.into());
+        }
+        if me.job.is_some() {
+            cluster.watch(&self.post);
+        }
+        let mut nodes = self.nodes();
+        let hz = planned.plan.checkpoint_hz.filter(|_| me.job.is_some());
+        nodes.frequency = hz.map(|hz| Frequency::new(job, hz, nodes.services()));
+        let by_steps = planned.criu.as_ref().is_some_and(|c| c.by_steps);
+        if self.former.resumes && (places.is_some() || by_steps) {
+            self.folder.placements().wait_for_others();
+        }
+        let placements = self.folder.placements();
+        let outcome = match places {
+            Some(places) => self.uncoordinated(planned, places, lender, cluster, nodes, end_s),
+            None => self.coordinated(planned, cluster, nodes, end_s),
+        };
+        placements.end();
+        Ok(outcome?)
+    }
+
+    /// Removes what ended runs have left, once for each start of the job.
+    fn clean_up(&self, began_s: Option<f64>) {
+        let Some(began_s) = began_s.filter(|_| self.given.attempt == 0) else { return };
+        let keep = clean::keep(&self.given.site.runs);
+        let (all, own) = (self.runs.join(&self.given.me.cluster), self.path.clone());
+        clean::Beside { runs: all, own, keep, began_s }.start((*self.slurm).clone());
+    }
+
+    /// The meter of the job's nodes.
+    fn nodes(&self) -> Nodes {
+        let Given { site, me, .. } = self.given;
+        Nodes {
+            job: me.job.unwrap_or(0),
+            restart_count: me.restart_count,
+            nodes: me.nodes.clone(),
+            port: port(&site.node.listen),
+            munge_socket: site.munge_socket.clone(),
+            here: self.here.clone(),
+            controller: self.controller.clone(),
+            local: Some(Local::open(&site.energy.sources(), self.supervisor)),
+            frequency: None,
+        }
+    }
+
+    /// Writes the plan down, and makes of it what a driver is given.
+    fn setup(&mut self, plan: Plan, prospect: Prospect, end_s: Option<f64>) -> Setup {
+        if let Err(e) = self.folder.write_plan(&plan) {
+            protocol::say!("joulepoint: the plan is not written down: {e}");
+        }
+        let Given { settings, site, me, .. } = self.given;
+        Setup {
+            started: Started {
+                job: me.job.unwrap_or(0),
+                restart_count: me.restart_count,
+                user: me.user.clone(),
+                account: me.account.clone(),
+                partition: me.partition.clone(),
+                job_name: me.job_name.clone(),
+                nodes: me.nodes.clone(),
+                dir: self.path.to_string_lossy().into_owned(),
+            },
+            plan,
+            settings: settings.clone(),
+            prospect: Prospect { before: self.former.worked, ..prospect },
+            end_s,
+            margin_s: before_end_s(settings).unwrap_or(site.wrapper.end_margin_s),
+            requeue_at_end: settings.requeue.unwrap_or(site.wrapper.requeue_at_end),
+            step_retries: site.wrapper.step_retries,
+            checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
+            resumes: self.former.resumes,
+            accounted: std::mem::take(&mut self.former.accounted),
+            answered: std::mem::take(&mut self.former.answered),
+        }
+    }
+
+    /// Groups of nodes, each of which goes back alone.
+    fn uncoordinated(
+        mut self,
+        planned: Planned,
+        places: Places,
+        lender: Lender,
+        mut cluster: Job,
+        mut nodes: Nodes,
+        end_s: Option<f64>,
+    ) -> io::Result<Outcome> {
+        let Given { settings, site, argv, me, .. } = self.given;
+        let Planned { mut plan, criu, prospect, .. } = planned;
+        let hindrance = settings.lend.then(|| groups::slow::hindrance(site, &self.slurm, me)).flatten();
+        let lowest = || site.node.cpufreq.then(|| Frequency::new(nodes.job, 0.0, nodes.services()));
+        let slow = hindrance.map(|why| Slow { why, frequency: lowest() });
+        plan.reasons.extend(slow.as_ref().map(Slow::remark));
+        let setup = self.setup(plan, prospect, end_s);
+        let criu = match criu {
+            Some(criu) => Ok(criu.command),
+            None if settings.lend && slow.is_none() => criu::on_this_node(site, me, &self.runs),
+            None => Err(String::new()),
+        };
+        let launch = Launch {
+            setup: &setup,
+            site,
+            me,
+            argv,
+            post: self.post,
+            steps: self.steps,
+            slurm: self.slurm,
+            places,
+            before: self.former.groups,
+            lender,
+            criu,
+            placements: self.folder.placements(),
+            slow,
+            writers: writers(me, site, &nodes, live(me, &self.controller)),
+            ask_steps: asking::of_job(nodes.job, nodes.services()),
+        };
+        launch.run(&mut self.clock, &mut nodes, &mut self.script, &mut cluster, &mut self.folder)
+    }
+
+    /// What the script is to see of nodes that it has lost, and that it is a group if its user wanted several.
+    fn tell_script_of_nodes(&mut self, is_one_group: bool) {
+        let Given { settings, me, .. } = self.given;
+        if me.nodes.len() > 1 {
+            let (controller, layout, slurm) = (self.controller.clone(), me.layout(settings.spare), self.slurm.clone());
+            self.script.resized = Arc::new(move || {
+                let mut variables = layout.variables(&controller.last());
+                if !variables.is_empty() {
+                    variables.extend(mpi::variable(&slurm));
+                }
+                variables
+            });
+        }
+        if is_one_group {
+            // The script's names of files have the number of a group.
+            let resized = self.script.resized.clone();
+            self.script.resized = Arc::new(move || {
+                let one = [("FT_ENERGY_GROUP", "0"), ("FT_ENERGY_GROUPS", "1")];
+                resized().into_iter().chain(one.map(|(name, value)| (name.to_string(), value.to_string()))).collect()
+            });
+        }
+    }
+
+    /// A run that goes back as a whole.
+    fn coordinated(
+        mut self,
+        planned: Planned,
+        mut cluster: Job,
+        mut nodes: Nodes,
+        end_s: Option<f64>,
+    ) -> io::Result<Outcome> {
+        let Given { settings, site, argv, me, .. } = self.given;
+        let Planned { plan, chosen, criu, prospect } = planned;
+        let is_one_group = settings.groups > 1;
+        self.tell_script_of_nodes(is_one_group);
+        let setup = self.setup(plan, prospect, end_s);
+        let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
+        let live = live(me, &self.controller);
+        let (announced, descriptor) = announcements(&me.folder)?;
+        let resume = resume(settings, chosen, by_steps);
+        self.script.calls = remembered(&mut self.folder, resume, argv, me, &nodes, live.clone());
+        let gear = Gear {
+            settings,
+            me,
+            post: self.post,
+            checkpoints: self.folder.checkpoints(),
+            run: &self.path,
+            argv,
+            tree: self.tree,
+            steps: self.steps,
+            ask_steps: asking::of_job(nodes.job, nodes.services()),
+            live: live.clone(),
+            commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
+            dumps: &site.criu,
+            host: by_steps.then(|| address(&self.slurm, me)),
+            appends: by_steps.then(|| sandboxes::appends(&self.slurm)).flatten(),
+            criu: criu.map(|c| c.command),
+            placements: self.folder.placements(),
+            halt_s: end_s.filter(|_| setup.requeue_at_end).map(|e| e - setup.margin_s),
+            limit_s: setup.checkpoint_limit_s,
+            announced,
+            writers: writers(me, site, &nodes, live),
+        };
+        let mut engine = equip(chosen, gear, &mut self.script)?;
+        let ports = Ports {
+            clock: &mut self.clock,
+            meter: &mut nodes,
+            engine: engine.as_mut(),
+            child: &mut self.script,
+            cluster: &mut cluster,
+            store: &mut self.folder,
+        };
+        let outcome = driver::coordinated::run(&setup, ports);
+        drop(descriptor);
+        Ok(outcome)
+    }
+}
+
+/// Makes this process one that ends with the batch step's task, and takes the signals of people and Slurm.
+fn become_driver() -> io::Result<SigSet> {
+    let signals = supervise::block_signals()?;
+    if std::env::var_os("SLURM_PROCID").is_some() {
+        // Without the batch step's task the job ends; a driver that lived on would take that for somebody's wish.
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    }
+    // The kernel would call it "exe", after the way it was started.
+    nix::sys::prctl::set_name(c"joulepoint")?;
+    Ok(signals)
+}
+
+/// The job's nodes that are not known to be dead.
+fn live(me: &Identity, controller: &Arc<Controller>) -> Live {
+    let (names, controller) = (me.nodes.clone(), controller.clone());
+    Arc::new(move || {
+        let known = controller.last();
+        let is_dead = |node: &&String| known.iter().any(|h| h.dead && h.node == **node);
+        names.iter().filter(|node| !is_dead(node)).cloned().collect()
+    })
+}
+
+/// Who says whether the program still writes to its files.
+fn writers(me: &Identity, site: &Site, nodes: &Nodes, live: Live) -> writers::Ask {
+    let Some(job) = me.job else { return writers::here() };
+    let nodes = writers::Nodes {
+        job,
+        nodes: Box::new(move || live()),
+        here: me.node.clone(),
+        services: nodes.services(),
+        runs: site.runs.clone(),
+    };
+    writers::of_job(nodes)
+}
+
+/// The record of the script's steps, if one is kept, and who finds out what they leave behind.
+fn remembered(
+    folder: &mut RunFolder,
+    resume: Resume,
+    argv: &[String],
+    me: &Identity,
+    nodes: &Nodes,
+    live: Live,
+) -> Option<Calls> {
+    let Some(job) = me.job else { return folder.resume_by(resume, argv, None) };
+    let (services, all, of) = (Mutex::new(nodes.services()), me.nodes.clone(), live.clone());
+    let is_same_life = Arc::new(AtomicBool::new(false));
+    let known = is_same_life.clone();
+    let present = move || {
+        let nodes = of();
+        let boots = Asker::boots(job, &nodes, &services.lock().unwrap_or_else(PoisonError::into_inner));
+        Present { is_unchanged: known.load(Ordering::SeqCst) && nodes == all, nodes, boots }
+    };
+    let calls = folder.resume_by(resume, argv, Some(Arc::new(present)))?;
+    let life = format!("{job}.{} {}", me.restart_count, me.nodes.join(","));
+    match calls.is_same_life(&life) {
+        Ok(is_same) => is_same_life.store(is_same, Ordering::SeqCst),
+        Err(e) => tracing::warn!(%e, "all steps of which nobody knows what they left are run again"),
+    }
+    let asker = Asker { job, calls: calls.clone(), nodes: Box::new(move || live()), services: nodes.services() };
+    asker.start();
+    Some(calls)
+}
+
+/// The node service of the node on which this wrapper runs: its socket, or where the controller said that it answers.
+fn spool(site: &Site, me: &Identity, controller: &Arc<Controller>) -> Spool {
+    let (controller, munge_socket, port) = (controller.clone(), site.munge_socket.clone(), port(&site.node.listen));
+    let here = me.nodes.first().cloned();
+    let socket = here.as_ref().and_then(|node| site.node.socket_of(node));
+    Box::new(move || {
+        if let Some(socket) = socket.as_ref().filter(|s| s.exists()) {
+            return Some(wire::Client::on_socket(socket, ANSWER_LIMIT));
+        }
+        let here = here.as_ref()?;
+        let known = controller.health().nodes.into_iter().find(|h| h.node == *here && !h.url.is_empty());
+        let url = known.map_or_else(|| format!("http://{here}:{port}"), |h| h.url);
+        Some(wire::Client::of_node(&url, here, munge_socket.clone(), ANSWER_LIMIT))
+    })
+}
+
+/// How long before the end of the walltime the user wants the last request to be sent: `USR1@60`.
+fn before_end_s(settings: &Settings) -> Option<f64> {
+    settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
+}
+
+/// Where other nodes reach this one.
+pub(crate) fn address(slurm: &Slurm, me: &Identity) -> String {
+    slurm.address(me.node.as_deref().unwrap_or("localhost"))
+}
+
+/// Marks all that this process starts as the run's, for the node service that freezes what is protected.
+fn mark(run: &str) {
+    // SAFETY: no other thread of this process uses the environment yet.
+    unsafe { std::env::set_var(RUN, run) };
+}
+
+/// The inherited descriptor on which a program may name the files of a checkpoint that is complete.
+fn announcements(folder: &Path) -> io::Result<(Announced, OwnedFd)> {
+    let (read, write) = nix::unistd::pipe()?;
+    // SAFETY: the program's number for it is told before any child starts; nobody else uses the variable.
+    unsafe { std::env::set_var("FT_ENERGY_DONE_FD", write.as_raw_fd().to_string()) };
+    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    let announced = Announced::default();
+    let (told, folder) = (announced.clone(), folder.to_path_buf());
+    thread::spawn(move || {
+        for line in BufReader::new(std::fs::File::from(read)).lines() {
+            let Ok(line) = line else { return };
+            told.line(&folder, &line);
+        }
+    });
+    Ok((announced, write))
+}
+
+/// Passes Slurm's and people's signals on: a request to end to the driver, the others to the script.
+fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
+    thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            match signal {
+                Signal::SIGTERM => post.tell(Happening::Terminate),
+                Signal::SIGCHLD => {}
+                other if PASSED_ON.contains(&other) && tree.script() > 0 => {
+                    processes::signal(tree.script(), other as i32);
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+fn port(listen: &str) -> u16 {
+    listen.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(6821)
+}

@@ -1,0 +1,67 @@
+//! What earlier wrappers of a run have left, as its journal tells it.
+
+use crate::identity::Identity;
+use crate::planned::made_by;
+use crate::release;
+use driver::groups::place::{Before, before};
+use driver::ports::NodeCounter;
+use options::Engine;
+use protocol::{Event, FormerNode, Record};
+use std::collections::BTreeSet;
+
+/// What the journal says of earlier wrappers.
+pub(crate) struct Former {
+    /// Whether there were some.
+    pub(crate) resumes: bool,
+    pub(crate) accounted: Vec<NodeCounter>,
+    /// Orders that they have answered.
+    pub(crate) answered: Vec<Event>,
+    pub(crate) groups: Before,
+    /// When the last one began, and when it wrote last.
+    pub(crate) worked: Option<(f64, f64)>,
+    /// The engine of their checkpoints.
+    pub(crate) made_by: Option<Engine>,
+    /// Nodes on which something of them may go on.
+    pub(crate) nodes: BTreeSet<FormerNode>,
+}
+
+impl Former {
+    /// Reads it from the run's journal.
+    pub(crate) fn read(records: &[Record], resumes: bool, me: &Identity) -> Former {
+        let events = || records.iter().map(|r| &r.event);
+        Former {
+            resumes,
+            accounted: accounted(records, me),
+            answered: events().filter(|e| matches!(e, Event::Ordered { .. })).cloned().collect(),
+            groups: before(events()),
+            worked: worked(records),
+            made_by: made_by(records),
+            nodes: if me.job.is_some() { release::former(records, me) } else { BTreeSet::new() },
+        }
+    }
+}
+
+/// When the last wrapper before this one began, and when it wrote last.
+fn worked(records: &[Record]) -> Option<(f64, f64)> {
+    let is_started = |r: &&Record| matches!(r.event, Event::Started { .. });
+    Some((records.iter().rev().find(is_started)?.at_s, records.last()?.at_s))
+}
+
+/// The last counters that earlier drivers of this very job record wrote down.
+fn accounted(records: &[Record], me: &Identity) -> Vec<NodeCounter> {
+    let mut same_record = false;
+    let mut counters: Vec<NodeCounter> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::Started { job, restart_count, .. } => {
+                same_record = Some(*job) == me.job && *restart_count == me.restart_count;
+            }
+            Event::Reading { node, reading } if same_record => {
+                counters.retain(|c| c.node != *node);
+                counters.push(NodeCounter { node: node.clone(), reading: Some(reading.clone()) });
+            }
+            _ => {}
+        }
+    }
+    counters
+}
