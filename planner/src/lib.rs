@@ -28,7 +28,7 @@ use known::Calibrated;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::choice::choose;
-use policy::interval::{self, Choice, choose_interval};
+use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
 /// Expected time beyond the work, as a fraction of it, above which a run is said to make no progress.
@@ -174,52 +174,8 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     };
     let longest_interval_s = cap::of_walltime(wanted.walltime_s, site.wrapper.longest_interval_s);
     let bounds = cap::bounds(settings, longest_interval_s);
-    let costs = figures.costs();
-    let chosen = if settings.policy == "auto" {
-        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), figures.mtbf_s.value, wanted.local_s);
-        auto.choose(0.0, objective, &costs, &bounds)
-    } else {
-        choose_interval(objective, figures.mtbf_s.value, &costs, &bounds)
-    };
-    let mut reasons = vec![figures.mtbf_reason.clone()];
-    if let Some(overhead) = chosen.as_ref().ok().map(|c| c.expected.time_overhead).filter(|o| *o > HOPELESS) {
-        reasons.push(format!(
-            "no interval makes progress: failures come every {:.1} s and a checkpoint takes {:.1} s, so that the run would \
-             take {overhead:.0e} times its work",
-            figures.mtbf_s.value, figures.checkpoint_s.value
-        ));
-    }
-    let mut alternatives = Vec::new();
-    let fixed_s = settings.interval.map(|i| i.as_secs_f64());
-    let (interval_s, expected) = match (&chosen, fixed_s) {
-        (Ok(choice), None) => {
-            reasons.push(choice.reason.clone());
-            (choice.interval_s, Some(choice.expected))
-        }
-        (Ok(choice), Some(fixed_s)) => {
-            reasons.push(format!(
-                "the interval of {fixed_s:.0} s is the user's own; {:.0} s would have been chosen",
-                choice.interval_s
-            ));
-            (fixed_s, interval::expected_at(fixed_s, figures.mtbf_s.value, &costs).ok())
-        }
-        (Err(invalid), fixed_s) => {
-            reasons.push(format!("no interval can be computed: {invalid}; one hour is taken"));
-            (fixed_s.unwrap_or(3600.0), None)
-        }
-    };
-    if let Ok(choice) = &chosen {
-        alternatives.push(other_objective(objective, choice));
-        if let Some(limit) = choice.limited_by {
-            alternatives.push(Alternative {
-                what: "the optimum without bounds".to_string(),
-                interval_s: Some(choice.optimum_s),
-                time_overhead: None,
-                energy_overhead: None,
-                refused: format!("limited by {limit:?}"),
-            });
-        }
-    }
+    let paced = paced(wanted, &figures, objective, &bounds);
+    let Paced { interval_s, expected, mut reasons, alternatives } = paced;
     reasons.push(calibrated.as_ref().map_or_else(|missing| missing.why.clone(), Calibrated::describe));
     let stale = calibrated.as_ref().err().map(|missing| missing.stale.clone()).unwrap_or_default();
     let calibrated = calibrated.as_ref().ok();
@@ -236,29 +192,8 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
     let asked = wanted.recovers_by_groups();
-    match wanted.groups_said() {
-        Some(Ok(remarks)) => {
-            let groups = settings.groups;
-            reasons.push(format!(
-                "uncoordinated was asked for: each of {groups} groups keeps this interval by itself, reckoned as coordinated"
-            ));
-            reasons.extend(remarks);
-        }
-        Some(Err(refused)) => {
-            reasons.push(format!("uncoordinated was asked for and cannot be: {refused}: the run is coordinated"));
-        }
-        None => {
-            let short = too_few(settings, wanted.nodes);
-            reasons.extend(short.map(|short| format!("{short}: fewer nodes are kept as spares")));
-        }
-    }
-    reasons.extend(figures.node_share.map(|share| {
-        let part = 100.0 * share;
-        format!(
-            "earlier runs drew less than an idle node (they shared theirs, or energy.idle_w is too high): all powers are \
-             those of the job's part of a node, {part:.0}%"
-        )
-    }));
+    reasons.extend(on_groups(wanted));
+    reasons.extend(on_shared_nodes(&figures));
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
         version: protocol::VERSION,
@@ -268,7 +203,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         policy: settings.policy.clone(),
         interval_s,
         longest_interval_s,
-        interval_fixed: fixed_s.is_some(),
+        interval_fixed: settings.interval.is_some(),
         mtbf_s: figures.mtbf_s,
         checkpoint_s: figures.checkpoint_s,
         restart_s: figures.restart_s,
@@ -286,6 +221,94 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         reasons,
         made_by: made_by.to_string(),
     }
+}
+
+/// The interval of a run that checkpoints as a whole.
+struct Paced {
+    interval_s: f64,
+    /// What it is expected to cost; absent if nothing can be computed.
+    expected: Option<interval::Expected>,
+    reasons: Vec<String>,
+    alternatives: Vec<Alternative>,
+}
+
+/// Chooses the interval by the policy that was asked for, or takes the user's own.
+fn paced(wanted: &Wanted<'_>, figures: &Figures, objective: interval::Objective, bounds: &Bounds) -> Paced {
+    let (settings, costs, mtbf_s) = (wanted.settings, figures.costs(), figures.mtbf_s.value);
+    let chosen = if settings.policy == "auto" {
+        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), mtbf_s, wanted.local_s);
+        auto.choose(0.0, objective, &costs, bounds)
+    } else {
+        choose_interval(objective, mtbf_s, &costs, bounds)
+    };
+    let mut reasons = vec![figures.mtbf_reason.clone()];
+    if let Some(overhead) = chosen.as_ref().ok().map(|c| c.expected.time_overhead).filter(|o| *o > HOPELESS) {
+        reasons.push(format!(
+            "no interval makes progress: failures come every {mtbf_s:.1} s and a checkpoint takes {:.1} s, so that the run \
+             would take {overhead:.0e} times its work",
+            figures.checkpoint_s.value
+        ));
+    }
+    let fixed_s = settings.interval.map(|i| i.as_secs_f64());
+    let (interval_s, expected) = match (&chosen, fixed_s) {
+        (Ok(choice), None) => {
+            reasons.push(choice.reason.clone());
+            (choice.interval_s, Some(choice.expected))
+        }
+        (Ok(choice), Some(fixed_s)) => {
+            reasons.push(format!(
+                "the interval of {fixed_s:.0} s is the user's own; {:.0} s would have been chosen",
+                choice.interval_s
+            ));
+            (fixed_s, interval::expected_at(fixed_s, mtbf_s, &costs).ok())
+        }
+        (Err(invalid), fixed_s) => {
+            reasons.push(format!("no interval can be computed: {invalid}; one hour is taken"));
+            (fixed_s.unwrap_or(3600.0), None)
+        }
+    };
+    let mut alternatives = Vec::new();
+    if let Ok(choice) = &chosen {
+        alternatives.push(other_objective(objective, choice));
+        alternatives.extend(choice.limited_by.map(|limit| Alternative {
+            what: "the optimum without bounds".to_string(),
+            interval_s: Some(choice.optimum_s),
+            time_overhead: None,
+            energy_overhead: None,
+            refused: format!("limited by {limit:?}"),
+        }));
+    }
+    Paced { interval_s, expected, reasons, alternatives }
+}
+
+/// What becomes of the groups and spares that were asked for.
+fn on_groups(wanted: &Wanted<'_>) -> Vec<String> {
+    let settings = wanted.settings;
+    match wanted.groups_said() {
+        Some(Ok(remarks)) => {
+            let groups = settings.groups;
+            let each = format!(
+                "uncoordinated was asked for: each of {groups} groups keeps this interval by itself, reckoned as coordinated"
+            );
+            [each].into_iter().chain(remarks).collect()
+        }
+        Some(Err(refused)) => {
+            vec![format!("uncoordinated was asked for and cannot be: {refused}: the run is coordinated")]
+        }
+        None => {
+            let short = too_few(settings, wanted.nodes);
+            short.map(|short| format!("{short}: fewer nodes are kept as spares")).into_iter().collect()
+        }
+    }
+}
+
+/// Powers of runs that shared their nodes with others are those of their part.
+fn on_shared_nodes(figures: &Figures) -> Option<String> {
+    let part = 100.0 * figures.node_share?;
+    Some(format!(
+        "earlier runs drew less than an idle node (they shared theirs, or energy.idle_w is too high): all powers are \
+         those of the job's part of a node, {part:.0}%"
+    ))
 }
 
 fn other_objective(objective: interval::Objective, choice: &Choice) -> Alternative {
