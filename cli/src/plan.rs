@@ -209,7 +209,7 @@ fn known(args: &PlanArgs, site: &Site) -> anyhow::Result<Option<Known>> {
     Ok(Some(Known::new(stored)))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn seconds(text: &str) -> Result<f64, options::WrongArgument> {
     Ok(options::time_argument(text)?.as_secs_f64())
 }
 

@@ -1,5 +1,6 @@
 //! Slurm's own forms of time, size and percentage, and signals by name.
 
+use crate::wrong::{Wrong, WrongArgument};
 use std::time::Duration;
 
 /// A signal and, optionally, how long before the end it is to be sent.
@@ -29,14 +30,14 @@ const UNITS: [(&str, u64); 4] = [("min", 60), ("s", 1), ("h", 3600), ("d", 86_40
 /// `30s`, `5min`, `2h`, `3d`.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    const WRONG: &str = "is not a time";
-    let number = |part: &str| -> Result<u64, String> {
+/// What is wrong.
+pub fn parse_time(text: &str) -> Result<Duration, Wrong> {
+    const WRONG: Wrong = Wrong::Form("a time");
+    let number = |part: &str| -> Result<u64, Wrong> {
         if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) || part.len() > 9 {
-            return Err(WRONG.to_string());
+            return Err(WRONG);
         }
-        part.parse().map_err(|_| WRONG.to_string())
+        part.parse().map_err(|_| WRONG)
     };
     for (unit, unit_s) in UNITS {
         if let Some(digits) = text.strip_suffix(unit) {
@@ -55,14 +56,14 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         (Some(d), [h]) if *h < 24 => d * 86400 + h * 3600,
         (Some(d), [h, m]) if *h < 24 && *m < 60 => d * 86400 + h * 3600 + m * 60,
         (Some(d), [h, m, s]) if *h < 24 && *m < 60 && *s < 60 => d * 86400 + h * 3600 + m * 60 + s,
-        _ => return Err(WRONG.to_string()),
+        _ => return Err(WRONG),
     };
     nonzero(seconds)
 }
 
-fn nonzero(seconds: u64) -> Result<Duration, String> {
+fn nonzero(seconds: u64) -> Result<Duration, Wrong> {
     if seconds == 0 {
-        return Err("is no time at all".to_string());
+        return Err(Wrong::Range("is no time at all"));
     }
     Ok(Duration::from_secs(seconds))
 }
@@ -70,9 +71,9 @@ fn nonzero(seconds: u64) -> Result<Duration, String> {
 /// The same for arguments of commands: an error names the forms.
 ///
 /// # Errors
-/// A sentence that says what is wrong, and what is accepted.
-pub fn time_argument(text: &str) -> Result<Duration, String> {
-    parse_time(text).map_err(|why| format!("{why}; accepted: {TIMES}"))
+/// What is wrong, and what is accepted.
+pub fn time_argument(text: &str) -> Result<Duration, WrongArgument> {
+    parse_time(text).map_err(|wrong| WrongArgument { wrong, accepted: TIMES })
 }
 
 /// A number of things, in the singular or the plural: `1 failure`, `2 failures`, `3 processes`.
@@ -120,18 +121,18 @@ pub fn spoken(seconds: f64) -> String {
 /// Parses a percentage (`10%` or `10`) into a fraction (0.1).
 ///
 /// # Errors
-/// A sentence that says what is wrong.
-pub fn parse_percent(text: &str) -> Result<f64, String> {
+/// What is wrong.
+pub fn parse_percent(text: &str) -> Result<f64, Wrong> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err("is not a percentage".to_string());
+        return Err(Wrong::Form("a percentage"));
     }
-    let value: f64 = digits.parse().map_err(|_| "is not a percentage".to_string())?;
+    let value: f64 = digits.parse().map_err(|_| Wrong::Form("a percentage"))?;
     if value <= 0.0 {
-        return Err("would allow nothing at all".to_string());
+        return Err(Wrong::Range("would allow nothing at all"));
     }
     if value > 1000.0 {
-        return Err("is above 1000%".to_string());
+        return Err(Wrong::Range("is above 1000%"));
     }
     Ok(value / 100.0)
 }
@@ -140,27 +141,45 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
 /// unit is given.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    const WRONG: &str = "is not a size";
+/// What is wrong.
+pub fn parse_size(text: &str) -> Result<u64, Wrong> {
+    const WRONG: Wrong = Wrong::Form("a size");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_uppercase();
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(WRONG.to_string());
+        return Err(WRONG);
     }
-    let number: u64 = digits.parse().map_err(|_| WRONG.to_string())?;
+    let number: u64 = digits.parse().map_err(|_| WRONG)?;
     let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
         "K" => 10,
         "" | "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err(format!("has an unknown unit '{unit}'")),
+        _ => return Err(Wrong::Unit(unit)),
     };
     match number.checked_mul(1 << shift) {
-        Some(0) => Err("is no size at all".to_string()),
+        Some(0) => Err(Wrong::Range("is no size at all")),
         Some(bytes) => Ok(bytes),
-        None => Err("is too large".to_string()),
+        None => Err(Wrong::Range("is too large")),
     }
+}
+
+/// Parses a whole number of things.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_count(text: &str) -> Result<u32, Wrong> {
+    text.parse().map_err(|_| Wrong::Form("a whole number"))
+}
+
+/// Parses `COUNT:SIZE` into a number of messages and their volume, bytes.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_messages(text: &str) -> Result<(u64, u64), Wrong> {
+    let (count, size) = text.split_once(':').ok_or(Wrong::Part("has no ':'"))?;
+    let count = count.parse().map_err(|_| Wrong::Part("has a count that is not a number"))?;
+    Ok((count, parse_size(size)?))
 }
 
 const SIGNALS: &[(&str, i32)] = &[
@@ -181,8 +200,9 @@ const SIGNALS: &[(&str, i32)] = &[
 /// Parses `SIG[@TIME]` as `sbatch --signal` does: name with or without `SIG`, or number; TIME in seconds.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
-pub fn parse_signal(text: &str) -> Result<Signal, String> {
+/// What is wrong.
+pub fn parse_signal(text: &str) -> Result<Signal, Wrong> {
+    const WRONG: Wrong = Wrong::Form("a signal that a program can take as a request");
     let (name, time) = match text.split_once('@') {
         Some((name, time)) => (name, Some(time)),
         None => (text, None),
@@ -191,18 +211,14 @@ pub fn parse_signal(text: &str) -> Result<Signal, String> {
     let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
     let number = match bare.parse::<i32>() {
         Ok(n) if SIGNALS.iter().any(|(_, k)| *k == n) => n,
-        Ok(_) => return Err("is not a signal that a program can take as a request".to_string()),
-        Err(_) => SIGNALS
-            .iter()
-            .find(|(k, _)| *k == bare)
-            .map(|(_, n)| *n)
-            .ok_or("is not a signal that a program can take as a request")?,
+        Ok(_) => return Err(WRONG),
+        Err(_) => SIGNALS.iter().find(|(k, _)| *k == bare).map(|(_, n)| *n).ok_or(WRONG)?,
     };
     let before_end = match time {
         None => None,
         Some(t) => match t.parse::<u64>() {
             Ok(s) if (1..=65535).contains(&s) => Some(Duration::from_secs(s)),
-            _ => return Err("has a time that is not 1 to 65535 seconds".to_string()),
+            _ => return Err(Wrong::Part("has a time that is not 1 to 65535 seconds")),
         },
     };
     Ok(Signal { number, before_end })
@@ -242,7 +258,7 @@ mod tests {
             let text = if with_unit { form } else { example.as_str() };
             assert!(parse_time(text).is_ok(), "{form}: {text}");
         }
-        assert!(time_argument("soon").is_err_and(|e| e.contains("is not a time; accepted: minutes,")));
+        assert!(time_argument("soon").is_err_and(|e| e.to_string().contains("is not a time; accepted: minutes,")));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod settings;
 pub mod size;
 mod submission;
 mod table;
+mod wrong;
 
 pub use forms::{
     Signal, TIMES, counted, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken, time_argument,
@@ -18,6 +19,7 @@ pub use prospect::{CHECKPOINT_COMMAND, prospect};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::{submitted, written};
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};
+pub use wrong::{Wrong, WrongArgument};
 
 use std::fmt;
 
@@ -86,7 +88,7 @@ pub fn check_at(spec: &Spec, place: &str, value: &str) -> Result<(), Refusal> {
     if value.chars().any(char::is_control) {
         return Err(refuse("contains a control character".to_string()));
     }
-    spec.form.check(value).map_err(refuse)
+    spec.form.check(value).map_err(|wrong| refuse(wrong.to_string()))
 }
 
 /// Longest value of any option, bytes.

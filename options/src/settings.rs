@@ -1,5 +1,6 @@
 //! What a request means: typed values after defaults, combinations checked, later capabilities refused.
 
+use crate::wrong::Wrong;
 use crate::{Refusal, Signal, check_at, env_twin, find, forms};
 use protocol::{Request, Source};
 use std::collections::BTreeMap;
@@ -228,21 +229,21 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         max_loss: merged.parsed("ft-energy-max-loss", forms::parse_time),
         require: merged.get("ft-energy-require").is_some(),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
-        groups: merged.parsed("ft-energy-groups", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(1),
+        groups: merged.parsed("ft-energy-groups", forms::parse_count).unwrap_or(1),
         log: match merged.get("ft-energy-log") {
             Some("disk") => Some(Log::Disk),
             Some(_) => Some(Log::Memory),
             None => None,
         },
         lend: merged.get("ft-energy-lend") == Some("yes"),
-        spare: merged.parsed("ft-energy-spare", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(0),
+        spare: merged.parsed("ft-energy-spare", forms::parse_count).unwrap_or(0),
         signal: merged.parsed("ft-energy-signal", forms::parse_signal),
         done: merged
             .get("ft-energy-done")
             .map(|t| t.split(',').map(|p| p.trim().to_string()).collect())
             .unwrap_or_default(),
         dir: merged.get("ft-energy-dir").map(PathBuf::from),
-        keep: merged.parsed("ft-energy-keep", |t| t.parse::<u32>().map_err(|e| e.to_string())).unwrap_or(2),
+        keep: merged.parsed("ft-energy-keep", forms::parse_count).unwrap_or(2),
         requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
         network: match merged.get("ft-energy-network") {
             Some("host") => Network::Host,
@@ -255,10 +256,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
             _ => Resume::Steps,
         },
         memory_bytes: merged.parsed("ft-energy-memory", forms::parse_size),
-        messages: merged.parsed("ft-energy-messages", |t| {
-            let (n, size) = t.split_once(':').ok_or("no colon")?;
-            Ok((n.parse().map_err(|_| "no number")?, forms::parse_size(size)?))
-        }),
+        messages: merged.parsed("ft-energy-messages", forms::parse_messages),
         sources: merged.sources(),
     };
     if settings.objective.is_some() {
@@ -286,7 +284,7 @@ impl Merged<'_> {
         written.or_else(|| self.defaults.get(name).map(String::as_str))
     }
 
-    fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, Wrong>) -> Option<T> {
         self.get(name).and_then(|text| parse(text).ok())
     }
 

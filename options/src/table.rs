@@ -1,6 +1,7 @@
 //! The options, one line each: name, argument, help, and the form that a value must have.
 
 use crate::forms;
+use crate::wrong::Wrong;
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,8 +182,8 @@ impl Form {
     /// Checks a value that is not empty.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
-    pub fn check(self, value: &str) -> Result<(), String> {
+    /// What is wrong.
+    pub fn check(self, value: &str) -> Result<(), Wrong> {
         match self {
             Form::Objective => one_of(value, &["energy", "time", "on", "off"]),
             Form::Percent => forms::parse_percent(value).map(drop),
@@ -192,7 +193,7 @@ impl Form {
             Form::Interval => forms::parse_time(value).map(drop),
             Form::Time => forms::parse_time(value).map(drop),
             Form::Share => match forms::parse_percent(value)? {
-                share if share > 1.0 => Err("is more than all".to_string()),
+                share if share > 1.0 => Err(Wrong::Range("is more than all")),
                 _ => Ok(()),
             },
             Form::Policy => one_of(value, POLICIES),
@@ -204,57 +205,50 @@ impl Form {
             Form::Network => one_of(value, &["auto", "host", "own"]),
             Form::Laxity => match value.parse::<f64>() {
                 Ok(x) if (1.0..=100.0).contains(&x) => Ok(()),
-                _ => Err("is not a laxity".to_string()),
+                _ => Err(Wrong::Form("a laxity")),
             },
             Form::Signal => forms::parse_signal(value).map(drop),
             Form::Pattern => pattern(value),
             Form::Folder => folder(value),
             Form::Size => forms::parse_size(value).map(drop),
-            Form::Messages => {
-                let (n, size) = value.split_once(':').ok_or("has no ':'")?;
-                n.parse::<u64>().map_err(|_| "has a count that is not a number".to_string())?;
-                forms::parse_size(size).map(drop)
-            }
+            Form::Messages => forms::parse_messages(value).map(drop),
             Form::Explain => one_of(value, &["full"]),
-            Form::Flag => Err("is a value where none is taken".to_string()),
+            Form::Flag => Err(Wrong::Range("is a value where none is taken")),
         }
     }
 }
 
-fn one_of(value: &str, known: &[&'static str]) -> Result<(), String> {
+fn one_of(value: &str, known: &[&'static str]) -> Result<(), Wrong> {
     if known.contains(&value) {
         return Ok(());
     }
-    match nearest(value, known.iter().copied()) {
-        Some(near) => Err(format!("is not known (did you mean '{near}'?)")),
-        None => Err("is not known".to_string()),
-    }
+    Err(Wrong::Unknown { near: nearest(value, known.iter().copied()) })
 }
 
-fn count(value: &str, least: u32) -> Result<(), String> {
-    match value.parse::<u32>() {
+fn count(value: &str, least: u32) -> Result<(), Wrong> {
+    match forms::parse_count(value) {
         Ok(n) if (least..=10_000).contains(&n) => Ok(()),
-        Ok(_) => Err("is out of range".to_string()),
-        Err(_) => Err("is not a whole number".to_string()),
+        Ok(_) => Err(Wrong::Range("is out of range")),
+        Err(wrong) => Err(wrong),
     }
 }
 
-fn pattern(value: &str) -> Result<(), String> {
+fn pattern(value: &str) -> Result<(), Wrong> {
     if value.split(',').any(|p| p.trim().is_empty()) {
-        return Err("has an empty pattern".to_string());
+        return Err(Wrong::Part("has an empty pattern"));
     }
     if value.split(',').any(|p| p.split('/').any(|part| part == "..")) {
-        return Err("leaves the job's folder by '..'".to_string());
+        return Err(Wrong::Part("leaves the job's folder by '..'"));
     }
     Ok(())
 }
 
-fn folder(value: &str) -> Result<(), String> {
+fn folder(value: &str) -> Result<(), Wrong> {
     if !value.starts_with('/') {
-        return Err("is not an absolute path".to_string());
+        return Err(Wrong::Form("an absolute path"));
     }
     if value.split('/').any(|part| part == "..") {
-        return Err("contains '..'".to_string());
+        return Err(Wrong::Part("contains '..'"));
     }
     Ok(())
 }
@@ -265,8 +259,8 @@ mod tests {
 
     #[test]
     fn a_near_miss_is_named() {
-        assert_eq!(one_of("enrgy", &["energy", "time"]), Err("is not known (did you mean 'energy'?)".into()));
-        assert_eq!(one_of("blcr", &["energy", "time"]), Err("is not known".into()));
+        assert_eq!(one_of("enrgy", &["energy", "time"]), Err(Wrong::Unknown { near: Some("energy") }));
+        assert_eq!(one_of("blcr", &["energy", "time"]), Err(Wrong::Unknown { near: None }));
     }
 
     #[test]
