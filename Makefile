@@ -39,7 +39,7 @@ SEED ?= 1
 chaos: packages build
 	./target/release/xtask chaos --runs $(RUNS) --seed $(SEED)
 
-# Third-party programs with one option each, whose node dies: make programs (ten minutes; the table is docs/programs.md).
+# Third-party programs with one option each, whose node dies: make programs (ten minutes; the table is docs/testing/programs.md).
 programs: packages build
 	sh packaging/programs.sh
 	./target/release/xtask programs
@@ -65,7 +65,7 @@ deb:
 rpm: deb
 	sh packaging/rpm.sh
 
-# The packages on each series of Slurm, installed, used, upgraded and purged: docs/matrix.md.
+# The packages on each series of Slurm, installed, used, upgraded and purged: docs/testing/matrix.md.
 matrix: packages
 	sh packaging/matrix.sh
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tries the packages on every series of Slurm and writes what came of it into docs/matrix.md.
+# Tries the packages on every series of Slurm and writes what came of it into docs/testing/matrix.md.
 set -eu
 cd "$(dirname "$0")/.."
 sh packaging/previous.sh || [ $? = 77 ]
@@ -29,6 +29,6 @@ table=target/matrix/matrix.md
             }
         }' target/matrix/*.tsv
 } > "$table"
-cp "$table" docs/matrix.md
-cat docs/matrix.md
+cp "$table" docs/testing/matrix.md
+cat docs/testing/matrix.md
 exit "$status"

@@ -1,6 +1,6 @@
 //! A few histories of random faults on a real cluster with real programs: what must hold after each does.
 //!
-//! `make chaos` plays as many as are wanted, others too; each kind of fault, and what must hold, stands in docs/reliability.md.
+//! `make chaos` plays as many as are wanted, others too; each kind of fault, and what must hold, stands in docs/testing/failures.md.
 
 use anyhow::{Result, ensure};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The Debian packages on five real hosts: installed to the letter of `docs/admin.md`, used, upgraded, taken away.
 //!
 //! Each series of Slurm has a Debian of its own, with a controller and four nodes that can lose power. What was tried
-//! and what came of it becomes a row each in `target/matrix`, and `make matrix` makes `docs/matrix.md` of them.
+//! and what came of it becomes a row each in `target/matrix`, and `make matrix` makes `docs/testing/matrix.md` of them.
 //! Needs root, `mmdebstrap` and the machine's mirror; without them it says that it skipped.
 
 #[path = "packages/admin_page.rs"]

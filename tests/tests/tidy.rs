@@ -159,6 +159,24 @@ fn every_site_key_is_in_the_shipped_file() {
     }
 }
 
+/// Words that the glossary gives up: in code spans, as names of files and commands, they may stay.
+#[test]
+fn words_of_before_do_not_come_back_into_the_docs() {
+    let glossary = read("docs/glossary.md");
+    let table = glossary.split("## Words of before").nth(1).expect("a table of them");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let given_up: Vec<String> = rows.flat_map(|word| [word.to_string(), format!("{word}s")]).collect();
+    assert!(!given_up.is_empty());
+    let docs = repository().join("docs");
+    for file in documents().into_iter().filter(|file| file.starts_with(&docs) && !file.ends_with("glossary.md")) {
+        let text = fs::read_to_string(&file).expect("readable").replace("```", "");
+        // Every other piece between back quotes is code.
+        let prose = text.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+        let found = prose.split(|c: char| !c.is_alphanumeric()).find(|word| given_up.iter().any(|of| of == word));
+        assert_eq!(found, None, "{} has a word of before: see docs/glossary.md", file.display());
+    }
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     for file in documents() {

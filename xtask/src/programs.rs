@@ -1,4 +1,4 @@
-//! Third-party programs with one option each lose their node at half time; the table is `docs/programs.md`.
+//! Third-party programs with one option each lose their node at half time; the table is `docs/testing/programs.md`.
 
 use anyhow::{Result, bail, ensure};
 use std::fmt::Write;
@@ -31,7 +31,7 @@ pub fn run(only: Option<&str>) -> Result<()> {
     println!("\n{table}");
     absent.iter().for_each(|p| println!("not here: {} (needs {})", p.name, p.needs.join(", ")));
     if only.is_none() && absent.is_empty() {
-        fs::write(repository().join("docs/programs.md"), page(&table))?;
+        fs::write(repository().join("docs/testing/programs.md"), page(&table))?;
     }
     let wrong = verdicts.iter().filter(|v| matches!(v, Verdict::Wrong(_))).count();
     ensure!(wrong == 0, "{wrong} programs ended wrong");
