@@ -335,7 +335,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
                 labels,
                 command,
             };
-            return Ok(criu::warden::run(&task));
+            return Ok(criu::supervisor::run(&task));
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Park(ParkArgs { run, group, sandbox, into, limit_s }) => {

@@ -1,4 +1,4 @@
-//! Asks a warden for a dump, over its socket.
+//! Asks the supervisor of a sandbox for a dump, over its socket.
 
 use crate::seconds;
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,12 @@ pub(crate) const LEAVE_LIMIT: Duration = Duration::from_secs(20);
 /// Time between two looks at whether the dump is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is asked: a dump into a folder. Who hangs up before the answer does not want it any more.
+/// A request for a dump into a folder. A client that closes the connection before the answer gives the dump up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// An empty folder.
     pub folder: PathBuf,
-    /// Longest time, s.
+    /// Time limit of the dump, s.
     pub limit_s: f64,
     /// Share of the free memory that may hold the dump until it is on disk; 0 for none.
     pub memory_share: f64,
@@ -33,12 +33,13 @@ pub struct Ask {
     /// this one write to it.
     #[serde(default)]
     pub overwritten_bytes: u64,
-    /// Whether it is to be told when the program goes on, which is before the dump is where it stays.
+    /// Whether the client wants [`Answer::GoesOn`] as soon as the program goes on, before the dump is flushed to
+    /// disk.
     #[serde(default)]
     pub tells_going_on: bool,
 }
 
-/// What can be asked of a warden.
+/// What can be asked of a supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Request {
@@ -46,7 +47,7 @@ pub(crate) enum Request {
     Dump(Ask),
     /// An answer as soon as the program is there: started, or back from a checkpoint.
     Presence {
-        /// No dump has this.
+        /// A field that [`Ask`] lacks, so that the two requests can be told apart in JSON.
         presence: bool,
     },
 }
@@ -55,9 +56,9 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The program is there.
+    /// The program runs.
     Present,
-    /// The program goes on, and the dump is good so far; what has become of it is told next.
+    /// The program goes on and the dump has succeeded so far; its outcome follows.
     GoesOn,
     /// The images are written, but not yet synced.
     Dumped {
@@ -81,26 +82,26 @@ pub fn listen(run: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// A path of bounded length: names of sockets have 108 bytes at most.
+/// A path of bounded length by way of `/proc`: the name of a unix socket has 108 bytes at most.
 fn short(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Why there is no dump of a program that ends meanwhile.
+/// Reason of the failure when the program ends during its dump.
 pub const ENDED: &str = "the sandbox of the program has ended";
 
-/// Asks the warden of a run for a dump and waits for the answer, as long as it is `wanted`; the time for which the
-/// program stood still, s. An `ask` that tells so calls `goes_on` when the program goes on.
+/// Asks the supervisor of a run for a dump and waits for the answer as long as it is `wanted`. Calls `goes_on` when
+/// the program goes on, if `ask` wants that. Returns the time for which the program stood still, s.
 ///
 /// # Errors
 /// A sentence.
 pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()) -> Result<f64, String> {
-    // The warden keeps the limit itself; this one is for a warden that cannot.
+    // The supervisor enforces the limit; this second limit is for a supervisor that hangs.
     let limit = Instant::now() + seconds(ask.limit_s) + 2 * LEAVE_LIMIT;
     let late = || (Instant::now() > limit).then(|| format!("no dump within {} s", ask.limit_s));
-    let mut warden = call(run, &Request::Dump(ask.clone()))?;
+    let mut supervisor = call(run, &Request::Dump(ask.clone()))?;
     loop {
-        match hear(&mut warden, &wanted, &late)? {
+        match hear(&mut supervisor, &wanted, &late)? {
             Answer::GoesOn => goes_on(),
             Answer::Dumped { frozen_s } => return Ok(frozen_s),
             Answer::Failed(reason) => return Err(reason),
@@ -109,10 +110,11 @@ pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()
     }
 }
 
-/// Waits until the program of a run is there, started or back from a checkpoint, as long as that is `wanted`; whether it is.
+/// Waits until the program of a run runs, started or restored, as long as that is `wanted`. Returns whether it does.
 pub fn is_back(run: &Path, wanted: impl Fn() -> bool) -> bool {
     while wanted() {
-        // Before its warden listens, nobody answers; one that is from before Presence fails to understand it once it is back.
+        // Nobody answers before the supervisor listens. A supervisor of a version without `Presence` answers with an
+        // error, but only once the program runs.
         let answer = call(run, &Request::Presence { presence: true }).and_then(|mut w| hear(&mut w, &wanted, &|| None));
         match answer {
             Ok(Answer::Present | Answer::Failed(_)) => return true,
@@ -122,7 +124,7 @@ pub fn is_back(run: &Path, wanted: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Asks the warden of a run.
+/// Asks the supervisor of a run.
 fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, String> {
     let gone = |e: io::Error| format!("the sandbox of the program does not answer: {e}");
     let folder = File::open(run).map_err(gone)?;
@@ -134,7 +136,7 @@ fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, String> 
     Ok(BufReader::new(stream))
 }
 
-/// The next answer of a warden, waited for as long as it is `wanted` and not `late`.
+/// The next answer of a supervisor, awaited as long as it is `wanted` and not `late`.
 fn hear(
     reader: &mut BufReader<UnixStream>,
     wanted: &dyn Fn() -> bool,

@@ -1,12 +1,12 @@
-//! One dump on its way: CRIU writes its images, the rest is saved while the program stands still, and while it runs on
-//! all is brought to where it stays.
+//! One dump in progress. CRIU writes the images and we save the rest while the program stands still; then all of it
+//! is flushed to disk while the program runs.
 
 use crate::client::{Ask, LEAVE_LIMIT};
+use crate::damage::LongRunning;
+use crate::flush::{Stop, flush};
 use crate::frozen::{self, Temporaries};
-use crate::harm::Settled;
 use crate::relay::Relay;
-use crate::settle::{Stop, settle};
-use crate::stage::Stage;
+use crate::staging::Stage;
 use crate::task::{Ended, Task};
 use crate::{seconds, tool};
 use nix::sys::signal::{Signal, kill};
@@ -25,17 +25,17 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How a dump ended: the time for which the program stood still, s, or why it failed.
 pub type Outcome = Result<f64, String>;
 
-/// What has become of a dump.
+/// What a dump has reached.
 pub enum Progress {
     /// CRIU has written its images, and the program stands still.
     Frozen,
-    /// The rest is saved, or not, and the program stands still.
+    /// We have saved what CRIU's images lack, or failed to; the program still stands still.
     Saved(Done),
     /// The program goes on, and the dump has ended.
     Over(Outcome),
 }
 
-/// What a thread does for a dump.
+/// Work that a thread does for a dump.
 enum Work {
     Saves(JoinHandle<Done>),
     Settles(JoinHandle<Done>),
@@ -43,32 +43,32 @@ enum Work {
 
 type Done = Result<(), String>;
 
-/// A dump on its way.
+/// A dump in progress.
 pub struct Dumping {
     ask: Ask,
     until: Instant,
     criu: i32,
-    settled: Settled,
-    /// CRIU has connections of the program in hand, which a killed one leaves dumb.
+    long_running: LongRunning,
+    /// The program has a network of its own: a CRIU that is killed during the dump leaves its connections locked.
     has_network: bool,
-    /// CRIU was killed, and something of the program with it.
+    /// CRIU was killed and processes of the program died with it.
     is_harmed: bool,
-    /// Absent if CRIU writes to the checkpoint's folder itself.
+    /// Where CRIU writes first; absent if it writes to the checkpoint's folder directly.
     stage: Option<Stage>,
-    /// CRIU's hook, and work that has ended, write to it.
+    /// Written to by CRIU's hook and by work that has ended, to wake the loop.
     wake: Pipe,
     thaw: Pipe,
     work: Option<Work>,
     was_frozen: bool,
     saved: Option<Done>,
     frozen_s: f64,
-    /// Whether who asked is still to be told that the program goes on.
+    /// Whether the client still awaits the message that the program goes on.
     is_to_tell: bool,
     given_up: Option<GivenUp>,
     stop: Stop,
 }
 
-/// A dump that nobody waits for any more.
+/// Why and since when a dump is no longer wanted.
 struct GivenUp {
     reason: &'static str,
     at: Instant,
@@ -76,7 +76,7 @@ struct GivenUp {
     is_killed: bool,
 }
 
-/// Both ends of a pipe, so that it is never closed while its other user comes and goes.
+/// Both ends of a pipe, kept open so that the other user may open and close it at will.
 struct Pipe {
     read: File,
     write: File,
@@ -102,7 +102,7 @@ impl Dumping {
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
         let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
-        let settled = Settled::of(program);
+        let long_running = LongRunning::of(program);
         let command = tool::dump(task, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
         let child = command.and_then(|mut command| command.spawn());
         let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
@@ -111,7 +111,7 @@ impl Dumping {
             ask,
             until,
             criu,
-            settled,
+            long_running,
             has_network: task.own_network,
             is_harmed: false,
             stage,
@@ -141,7 +141,7 @@ impl Dumping {
         self.stage.as_ref().map_or(&self.ask.folder, Stage::path)
     }
 
-    /// CRIU has written its images and the program stands still, or a piece of work has ended.
+    /// Handles a wake-up: CRIU has written its images, or a piece of work has ended.
     pub fn woken(&mut self) -> Option<Progress> {
         if let Err(e) = self.wake.read.read(&mut [0; 16]) {
             return Some(Progress::Over(Err(e.to_string())));
@@ -151,7 +151,7 @@ impl Dumping {
         match self.work.take() {
             None => {
                 self.was_frozen = true;
-                // Who let the program go on meanwhile has no use for it.
+                // After `give_up` nobody wants to hear that the program stood still.
                 self.given_up.is_none().then_some(Progress::Frozen)
             }
             Some(Work::Saves(_)) if self.given_up.is_some() => None,
@@ -190,7 +190,7 @@ impl Dumping {
         self.was_frozen
     }
 
-    /// A thread, since a file system that hangs must not keep us from anything.
+    /// In a thread, so that a hanging file system does not block the loop.
     fn work(&self, act: impl FnOnce() -> Result<(), String> + Send + 'static) -> io::Result<JoinHandle<Done>> {
         let mut wake = self.wake.write.try_clone()?;
         thread::Builder::new().spawn(move || {
@@ -200,8 +200,8 @@ impl Dumping {
         })
     }
 
-    /// Ends a dump that takes too long or is no longer wanted, and kills a CRIU that does not heed it; the outcome if
-    /// nothing is left to wait for.
+    /// Ends a dump that takes too long or is no longer wanted, and kills a CRIU that does not stop by itself. Returns
+    /// the outcome if nothing is left to wait for.
     pub fn look_after(&mut self, wanted: bool) -> Option<Outcome> {
         if let Some(given_up) = &mut self.given_up
             && self.criu != 0
@@ -209,8 +209,8 @@ impl Dumping {
             && given_up.at.elapsed() > LEAVE_LIMIT
         {
             given_up.is_killed = true;
-            self.settled.forget_ended();
-            // The site's command may be a script around it.
+            self.long_running.forget_ended();
+            // The site's CRIU command may be a script around the real one: kill the whole tree.
             for pid in frozen::tree(self.criu) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
@@ -234,7 +234,8 @@ impl Dumping {
         harm.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
     }
 
-    /// Has CRIU fail by itself, so that it leaves the program well: of 386 that were killed in a trial, 15 did not.
+    /// Makes CRIU fail by itself, which leaves the program intact. Killing CRIU does not always: in a trial, 15
+    /// programs of 386 died.
     fn give_up(&mut self, reason: &'static str) {
         if self.given_up.is_some() {
             return;
@@ -247,17 +248,17 @@ impl Dumping {
         }
     }
 
-    /// CRIU has ended; the outcome if the whole dump has.
+    /// Takes note that CRIU has ended; the outcome if the whole dump has.
     pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
         self.criu = 0;
         let is_killed = matches!(status, Ended::Signal(_));
-        self.is_harmed = is_killed && (self.has_network || !self.was_frozen && self.settled.has_losses());
+        self.is_harmed = is_killed && (self.has_network || !self.was_frozen && self.long_running.has_losses());
         let _ = fs::remove_file(tool::hook(self.at()));
         let settling = self.verdict(status).and_then(|()| {
             self.frozen_s = tool::frozen_s(self.at());
             let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
             let settling =
-                self.work(move || settle(&at, &ask.folder, ask.compress, &stop)).map_err(|e| e.to_string())?;
+                self.work(move || flush(&at, &ask.folder, ask.compress, &stop)).map_err(|e| e.to_string())?;
             self.work = Some(Work::Settles(settling));
             self.is_to_tell = self.ask.tells_going_on;
             Ok(())
@@ -265,7 +266,7 @@ impl Dumping {
         settling.err().map(Err)
     }
 
-    /// Whether the program has gone on since this was asked last, and who asked for the dump wants to know.
+    /// True once, when the program has gone on and the client wants to know.
     pub fn goes_on(&mut self) -> bool {
         std::mem::take(&mut self.is_to_tell)
     }
@@ -277,7 +278,7 @@ impl Dumping {
         match status {
             Ended::Code(0) => self.saved.clone().unwrap_or(Err("criu never stopped the program".to_string())),
             Ended::Code(_) => {
-                // What we could not save is why CRIU was told to fail.
+                // A failure of ours comes first: it is why CRIU was told to fail.
                 let ours = self.saved.clone().and_then(Result::err);
                 Err(ours.unwrap_or_else(|| tool::reason(self.at(), "dump.log")))
             }
@@ -285,7 +286,7 @@ impl Dumping {
         }
     }
 
-    /// The same dump without memory, if that was too small for it.
+    /// The request for the same dump straight to disk, if memory was too small for it.
     pub fn without_memory(&self) -> Option<Ask> {
         let full = self.given_up.is_none() && self.stage.as_ref().is_some_and(Stage::is_full);
         full.then(|| Ask { memory_share: 0.0, ..self.ask.clone() })

@@ -1,4 +1,4 @@
-//! Finds the files that a program which stands still has in hand, and tells which of them a checkpoint must hold whole.
+//! Finds the files that a stopped program has open or mapped, and decides which of them a checkpoint must hold whole.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,34 +6,35 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Folders that every program on a node shares and that do not outlive the node.
+/// Folders that all programs of a node share and that are lost with the node.
 pub const COMMON: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
 
 /// Folder of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Largest file that is kept whole although it is only added to: it may be renamed or removed when it is done, bytes.
+/// Largest file kept whole although it is only appended to, bytes: such a file may be renamed or removed when it is
+/// complete.
 pub const ADDED_TO_BYTES: u64 = 16 << 20;
 
-/// Largest file that is kept whole for a program that is alone, since it may be written over, bytes.
+/// Largest file kept whole if it may be written over, for a program that is dumped alone, bytes.
 pub const OVERWRITTEN_BYTES: u64 = 1 << 30;
 
 /// A regular file with a name that a process holds open, or has mapped for writing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InHand {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
     /// Its size, bytes.
     pub bytes: u64,
     /// Whether the process may write to it.
     pub writes: bool,
-    /// Whether what it holds now may be written over, and not only added to.
+    /// Whether the process may write over its present content, and not only append to it.
     pub overwrites: bool,
 }
 
 impl InHand {
-    /// Whether it is kept whole; files that may be written over up to `overwritten_bytes`. The size of the others brings
-    /// them back.
+    /// Whether the checkpoint holds its content. Files that may be written over count up to `overwritten_bytes`.
+    /// Other files are restored by cutting them to their size.
     pub fn is_kept_whole(&self, overwritten_bytes: u64) -> bool {
         let most_bytes = if self.overwrites { overwritten_bytes } else { ADDED_TO_BYTES };
         is_lost(&self.path) || self.writes && self.bytes <= most_bytes && (self.overwrites || self.can_be_read())
@@ -44,12 +45,12 @@ impl InHand {
     }
 }
 
-/// Whether a file is gone with its node.
+/// Whether a file is lost with its node.
 pub fn is_lost(path: &Path) -> bool {
     COMMON.iter().any(|c| path.starts_with(c))
 }
 
-/// The files that a process has in hand.
+/// The files that a process has open or mapped.
 pub fn of(pid: i32) -> BTreeSet<InHand> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let links = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
@@ -69,7 +70,7 @@ fn open(process: &Path, link: &Path) -> Option<InHand> {
     in_hand(path, &metadata, writes, writes && !adds)
 }
 
-/// What others see of a mapping (`s`) that may be written to; its descriptor may be closed.
+/// Writable shared mappings; their descriptors may be closed by now.
 fn mapped(maps: &str) -> Vec<InHand> {
     let one = |line: &str| {
         let mut words = line.splitn(6, ' ');
@@ -82,7 +83,7 @@ fn mapped(maps: &str) -> Vec<InHand> {
     maps.lines().filter_map(one).collect()
 }
 
-/// None for what has lost its name: CRIU keeps that itself.
+/// None for a file without a name any more: CRIU saves that itself.
 fn in_hand(path: PathBuf, metadata: &fs::Metadata, writes: bool, overwrites: bool) -> Option<InHand> {
     let elsewhere = [SHARED_MEMORY, "/proc", "/sys"];
     if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
@@ -180,7 +181,7 @@ mod tests {
             (InHand { path, bytes: 1, writes: true, overwrites: false }, can_be_read)
         };
         let made = [("log", 0o222, false), ("both", 0o666, true)].map(make);
-        // Root may read all.
+        // The test needs a user other than root, who may read everything.
         nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
         let read = made.each_ref().map(|(file, _)| file.can_be_read());
         nix::unistd::setfsuid(nix::unistd::geteuid());

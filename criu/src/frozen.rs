@@ -2,10 +2,10 @@
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
 use crate::files::{COMMON, InHand, SHARED_MEMORY};
+use crate::flush::{self, Stop, Stoppable};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
-use crate::settle::{self, Stop, Stoppable};
-use crate::{aside, files, leftovers, peers, sandbox};
+use crate::{backup, files, leftovers, peers, sandbox};
 use nix::unistd::AccessFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,20 +17,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const RECORD: &str = "sandbox.json";
 
-/// The files in hand that are kept whole.
+/// Archive of the open files that are kept whole.
 const OPEN: &str = "open.tar";
 
-/// The files that it has made in folders that all programs of the node share.
+/// Archive of the files that it made in folders that all programs of the node share.
 const LOCAL: &str = "local.tar";
 
-/// Where a program has files that are gone with its node.
+/// Where a program has temporary files, which are lost with its node.
 #[derive(Clone, Debug, Default)]
 pub struct Temporaries {
     /// Its own temporary folder, if it has one.
     pub own: Option<PathBuf>,
-    /// Since when what it makes in `/tmp` is its alone; absent if others of its job make files there, too.
+    /// Files made in `/tmp` after this moment belong to the program; absent if other tasks of its job make files
+    /// there too.
     pub since: Option<SystemTime>,
-    /// What it had made there when it was restored.
+    /// Files of its own that the restore put back there.
     pub local: Vec<PathBuf>,
     /// Folders that stay out of the checkpoint.
     pub others: Vec<PathBuf>,
@@ -41,7 +42,7 @@ pub struct Temporaries {
 pub struct Frozen {
     /// Process id of the program within its namespace.
     pub program: i32,
-    /// Process id that was given last.
+    /// The process id that the namespace gave out last.
     pub last_pid: i32,
     /// Pipes that carry standard output and error, by their numbers.
     pub pipes: Vec<Pipe>,
@@ -50,7 +51,8 @@ pub struct Frozen {
     /// The clocks that count from the node's start; absent in a dump of an earlier version.
     #[serde(default)]
     pub clocks: Option<Clocks>,
-    /// Whether its user and group had their own numbers; number 0 in a dump of an earlier version.
+    /// Whether user and group had their own ids in the sandbox; false in a dump of an earlier version, where both
+    /// were 0.
     #[serde(default)]
     pub own_numbers: bool,
     /// What it had made in folders that all programs share: entries of these folders.
@@ -63,9 +65,9 @@ pub struct Frozen {
 pub struct Pipe {
     /// Number of the pipe.
     pub inode: u64,
-    /// Size of the file that it led to, bytes; absent if it led to no file.
+    /// Size of the output file behind the pipe, bytes; absent if it is no regular file.
     pub kept_bytes: Option<u64>,
-    /// The beginning of a line that was not carried on yet.
+    /// An incomplete line that was not passed on yet.
     #[serde(default)]
     pub held: Vec<u8>,
 }
@@ -79,7 +81,7 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Carries on all output of a program that stands still; the pipes, which are empty then.
+/// Passes on all output of a stopped program; returns the pipes, which are empty then.
 ///
 /// # Errors
 /// A sentence.
@@ -91,7 +93,7 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     relays.iter_mut().map(one).collect()
 }
 
-/// Saves all that is not in CRIU's images, unless it is told to stop; files that may be written over are kept whole up to
+/// Saves all that CRIU's images lack, until told to stop. Files that may be written over are kept whole up to
 /// `overwritten_bytes`.
 ///
 /// # Errors
@@ -109,7 +111,7 @@ pub fn save(
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
-    // A temporary folder that holds the run would be packed into itself.
+    // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
     let whole = open.iter().filter(|f| !is_in_tmp(f) && f.is_kept_whole(overwritten_bytes));
@@ -159,7 +161,7 @@ pub fn save(
 /// A sentence naming the file.
 pub fn read(from: &Path) -> Result<Frozen, String> {
     let record = from.join(RECORD);
-    let read = settle::read(&record).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    let read = flush::read(&record).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.map_err(|e| format!("{}: {e}", record.display()))
 }
 
@@ -169,18 +171,18 @@ pub fn read(from: &Path) -> Result<Frozen, String> {
 /// A sentence naming the file.
 pub fn put_back(from: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
-    // First: what is in hand stands in folders of these.
+    // First the folders: open files may lie in them.
     let local = from.join(LOCAL);
     if local.exists()
         && let Err(reason) = leftovers::put_back(&local)
     {
-        // The program may do without; the checkpoint is as good as it was.
+        // Not fatal: the program may not need them, and the checkpoint stays valid.
         protocol::say!("joulepoint: not all that the program had made in /tmp is back: {reason}");
     }
     for name in ["shm.tar", "tmp.tar", OPEN] {
         let path = from.join(name);
         if path.exists() {
-            let others = if name == OPEN { aside::set_changed(&path) } else { Ok(()) };
+            let others = if name == OPEN { backup::keep_changed(&path) } else { Ok(()) };
             others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
         }
     }
@@ -188,7 +190,7 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
     Ok(frozen)
 }
 
-/// Forgets what was written to a file after the dump.
+/// Cuts a file to the size that it had at the dump.
 fn go_back(file: &Written) -> Result<(), String> {
     let path = file.path.display();
     let bytes = fs::symlink_metadata(&file.path).map_err(|e| format!("{path}: {e}"))?.len();
@@ -202,7 +204,7 @@ fn go_back(file: &Written) -> Result<(), String> {
     Ok(())
 }
 
-/// A folder of the user alone, not one that a node's programs share.
+/// Whether a folder is the user's alone, not one that all programs of a node share.
 pub fn is_own_folder(path: &Path) -> bool {
     let own = fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
     own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
@@ -236,7 +238,7 @@ fn pack(file: Stoppable, fill: &dyn Fn(&mut Archive) -> io::Result<()>) -> io::R
     tar.into_inner()?.flush()
 }
 
-/// Adds a folder and all below it; sockets are CRIU's.
+/// Adds a folder and all below it, without sockets, which CRIU restores.
 fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     append(tar, folder)?;
     for entry in fs::read_dir(folder)? {
@@ -251,8 +253,8 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds one file as long as it is now, with zeros for what is cut off meanwhile: others may work on it. One that cannot be
-/// opened is another job's, or is going.
+/// Adds one file at its present length. Other programs may work on it: what they cut off meanwhile becomes zeros. A
+/// file that cannot be opened belongs to another job, or is being removed.
 fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.is_file() {
@@ -286,7 +288,7 @@ fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Adds a regular file as long as it is now: others may add to it meanwhile.
+/// Adds a regular file at its present length: other programs may append to it meanwhile.
 fn append_file(tar: &mut Archive, path: &Path, name: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
@@ -338,8 +340,8 @@ fn unpack(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file that is there over: other names of it, and tasks that do the same, see no other file. Tells whether it
-/// could.
+/// Writes over an existing file in place, so that its other hard links, and tasks that restore it too, see the same
+/// file. Returns whether it could.
 fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool> {
     let kind = entry.header().entry_type();
     let was_file = kind.is_file() || kind.is_gnu_sparse();
@@ -351,13 +353,13 @@ fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool>
     };
     let bytes = io::copy(entry, &mut file)?;
     file.set_len(bytes)?;
-    // Another user's file may be written to, but keeps its new time.
+    // The time of another user's file cannot be set; its content can.
     let _ = file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?));
     Ok(true)
 }
 
-/// Whether a file of another user is there as it was saved: nobody has to put it back, nor could. In a sandbox all other
-/// users have one number, which may be ours outside.
+/// Whether another user's file is unchanged since the dump, so that it need not be restored (nor could be). In a
+/// sandbox all other users have one id, which may be ours outside.
 pub(crate) fn is_others_as_it_was(path: &Path, bytes: u64, modified_s: u64) -> bool {
     let is_others = |m: &fs::Metadata| {
         m.uid() != nix::unistd::geteuid().as_raw() || nix::unistd::access(path, AccessFlags::W_OK).is_err()

@@ -30,13 +30,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
-/// Longest wait in one round, so that limits are kept, ms.
+/// Longest wait in one round of the loop, so that time limits are noticed, ms.
 const ROUND_MS: u16 = 200;
 
-/// Why a program ends whose placement is over.
+/// Reason for ending a program whose placement is over.
 const SUPERSEDED: &str = "another has taken the place of this program, or its run has ended; it ends";
 
-/// File in the folder of a task's dump that tells that it could not be restored once.
+/// Marker file in a task's dump: it could not be restored once.
 const TRIED: &str = "tried";
 
 struct Init<'a> {
@@ -45,21 +45,22 @@ struct Init<'a> {
     listener: Option<UnixListener>,
     line: Option<Line>,
     relays: Vec<Relay>,
-    /// The program's temporary folder, if its user names one or it has one of ours, and what it may make elsewhere.
+    /// The program's temporary folder, the user's or ours, and what it made elsewhere.
     temporaries: Temporaries,
     program: i32,
     may_restore: bool,
-    /// Nobody wants the program any more.
+    /// The program is to end.
     is_unwanted: bool,
     runs: bool,
-    /// Signals for a program that is not back yet.
+    /// Signals that arrived before the program was restored.
     early: Vec<Signal>,
     ended: Option<Ended>,
-    /// A dump on its way, and who wants it.
+    /// The dump in progress, and who asked for it.
     dumping: Option<(Dumping, Asker)>,
 }
 
-/// Runs the sandbox to its end; the exit code of the program. `tmp` is a temporary folder for one whose user names none.
+/// Runs the sandbox to its end; returns the program's exit code. `tmp` is a temporary folder for a program whose user
+/// names none.
 pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> i32 {
     let told = |reason: String, code: i32| {
         protocol::say!("joulepoint: {reason}");
@@ -69,7 +70,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         Ok(init) => init,
         Err(reason) => return told(reason, 126),
     };
-    // It may have waited for its storage, and another has its place by now.
+    // After waiting for storage, another placement may have taken over.
     if task.placement.as_ref().is_some_and(Placement::is_over) {
         return told(SUPERSEDED.to_string(), EXIT_KILLED);
     }
@@ -93,7 +94,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     }
 }
 
-/// Ends this process when its placement is over, and with it all others of the sandbox, whatever they are at.
+/// Ends this process, and with it the whole sandbox, as soon as its placement is over.
 fn end_with(placement: Placement) {
     thread::spawn(move || {
         while !placement.is_over() {
@@ -104,8 +105,8 @@ fn end_with(placement: Placement) {
     });
 }
 
-/// Has a checkpoint set aside: that of a whole step, not one task of it, when a task could not be restored twice. One
-/// try may have failed because somebody killed a part of CRIU.
+/// Marks the checkpoint as bad when a task could not be restored twice; it is then set aside for the whole step. The
+/// first failure may only be a killed part of CRIU.
 fn blame(task: &Task, folder: &Path, reason: &str) {
     let line = match folder.parent().filter(|_| task.member.is_some()) {
         Some(_) if fs::File::create_new(folder.join(TRIED)).is_ok() => return,
@@ -117,7 +118,7 @@ fn blame(task: &Task, folder: &Path, reason: &str) {
 
 impl Init<'_> {
     fn open<'a>(task: &'a Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
-        // Nothing of the sandbox outlives its warden.
+        // The sandbox ends with its supervisor.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish()?;
         if task.own_network {
@@ -146,7 +147,7 @@ impl Init<'_> {
             relays,
             temporaries: Temporaries {
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
-                // Tasks of a step share what they make there.
+                // Tasks of a step share `/tmp`, so their files there cannot be told apart.
                 since: task.member.is_none().then(SystemTime::now),
                 local: Vec::new(),
                 others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
@@ -159,7 +160,7 @@ impl Init<'_> {
         })
     }
 
-    /// Goes on until the program has ended; an error comes with the exit code of the sandbox.
+    /// Runs the loop until the program has ended; an error carries the sandbox's exit code.
     fn follow(&mut self) -> Result<i32, (String, i32)> {
         let own = |e: io::Error| (format!("the sandbox has failed: {e}"), 126);
         self.runs = true;
@@ -183,20 +184,20 @@ impl Init<'_> {
         }
     }
 
-    /// Ends the sandbox if a dump may have harmed the program.
+    /// Fails if a dump may have damaged the program.
     fn trust(&self) -> Result<(), (String, i32)> {
         let why = self.dumping.as_ref().and_then(|(d, _)| d.has_harmed());
         why.map_or(Ok(()), |why| Err((format!("{why}; all of it goes back to its last checkpoint"), EXIT_KILLED)))
     }
 
-    /// Waits for anything to happen, and deals with all of it but ended processes.
+    /// Waits for the next event and handles all but ended processes.
     fn wait(&mut self) -> io::Result<()> {
         let mut fds: Vec<BorrowedFd> = vec![self.signals.as_fd()];
         fds.extend(self.relays.iter().map(Relay::read_end));
         let relays = 1..fds.len();
         fds.extend(self.dumping.as_ref().map(|(d, _)| d.wakes()));
         let woken = relays.end..fds.len();
-        // Who asks while the program is being restored waits until it is back.
+        // Requests wait while the program is being restored.
         fds.extend(self.listener.as_ref().filter(|_| self.runs).map(AsFd::as_fd));
         let asked = woken.end..fds.len();
         fds.extend(self.line.as_ref().map(AsFd::as_fd));
@@ -222,7 +223,8 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Passes a signal to the program; one that is being restored would die of it, with its images to blame.
+    /// Passes a signal to the program. While it is being restored a signal would kill it, and the checkpoint would be
+    /// blamed.
     fn signalled(&mut self, number: i32) {
         match Signal::try_from(number) {
             Err(_) | Ok(Signal::SIGCHLD) => {}
@@ -235,13 +237,13 @@ impl Init<'_> {
         }
     }
 
-    /// Ends the program, and a CRIU that brings it back.
+    /// Ends the program, and a CRIU that is restoring it.
     fn end(&mut self) {
         self.is_unwanted = true;
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
 
-    /// Takes in all ended processes; how `criu` ended if it is among them.
+    /// Reaps all ended processes; how `criu` ended if it is among them.
     fn reap(&mut self, criu: i32) -> Option<Ended> {
         let mut of_criu = None;
         loop {

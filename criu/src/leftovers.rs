@@ -1,7 +1,7 @@
-//! Files that a program has made in the folders of its node that all programs share: they are gone with the node, so that
-//! a checkpoint that held their names only would be of no use elsewhere.
+//! Files that a program has made in `/tmp` and `/var/tmp`. They are lost with the node, so a checkpoint must hold
+//! their content.
 //!
-//! What another job of the user has made meanwhile goes along; it never takes a place that is taken.
+//! Files that another job of the user made meanwhile are included too; a restore never replaces an existing file.
 
 use crate::files::COMMON;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
@@ -12,18 +12,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The folders.
+/// The shared folders.
 const FOLDERS: [&str; 2] = [COMMON[0], COMMON[1]];
 
-/// More than this is left on the node: no program that counts on it puts it there, and a look takes its time.
+/// Upper bounds: above them nothing is saved, since no program relies on that much, and looking takes time.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_FILES: usize = 20_000;
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// The kernel's clock for files may be so far behind.
+/// The kernel's clock for file times may lag this much.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Beginnings of names that are a login's, a display's, or ours.
+/// Prefixes of names that belong to a login session, a display, or to us.
 const OTHERS: [&str; 12] = [
     "joulepoint-",
     ".joulepoint-",
@@ -39,22 +39,22 @@ const OTHERS: [&str; 12] = [
     "pulse-",
 ];
 
-/// What is found.
+/// The files found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// What was made: files and folders that stand in a folder which was there before.
+    /// Top-level entries: files and folders made in a folder that was there before.
     pub entries: Vec<PathBuf>,
-    /// These, what is below them and the folders above them, which come first.
+    /// The entries with all below them, preceded by the folders above them.
     pub all: Vec<PathBuf>,
     bytes: u64,
 }
 
-/// What its user has made since then, or `before` and it is still there, but for what holds one of `others`. None if it is
-/// too much.
+/// What its user has made since then, or before that and named in `before`, if it still exists; without what contains
+/// one of `others`. None if it is too much.
 pub fn made_since(since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Option<Found> {
     let mut found = Found::default();
     for folder in FOLDERS.map(Path::new) {
-        // One may be a link to the other.
+        // `/var/tmp` may be a link to `/tmp`.
         let Some(metadata) = fs::symlink_metadata(folder).ok().filter(Metadata::is_dir) else { continue };
         let until = Instant::now() + LONGEST_LOOK;
         let look = Look { since: since - TICK, before, others, device: metadata.dev(), until };
@@ -72,7 +72,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Looks into a folder that was there before.
+    /// Searches a folder that was there before.
     fn at(&self, folder: &Path, is_common: bool, found: &mut Found) -> Option<()> {
         let us = nix::unistd::getuid().as_raw();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -89,7 +89,7 @@ impl Look<'_> {
                 self.below(&path, &metadata, found)?;
                 found.entries.push(path);
             } else if metadata.is_dir() {
-                // Its mode is needed where it is not.
+                // A folder above is recorded for its mode, in case it is missing at the restore.
                 let above = found.all.len();
                 found.all.push(path.clone());
                 self.at(&path, false, found)?;
@@ -120,8 +120,7 @@ impl Look<'_> {
     }
 }
 
-/// The folders of the user's in which these files stand, uppermost first, whoever has made them: without its folder a
-/// socket cannot be put back.
+/// The user's folders that contain these files, uppermost first: without its folder a socket cannot be restored.
 pub fn folders_of(files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let us = nix::unistd::getuid().as_raw();
     let is_ours = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == us);
@@ -130,15 +129,15 @@ pub fn folders_of(files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     all.filter(below).filter(is_ours).map(Path::to_path_buf).collect()
 }
 
-/// When a file was made, or changed last where its file system does not say.
+/// Birth time of a file, or its last change where the file system knows no birth time.
 fn made(metadata: &Metadata) -> SystemTime {
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
     let changed = || UNIX_EPOCH + Duration::new(metadata.ctime().unsigned_abs(), nanoseconds);
     metadata.created().unwrap_or_else(|_| changed())
 }
 
-/// Puts back what an archive of such files holds, where nothing has their names. It is unpacked where only its user can
-/// reach it, so that nobody can put a link in its way, and moved into its place whole.
+/// Puts an archive of such files back, where nothing has their names. It is unpacked in a folder that only the user
+/// can enter, so that nobody can put a link in its way, then moved into place.
 ///
 /// # Errors
 /// Which entry is not back; the others are.
@@ -153,7 +152,7 @@ fn into(folder: &Path, archive: &Path) -> Result<(), String> {
         move |e: io::Error| format!("{path}: {e}")
     };
     let below = folder.strip_prefix("/").unwrap_or(folder);
-    // With a random name, since others are restored on this node, too; only its user may enter it.
+    // A random name, since other programs are restored on this node too.
     let stage = tempfile::Builder::new().prefix(".joulepoint-back-").tempdir_in(folder).map_err(told(folder))?;
     let unpacked = unpack(archive, below, stage.path()).map_err(told(folder));
     let mut missed: Vec<String> = unpacked.err().into_iter().collect();
@@ -163,7 +162,7 @@ fn into(folder: &Path, archive: &Path) -> Result<(), String> {
     if missed.is_empty() { Ok(()) } else { Err(missed.join("; ")) }
 }
 
-/// Moves an entry into its place if nobody has it; into a folder of the user's that is there go its entries.
+/// Moves an entry into place if that is free. For a folder of the user's that exists, moves its entries.
 fn place(from: &Path, to: &Path, missed: &mut Vec<String>) {
     match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
         Ok(()) => {}

@@ -1,19 +1,23 @@
 //! Runs a task tree in namespaces of its own, and dumps and restores it with CRIU, all as an ordinary user.
 //!
-//! [`warden`] is a process between the wrapper and the program. It makes the namespaces, and within them an [`init`]:
-//! their first process, which starts the program or has CRIU restore it, carries its output on, and makes a dump when
-//! a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of its step ([`dumping`]; what a killed CRIU leaves is judged by [`harm`]). What
-//! belongs to a checkpoint beside CRIU's images ([`files`] that the program writes, ...) is saved by [`frozen`] while it stands still, in memory
-//! ([`stage`]) if there is enough, and brought to disk after ([`settle`]); a restore that writes over what others may have written sets it [`aside`]. [`probe`] tells whether all this works on a
-//! machine. This room knows no run, no policy
-//! and no Slurm.
+//! [`supervisor`] is the process between the wrapper and the program. It makes the namespaces, and within them starts
+//! [`init`], their first process: it starts the program or has CRIU restore it, passes its output on, and makes a dump
+//! ([`dumping`]) when a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of a step.
+//!
+//! A checkpoint has more than CRIU's images: [`frozen`] saves the [`files`] that the program writes while it stands still,
+//! in memory ([`staging`]) if there is enough; [`flush`] brings all of it to disk afterwards. A restore that writes over
+//! files of others makes a [`backup`] of them first. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
+//! tells whether all this works on a machine.
+//!
+//! This room knows no run, no policy and no Slurm.
 
-pub mod aside;
+pub mod backup;
 pub mod client;
+pub mod damage;
 pub mod dumping;
 pub mod files;
+pub mod flush;
 pub mod frozen;
-pub mod harm;
 pub mod init;
 pub mod leftovers;
 pub mod limits;
@@ -23,13 +27,12 @@ pub mod peers;
 pub mod probe;
 pub mod relay;
 pub mod sandbox;
-pub mod settle;
-pub mod stage;
-pub mod strangers;
+pub mod staging;
+pub mod supervisor;
 pub mod task;
 pub mod temporary;
 pub mod tool;
-pub mod warden;
+pub mod unproven;
 
 use std::time::Duration;
 
@@ -37,7 +40,7 @@ pub use protocol::EXIT_KILLED;
 
 pub use protocol::NOT_RESTORED;
 
-/// A limit that a clock can hold.
+/// A time limit as a `Duration`, cut to what one can hold: 0 to a million seconds.
 pub fn seconds(limit_s: f64) -> Duration {
     Duration::from_secs_f64(limit_s.clamp(0.0, 1e6))
 }

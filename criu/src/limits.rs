@@ -1,4 +1,4 @@
-//! What cannot be dumped, by the words of CRIU's log and by what a look at the processes finds, with what to use instead.
+//! What CRIU cannot dump: how its log and the processes show it, and what to use instead.
 
 /// One thing that cannot be dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Limit {
     pub kind: &'static str,
     /// Words of CRIU's log that show it.
     signs: &'static [&'static str],
-    /// What it is, and what users or their site should do instead.
+    /// What it is, and what the user or the site should do instead.
     pub cure: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub const RDMA: Limit = limit(
     &["infiniband"],
     "RDMA devices cannot be dumped; use MPI over TCP or shared memory, or --ft-energy-engine=app",
 );
-/// Input and output by a queue of the kernel.
+/// `io_uring`: input and output by a queue of the kernel.
 pub const IO_URING: Limit = limit(
     "io_uring",
     &["send_fds failed", "io_uring"],
@@ -39,24 +39,24 @@ pub const INOTIFY: Limit = limit(
 /// Shared memory by System V's calls.
 pub const SYSV_SHM: Limit =
     limit("sysv_shm", &["SysVIPC"], "System V shared memory cannot be dumped; POSIX shared memory (shm_open) can");
-/// A connection within the job that is in the node's network.
+/// A TCP connection within the job, in the node's network.
 pub const TCP_WITHIN: Limit = limit(
     "tcp",
     &["inet:"],
     "network connections cannot be dumped; srun and other clients of a server are such; for those within the job use \
      --ft-energy-network=own, if it needs no other host",
 );
-/// A connection to somewhere else.
+/// A TCP connection to another host.
 pub const TCP_OUTSIDE: Limit = limit(
     "socket",
     &[],
     "connections to other processes cannot be dumped; srun and other clients of a server are such: close them when they are \
      not needed",
 );
-/// A unix socket to somebody else.
+/// A unix socket whose other end is outside of the sandbox.
 pub const UNIX_OUTSIDE: Limit =
     limit("socket", &["unix:"], "a socket leads out of the job; a running srun and clients of a daemon are such");
-/// A container, or what is like one.
+/// A container, or other namespaces within the sandbox.
 pub const NESTED: Limit = limit(
     "namespace",
     &["nested user namespace", "nested pid namespace", "Nested"],
@@ -76,11 +76,11 @@ pub const REMOVED_PRIVATE: Limit = limit(
     &[],
     "a program or library that was replaced while it runs cannot be dumped; start it again, or keep the old file",
 );
-/// A terminal that somebody outside holds.
+/// A terminal that a process outside of the sandbox holds.
 pub const TERMINAL: Limit =
     limit("terminal", &["tty:"], "a terminal of somebody outside cannot be dumped; read and write files or pipes");
 
-/// All that CRIU's log may show, in the order in which it is looked for.
+/// All limits, in the order in which CRIU's log is searched for them.
 const ALL: [Limit; 14] = [
     limit("mount", &["Can't lookup mount"], "a file was opened outside the sandbox; open it in the job"),
     GPU,
@@ -102,7 +102,7 @@ const ALL: [Limit; 14] = [
     TCP_OUTSIDE,
 ];
 
-/// What stands behind errors of CRIU, if it is known.
+/// The limit behind errors of CRIU, if it is known.
 pub fn of_log(errors: &[&str]) -> Option<Limit> {
     let shows = |sign: &str| errors.iter().any(|line| line.to_lowercase().contains(&sign.to_lowercase()));
     ALL.into_iter().find(|limit| limit.signs.iter().any(|sign| shows(sign)))

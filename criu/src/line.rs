@@ -1,11 +1,12 @@
-//! The line between the tasks of a step and the driver of their job: who is there, and the phases of a common dump.
+//! The connection between the tasks of a step and the driver of their job: who is there, and the phases of a common
+//! dump.
 //!
 //! The driver listens; its address and a secret are in a folder that only the user may enter. Both sides prove that
 //! they know the secret and mean the same port ([`mlog::proof`]): who has taken the port of a driver that is gone can
 //! not pass the proofs on to the next one. What follows is one JSON value on each line.
 
 use crate::client::Ask;
-use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, STRANGER_PATIENCE, Token, Words, random};
+use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, PROOF_LIMIT, SECRET_BYTES, Token, Words, random};
 use nix::sys::socket::{MsgFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,25 +27,25 @@ pub const ADDRESS: &str = "address";
 /// File with the secret.
 const SECRET: &str = "secret";
 
-/// Longest wait for the other side to connect, to prove itself, or to take a word.
+/// Longest wait for the other side to connect, to prove itself, or to read a message.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Pause before one that was turned away calls again.
+/// Pause before the next call of a task that was sent away.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Who calls.
+/// The first message of a caller: who it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hello {
-    /// The warden of one task.
+    /// The supervisor of the sandbox of one task.
     Task(Member),
-    /// A step begins; it ends when the line is closed.
+    /// A step begins; it ends when the connection is closed.
     Step {
-        /// The call, as its tasks name it.
+        /// Name of the `srun` call, as its tasks know it.
         call: String,
-        /// Its words, for people.
+        /// Its command line, for people.
         words: String,
-        /// Why its tasks are in no sandbox; absent if they are.
+        /// Why its tasks have no sandbox; absent if they have.
         outside: Option<String>,
     },
 }
@@ -52,7 +53,7 @@ pub enum Hello {
 /// One task of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
-    /// Tells the `srun` call of the script from others.
+    /// Name of the `srun` call within the script.
     pub call: String,
     /// Rank among the tasks of the call.
     pub rank: u32,
@@ -77,41 +78,41 @@ impl Member {
     }
 }
 
-/// What the driver tells a task's warden.
+/// An order of the driver to a task's supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Stand still and write the images of the processes into an empty folder.
     Freeze(Ask),
-    /// All stand still: save the rest.
+    /// All tasks stand still: save what the images lack.
     Save,
-    /// All have put back what their files were: restore the processes.
+    /// All tasks have put their files back: restore the processes.
     Restore,
-    /// Go on.
+    /// Let the program go on.
     Thaw {
-        /// Whether the dump is wanted.
+        /// Whether the dump is kept.
         keep: bool,
     },
     /// End the program.
     End,
 }
 
-/// What a task's warden tells.
+/// A message of a task's supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// What the program's files were at the dump is put back; its processes are not.
+    /// The program's files are put back; its processes are not restored yet.
     Ready,
     /// The program stands still; its images are written.
     Frozen,
-    /// The rest is saved, and all output until now is carried on.
+    /// All else is saved, and all output so far is passed on.
     Saved {
-        /// How much this warden has carried on of standard output and standard error since it began, bytes.
+        /// Bytes of standard output and standard error that this supervisor has passed on since it began.
         carried_bytes: [u64; 2],
     },
-    /// The program goes on, and the dump is good so far; told to who wants to know ([`Ask::tells_going_on`]).
+    /// The program goes on, and the dump has succeeded so far; sent if [`Ask::tells_going_on`].
     GoesOn,
-    /// The program goes on, and the dump is good, but not synced.
+    /// The program goes on, and the dump has succeeded, but is not synced yet.
     Dumped {
         /// Time for which it stood still, s.
         frozen_s: f64,
@@ -120,16 +121,16 @@ pub enum Said {
     Failed(String),
     /// The program has ended with this exit code, or 128 + signal.
     Ended {
-        /// The code.
+        /// The exit code.
         code: i32,
-        /// How much this warden has carried on of standard output and standard error since it began, bytes.
+        /// How much this supervisor has carried on of standard output and standard error since it began, bytes.
         carried_bytes: [u64; 2],
     },
-    /// Of a step: it is about to be told to end, so that the end of its tasks is no loss.
+    /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,
 }
 
-/// One end of a line.
+/// One end of a connection.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,
@@ -144,7 +145,7 @@ pub fn secret(run: &Path) -> Result<Token, String> {
     Token::open(&run.join(FOLDER).join(SECRET)).map_err(|e| e.to_string())
 }
 
-/// Calls the driver of a run; again, if it has too many strangers at its door.
+/// Calls the driver of a run, again and again while it has too many unproven callers.
 ///
 /// # Errors
 /// A sentence.
@@ -164,13 +165,13 @@ pub fn call(run: &Path, hello: &Hello) -> Result<Line, String> {
     }
 }
 
-/// Whether the other side has hung up without a word.
+/// Whether the other side closed the connection without an answer.
 fn is_turned_away(e: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Says who we are when both sides have proved that they know the secret; nothing if the other one does not.
+/// Sends `hello` once both sides have proved that they know the secret; none if the other side does not.
 fn introduced(address: &str, secret: &Token, hello: &Hello) -> io::Result<Option<Line>> {
     let mut stream = connect(address)?;
     stream.set_nodelay(true)?;
@@ -191,14 +192,14 @@ fn introduced(address: &str, secret: &Token, hello: &Hello) -> io::Result<Option
     Ok(Some(line))
 }
 
-/// Answers one that called: who it is, and the line to it.
+/// Answers a caller: who it is, and the connection to it.
 ///
 /// # Errors
 /// What the kernel says, or that it knows no secret, or not in time.
 pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(LIMIT))?;
-    let until = Instant::now() + STRANGER_PATIENCE;
+    let until = Instant::now() + PROOF_LIMIT;
     let theirs = take::<SECRET_BYTES>(&mut stream, until)?;
     let mine = random().map_err(io::Error::other)?;
     let listener = stream.local_addr()?.port();
@@ -210,7 +211,7 @@ pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)
     }
     stream.set_read_timeout(Some(LIMIT))?;
     let mut text = String::new();
-    // Byte by byte: what follows is left to who reads the line.
+    // One byte at a time: what follows belongs to the reader of the connection.
     BufReader::with_capacity(1, &stream).read_line(&mut text)?;
     let hello = serde_json::from_str(&text)?;
     stream.set_read_timeout(None)?;
@@ -228,7 +229,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// So many bytes, all of them before a moment: who sends one now and then holds nobody up.
+/// Reads N bytes before a deadline, which holds for all of them together: a slow sender cannot hold us up.
 fn take<const N: usize>(stream: &mut TcpStream, until: Instant) -> io::Result<[u8; N]> {
     let (mut bytes, mut taken) = ([0; N], 0);
     while taken < N {
@@ -248,7 +249,7 @@ fn take<const N: usize>(stream: &mut TcpStream, until: Instant) -> io::Result<[u
 }
 
 impl Line {
-    /// Says one word.
+    /// Sends one message.
     ///
     /// # Errors
     /// What the kernel says.
@@ -258,7 +259,7 @@ impl Line {
         self.stream.write_all(&text)
     }
 
-    /// A word that has come, without waiting; an error if the other side has gone and nothing is left.
+    /// A message that has arrived, without waiting; an error if the other side has gone and nothing is left to read.
     ///
     /// # Errors
     /// What the kernel says.
@@ -279,14 +280,14 @@ impl Line {
         }
     }
 
-    /// Says the last word, and waits until it is taken: what the other side says meanwhile would destroy it.
+    /// Sends a last message and waits until it is read: closing with unread data would destroy it.
     pub fn leave(mut self, word: &Said) {
         let _ = self.tell(word).and_then(|()| self.stream.shutdown(Shutdown::Write));
         let _ = self.stream.set_read_timeout(Some(LIMIT));
         while matches!(self.stream.read(&mut [0; 4096]), Ok(length) if length > 0) {}
     }
 
-    /// A second handle of the same line, for one that only tells.
+    /// A second handle of the same connection, for sending only.
     ///
     /// # Errors
     /// What the kernel says.
@@ -294,18 +295,18 @@ impl Line {
         Ok(Line { stream: self.stream.try_clone()?, read: Vec::new() })
     }
 
-    /// All words until the other side has gone.
+    /// All messages until the other side has gone.
     pub fn words<T: DeserializeOwned>(self) -> impl Iterator<Item = T> {
         let lines = BufReader::new(self.stream).lines().map_while(Result::ok);
         lines.map_while(|text| serde_json::from_str(&text).ok())
     }
 
-    /// Hangs up, whoever else holds the line.
+    /// Closes the connection, whatever other handles there are.
     pub fn hang_up(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Keeps the line open in the program that this process becomes.
+    /// Keeps the connection open in the program that this process executes.
     ///
     /// # Errors
     /// What the kernel says.
@@ -329,7 +330,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// A run whose driver is said to listen there.
+    /// A run whose address file names this port.
     fn run(port: u16) -> tempfile::TempDir {
         let run = tempfile::tempdir().unwrap();
         fs::create_dir(run.path().join(FOLDER)).unwrap();
@@ -369,10 +370,10 @@ mod tests {
         let address = driver.local_addr().unwrap();
         let answered = thread::spawn(move || answer(driver.accept().unwrap().0, &secret).map(drop));
         thread::spawn(move || {
-            let (warden, driver) = (between.accept().unwrap().0, TcpStream::connect(address).unwrap());
-            let (mut from, mut to) = (driver.try_clone().unwrap(), warden.try_clone().unwrap());
+            let (task, driver) = (between.accept().unwrap().0, TcpStream::connect(address).unwrap());
+            let (mut from, mut to) = (driver.try_clone().unwrap(), task.try_clone().unwrap());
             thread::spawn(move || io::copy(&mut from, &mut to));
-            let _ = io::copy(&mut &warden, &mut &driver);
+            let _ = io::copy(&mut &task, &mut &driver);
             let _ = driver.shutdown(Shutdown::Both);
         });
         assert!(call(run.path(), &step()).unwrap_err().contains("not the wrapper"));

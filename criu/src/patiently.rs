@@ -1,22 +1,22 @@
-//! Bears with a storage that fails for a while: what is needed before a program can begin is tried for a minute.
+//! Tries again what fails because of the storage: for a minute, before a program begins.
 
 use nix::errno::Errno;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long.
+/// For how long it is tried.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a shared file system may say of what is well a moment later.
+/// Errors of a shared file system that may pass.
 const PASSING: [Errno; 6] = [Errno::EIO, Errno::ESTALE, Errno::EACCES, Errno::ENOSPC, Errno::EDQUOT, Errno::ETIMEDOUT];
 
-/// Does something again until it succeeds, fails for another reason than the storage's, or the time is over.
+/// Calls `act` until it succeeds, fails for another reason than the storage, or the time is over.
 ///
 /// # Errors
-/// The last one.
+/// The last error.
 pub fn patiently<T>(act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for_so_long(LIMIT, PAUSE, act)
 }

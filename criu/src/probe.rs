@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How sandboxes are made: another way has to be tried anew.
+/// The way sandboxes are made, as a part of the cache's key: another way must be tried anew.
 const SANDBOX: &str = "own-numbers";
 
 /// Exit code of the program that is dumped and restored.
@@ -24,17 +24,17 @@ const EXIT: i32 = 7;
 /// Tells why `criu` cannot be used here, by trying it; what worked once, with this kernel and this very command, is
 /// kept in `cache` and not tried again.
 ///
-/// `warden` is a command that runs a [`crate::task::Task`], as [`arguments`] writes it.
+/// `supervisor` is a command that runs a [`crate::task::Task`], as [`arguments`] writes it.
 ///
 /// # Errors
 /// A sentence: CRIU cannot be used, for this reason.
-pub fn usable(criu: &Path, warden: &dyn Fn() -> Command, cache: &Path) -> Result<(), String> {
+pub fn usable(criu: &Path, supervisor: &dyn Fn() -> Command, cache: &Path) -> Result<(), String> {
     let worked = fingerprint(criu);
     if fs::read_to_string(cache).is_ok_and(|known| known == worked) {
         return Ok(());
     }
-    let attempt = || attempt(criu, warden, &cache.with_extension(format!("{}.try", std::process::id())));
-    // A node may be busy once; a job that believes it runs without checkpoints.
+    let attempt = || attempt(criu, supervisor, &cache.with_extension(format!("{}.try", std::process::id())));
+    // A second try, since the node may have been busy: a job that trusts a wrong answer runs without checkpoints.
     attempt().or_else(|_| attempt())?;
     // Without the cache the next job tries again.
     let _ = fs::write(cache, worked);
@@ -48,7 +48,7 @@ fn fingerprint(criu: &Path) -> String {
     format!("{} {size} {time} {kernel} {user} {SANDBOX} {}", criu.display(), env!("CARGO_PKG_VERSION"))
 }
 
-/// Arguments of a warden, behind the name of its subcommand.
+/// Arguments of a supervisor, after its subcommand's name.
 pub fn arguments(criu: &Path, run: &Path, restore: Option<&Path>, limit_s: f64) -> Vec<std::ffi::OsString> {
     let mut all = vec!["--criu".into(), criu.into(), "--run".into(), run.into()];
     if let Some(folder) = restore {
@@ -59,7 +59,7 @@ pub fn arguments(criu: &Path, run: &Path, restore: Option<&Path>, limit_s: f64) 
 }
 
 /// Dumps a small program, kills it, restores it, and asks for its exit code.
-fn attempt(criu: &Path, warden: &dyn Fn() -> Command, run: &Path) -> Result<(), String> {
+fn attempt(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path) -> Result<(), String> {
     let own = |e: io::Error| format!("{}: {e}", run.display());
     check(criu)?;
     match fs::remove_dir_all(run) {
@@ -68,7 +68,7 @@ fn attempt(criu: &Path, warden: &dyn Fn() -> Command, run: &Path) -> Result<(), 
     }
     let dump = run.join("dump");
     fs::create_dir(&dump).map_err(own)?;
-    let result = first(criu, warden, run, &dump).and_then(|()| second(criu, warden, run, &dump));
+    let result = first(criu, supervisor, run, &dump).and_then(|()| second(criu, supervisor, run, &dump));
     let _ = fs::remove_dir_all(run);
     result
 }
@@ -78,14 +78,15 @@ fn check(criu: &Path) -> Result<(), String> {
         Command::new(criu).args(["check", "--unprivileged"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.map_err(|e| format!("{}: {e}", criu.display()))?;
     match ended(&mut child)? {
-        // Without privilege its verdict is partial: only a crash or a hang of it counts, and the trial decides.
+        // Without privilege the verdict of `criu check` is partial: only a crash or a hang counts, and the trial
+        // decides.
         code if code < 128 => Ok(()),
         code => Err(format!("'{} check' ended with {code}", criu.display())),
     }
 }
 
-fn first(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, dump: &Path) -> Result<(), String> {
-    let mut child = start(criu, warden, run, None)?;
+fn first(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path) -> Result<(), String> {
+    let mut child = start(criu, supervisor, run, None)?;
     let socket = run.join("warden.socket");
     let limit = Instant::now() + LIMIT;
     // The program is started after the socket is there, and says so.
@@ -112,19 +113,19 @@ fn first(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, dump: &Path) -> 
     dumped.map(|_| ())
 }
 
-fn second(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, dump: &Path) -> Result<(), String> {
+fn second(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path) -> Result<(), String> {
     fs::write(run.join("go"), "").map_err(|e| e.to_string())?;
-    let mut child = start(criu, warden, run, Some(dump))?;
+    let mut child = start(criu, supervisor, run, Some(dump))?;
     match ended(&mut child)? {
         EXIT => Ok(()),
         code => Err(format!("a restored program ended with {code} in place of {EXIT}{}", said(run))),
     }
 }
 
-fn start(criu: &Path, warden: &dyn Fn() -> Command, run: &Path, restore: Option<&Path>) -> Result<Child, String> {
+fn start(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, restore: Option<&Path>) -> Result<Child, String> {
     let script = format!("echo >running; while [ ! -e go ]; do sleep 0.05; done; exit {EXIT}");
     let error = fs::File::create(said_path(run)).map_err(|e| e.to_string())?;
-    warden()
+    supervisor()
         .args(arguments(criu, run, restore, LIMIT.as_secs_f64()))
         .args(["/bin/sh", "-c", &script])
         .current_dir(run)
@@ -139,7 +140,7 @@ fn said_path(run: &Path) -> PathBuf {
     run.join("said")
 }
 
-/// What the warden said on standard error, if anything.
+/// What the supervisor wrote to standard error, if anything.
 fn said(run: &Path) -> String {
     let text = fs::read_to_string(said_path(run)).unwrap_or_default();
     text.lines().last().map_or_else(String::new, |l| format!(": {}", l.trim_start_matches("joulepoint: ")))

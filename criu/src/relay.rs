@@ -1,7 +1,7 @@
-//! Carries a program's output from a pipe to where the warden's own output goes.
+//! Passes a program's output from a pipe on to where the supervisor's own output goes.
 //!
-//! CRIU cannot restore a file that was opened outside the namespaces, and after a restore the output goes elsewhere:
-//! so the program writes into a pipe, and each new warden carries it on.
+//! CRIU cannot restore a file that was opened outside of the namespaces, and after a restore the output goes
+//! elsewhere. So the program writes into a pipe, and each new supervisor passes it on.
 
 use nix::fcntl::OFlag;
 use std::fs::{self, File};
@@ -10,19 +10,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// File in a run's folder that tells the sizes of its output files before it, bytes.
+/// File in a run's folder with the sizes of the output files when the run began, bytes.
 pub const BEGAN: &str = "output-began.json";
 
 /// Capacity asked for each pipe, bytes.
 const CAPACITY_BYTES: i32 = 1 << 20;
 
-/// Longest line that is kept until it ends, bytes.
+/// Longest line that is held back until it is complete, bytes.
 const LINE_BYTES: usize = 64 << 10;
 
-/// How a line of ours begins (`protocol::say!`).
+/// Prefix of our own lines (`protocol::say!`).
 const OURS: &[u8] = b"joulepoint: ";
 
-/// As much of what is forgotten is looked through for our lines, bytes.
+/// Most of the cut-off output that is searched for our lines, bytes.
 const MOST_LOOKED_AT_BYTES: u64 = 16 << 20;
 
 /// One pipe and its target.
@@ -35,15 +35,15 @@ pub struct Relay {
     carried_bytes: u64,
     by_lines: bool,
     held: Vec<u8>,
-    /// What each line begins with.
+    /// Label before each line.
     label: String,
     at_start: bool,
-    /// Lines of ours that wait for the end of the program's line.
+    /// Our own lines, which wait until the program's line is complete.
     late: Vec<u8>,
 }
 
 impl Relay {
-    /// A new pipe that leads to descriptor `to` of this process.
+    /// A new pipe whose content goes to descriptor `to` of this process.
     ///
     /// # Errors
     /// What the kernel says.
@@ -72,17 +72,17 @@ impl Relay {
         self.inode
     }
 
-    /// The end for the program.
+    /// The end that the program writes to.
     pub fn write_end(&self) -> BorrowedFd<'_> {
         self.write.as_fd()
     }
 
-    /// The end to be waited for.
+    /// The end that we read from.
     pub fn read_end(&self) -> BorrowedFd<'_> {
         self.read.as_fd()
     }
 
-    /// Carries on everything that is in the pipe now, and not what a busy writer adds meanwhile.
+    /// Passes on what is in the pipe now, but not what a busy writer adds meanwhile.
     ///
     /// # Errors
     /// What the target's file system says.
@@ -104,14 +104,14 @@ impl Relay {
         Ok(())
     }
 
-    /// Carries on whole lines, so that a line of ours breaks none of the program's.
+    /// Passes on whole lines, so that a line of ours splits none of the program's.
     fn carry(&mut self, block: &[u8]) -> io::Result<()> {
         self.held.extend(block);
         let whole = self.held.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         self.carry_on(if self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() })
     }
 
-    /// Carries on the beginning of a line, too, which nothing has followed for a while: a prompt, or a progress bar.
+    /// Passes on an incomplete line too, when nothing has followed it for a while: a prompt, or a progress bar.
     ///
     /// # Errors
     /// What the target's file system says.
@@ -150,19 +150,19 @@ impl Relay {
         self.label = label;
     }
 
-    /// From now on carries whole lines only, as `slurmstepd` does, so that all that is carried on arrives; `held` is the
-    /// beginning of a line that an earlier relay kept.
+    /// From now on passes on whole lines only, as `slurmstepd` does; `held` is the incomplete line of an earlier
+    /// relay.
     pub fn by_lines(&mut self, held: Vec<u8>) {
         self.by_lines = true;
         self.held = held;
     }
 
-    /// The beginning of a line that is kept until the line ends.
+    /// The incomplete line that is held back.
     pub fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// Carries on all that is left; the program has ended.
+    /// Passes on all that is left; the program has ended.
     ///
     /// # Errors
     /// What the target's file system says.
@@ -176,18 +176,18 @@ impl Relay {
         Ok(())
     }
 
-    /// How much it has carried on to another process, bytes: nothing if the target is a file of its own.
+    /// Bytes passed on to another process; 0 if the target is a file of its own.
     pub fn carried_bytes(&self) -> u64 {
         let kind = self.to.metadata().map(|m| m.file_type());
         if kind.is_ok_and(|k| k.is_fifo() || k.is_socket()) { self.carried_bytes } else { 0 }
     }
 
-    /// Size of the target, bytes, if it is a file that keeps what is written.
+    /// Size of the target if it is a regular file, bytes.
     pub fn kept_bytes(&self) -> Option<u64> {
         self.to.metadata().ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
     }
 
-    /// Forgets what was written to the target after it had `bytes`, but for our own lines, which tell of just that.
+    /// Cuts the target to `bytes`, but keeps our own lines: they tell of just that.
     ///
     /// # Errors
     /// What the file system says.
@@ -199,14 +199,15 @@ impl Relay {
             io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
             match ends_line {
                 true => self.to.write_all(&ours)?,
-                // The program goes on in the middle of a line.
+                // The program's line is incomplete: ours wait for its end.
                 false => self.late.extend(ours),
             }
         }
         Ok(())
     }
 
-    /// Whether a line ends at the target's first `bytes`, and our lines after them; the target is open for writing only.
+    /// Whether the target's first `bytes` end with a complete line, and our own lines after them. The target is open
+    /// for writing only.
     fn ours_after(&self, bytes: u64) -> io::Result<(bool, Vec<u8>)> {
         let file = fs::File::open(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
         let mut last = [b'\n'];
@@ -217,7 +218,7 @@ impl Relay {
         let from = bytes.max(length.saturating_sub(MOST_LOOKED_AT_BYTES));
         let mut tail = vec![0; usize::try_from(length.saturating_sub(from)).map_err(io::Error::other)?];
         file.read_exact_at(&mut tail, from)?;
-        // One of ours may stand behind the beginning of a line of the program's.
+        // One of our lines may follow an incomplete line of the program.
         let ours = |line: &'_ [u8]| {
             let at = line.windows(OURS.len()).position(|word| word == OURS)?;
             line.ends_with(b"\n").then(|| line[at..].to_vec())
@@ -240,7 +241,7 @@ pub fn standard() -> io::Result<Vec<Relay>> {
     same.into_iter().map(Relay::new).collect()
 }
 
-/// Remembers how much was in the targets before a run, in `record`; a program that begins anew later on goes back to it.
+/// Writes the sizes of the targets before a run to `record`; a program that begins anew later cuts them back to it.
 ///
 /// # Errors
 /// What the file system says.
@@ -256,7 +257,7 @@ pub fn begin(relays: &mut [Relay], record: &Path) -> io::Result<()> {
             let beside = record.with_extension("partial");
             let mut file = File::create(&beside)?;
             file.write_all(&serde_json::to_vec(&began)?)?;
-            // A server that crashes must not leave an empty one: the run could not go on.
+            // Synced, since an empty record after a crash of the server would stop the run.
             file.sync_all()?;
             fs::rename(beside, record)?;
             record.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -270,7 +271,7 @@ fn place(of: BorrowedFd) -> io::Result<(u64, u64)> {
     Ok((m.dev(), m.ino()))
 }
 
-/// A copy of a descriptor that a child may keep.
+/// A copy of a descriptor that a child inherits.
 ///
 /// # Errors
 /// What the kernel says.
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(said(), "kept\njoulepoint: said\n");
         relay.go_back(100).unwrap();
         assert_eq!(said().len(), 22, "nothing grows");
-        // In the middle of a line ours wait for its end.
+        // Our line waits for the end of an incomplete line.
         fs::write(file.path(), "ke\nlost\njoulepoint: said\n").unwrap();
         let mut relay = Relay::new(open().as_fd()).unwrap();
         relay.go_back(2).unwrap();

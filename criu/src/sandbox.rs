@@ -1,4 +1,4 @@
-//! Makes the namespaces of a task tree without privilege, and gives it the files that it expects there.
+//! Makes the namespaces of a task tree without privilege, and mounts what the tree expects to see.
 
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
@@ -16,40 +16,40 @@ use std::path::Path;
 use std::process::Command;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Process ids of programs begin between these, so that CRIU's own helpers never take one of them, and every node has
-/// them: its `pid_max` is 32768 at least.
+/// The first process id of a program lies in this range: above those of CRIU's own helpers, and below `pid_max` of
+/// every node (32768 at least).
 const FIRST_PIDS: std::ops::Range<i32> = 10_000..20_000;
 
-/// The first process id of a program, which differs between programs as it would outside: scripts make names of files of
-/// theirs (`/tmp/work.$$`), also in folders that their jobs share.
+/// The first process id of a program. It differs between programs, as outside: scripts name files by it
+/// (`/tmp/work.$$`), also in folders that several jobs share.
 pub fn first_pid(run: &Path, rank: u32) -> i32 {
     let name = [run.as_os_str().as_encoded_bytes(), &rank.to_le_bytes()].concat();
     let places = FIRST_PIDS.len() as u64;
     FIRST_PIDS.start + i32::try_from(xxh3_64(&name) % places).unwrap_or(0)
 }
 
-/// File by which the kernel tells and takes the process id given last.
+/// File with the process id that the namespace gave out last; writable.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// File by which the kernel tells and takes what clocks are ahead of the node's (time_namespaces(7)).
+/// File with the offsets of the namespace's clocks to the node's; writable (time_namespaces(7)).
 const CLOCK_OFFSETS: &str = "/proc/self/timens_offsets";
 
-/// Where the kernel's settings are.
+/// The kernel's settings.
 const SETTINGS: &str = "/proc/sys";
 
-/// The numbers of user and group within a sandbox.
+/// User and group ids within a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// The user's own: whoever asks the kernel, within or outside, hears the same.
+    /// The user's own ids, the same within and outside.
     Own,
-    /// 0, as in dumps of an earlier version.
+    /// Both 0, as in dumps of an earlier version.
     Root,
 }
 
-/// Leaves the process's user and mount namespace; its next child is the first process of a new pid namespace.
+/// Moves this process to new user and mount namespaces; its next child is the first process of a new pid namespace.
 ///
-/// This process has all capabilities in the new user namespace, and passes them on to what it executes but for programs
-/// that are [confined](confine). With a network of its own CRIU may dump connections, too.
+/// This process has all capabilities in the new user namespace, and passes them on to what it executes, except to
+/// [confined](confine) programs. With a network of its own, CRIU can dump connections too.
 ///
 /// # Errors
 /// A sentence with the cure.
@@ -65,14 +65,14 @@ pub fn leave(own_network: bool, numbers: Numbers) -> Result<(), String> {
     pass_capabilities_on().map_err(|e| format!("the capabilities of a namespace: {e}"))
 }
 
-/// Lets what is executed keep the capabilities: only number 0 would by itself (capabilities(7), ambient).
+/// Lets executed programs keep the capabilities; without this only user id 0 would (capabilities(7), ambient).
 fn pass_capabilities_on() -> Result<(), CapsError> {
     let all = caps::read(None, CapSet::Permitted)?;
     caps::set(None, CapSet::Inheritable, &all)?;
     caps::set(None, CapSet::Ambient, &all)
 }
 
-/// Keeps a restoring CRIU from becoming number 0, which is nobody in the sandbox: it tries if it may.
+/// Keeps a restoring CRIU from changing to user id 0, which does not exist in the sandbox: it would try if it could.
 ///
 /// # Errors
 /// What the kernel says.
@@ -91,7 +91,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// What they show.
+    /// Their present values.
     ///
     /// # Errors
     /// What the kernel says.
@@ -103,11 +103,11 @@ impl Clocks {
         Ok(Clocks { monotonic_ns: read(ClockId::CLOCK_MONOTONIC)?, boottime_ns: read(ClockId::CLOCK_BOOTTIME)? })
     }
 
-    /// Lets them go on from here for the next child of this process and all below it, in the user namespace that it has
-    /// made: a program that sleeps until a time on its old node's clock would else sleep for days on another node.
+    /// Sets the clocks for the next child and all below it, in the user namespace that this process has made.
+    /// Otherwise a program that sleeps until a time on its old node's clock could sleep for days on another node.
     ///
     /// # Errors
-    /// What the kernel says; before Linux 5.6 it knows no such thing.
+    /// What the kernel says; Linux before 5.6 has no time namespaces.
     pub fn go_on(&self) -> io::Result<()> {
         unshare(CloneFlags::from_bits_retain(libc::CLONE_NEWTIME))?;
         let now = Clocks::now()?;
@@ -122,7 +122,7 @@ impl Clocks {
     }
 }
 
-/// What a clock of this process is ahead of the node's, by the text of `CLOCK_OFFSETS`, ns.
+/// The offset of a clock to the node's, in the text of `CLOCK_OFFSETS`, ns.
 fn offset_ns(text: &str, clock: &str) -> i64 {
     let words = |line: &str| {
         let mut words = line.split_whitespace();
@@ -156,13 +156,13 @@ fn forbidden(error: nix::Error, settings: &Path) -> String {
 pub fn furnish() -> Result<(), String> {
     let none: Option<&str> = None;
     let told = |what: &'static str| move |e: nix::Error| format!("{what} cannot be mounted: {e}");
-    // AppArmor gives the namespace, and no right in it.
+    // AppArmor may allow the namespace, but no right in it.
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none);
     private.map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("proc"), "/proc", Some("proc"), safe | MsFlags::MS_NOEXEC, none).map_err(told("/proc"))?;
     mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), safe, Some("mode=1777")).map_err(told("/dev/shm"))?;
-    // Terminals are only needed by launchers such as mpirun.
+    // Only launchers such as mpirun need terminals.
     let terminals = Some("newinstance,ptmxmode=0666,mode=620");
     let noexec = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
     if mount(Some("devpts"), "/dev/pts", Some("devpts"), noexec, terminals).is_ok() {
@@ -171,7 +171,7 @@ pub fn furnish() -> Result<(), String> {
     Ok(())
 }
 
-/// Lets a network of our own carry what goes to the node itself; it leads nowhere else.
+/// Enables the loopback device of the sandbox's own network, which leads nowhere else.
 ///
 /// # Errors
 /// A sentence.
@@ -188,7 +188,7 @@ pub fn raise_loopback() -> Result<(), String> {
     if done == 0 { Ok(()) } else { Err(told(io::Error::last_os_error())) }
 }
 
-/// The process id that was given last in this namespace.
+/// The process id that this namespace gave out last.
 ///
 /// # Errors
 /// What the kernel says.
@@ -196,7 +196,7 @@ pub fn last_pid() -> io::Result<i32> {
     fs::read_to_string(LAST_PID)?.trim().parse().map_err(io::Error::other)
 }
 
-/// Lets process ids go on after `pid`.
+/// Sets the process id after which the namespace goes on.
 ///
 /// # Errors
 /// A sentence.
@@ -204,17 +204,17 @@ pub fn set_last_pid(pid: i32) -> Result<(), String> {
     write(LAST_PID, &pid.to_string())
 }
 
-/// Lets a command begin as the program does: a session of its own, nothing open but the standard descriptors, and no
-/// right that its user does not have outside.
+/// Confines a command: a session of its own, no open descriptors but the standard ones, and no right that its user
+/// lacks outside.
 pub fn confine(command: &mut Command) {
     // SAFETY: only system calls between fork and exec.
     unsafe {
         command.pre_exec(|| {
             nix::unistd::setsid()?;
             unblock_signals()?;
-            // CRIU dumps what is below the program: its orphans stay there.
+            // Orphans stay below the program, since CRIU dumps only that tree.
             nix::sys::prctl::set_child_subreaper(true)?;
-            // Number 0 gets no capability by exec, and cannot change that; others get what they inherit.
+            // With these bits, user id 0 gains no capability by exec; other ids keep what they inherit.
             let bits = libc::SECBIT_NOROOT | libc::SECBIT_NOROOT_LOCKED;
             if Uid::current().is_root() && libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) != 0 {
                 return Err(io::Error::last_os_error());
@@ -227,7 +227,8 @@ pub fn confine(command: &mut Command) {
     }
 }
 
-/// A child inherits what its parent blocks; the first process of a sandbox blocks all, to wait for them.
+/// Unblocks all signals: a child inherits its parent's blocked signals, and the sandbox's first process blocks all,
+/// to wait for them.
 ///
 /// # Errors
 /// What the kernel says.

@@ -1,4 +1,4 @@
-//! What a warden is to run, and how it ends.
+//! What a supervisor runs, and how it ended.
 
 use crate::line::Member;
 use fencing::Placement;
@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a warden is to run.
+/// What a supervisor runs.
 #[derive(Clone, Debug, Default)]
 pub struct Task {
     /// CRIU's command.
@@ -15,7 +15,7 @@ pub struct Task {
     pub run: PathBuf,
     /// Which task of which step it is, if it is one.
     pub member: Option<Member>,
-    /// Until when it is wanted, if it runs where nobody may be able to end it.
+    /// Its placement, where Slurm may have forgotten it: it ends when that is over.
     pub placement: Option<Placement>,
     /// The checkpoint to go on from.
     pub restore: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub struct Task {
     pub limit_s: f64,
     /// Whether the program has a network of its own, without a way outside.
     pub own_network: bool,
-    /// A file that it reads, and where it begins in it, bytes.
+    /// Its standard input: a file, and the offset at which it begins, bytes.
     pub stdin: Option<(PathBuf, u64)>,
     /// Whether each line of its output begins with its rank.
     pub labels: bool,
@@ -34,9 +34,9 @@ pub struct Task {
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ended {
-    /// By itself, with an exit code.
+    /// It exited with a code.
     Code(i32),
-    /// By a signal.
+    /// A signal killed it.
     Signal(Signal),
 }
 

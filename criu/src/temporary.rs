@@ -1,5 +1,5 @@
-//! A folder for the temporary files of a script whose user names none: it belongs to the program's checkpoints, and is
-//! gone after it.
+//! A temporary folder for a script whose user names none: part of the program's checkpoints, and removed after the
+//! run.
 
 use crate::files::COMMON;
 use std::fs::{self, DirBuilder};
@@ -20,7 +20,7 @@ impl Temporary {
     pub fn make(run: &Path) -> Result<Temporary, String> {
         let name = format!("joulepoint-{:016x}", xxh3_64(run.as_os_str().as_encoded_bytes()));
         let folder = Path::new(COMMON[0]).join(name);
-        // What a life that was killed has left; another user's stays, and the folder cannot be made.
+        // Leftovers of an earlier, killed life. Another user's folder cannot be removed, and making ours fails then.
         let _ = fs::remove_dir_all(&folder);
         let told = |e: io::Error| format!("{}: {e}; set TMPDIR to a folder of your own", folder.display());
         DirBuilder::new().mode(0o700).create(&folder).map_err(told)?;

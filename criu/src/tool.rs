@@ -23,8 +23,8 @@ const GHOST_BYTES: u64 = 1 << 30;
 /// Longest time to bring all threads to a stop, s.
 const FREEZE_LIMIT_S: u32 = 60;
 
-/// What CRIU runs at each of its stages: a file, since it takes no arguments; CRIU has closed all other descriptors, so
-/// that the pipes are reached by way of the sandbox's first process.
+/// The script that CRIU runs at each stage of a dump. A file, since CRIU's option takes no arguments; CRIU has closed
+/// all other descriptors, so the pipes are reached through `/proc` of the sandbox's first process.
 const HOOK: &str = "#!/bin/sh
 [ \"$CRTOOLS_SCRIPT_ACTION\" = post-dump ] || exit 0
 echo >/proc/1/fd/$JOULEPOINT_FROZEN
@@ -47,7 +47,8 @@ pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) ->
         .arg(hook)
         .env("JOULEPOINT_FROZEN", frozen.to_string())
         .env("JOULEPOINT_THAW", thaw.to_string());
-    // A write beyond the limit of `hinder` is an error, not a death; Slurm sends a user's signals to all processes.
+    // A write beyond the file size limit that `hinder` sets must be an error, not a death. Slurm sends a user's
+    // signals to all processes.
     let unheeded = [Signal::SIGXFSZ, Signal::SIGUSR1, Signal::SIGUSR2];
     // SAFETY: system calls between fork and exec.
     unsafe {
@@ -56,17 +57,17 @@ pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) ->
     Ok(command)
 }
 
-/// Has a CRIU that dumps into `folder` fail at its next write, or at its next image.
+/// Makes a CRIU that dumps into `folder` fail at its next write or its next image.
 pub fn hinder(criu: i32, folder: &Path) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both pointers are good for the call, and the limit is that of another process.
     unsafe { libc::prlimit(criu, libc::RLIMIT_FSIZE, &none, std::ptr::null_mut()) };
     let images = folder.join(IMAGES);
-    // A thread, since a file system that hangs must not keep us from anything.
+    // In a thread, so that a hanging file system does not block us.
     let _ = thread::Builder::new().spawn(move || fs::remove_dir_all(images));
 }
 
-/// The file that CRIU runs; of no use after the dump.
+/// The path of the hook script; useless after the dump.
 pub fn hook(folder: &Path) -> PathBuf {
     folder.join("hook")
 }
@@ -87,7 +88,7 @@ fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     let mut command = Command::new(&task.criu);
     command
         .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--file-locks"])
-        // Not --ext-unix-sk: it dumps what cannot be restored.
+        // Without --ext-unix-sk, which would dump sockets that cannot be restored.
         .args(["--network-lock", "skip", "-v1", "--images-dir"])
         .arg(folder.join(IMAGES))
         .args(["--log-file", log])
@@ -109,7 +110,7 @@ pub fn reason(folder: &Path, log: &str) -> String {
 }
 
 fn explain(log: &str) -> String {
-    // These two are said whenever CRIU has no privilege, and mean nothing.
+    // CRIU prints these two whenever it has no privilege; they mean nothing.
     let noise = |l: &str| l.contains("rlimit: Can't setup") || l.contains("net: Unexpected error");
     let said: Vec<&str> = log.lines().filter(|l| l.contains("Error (") && !noise(l)).collect();
     let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
@@ -137,7 +138,7 @@ fn frozen_us(image: &[u8]) -> Option<u64> {
             if key >> 3 == wanted {
                 return Some((value, at));
             }
-            // Kind 2 has a length, the others here are plain numbers.
+            // Wire type 2 has a length; the other fields here are plain numbers (protobuf).
             at += if key & 7 == 2 { value as usize } else { 0 };
         }
         None

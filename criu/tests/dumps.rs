@@ -1,12 +1,12 @@
-//! Small programs are dumped, killed and restored by a real CRIU, in every way; this program is its own warden.
+//! Small programs are dumped, killed and restored by a real CRIU, in every way; this program is its own supervisor.
 //!
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
 use criu::files::is_lost;
 use criu::line::{self, Hello, Line, Member, Order, Said};
+use criu::supervisor;
 use criu::task::Task;
-use criu::warden;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
@@ -47,7 +47,7 @@ fn main() {
         let restore = Some(PathBuf::from(restore)).filter(|p| p.exists());
         let (criu, run, own_network) = (criu.into(), run.into(), own_network == "true");
         let command = program.iter().map(Into::into).collect();
-        std::process::exit(warden::run(&Task {
+        std::process::exit(supervisor::run(&Task {
             criu,
             run,
             member: std::env::var_os(MEMBER).map(|_| member()),
@@ -191,7 +191,10 @@ impl Sandbox<'_> {
         let mut back = self.start(name);
         let limit = Instant::now() + LIMIT;
         if !self.by_clock {
-            assert!(client::is_back(&self.path("run"), || Instant::now() < limit), "its warden says when it is back");
+            assert!(
+                client::is_back(&self.path("run"), || Instant::now() < limit),
+                "its supervisor says when it is back"
+            );
         }
         fs::write(self.path("fast"), "").unwrap();
         assert_eq!(back.wait().unwrap().code(), Some(7));

@@ -1,38 +1,38 @@
-//! One process of a run in its place, as it is told at its start, and whether it has to end.
+//! A placement: one start of a process of a run, and whether it has to end.
 
 use crate::Token;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A placement.
+/// One start of a process in its place, told to the process at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Number of the holder who starts it.
     pub holder: u64,
-    /// How many placements before it are over in its place.
+    /// How many placements in its place are over before it.
     pub number: u64,
-    /// Its place, such as a group's step of a call; without colons.
+    /// Name of its place, such as a group's step of a call; without colons.
     pub place: String,
-    /// The run's token.
+    /// Path of the run's token.
     pub file: PathBuf,
 }
 
 impl Placement {
-    /// Whether it is over. A file that cannot be read says nothing.
+    /// Whether it is over. A file that cannot be read ends nothing.
     pub fn is_over(&self) -> bool {
         Token::read(&self.file).is_ok_and(|now| now.ends(self))
     }
 }
 
-/// One word.
+/// As one word, for a command line.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}:{}", self.holder, self.number, self.place, self.file.display())
     }
 }
 
-/// A word that names no placement.
+/// A text that is no placement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is no placement (HOLDER:NUMBER:PLACE:FILE)")]
 pub struct Malformed(String);

@@ -14,7 +14,7 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 pub const PART_BYTES: usize = 512 << 10;
 
 /// Longest body of a stranger who has not yet proved that it knows the token, bytes.
-pub const STRANGER_BYTES: usize = 4096;
+pub const UNPROVEN_BYTES: usize = 4096;
 
 /// The body of a frame, shared between log and connections.
 pub type Bytes = Arc<Buffer>;
@@ -202,14 +202,14 @@ mod tests {
     fn a_header_comes_back_as_it_was_written() {
         for kind in KINDS {
             let header = Header { kind, group: 513, tag: -7, number: u64::MAX - 3, length: 4096, rest: 1 << 27 };
-            assert_eq!(Header::decode(&header.encode(), STRANGER_BYTES).expect("decoded"), header);
+            assert_eq!(Header::decode(&header.encode(), UNPROVEN_BYTES).expect("decoded"), header);
         }
     }
 
     #[test]
     fn a_long_body_and_an_unknown_kind_are_refused() {
         let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097, rest: 0 };
-        assert!(Header::decode(&header.encode(), STRANGER_BYTES).is_err());
+        assert!(Header::decode(&header.encode(), UNPROVEN_BYTES).is_err());
         let mut bytes = header.encode();
         // 1 and 15 began a call when no message had parts.
         for kind in [0, 1, 15, 25, 255] {

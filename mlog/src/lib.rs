@@ -16,7 +16,6 @@ mod door;
 mod endpoint;
 mod ffi;
 pub mod frame;
-mod guest;
 mod inbox;
 mod link;
 mod marks;
@@ -27,6 +26,7 @@ pub mod relay;
 mod segment;
 mod status;
 mod store;
+mod unproven;
 
 pub use call::exchange;
 pub use collective::{Number, Operation};

@@ -2,7 +2,7 @@
 
 use crate::book::Book;
 use crate::channel::Incoming;
-use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, STRANGER_BYTES};
+use crate::frame::{Bytes, Frame, HEADER_BYTES, Header, Kind, UNPROVEN_BYTES};
 use crate::link::Link;
 use crate::proof::{DIALER, LISTENER, PROOF_BYTES, SECRET_BYTES, Token, Words, random};
 use crate::{Error, system};
@@ -159,7 +159,7 @@ fn write(stream: &mut TcpStream, frame: &Frame) -> std::io::Result<()> {
 fn read(stream: &mut TcpStream) -> Result<Frame, Error> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head).map_err(system("a relay's challenge"))?;
-    let header = Header::decode(&head, STRANGER_BYTES)?;
+    let header = Header::decode(&head, UNPROVEN_BYTES)?;
     let mut body = vec![0; header.length as usize];
     stream.read_exact(&mut body).map_err(system("a relay's challenge"))?;
     Ok(Frame { header, body: Arc::new(body.into()) })

@@ -19,13 +19,13 @@ pub const SECRET_BYTES: usize = 32;
 pub const PROOF_BYTES: usize = 32;
 
 /// Most callers at a time that have not proved who they are.
-pub const MOST_STRANGERS: usize = 64;
+pub const MOST_UNPROVEN: usize = 64;
 
 /// Time that a caller has before it must make room for another: a proof takes milliseconds.
-pub const STRANGER_UNDISTURBED: Duration = Duration::from_secs(1);
+pub const UNPROVEN_UNDISTURBED: Duration = Duration::from_secs(1);
 
 /// Longest time in which a caller must prove who it is.
-pub const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
+pub const PROOF_LIMIT: Duration = Duration::from_secs(5);
 
 /// The run's secret.
 #[derive(Clone)]

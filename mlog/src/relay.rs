@@ -4,7 +4,6 @@ use crate::book::{Address, Book};
 use crate::channel::Arrived;
 use crate::door::{self, is_ours};
 use crate::frame::{Frame, Kind, LONGEST_BYTES};
-use crate::guest::Guest;
 use crate::link::{Link, Stream};
 use crate::marks::Marks;
 use crate::peer::{Peer, dial};
@@ -12,6 +11,7 @@ use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
+use crate::unproven::Unproven;
 use crate::{Error, absent, system};
 use fencing::{LOOK, Placement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -69,7 +69,7 @@ pub struct Relay {
     pub(crate) program: Option<Program>,
     pub(crate) ending: bool,
     pub(crate) token: Token,
-    pub(crate) guests: Vec<Guest>,
+    pub(crate) unproven: Vec<Unproven>,
     /// The file that keeps a program away that has joined, while a dump is under way. A file, because a program that
     /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
@@ -95,7 +95,7 @@ enum Who {
     Unix,
     Program,
     Peer(usize),
-    Guest(usize),
+    Unproven(usize),
 }
 
 impl Relay {
@@ -144,7 +144,7 @@ impl Relay {
             program: None,
             ending: false,
             token: Token::open(&book.path("token"))?,
-            guests: Vec::new(),
+            unproven: Vec::new(),
             rest,
             placement: config.placement.clone().map(|one| (one, Instant::now())),
             rests: false,
@@ -200,14 +200,14 @@ impl Relay {
         let linked = self.peers.iter().enumerate().filter_map(|(g, p)| Some((g, p.link.as_ref()?)));
         whom.extend(linked.map(|(g, link)| (Who::Peer(g), link.fd(), flags(link, room))));
         // From the last to the first, since handling one may remove it.
-        let guests = self.guests.iter().enumerate().rev();
-        whom.extend(guests.map(|(i, g)| (Who::Guest(i), g.link.fd(), flags(&g.link, true))));
+        let unproven = self.unproven.iter().enumerate().rev();
+        whom.extend(unproven.map(|(i, g)| (Who::Unproven(i), g.link.fd(), flags(&g.link, true))));
         // After them, since one that comes may take the place of another.
         whom.push((Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN));
         whom.push((Who::Unix, self.unix.as_fd(), PollFlags::POLLIN));
         let mut fds: Vec<PollFd<'_>> = whom.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         let alone = self.peers[..self.group].iter().any(|p| p.link.is_none());
-        let timeout = PollTimeout::from(if alone || !self.guests.is_empty() { 20u16 } else { 1000 });
+        let timeout = PollTimeout::from(if alone || !self.unproven.is_empty() { 20u16 } else { 1000 });
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(system("poll")(e.into())),
@@ -235,7 +235,7 @@ impl Relay {
             }
             Who::Program if readable => self.read_program(),
             Who::Peer(group) if readable => self.read_peer(group),
-            Who::Guest(index) if readable => self.read_guest(index),
+            Who::Unproven(index) if readable => self.read_unproven(index),
             _ => {}
         }
     }

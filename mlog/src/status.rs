@@ -56,7 +56,7 @@ pub struct Counts {
     pub repeated: u64,
     /// Connections made to or by other relays.
     pub connections: u64,
-    /// Strangers refused.
+    /// Callers refused.
     pub refused: u64,
 }
 

@@ -5,7 +5,7 @@ mod run;
 use mlog::Endpoint;
 use mlog::book::{Address, Book};
 use mlog::frame::{Frame, Header, Kind};
-use mlog::proof::MOST_STRANGERS;
+use mlog::proof::MOST_UNPROVEN;
 use run::{Run, wait_for};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -68,7 +68,7 @@ fn strangers_are_refused_and_counted_and_the_run_goes_on() {
 fn crowd(door: &str, strangers: &mut Vec<TcpStream>) {
     let is_there = |s: &TcpStream| s.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
     strangers.retain(is_there);
-    while strangers.len() < MOST_STRANGERS {
+    while strangers.len() < MOST_UNPROVEN {
         let stranger = TcpStream::connect(door).expect("connected");
         stranger.set_nonblocking(true).expect("a socket");
         strangers.push(stranger);

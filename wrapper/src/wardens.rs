@@ -1,6 +1,6 @@
 //! Has all tasks of a job's running steps dumped as one: freeze all, dump all, and one recovery line or none.
 //!
-//! Each task runs below a warden ([`::criu::warden`]), which calls the driver when it begins. A dump has three phases,
+//! Each task runs below a warden ([`::criu::supervisor`]), which calls the driver when it begins. A dump has three phases,
 //! and each waits for all tasks: they stand still and write their images; while all stand still the rest is saved; they
 //! go on. So there is a moment at which all stood still, and the line is the state of that moment. A warden that hears
 //! no more of the driver lets its program go on; nothing of the dump counts then.
@@ -11,7 +11,7 @@ mod tasks;
 mod tests;
 
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said};
-use ::criu::strangers::Strangers;
+use ::criu::unproven::Unproven;
 pub use dump::{Dump, Standing};
 use run::write_durably;
 use std::fs::DirBuilder;
@@ -60,11 +60,11 @@ impl Wardens {
         let shared =
             Arc::new(Shared { dump: Mutex::default(), state: Mutex::default(), changed: Condvar::new(), lost });
         let wardens = Wardens(shared.clone());
-        let strangers = Strangers::default();
+        let unproven = Unproven::default();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let Some(place) = strangers.admit(&stream) else { continue };
-                let (shared, secret, strangers) = (shared.clone(), secret.clone(), strangers.clone());
+                let Some(place) = unproven.admit(&stream) else { continue };
+                let (shared, secret, unproven) = (shared.clone(), secret.clone(), unproven.clone());
                 thread::spawn(move || {
                     let answered = line::answer(stream, &secret);
                     drop(place);
@@ -73,7 +73,7 @@ impl Wardens {
                         Ok((Hello::Step { call, words, outside }, line)) => {
                             shared.hold(Step { call, words, outside, is_ending: false }, line)
                         }
-                        Err(e) => strangers.refuse(&e.to_string()),
+                        Err(e) => unproven.refuse(&e.to_string()),
                     }
                 });
             }

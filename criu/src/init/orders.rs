@@ -1,4 +1,4 @@
-//! Who asks a sandbox for a dump, what is done for them, and what they are told.
+//! Requests for dumps: who asks, what is done, and what is answered.
 
 use super::Init;
 use crate::client::{Answer, Ask, Request};
@@ -9,17 +9,17 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Longest wait for the text of a request; who may connect is the user's own wrapper.
+/// Longest wait for the text of a request. Only the user's own wrapper can connect.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Who asked for a dump: the wrapper of a whole script, or the driver of a job, which tells each phase.
+/// Who asked for a dump: the wrapper of a whole script, or the driver of a job, which commands each phase.
 pub(super) enum Asker {
     Socket(UnixStream),
     Line,
 }
 
 impl Asker {
-    /// Whether the dump is still wanted; the driver of a job says so itself.
+    /// Whether the dump is still wanted; the driver of a job tells that itself.
     pub(super) fn waits(&self) -> bool {
         match self {
             Asker::Socket(stream) => !hung_up(stream),
@@ -29,12 +29,12 @@ impl Asker {
 }
 
 impl Init<'_> {
-    /// Somebody asks for a dump.
+    /// Handles a new connection.
     pub(super) fn asked(&mut self) {
         let Some(Ok((mut stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
         let asker = || stream.try_clone().map(Asker::Socket).map_err(|e| e.to_string());
         let begun = match read(&stream) {
-            // Nobody is heard before the program is there.
+            // Requests are read only once the program runs, so it is present.
             Ok(Request::Presence { .. }) => return answer(&mut stream, &Answer::Present),
             Ok(Request::Dump(ask)) => asker().and_then(|asker| self.begin(ask, asker)),
             Err(reason) => Err(reason),
@@ -44,7 +44,7 @@ impl Init<'_> {
         }
     }
 
-    /// Does what the driver of the job says; without it the program goes on, and no dump counts.
+    /// Does what the job's driver orders. Without a driver the program goes on and no dump counts.
     pub(super) fn obey(&mut self) {
         loop {
             let Some(line) = &mut self.line else { return };
@@ -66,7 +66,7 @@ impl Init<'_> {
                     self.tell(&Said::Failed(reason));
                 }
             }
-            // What failed before the driver knew of it.
+            // The dump failed before the driver heard of it.
             Order::Save | Order::Thaw { keep: true } if self.dumping.is_none() => {
                 self.tell(&Said::Failed("no dump is on its way".to_string()));
             }
@@ -83,7 +83,7 @@ impl Init<'_> {
     }
 
     pub(super) fn tell(&mut self, said: &Said) {
-        // A line that is broken is noticed when it is read.
+        // A broken connection is noticed when it is read.
         let _ = self.line.as_mut().map(|line| line.tell(said));
     }
 
@@ -98,7 +98,7 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// A dump has come a step further: a wrapper wants all of it at once, a driver tells each phase.
+    /// Advances the dump: a wrapper wants all phases at once, a driver commands each.
     pub(super) fn woken(&mut self) {
         let Some((dumping, asker)) = &mut self.dumping else { return };
         match (dumping.woken(), &*asker) {
@@ -129,7 +129,7 @@ impl Init<'_> {
         }
     }
 
-    /// Tells who asked for a dump that the program goes on, if they want to know.
+    /// Tells the client that the program goes on, if it wants to know.
     pub(super) fn goes_on(&mut self) {
         let Some((dumping, asker)) = &mut self.dumping else { return };
         if dumping.goes_on() {
@@ -140,8 +140,8 @@ impl Init<'_> {
         }
     }
 
-    /// Answers if the dump has ended; one for which memory was too small begins again without, unless its driver has
-    /// heard of its failure.
+    /// Answers if the dump has ended. If memory was too small, the dump starts again without, unless the driver has
+    /// already been told of the failure.
     pub(super) fn dumped(&mut self, outcome: Option<Outcome>) {
         let Some(mut outcome) = outcome else { return };
         let Some((dumping, asker)) = self.dumping.take() else { return };
@@ -179,7 +179,7 @@ fn hung_up(mut stream: &UnixStream) -> bool {
     }
 }
 
-/// Who asked may have gone; the program goes on either way.
+/// The client may be gone; the program goes on either way.
 fn answer(stream: &mut UnixStream, said: &Answer) {
     if let Ok(text) = serde_json::to_string(said) {
         let _ = stream.write_all(format!("{text}\n").as_bytes());

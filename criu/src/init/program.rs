@@ -5,7 +5,7 @@ use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
 use crate::relay::{self, Relay};
-use crate::{sandbox, seconds, settle, tool};
+use crate::{flush, sandbox, seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -19,10 +19,10 @@ use std::time::Instant;
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
-/// Why a program is not back.
+/// Why a program could not be restored.
 pub(super) struct NotBack {
     pub(super) reason: String,
-    /// Whether the checkpoint is to blame: not if others were missing.
+    /// Whether the checkpoint is to blame, rather than missing tasks of the step.
     pub(super) of_checkpoint: bool,
 }
 
@@ -39,7 +39,7 @@ impl From<String> for NotBack {
 }
 
 impl Init<'_> {
-    /// Starts the program; an error comes with the exit code that a shell would give.
+    /// Starts the program; an error carries the exit code that a shell would give.
     pub(super) fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
         let rank = self.task.member.as_ref().map_or(0, |member| member.rank);
@@ -56,18 +56,18 @@ impl Init<'_> {
             .stdin(self.standard_input().map_err(|e| (e, 1))?)
             .stdout(Stdio::from(end(out)?))
             .stderr(Stdio::from(end(err)?))
-            // A credential of munge would be asked for at a socket outside.
+            // PMIx would otherwise ask munge for a credential, at a socket outside of the sandbox.
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
         let tmp = match &self.temporaries.own {
-            // Where launchers put what all their processes map.
+            // `/dev/shm` is where MPI launchers put files that all their processes map.
             tmp if self.task.own_network && !tmp.as_deref().is_some_and(frozen::is_own_folder) => {
                 Some(Path::new(SHARED_MEMORY))
             }
             tmp => tmp.as_deref(),
         };
         if let Some(tmp) = tmp {
-            // Sites' files of Open MPI may name another folder, and win over TMPDIR.
+            // Site configuration of Open MPI may name another folder, and wins over TMPDIR.
             command.env("TMPDIR", tmp).env("OMPI_MCA_orte_tmpdir_base", tmp).env("PRTE_MCA_prte_tmpdir_base", tmp);
         }
         sandbox::confine(&mut command);
@@ -79,7 +79,7 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// What the program reads: the file that it was given, or what there is.
+    /// The program's standard input: the file it was given, or what there is.
     fn standard_input(&self) -> Result<File, String> {
         let Some((path, at)) = &self.task.stdin else {
             return standard_input(self.line.is_some()).map_err(|e| format!("standard input: {e}"));
@@ -90,8 +90,8 @@ impl Init<'_> {
 
     /// Brings the program back from a checkpoint.
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let unpacked = settle::unpacked(folder, &self.task.run)?;
-        // Tasks of a step that are back already write to files that another try would cut.
+        let unpacked = flush::unpacked(folder, &self.task.run)?;
+        // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let tries = if self.line.is_some() { 1 } else { RESTORES };
         let mut restored = Ok(());
         for _ in 0..tries {
@@ -101,7 +101,7 @@ impl Init<'_> {
             }
             self.end_all();
         }
-        settle::forget_unpacked(&self.task.run);
+        flush::forget_unpacked(&self.task.run);
         restored
     }
 
@@ -110,7 +110,7 @@ impl Init<'_> {
         self.temporaries.local = local;
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
-            // A job that had one output and has two now goes on with the first.
+            // Standard output and error were one file, and are two now: both go on into the first.
             let gone = || "standard error has gone where standard output goes".to_string();
             let relay = self.relays.get_mut(i).ok_or_else(gone)?;
             if let Some(bytes) = pipe.kept_bytes {
@@ -140,12 +140,12 @@ impl Init<'_> {
         if status != Ended::Code(0) {
             return Err(match status {
                 _ if self.is_unwanted => NotBack::alone("it was ended"),
-                // By somebody, or for want of memory: the images may be good.
+                // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
                 _ => tool::reason(folder, "restore.log").into(),
             });
         }
-        // New processes must not take numbers that belong to images to come.
+        // New processes must not take ids of processes still to be restored.
         Ok(sandbox::set_last_pid(last_pid)?)
     }
 
@@ -169,7 +169,7 @@ impl Init<'_> {
     }
 }
 
-/// Standard input as the program can keep it over a restore: a file, or nothing; a task of a step is known to have none.
+/// A standard input that survives a restore: a regular file, or `/dev/null`. Tasks of steps are known to have none.
 fn standard_input(is_empty: bool) -> io::Result<File> {
     let path = fs::read_link("/proc/self/fd/0").unwrap_or_default();
     match fs::metadata("/proc/self/fd/0").map(|m| m.file_type()) {

@@ -6,7 +6,7 @@ use ::criu::client::Ask;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
-use ::criu::warden::ENDED;
+use ::criu::supervisor::ENDED;
 use config::Compress;
 use driver::ports::Saved;
 use run::{survey, write_durably};

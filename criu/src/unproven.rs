@@ -1,15 +1,15 @@
-//! Who has called a driver and not yet proved that it belongs to the run: few at a time, and none for long.
+//! Callers of a driver that have not yet proved that they belong to the run: few at a time, and none for long.
 
-use mlog::proof::{MOST_STRANGERS, STRANGER_UNDISTURBED};
+use mlog::proof::{MOST_UNPROVEN, UNPROVEN_UNDISTURBED};
 use std::collections::BTreeMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The places for strangers, oldest first.
+/// The places for unproven callers, oldest first.
 #[derive(Clone, Default)]
-pub struct Strangers(Arc<Shared>);
+pub struct Unproven(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -18,24 +18,24 @@ struct Shared {
     has_warned: AtomicBool,
 }
 
-/// A stranger's place, until it is dropped.
+/// A caller's place, until it is dropped.
 pub struct Place {
-    of: Strangers,
+    of: Unproven,
     number: u64,
 }
 
-impl Strangers {
-    /// A place for one more. If there is none, who has been there longest goes; nobody who has just come.
+impl Unproven {
+    /// A place for one more caller. If all are taken, the oldest caller makes room, unless it has just come.
     pub fn admit(&self, stream: &TcpStream) -> Option<Place> {
         let own = stream.try_clone().inspect_err(|e| self.refuse(&e.to_string())).ok()?;
         let mut held = self.held();
-        if held.len() >= MOST_STRANGERS {
-            let Some(oldest) = held.first_entry().filter(|e| e.get().0.elapsed() >= STRANGER_UNDISTURBED) else {
+        if held.len() >= MOST_UNPROVEN {
+            let Some(oldest) = held.first_entry().filter(|e| e.get().0.elapsed() >= UNPROVEN_UNDISTURBED) else {
                 drop(held);
-                self.refuse("too many strangers at a time");
+                self.refuse("too many callers without a proof at a time");
                 return None;
             };
-            // Its thread hears that, and ends.
+            // Its thread gets an error, and ends.
             let _ = oldest.remove().1.shutdown(Shutdown::Both);
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Strangers {
         Some(Place { of: self.clone(), number })
     }
 
-    /// Says why somebody was refused; once aloud, since a stranger is not to fill the output of a job.
+    /// Logs why a caller was refused; only the first as a warning, so that callers cannot fill the output of a job.
     pub fn refuse(&self, why: &str) {
         match self.0.has_warned.swap(true, Ordering::Relaxed) {
             false => tracing::warn!(why, "one that called is no task of this run"),

@@ -1,7 +1,7 @@
-//! Tells whether a CRIU that was killed while it wrote images took processes of the program with it.
+//! Tells whether a CRIU that was killed while it wrote images has killed processes of the program.
 //!
-//! CRIU has each of them run a piece of its own code; whoever comes to the end of that without CRIU dies of a SIGTRAP.
-//! A worker that dies so may end the program with a wrong result, where all of it should go back.
+//! CRIU makes each process run code of its own; one that reaches the end of that code without CRIU dies of SIGTRAP.
+//! If only a worker dies so, the program may end with a wrong result: all of it must go back to the last checkpoint.
 
 use crate::frozen;
 use nix::unistd::{SysconfVar, sysconf};
@@ -9,33 +9,33 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Age of a process that does not end by itself just now, s.
-const SETTLED_S: f64 = 1.0;
+/// A process older than this is taken to be a lasting part of the program, s.
+const LONG_S: f64 = 1.0;
 
-/// What a busy machine may take to run, and so to end, what CRIU had hold of.
+/// Longest time that a busy machine needs until processes left by a killed CRIU have died.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
-/// Time between two looks at it.
+/// Time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Processes of a program that have run for a while.
-pub struct Settled(Vec<i32>);
+pub struct LongRunning(Vec<i32>);
 
-impl Settled {
-    /// Those of the tree of `program`.
-    pub fn of(program: i32) -> Settled {
+impl LongRunning {
+    /// The long-running processes of the tree of `program`.
+    pub fn of(program: i32) -> LongRunning {
         let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
         let now_s: f64 = uptime.split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
-        let is_settled = |pid: &i32| begun_s(*pid).is_some_and(|begun_s| now_s - begun_s > SETTLED_S);
-        Settled(frozen::tree(program).into_iter().filter(is_settled).collect())
+        let is_long_running = |pid: &i32| begun_s(*pid).is_some_and(|begun_s| now_s - begun_s > LONG_S);
+        LongRunning(frozen::tree(program).into_iter().filter(is_long_running).collect())
     }
 
-    /// Forgets those that have ended by themselves until now.
+    /// Removes processes that have ended by themselves.
     pub fn forget_ended(&mut self) {
         self.0.retain(|pid| begun_s(*pid).is_some());
     }
 
-    /// Whether one of them goes within a moment.
+    /// Whether one of them dies within [`AFTERMATH`].
     pub fn has_losses(&self) -> bool {
         let until = Instant::now() + AFTERMATH;
         loop {
@@ -66,26 +66,26 @@ mod tests {
     #[test]
     fn a_worker_that_is_gone_is_a_loss_and_one_that_had_just_begun_is_none() {
         let mut worker = Command::new("sleep").arg("100").spawn().unwrap();
-        thread::sleep(Duration::from_secs_f64(SETTLED_S + 0.2));
-        // On a busy machine it may not be young any more when it is looked at.
-        let (mut young, mut settled) = loop {
+        thread::sleep(Duration::from_secs_f64(LONG_S + 0.2));
+        // On a busy machine the young process may have grown old before it is looked at: try again.
+        let (mut young, mut long_running) = loop {
             let (begun, mut young) = (Instant::now(), Command::new("sleep").arg("100").spawn().unwrap());
-            let settled = Settled::of(std::process::id() as i32);
-            if begun.elapsed().as_secs_f64() < SETTLED_S {
-                break (young, settled);
+            let long_running = LongRunning::of(std::process::id() as i32);
+            if begun.elapsed().as_secs_f64() < LONG_S {
+                break (young, long_running);
             }
             young.kill().unwrap();
             young.wait().unwrap();
         };
-        // Other tests have children, too.
-        settled.0.retain(|pid| [worker.id() as i32, young.id() as i32].contains(pid));
+        // Other tests of this process have children too.
+        long_running.0.retain(|pid| [worker.id() as i32, young.id() as i32].contains(pid));
         young.kill().unwrap();
-        assert!(settled.0.contains(&(worker.id() as i32)) && !settled.has_losses());
+        assert!(long_running.0.contains(&(worker.id() as i32)) && !long_running.has_losses());
         worker.kill().unwrap();
-        // Nobody has taken it in yet.
-        assert!(settled.has_losses());
-        settled.forget_ended();
-        assert!(!settled.has_losses());
+        // It is a zombie: nobody has waited for it yet.
+        assert!(long_running.has_losses());
+        long_running.forget_ended();
+        assert!(!long_running.has_losses());
         worker.wait().unwrap();
         young.wait().unwrap();
     }

@@ -1,15 +1,15 @@
 //! Strangers at the relay's doors: programs, commands and relays that have not yet said, or proved, who they are.
 
-use crate::frame::{Frame, STRANGER_BYTES};
+use crate::frame::{Frame, UNPROVEN_BYTES};
 use crate::link::{Link, Stream};
 use crate::peer::Greeted;
-use crate::proof::{MOST_STRANGERS, STRANGER_PATIENCE, STRANGER_UNDISTURBED};
+use crate::proof::{MOST_UNPROVEN, PROOF_LIMIT, UNPROVEN_UNDISTURBED};
 use crate::relay::Relay;
 use crate::{Error, system};
 use std::time::Instant;
 
 /// A connection that has not said, or not proved, who it is.
-pub(crate) struct Guest {
+pub(crate) struct Unproven {
     /// The connection.
     pub(crate) link: Link,
     since: Instant,
@@ -17,7 +17,7 @@ pub(crate) struct Guest {
 }
 
 impl Relay {
-    /// Counts one that is sent away; only the first aloud, since strangers are not to fill the log.
+    /// Counts one that is sent away; only the first aloud, since remote are not to fill the log.
     pub(crate) fn refuse(&mut self, why: &str) {
         self.counts.refused += 1;
         match self.counts.refused {
@@ -29,10 +29,10 @@ impl Relay {
     /// Hears one more out, if it is not one of too many from the network: a caller on the unix socket is the user's own.
     pub(crate) fn admit(&mut self, stream: Stream) {
         if matches!(stream, Stream::Tcp(_)) && !self.has_room() {
-            return self.refuse("too many strangers at a time");
+            return self.refuse("too many callers without a proof at a time");
         }
-        match Link::new(stream, STRANGER_BYTES) {
-            Ok(link) => self.guests.push(Guest { link, since: Instant::now(), greeted: None }),
+        match Link::new(stream, UNPROVEN_BYTES) {
+            Ok(link) => self.unproven.push(Unproven { link, since: Instant::now(), greeted: None }),
             Err(e) => self.refuse(&e.to_string()),
         }
     }
@@ -40,38 +40,38 @@ impl Relay {
     /// Whether there is a place for one more from the network. If there is none, who has been there longest goes; nobody
     /// who has just come.
     fn has_room(&mut self) -> bool {
-        let is_stranger = |(_, guest): &(usize, &Guest)| matches!(guest.link.stream(), Stream::Tcp(_));
-        let strangers = self.guests.iter().enumerate().filter(is_stranger);
-        if strangers.clone().count() < MOST_STRANGERS {
+        let is_remote = |(_, caller): &(usize, &Unproven)| matches!(caller.link.stream(), Stream::Tcp(_));
+        let remote = self.unproven.iter().enumerate().filter(is_remote);
+        if remote.clone().count() < MOST_UNPROVEN {
             return true;
         }
-        let oldest = strangers.min_by_key(|(_, guest)| guest.since);
-        let Some((index, _)) = oldest.filter(|(_, g)| g.since.elapsed() >= STRANGER_UNDISTURBED) else { return false };
-        self.guests.remove(index);
+        let oldest = remote.min_by_key(|(_, caller)| caller.since);
+        let Some((index, _)) = oldest.filter(|(_, g)| g.since.elapsed() >= UNPROVEN_UNDISTURBED) else { return false };
+        self.unproven.remove(index);
         self.refuse("it proved nothing while others waited");
         true
     }
 
     /// Sends away who has not said in time who it is.
     pub(crate) fn dismiss_late(&mut self) {
-        let before = self.guests.len();
-        self.guests.retain(|guest| guest.since.elapsed() < STRANGER_PATIENCE);
-        (self.guests.len()..before).for_each(|_| self.refuse("it did not say in time who it is"));
+        let before = self.unproven.len();
+        self.unproven.retain(|caller| caller.since.elapsed() < PROOF_LIMIT);
+        (self.unproven.len()..before).for_each(|_| self.refuse("it did not say in time who it is"));
     }
 
     /// Hears what a stranger says: a program opens, a command asks, a relay greets and proves.
-    pub(crate) fn read_guest(&mut self, index: usize) {
-        let mut guest = self.guests.remove(index);
-        let heard = guest.link.receive().map_err(system("a stranger"));
-        let frame = match heard.and_then(|open| Ok((open, guest.link.next_frame()?))) {
-            Ok((true, None)) => return self.guests.push(guest),
+    pub(crate) fn read_unproven(&mut self, index: usize) {
+        let mut caller = self.unproven.remove(index);
+        let heard = caller.link.receive().map_err(system("a caller"));
+        let frame = match heard.and_then(|open| Ok((open, caller.link.next_frame()?))) {
+            Ok((true, None)) => return self.unproven.push(caller),
             Ok((_, Some(frame))) => frame,
             Ok((false, None)) => return,
             Err(e) => return self.refuse(&e.to_string()),
         };
-        let outcome = match guest.link.stream() {
-            Stream::Unix(_) => self.welcome_local(guest.link, &frame),
-            Stream::Tcp(_) => self.welcome_relay(guest, &frame),
+        let outcome = match caller.link.stream() {
+            Stream::Unix(_) => self.welcome_local(caller.link, &frame),
+            Stream::Tcp(_) => self.welcome_relay(caller, &frame),
             Stream::Closed(_) => return,
         };
         if let Err(e) = outcome {
@@ -79,16 +79,16 @@ impl Relay {
         }
     }
 
-    fn welcome_relay(&mut self, mut guest: Guest, frame: &Frame) -> Result<(), Error> {
-        match guest.greeted.take() {
+    fn welcome_relay(&mut self, mut caller: Unproven, frame: &Frame) -> Result<(), Error> {
+        match caller.greeted.take() {
             None => {
                 let (greeted, challenge) = Greeted::answer(frame, &self.token, self.group, self.groups)?;
-                guest.greeted = Some(greeted);
-                guest.link.push(challenge);
-                guest.link.flush().map_err(system("a stranger"))?;
-                self.guests.push(guest);
+                caller.greeted = Some(greeted);
+                caller.link.push(challenge);
+                caller.link.flush().map_err(system("a caller"))?;
+                self.unproven.push(caller);
             }
-            Some(greeted) if greeted.is_proved(frame, &self.token) => self.connected(greeted.group, guest.link),
+            Some(greeted) if greeted.is_proved(frame, &self.token) => self.connected(greeted.group, caller.link),
             Some(greeted) => return Err(Error::Garbage(format!("a wrong proof, as group {}", greeted.group))),
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Sets aside what files hold that a restore is about to write over, unless they were only added to: another program may
-//! have written it.
+//! Copies files that a restore is about to write over, unless they were only added to: another program may have
+//! written to them since the dump.
 
 use crate::files::is_lost;
 use crate::frozen::is_others_as_it_was;
@@ -10,12 +10,13 @@ use std::path::Path;
 
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Copies the files of which an archive holds something else, each to `.NAME.joulepoint-aside-TIME` beside it, by the
-/// time when it was modified, s since 1970. What is gone with its node is no other program's.
+/// Copies each file whose content differs from the archive's to `.NAME.joulepoint-aside-TIME` beside it, where TIME
+/// is its last change, s since the epoch. Files in folders that die with the node are not copied: no other program
+/// keeps them.
 ///
 /// # Errors
 /// What the file system says.
-pub fn set_changed(archive: &Path) -> io::Result<()> {
+pub fn keep_changed(archive: &Path) -> io::Result<()> {
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, File::open(archive)?));
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -31,7 +32,7 @@ pub fn set_changed(archive: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file that does not begin with what was kept of it.
+/// Copies a file, unless its archived content is still its beginning.
 fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
     let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(()),
@@ -46,7 +47,7 @@ fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
     let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
     file.rewind()?;
     io::copy(&mut file, copy.as_file_mut())?;
-    // Another task of ours that puts the same file back has a copy from before it began.
+    // Another task of the step may restore the same file: the first copy is the one from before any of them began.
     match copy.persist_noclobber(folder.join(aside)) {
         Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(()),
         persisted => Ok(persisted.map(drop)?),

@@ -13,10 +13,10 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Exit code of a warden whose namespaces are refused: trying again is in vain.
+/// Exit code when namespaces are refused: trying again is useless.
 const EXIT_NO_SANDBOX: i32 = 126;
 
-/// File in the folder of a task's dump with the exit code of a task that had ended.
+/// File in a task's dump with the exit code of a task that had already ended.
 pub const ENDED: &str = "ended";
 
 /// Runs a task in a sandbox of its own; the exit code is the program's, or 128 + signal.
@@ -29,8 +29,8 @@ pub fn run(task: &Task) -> i32 {
     }
 }
 
-/// Runs a task of a step: the driver of its job is told of it, and its folder is its own. If the driver cannot be told,
-/// the task counts as killed: the program has done nothing wrong, and its line is there.
+/// Runs a task of a step: tells the driver of its job, and uses a folder of its own. If the driver cannot be reached,
+/// the task counts as killed, since its program has done nothing wrong.
 fn of_step(task: &Task, member: &Member) -> i32 {
     let own = || -> Result<(Line, Task), String> {
         let line = line::call(&task.run, &Hello::Task(member.clone()))?;
@@ -47,7 +47,7 @@ fn of_step(task: &Task, member: &Member) -> i32 {
             return EXIT_KILLED;
         }
     };
-    // A task that had ended when the others were dumped ends at once.
+    // A task that had ended before the dump ends at once with its exit code.
     let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
     match ended.and_then(|text| text.trim().parse().ok()) {
         Some(code) => {
@@ -59,7 +59,8 @@ fn of_step(task: &Task, member: &Member) -> i32 {
 }
 
 fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
-    // Tasks meet in the folder that all have, and leave files to the next step there.
+    // Tasks of a step may meet in a TMPDIR that all share, and leave files there for the next step: no folder of
+    // their own.
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let is_common = |named: &PathBuf| named.as_os_str().is_empty() || COMMON.iter().any(|c| named == Path::new(c));
     let has_own = task.member.is_none() && !task.own_network && named.as_ref().is_none_or(is_common);
@@ -67,7 +68,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
         false => None,
     };
-    // The kernel would call it "exe", after the way it was started.
+    // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
     let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
@@ -89,7 +90,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
             std::process::exit(init::run(task, line, tmp, &signals))
         }
         Ok(ForkResult::Parent { child }) => {
-            // The line breaks with the sandbox.
+            // The connection ends with the sandbox.
             drop(line);
             stand_by(child, &signals)
         }
@@ -100,7 +101,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     }
 }
 
-/// Passes every signal on until the first process of the sandbox has ended, and with it all others there.
+/// Passes every signal on to the sandbox's first process until that has ended, and with it the whole sandbox.
 fn stand_by(init: Pid, signals: &SigSet) -> i32 {
     loop {
         match signals.wait() {
@@ -126,7 +127,7 @@ mod tests {
     fn a_task_whose_driver_does_not_answer_counts_as_killed() {
         let run = tempfile::tempdir().unwrap();
         fs::create_dir(run.path().join(FOLDER)).unwrap();
-        // Nobody listens here any more.
+        // An address where nobody listens.
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         fs::write(run.path().join(FOLDER).join(ADDRESS), format!("{gone}\n")).unwrap();
         let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None };

@@ -1,4 +1,4 @@
-//! Memory in which a dump is staged, so that the program need not stand still for a disk.
+//! A file system in memory for a dump, so that the program need not stand still for a disk.
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
@@ -6,21 +6,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the mount in a run's folder, which nobody outside the sandbox sees.
+/// Mount point in a run's folder; nobody outside of the sandbox sees it.
 const NAME: &str = "stage";
 
-/// Less than this left, bytes: what failed there failed for want of room.
+/// With less than this left, a failed dump is taken to have failed for want of room, bytes.
 const FULL_BYTES: u64 = 1 << 20;
 
 /// What a dump needs beside the program's memory, bytes.
 const EXTRA_BYTES: u64 = 32 << 20;
 
-/// A file system in memory; gone when dropped.
+/// A file system in memory; unmounted when dropped.
 #[derive(Debug)]
 pub struct Stage(PathBuf);
 
 impl Stage {
-    /// Memory for a dump of these processes; none if they do not fit into a share of what is free.
+    /// Memory for a dump of these processes; none if they do not fit into `share` of the free memory.
     pub fn for_dump(run: &Path, tree: &[i32], share: f64) -> Option<Stage> {
         let bytes = (free_bytes() as f64 * share.clamp(0.0, 1.0)) as u64;
         let needed = tree.iter().map(|pid| resident_bytes(*pid)).sum::<u64>() + EXTRA_BYTES;
@@ -39,12 +39,12 @@ impl Stage {
         Ok(Stage(path))
     }
 
-    /// Where.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether nothing more fits.
+    /// Whether it is full.
     pub fn is_full(&self) -> bool {
         statvfs(&self.0).is_ok_and(|s| s.blocks_available() * s.fragment_size() < FULL_BYTES)
     }
@@ -57,13 +57,13 @@ impl Drop for Stage {
     }
 }
 
-/// What a process has in memory that no file has, bytes; what it shares counts for each.
+/// Resident memory of a process that no file backs, bytes; shared memory counts for each process.
 fn resident_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["RssAnon", "RssShmem", "VmSwap"].iter().filter_map(|name| kib(&status, name)).sum::<u64>() << 10
 }
 
-/// What is free on this node and within the limits of our control groups, bytes.
+/// Free memory of this node and within the limits of our control groups, bytes.
 fn free_bytes() -> u64 {
     let node = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib(&text, "MemAvailable")).unwrap_or(0) << 10;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -75,7 +75,7 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Folder of our control group that limits memory, of either version (cgroups(7)), and whether it is the second.
+/// Folder of our control group that limits memory, and whether it is cgroup v2 (cgroups(7)).
 fn group(line: &str) -> Option<(bool, PathBuf)> {
     let (head, path) = line.split_once(":/")?;
     let (_, controllers) = head.split_once(':')?;
@@ -88,8 +88,8 @@ fn group(line: &str) -> Option<(bool, PathBuf)> {
     }
 }
 
-/// What is left below the limits of a group and of those that it is in, bytes. What files hold there is given up
-/// when memory is wanted.
+/// Memory left below the limits of a group and of its parents, bytes. File cache counts as free, since the kernel
+/// gives it up.
 fn left_bytes(v2: bool, folder: PathBuf) -> Vec<u64> {
     let (limit, used) =
         if v2 { ("memory.max", "memory.current") } else { ("memory.limit_in_bytes", "memory.usage_in_bytes") };

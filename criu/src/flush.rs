@@ -1,4 +1,4 @@
-//! Brings the files of a dump from memory to where they stay, compressed if wanted, while the program runs on.
+//! Writes the files of a dump from memory to disk, compressed if wanted, while the program runs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Level at which zstd keeps up with a disk.
+/// Compression level at which zstd is as fast as a disk.
 const LEVEL: i32 = 1;
 
-/// Ending of a compressed file.
+/// Extension of a compressed file.
 const ZSTD: &str = "zst";
 
-/// Name of a folder in a run's folder that holds what was compressed.
+/// Folder of a run's folder for uncompressed copies.
 const UNPACKED: &str = "unpacked";
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Tells work in a thread that it is no longer wanted.
+/// Tells a thread that its work is no longer wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Not wanted any more.
+    /// Asks the thread to stop.
     pub fn ask(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// A new file, of its user only, that takes nothing more once that was asked.
+    /// A new file that only its user may read, and whose writes fail after [`Stop::ask`].
     ///
     /// # Errors
     /// What the file system says.
@@ -38,7 +38,7 @@ impl Stop {
     }
 }
 
-/// A file that is written only as long as it is wanted.
+/// A file whose writes fail once the work is no longer wanted.
 #[derive(Debug)]
 pub struct Stoppable {
     file: File,
@@ -58,11 +58,11 @@ impl Write for Stoppable {
     }
 }
 
-/// Moves all files below `from` to `to`, which may be the same.
+/// Moves all files below `from` to `to`, which may be the same folder.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn settle(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(), String> {
+pub fn flush(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(), String> {
     if from == to && !compress {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub fn settle(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(),
     })
 }
 
-/// A folder with the files of a dump as CRIU wrote them: a new one below `run` if they were compressed.
+/// A folder with the files of a dump as CRIU wrote them; a new one below `run` if they are compressed.
 ///
 /// # Errors
 /// A sentence naming the file.
@@ -101,7 +101,7 @@ pub fn unpacked(folder: &Path, run: &Path) -> Result<PathBuf, String> {
     Ok(to)
 }
 
-/// What a file of a dump holds, compressed or not.
+/// The content of a file of a dump, uncompressed.
 ///
 /// # Errors
 /// What the file system says.
@@ -117,7 +117,7 @@ pub fn forget_unpacked(run: &Path) {
     let _ = fs::remove_dir_all(run.join(UNPACKED));
 }
 
-/// Does something with every file below `from`, and with its place below `to`.
+/// Calls `act` for every file below `from` with its path below `to`.
 fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), String> {
     let told = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
     let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(|e| told(from, e))?;
@@ -158,7 +158,7 @@ fn has_ending(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// A folder as a dump leaves it, and an empty one.
+    /// A folder as a dump leaves it, and an empty folder.
     fn dump() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn files_come_back_as_they_were_whichever_way_they_settled() {
+    fn files_come_back_as_they_were_whichever_way_they_were_flushed() {
         for (compress, in_place) in [(false, false), (true, false), (true, true), (false, true)] {
             let (dir, from, to) = dump();
             let before = read(&from);
             let to = if in_place { &from } else { &to };
-            settle(&from, to, compress, &Stop::default()).unwrap();
+            flush(&from, to, compress, &Stop::default()).unwrap();
             assert_eq!(to.join("images/pages-1.img.zst").exists(), compress);
             assert_eq!(from.join("images/pages-1.img").exists(), in_place && !compress);
             let found = unpacked(to, dir.path()).unwrap();
@@ -196,9 +196,9 @@ mod tests {
         let (dir, from, to) = dump();
         let stop = Stop::default();
         stop.ask();
-        assert!(settle(&from, &to, false, &stop).unwrap_err().contains("given up"));
+        assert!(flush(&from, &to, false, &stop).unwrap_err().contains("given up"));
         let (_other, from, to) = dump();
-        settle(&from, &to, true, &Stop::default()).unwrap();
+        flush(&from, &to, true, &Stop::default()).unwrap();
         fs::write(to.join("images/pages-1.img.zst"), "not zstd").unwrap();
         assert!(unpacked(&to, dir.path()).unwrap_err().contains("pages-1.img"));
     }
