@@ -1,4 +1,4 @@
-//! What a file is beside its content: mode, owner, times and extended attributes, read and set as far as its user may.
+//! Attributes of a file: mode, owner, times and extended attributes, read and set as far as its user may.
 
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// The list of who else may read a file: kept and set last, since a change of the mode changes it.
+/// The access control list. It is set last, since a change of the mode changes it.
 const ACL: &str = "system.posix_acl_access";
 
-/// Reads what the file at a path is; of a symbolic link, what the link is.
+/// Reads the attributes of the file at a path; of a symbolic link, those of the link.
 ///
 /// # Errors
 /// What the file system says.
@@ -54,12 +54,12 @@ fn extended(path: &Path) -> io::Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// Whether an error says that there are no such attributes here.
+/// Whether an error means that the file system has no extended attributes.
 fn has_none(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODATA | libc::EPERM))
 }
 
-/// Gives a file what it was, as far as its user may; the last sentence of each part that could not be set.
+/// Sets a file's attributes as far as its user may; a sentence for each part that could not be set.
 pub fn set(path: &Path, to: &FileAttributes) -> Vec<String> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink());
     let mut remarks = Vec::new();
@@ -75,7 +75,7 @@ pub fn set(path: &Path, to: &FileAttributes) -> Vec<String> {
             tell(name, set_extended(path, to, name));
         }
         tell("mode", fs::set_permissions(path, fs::Permissions::from_mode(to.mode)));
-        // A folder may give its new files a list that this one did not have.
+        // The folder may have a default list that this file did not have.
         let acl = if to.extended.contains_key(ACL) { set_extended(path, to, ACL) } else { without_acl(path) };
         tell(ACL, acl);
     }
@@ -86,7 +86,7 @@ pub fn set(path: &Path, to: &FileAttributes) -> Vec<String> {
     remarks
 }
 
-/// Sets owner and group where they are others: the owner by root alone, the group by who is a member of it.
+/// Sets owner and group where they differ: only root may change the owner, only a member of it the group.
 fn own(path: &Path, to: &FileAttributes) -> io::Result<()> {
     let m = fs::symlink_metadata(path)?;
     let uid = (m.uid() != to.uid).then_some(Uid::from_raw(to.uid));
@@ -96,7 +96,7 @@ fn own(path: &Path, to: &FileAttributes) -> io::Result<()> {
     }
     let flag = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
     let both = fchownat(nix::fcntl::AT_FDCWD, path, uid, gid, flag);
-    // One of them is better than none.
+    // Setting one of them is better than none.
     both.or_else(|e| {
         fchownat(nix::fcntl::AT_FDCWD, path, None, gid, flag).and(if uid.is_some() { Err(e) } else { Ok(()) })
     })
@@ -119,7 +119,7 @@ fn without_acl(path: &Path) -> io::Result<()> {
 
 fn hexadecimal(value: &[u8]) -> String {
     value.iter().fold(String::new(), |mut text, byte| {
-        // A String takes whatever is written.
+        // Writing into a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

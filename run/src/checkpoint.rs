@@ -1,4 +1,4 @@
-//! One checkpoint in its folder: whether it is complete, and whether it still is what it was.
+//! One checkpoint in its folder: whether it is complete, and whether it is unchanged.
 
 use crate::copy::checksum;
 use crate::{Error, Patience, Result, storage};
@@ -13,18 +13,18 @@ pub const MANIFEST: &str = "manifest.json";
 pub const DAMAGED: &str = "manifest.damaged";
 pub(crate) const FORGOTTEN: &str = "manifest.forgotten";
 
-/// How far a checkpoint is.
+/// The state of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It has a manifest.
     Complete,
-    /// It had one, and is not used.
+    /// It had a manifest, and was set aside.
     SetAside,
     /// It never had one.
     Incomplete,
 }
 
-/// How far the checkpoint in a folder is.
+/// The state of the checkpoint in a folder.
 ///
 /// # Errors
 /// What the file system says: then nobody knows.
@@ -37,14 +37,14 @@ pub fn state(folder: &Path, patience: Patience) -> Result<State> {
     Ok(State::Incomplete)
 }
 
-/// What reading a manifest has told.
+/// The outcome of reading a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Read {
     /// The manifest.
     Manifest(Box<Manifest>),
-    /// It was written by another version, and says what this one cannot understand.
+    /// It was written by another version, in a form that this one does not understand.
     Foreign(String),
-    /// It is no document.
+    /// It cannot be parsed.
     Damaged(String),
 }
 
@@ -72,18 +72,18 @@ fn gone() -> io::Error {
     io::Error::from(ErrorKind::NotFound)
 }
 
-/// What a look at a checkpoint's files has told.
+/// The outcome of a verification.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Every file is there, unchanged.
     Good,
-    /// It is not what it was, or cannot be restored.
+    /// A file has changed, or it cannot be restored.
     Damaged(String),
-    /// The storage does not tell.
+    /// The storage gives no answer.
     Unread(String),
 }
 
-/// Compares all files of a checkpoint with its manifest, as they are on the storage and not in this node's memory.
+/// Compares all files of a checkpoint with its manifest, read from the storage and not from this node's cache.
 pub fn verify(folder: &Path, manifest: &Manifest, patience: Patience) -> Verdict {
     match storage::read_if_there(&folder.join(NOT_RESTORED), patience) {
         Ok(None) => {}
@@ -102,7 +102,7 @@ pub fn verify(folder: &Path, manifest: &Manifest, patience: Patience) -> Verdict
     Verdict::Good
 }
 
-/// What is wrong with a copy, if anything: it has to differ twice.
+/// What is wrong with a copy, if anything. It counts as changed only if two readings say so.
 fn is_unchanged(folder: &Path, file: &ManifestFile, patience: Patience) -> Result<Option<String>> {
     let path = folder.join(&file.copy);
     let mut damage = None;

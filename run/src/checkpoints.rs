@@ -18,13 +18,13 @@ pub struct Checkpoints {
     keep: usize,
     holder: Holder,
     owners: Arc<Owners>,
-    /// Those whose files were read back, or used, since the run was taken up.
+    /// Numbers of those that were read back, or restored, since the run was taken up.
     verified: Arc<Mutex<BTreeSet<u64>>>,
     patience: Patience,
 }
 
 impl Checkpoints {
-    /// Takes a folder that is no run's.
+    /// Opens a folder that belongs to no run.
     ///
     /// # Errors
     /// What the file system says.
@@ -32,7 +32,7 @@ impl Checkpoints {
         Checkpoints::of_run(folder, keep, Holder::alone(), Arc::default(), Patience::SHORT)
     }
 
-    /// Takes a folder of a run for its holder.
+    /// Opens a folder of a run for its holder.
     ///
     /// # Errors
     /// What the file system says.
@@ -47,7 +47,7 @@ impl Checkpoints {
         Ok(Checkpoints { folder, keep: keep.max(1) as usize, holder, owners, verified: Arc::default(), patience })
     }
 
-    /// The same, of whoever waits longer or shorter for the storage.
+    /// The same with another patience towards the storage.
     pub fn patient(&self, patience: Patience) -> Checkpoints {
         Checkpoints { patience, ..self.clone() }
     }
@@ -67,7 +67,7 @@ impl Checkpoints {
         Ok(last.max(self.owners.last_first().saturating_sub(1)))
     }
 
-    /// A fresh folder for the next checkpoint; what earlier, broken tries left is removed.
+    /// Makes a new folder for the next checkpoint, and removes leftovers of failed tries.
     ///
     /// # Errors
     /// A newer holder has the run, or what the file system says.
@@ -88,7 +88,7 @@ impl Checkpoints {
             let folder = self.path(number);
             match self.patience.with(|| fs::create_dir(&folder)) {
                 Ok(()) => return Ok((number, folder)),
-                // A holder before had taken the number, and did not get far with it.
+                // An earlier holder took this number and did not finish: try the next.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(Error::at(&folder)(e)),
             }
@@ -96,7 +96,7 @@ impl Checkpoints {
         Err(Error::at(&self.folder)(io::Error::other("there is no number left")))
     }
 
-    /// Removes what never was complete. Only where it lies then can nobody complete it meanwhile.
+    /// Removes incomplete checkpoints that were sealed: nobody can complete those any more.
     fn clear(&self) -> Result<()> {
         for number in self.numbers()? {
             if checkpoint::state(&self.path(number), self.patience)? == State::Incomplete {
@@ -122,11 +122,11 @@ impl Checkpoints {
         self.patience.with(|| storage::sync_tree(&folder)).map_err(Error::at(&folder))?;
         let written = self.patience.with(|| storage::write_durably(&folder.join(MANIFEST), &text));
         written.and_then(|()| self.patience.with(|| storage::sync_folder(&self.folder))).map_err(Error::at(&folder))?;
-        // One that came meanwhile has sealed the run without it.
+        // A newer holder may have sealed the run without this checkpoint.
         self.holder.show()
     }
 
-    /// Reads a checkpoint back from the storage. If it is good, older ones beyond the number to keep go; if it is damaged, it
+    /// Verifies a checkpoint. If it is good, older ones beyond the number to keep are removed; if it is damaged, it
     /// is set aside.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Checkpoints {
                 State::Incomplete => false,
             };
             if goes {
-                // Whoever comes from now on finds a newer one that is complete.
+                // From here on, a newer holder finds the newer complete checkpoint.
                 self.holder.show()?;
                 // The manifest goes first: a half-removed checkpoint must not look complete.
                 let removed = gone(fs::remove_file(path.join(MANIFEST))).and_then(|()| gone(fs::remove_dir_all(&path)));
@@ -190,7 +190,7 @@ impl Checkpoints {
         for number in numbers {
             match self.look(number) {
                 Ok(Found::Good(manifest)) => {
-                    // One that came meanwhile may have newer ones, and has removed older ones.
+                    // A newer holder may have newer checkpoints, and have removed older ones.
                     self.holder.show()?;
                     self.verified().insert(number);
                     notes.extend(unread);
@@ -248,7 +248,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Takes the manifest of a checkpoint from it.
+    /// Renames the manifest of a checkpoint, so that it is not used.
     fn set_aside(&self, number: u64, name: &str) -> Result<()> {
         self.holder.show()?;
         let path = self.path(number);
@@ -257,7 +257,8 @@ impl Checkpoints {
         moved.and_then(|()| self.patience.with(|| storage::sync_folder(&path))).map_err(Error::at(&path))
     }
 
-    /// Moves a checkpoint out of the way. To a holder that was superseded those of the next one look wrong.
+    /// Moves a checkpoint out of the way. A superseded holder must not do that: the checkpoints of its successor look
+    /// wrong to it.
     fn move_away(&self, number: u64) -> Result<PathBuf> {
         self.holder.show()?;
         seal::move_away(&self.folder, number, self.holder.number().unwrap_or(0), self.patience)
@@ -276,7 +277,7 @@ impl Checkpoints {
     }
 }
 
-/// What stands under a number.
+/// What was found under a number.
 enum Found {
     Good(Box<Manifest>),
     None,
@@ -285,7 +286,7 @@ enum Found {
     Unread(String),
 }
 
-/// What is not there needs no removal.
+/// A removal of what does not exist is a success.
 fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),

@@ -1,7 +1,7 @@
-//! Removes what ended runs have left, by the ages that the site states: never from a run that may come back.
+//! Removes the leftovers of ended runs by the ages that the site states, and never of a run that may come back.
 //!
-//! What is removed is renamed first, so that of two who clean at once one does it, and nobody finds half a run. Links are
-//! never followed.
+//! A folder is renamed before it is removed, so that of two processes that clean at once only one does it, and nobody
+//! finds half a run. Links are never followed.
 
 use crate::{Error, Patience, Result, history, storage};
 use protocol::{Event, Record};
@@ -11,16 +11,16 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Begins the name of what is about to be removed.
+/// Prefix of folders that are being removed.
 const REMOVED: &str = ".removed-";
 
-/// The file whose time tells when a folder of runs was cleaned last.
+/// The file whose time says when a folder of runs was cleaned last.
 const STAMP: &str = ".cleaned";
 
-/// Clocks that differ by more are not believed, s.
+/// Clocks that differ by more than this are not trusted, s.
 const MOST_APART_S: f64 = 3600.0;
 
-/// How long what an ended run has left is kept after the last sign of it, s; for ever, if there is no number.
+/// How long leftovers of an ended run are kept after its last sign of life, s; absent: for ever.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Keep {
     /// Checkpoints of a run that has ended well.
@@ -34,7 +34,7 @@ pub struct Keep {
 /// How a run has ended, by its own records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its script has done all.
+    /// Its script ended with 0.
     Completed,
     /// It failed or was cancelled.
     Failed,
@@ -42,7 +42,7 @@ pub enum End {
     Open,
 }
 
-/// What may go.
+/// What may be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing.
@@ -53,7 +53,7 @@ pub enum Due {
     All,
 }
 
-/// What may go of a run whose last sign of life was at `last_s`, at `now_s` (s since the epoch).
+/// What may be removed of a run whose last sign of life was at `last_s`; now is `now_s` (s since the epoch).
 pub fn due(end: End, has_checkpoints: bool, last_s: f64, now_s: f64, keep: &Keep) -> Due {
     let is_older = |kept_s: Option<f64>| kept_s.is_some_and(|kept_s| now_s - last_s > kept_s);
     let may_go = is_older(if end == End::Completed { keep.completed_s } else { keep.failed_s });
@@ -64,14 +64,14 @@ pub fn due(end: End, has_checkpoints: bool, last_s: f64, now_s: f64, keep: &Keep
     }
 }
 
-/// The earliest of some clocks, s since the epoch; none if they do not agree: one of them is wrong.
+/// The earliest of some clocks, s since the epoch; none if they differ too much, so that one must be wrong.
 pub fn agreed(clocks_s: &[f64]) -> Option<f64> {
     let earliest = clocks_s.iter().copied().reduce(f64::min)?;
     clocks_s.iter().all(|clock_s| clock_s - earliest <= MOST_APART_S).then_some(earliest)
 }
 
-/// Marks a folder of runs as cleaned now, if that was not done within `every_s`; the storage's own clock, and what it
-/// showed when the folder was marked last, s since the epoch.
+/// Marks a folder of runs as cleaned now, unless it was cleaned within `every_s`. Returns the storage's clock, and
+/// its value at the mark before, s since the epoch.
 ///
 /// # Errors
 /// What the file system says.
@@ -84,7 +84,7 @@ pub fn stamp(runs: &Path, every_s: f64) -> Result<(f64, Option<f64>)> {
         let mut options = OpenOptions::new();
         let mut file =
             options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&path)?;
-        // A byte, since a server's clock shows in what is written.
+        // Written content carries the server's clock.
         file.write_all(b"\n")?;
         file.sync_all()?;
         let now_s = written_s(&file.metadata()?);
@@ -107,11 +107,12 @@ pub struct Candidate {
     pub end: End,
     /// What may go.
     pub due: Due,
-    /// The last sign of it, s since the epoch.
+    /// Its last sign of life, s since the epoch.
     pub last_s: f64,
 }
 
-/// The runs below a folder of which something may go at `now_s`; of at most so many folders, of others in each hour.
+/// The runs below a folder of which something may be removed at `now_s`. At most `most` folders are looked at; which
+/// ones changes every hour.
 ///
 /// # Errors
 /// What the file system says of the folder itself; a run that cannot be read stays.
@@ -148,7 +149,7 @@ fn look(path: &Path, now_s: f64, keep: &Keep) -> Option<Candidate> {
         has_journal |= metadata.is_file() && crate::holder::of_journal(entry.file_name().to_str()?).is_some();
         folders += usize::from(metadata.is_dir());
     }
-    // Most have nothing to give: their journals need not be read. No rule is shorter than the shortest.
+    // For most runs nothing is due, and their journals need not be read: not even the shortest rule has passed.
     let all = [End::Completed, End::Failed].map(|end| due(end, folders > 0, last_s, now_s, keep));
     if !has_journal || all == [Due::Nothing; 2] {
         return None;
@@ -172,18 +173,19 @@ fn is_own_folder(metadata: &Metadata) -> bool {
     metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw()
 }
 
-/// The later of the two times at which content and attributes were changed, s since the epoch.
+/// The later one of the times of the last change of content and attributes, s since the epoch.
 fn changed_s(metadata: &Metadata) -> f64 {
     written_s(metadata).max(metadata.ctime() as f64 + metadata.ctime_nsec() as f64 / 1e9)
 }
 
-/// When a content was changed, s since the epoch.
+/// Time of the last change of the content, s since the epoch.
 fn written_s(metadata: &Metadata) -> f64 {
     metadata.mtime() as f64 + metadata.mtime_nsec() as f64 / 1e9
 }
 
 impl Candidate {
-    /// Removes what may go, if there was no sign of the run since it was looked at; whether it was there to be removed.
+    /// Removes what is due, unless the run has shown a sign of life since it was found. Returns whether something was
+    /// removed.
     ///
     /// # Errors
     /// What the file system says.
@@ -207,7 +209,7 @@ impl Candidate {
     }
 }
 
-/// Removes what one who cleaned before has renamed, and could not remove.
+/// Removes folders that an earlier cleaning renamed and did not remove.
 ///
 /// # Errors
 /// What the file system says.
@@ -222,7 +224,7 @@ pub fn finish(runs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Renames a folder and removes it; whether it was there.
+/// Renames a folder and removes it; returns whether it existed.
 fn take_away(folder: &Path) -> Result<bool> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

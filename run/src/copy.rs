@@ -19,7 +19,7 @@ const TRIES: u32 = 5;
 /// How far symbolic links are followed.
 const MOST_LINKS: usize = 8;
 
-/// What tells one state of a file from another.
+/// The attributes by which one state of a file is told from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Looks {
     /// Device and inode.
@@ -31,7 +31,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// What a regular file looks like, by a fresh open: only then a network file system asks its server.
+    /// The state of a regular file, by a fresh open: only then does a network file system ask its server.
     ///
     /// # Errors
     /// What the file system says, or that it is no regular file.
@@ -53,7 +53,7 @@ impl Looks {
     }
 }
 
-/// Opens a file that is not a link, and does not wait for the other end of a pipe.
+/// Opens a file without following a link, and without waiting for the other end of a pipe.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
@@ -97,7 +97,7 @@ pub fn take(originals: &[PathBuf], into: &Path) -> Result<Vec<ManifestFile>> {
     Ok(files)
 }
 
-/// What the n-th copy of a checkpoint is called.
+/// File name of the n-th copy in a checkpoint.
 fn name_of_copy(original: &Path, n: usize) -> String {
     let name = original.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     format!("{n:04}-{name}")
@@ -124,8 +124,8 @@ fn take_one(original: &Path, into: &Path, copy: String) -> Result<ManifestFile> 
     Err(Error::Changing(original.to_path_buf()))
 }
 
-/// Copies the one file of a checkpoint as it was seen, even if the program puts another in its place meanwhile: a file that
-/// was whole and that nobody writes to stays so.
+/// Copies one file in the state that was seen, even if the program replaces it meanwhile: a complete file that nobody
+/// writes to stays complete.
 ///
 /// # Errors
 /// What the file system says, or that the file is not the one that was seen, or has changed since.
@@ -139,7 +139,7 @@ pub fn take_seen(original: &Path, seen: &Looks, into: &Path) -> Result<ManifestF
     let copy = name_of_copy(original, 0);
     let at = into.join(&copy);
     let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
-    // Its time of change is also that of its removal.
+    // A removal also changes the file's change time, which therefore is not compared.
     let after = Looks { changed: seen.changed, ..looks(&from)? };
     if after != *seen || bytes != seen.bytes {
         return Err(Error::Changing(original.to_path_buf()));
@@ -155,7 +155,7 @@ fn copy_to(from: &mut File, at: &Path) -> io::Result<(u64, String)> {
     Ok(sum)
 }
 
-/// Shares the content with a new file, where a file system can: both are one until either is written to.
+/// Makes a copy that shares its blocks with the original (reflink), where the file system can.
 fn clone(from: &File, to: &File) -> io::Result<()> {
     // SAFETY: both descriptors are open for as long as the call takes; the request takes a number and no pointer.
     match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
@@ -164,7 +164,7 @@ fn clone(from: &File, to: &File) -> io::Result<()> {
     }
 }
 
-/// The files that a command left in a checkpoint's folder, each with its checksum, each synced.
+/// The files that a command left in a checkpoint's folder, each synced, with its checksum.
 ///
 /// # Errors
 /// What the file system says.
@@ -190,13 +190,13 @@ pub fn survey(folder: &Path) -> Result<Vec<ManifestFile>> {
     Ok(files)
 }
 
-/// Length and XXH3-128 of a file as it is on the storage: what this node remembers of it is dropped first.
+/// Length and XXH3-128 of a file, read from the storage: this node's cache of it is dropped first.
 ///
 /// # Errors
 /// What the file system says.
 pub fn checksum(path: &Path) -> io::Result<(u64, String)> {
     let mut file = open(path)?;
-    // A file system that keeps nothing has nothing to drop.
+    // A failure is harmless: a file system without a cache has nothing to drop.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     digest(&mut file)
 }
@@ -245,7 +245,7 @@ mod tests {
         fs::write(&next, "other").unwrap();
         fs::rename(&next, &original).unwrap();
         assert!(matches!(take_seen(&original, &seen, &into), Err(Error::Changing(_))), "it was replaced before");
-        // Another is put in its place while it is open.
+        // The file is replaced while it is open.
         let seen = Looks::of(&original).unwrap();
         let mut from = open(&original).unwrap();
         fs::write(&next, "third").unwrap();

@@ -3,27 +3,27 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An answer of this room.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A newer holder has the run: this one writes nothing any more.
+    /// A newer holder has the run: this one must not write any more.
     #[error("another wrapper has taken the run up since (holder {newer})")]
     Superseded {
-        /// Its number.
+        /// Number of the newer holder.
         newer: u64,
     },
-    /// The file system says no, or nothing.
+    /// An error of the file system.
     #[error("{}: {source}", path.display())]
     Storage {
         /// What was read or written.
         path: PathBuf,
-        /// What was said.
+        /// Its error.
         source: io::Error,
     },
-    /// A call does not come back.
+    /// A call to the storage hangs.
     #[error("the storage does not answer: {what} has taken longer than {limit_s} s")]
     Stalled {
         /// What was to be done.
@@ -31,7 +31,7 @@ pub enum Error {
         /// For how long it was waited, s.
         limit_s: f64,
     },
-    /// A file is not what it was.
+    /// A file has changed.
     #[error("{}: {what}", path.display())]
     Damaged {
         /// The file.

@@ -1,4 +1,5 @@
-//! Reads what all holders of a run have written down, merged by holder and number; what is doubled or late is told.
+//! Reads the journals of all holders of a run and merges them by holder and number; duplicates and late records are
+//! reported.
 
 use crate::holder::{self, of_journal};
 use crate::line::{Claim, Line, Mark, Seal, decode};
@@ -8,13 +9,13 @@ use crate::{Result, storage};
 use protocol::{Event, Record};
 use std::path::Path;
 
-/// No line is shorter: checksum, number, time, event, bytes.
+/// Length of the shortest line: checksum, number, time, event, bytes.
 const SHORTEST_LINE: usize = 40;
 
-/// More records than these do not get lost: a number that says so is not believed.
+/// More missing records than this are not believed: the number that implies them is taken to be damaged.
 const MOST_MISSING: u64 = 100_000;
 
-/// What is known of a run.
+/// The merged history of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// All records that count, by number, without gaps.
@@ -47,7 +48,7 @@ pub(crate) fn parts(run: &Path, patience: Patience) -> Result<Vec<Part>> {
     holders.into_iter().map(read).collect()
 }
 
-/// Reads what all holders of a run have written, without taking it up.
+/// Reads the history of a run without taking it up.
 ///
 /// # Errors
 /// What the file system says.
@@ -67,7 +68,7 @@ impl Part {
 
     fn read(holder: u64, bytes: &[u8]) -> Part {
         let mut part = Part { holder, bytes: bytes.len(), ..Part::default() };
-        // What follows the last end of a line was torn by a crash, or is being written.
+        // An incomplete last line was torn by a crash, or is being written.
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
         for line in bytes[..whole].split(|b| *b == b'\n').filter_map(decode) {
             match line {
@@ -79,8 +80,8 @@ impl Part {
         part
     }
 
-    /// The number of its first record, if it has begun. Records without a seal are those of the run's first holder, or
-    /// the seal has rotted.
+    /// The number of its first record, if it has begun. Records without a seal are those of the run's first holder,
+    /// or their seal is damaged.
     fn first(&self) -> Option<u64> {
         match self.seal {
             _ if self.holder == holder::FIRST => Some(1),
@@ -89,7 +90,7 @@ impl Part {
         }
     }
 
-    /// The highest number that is believed: the file is too short for more.
+    /// The highest record number that is believed: the file is too short for more.
     fn most(&self) -> u64 {
         self.first().unwrap_or(0).saturating_add((self.bytes / SHORTEST_LINE) as u64)
     }
@@ -119,9 +120,10 @@ pub(crate) fn merge(parts: Vec<Part>) -> History {
     history
 }
 
-/// Adds a journal's records up to a number; the numbers of those that do not count.
+/// Adds a journal's records up to a number; returns the numbers of records that do not count.
 ///
-/// A line that rotted leaves a hole; what stands in it says so, since whoever counts records would wait for it.
+/// A damaged line leaves a hole, which is filled by a record that says so: whoever counts records would wait for it
+/// for ever.
 fn take(whole: &mut Vec<Record>, part: &Part, until: Option<u64>) -> Vec<u64> {
     let mut doubled = Vec::new();
     let (first, most) = (part.first(), part.most());
@@ -134,10 +136,10 @@ fn take(whole: &mut Vec<Record>, part: &Part, until: Option<u64>) -> Vec<u64> {
                 fill(whole, seq, record.at_s);
                 whole.push(record.clone());
             }
-            // A write that seemed to fail is done again with the same words.
+            // A write that seemed to fail was repeated with the same content.
             seq if seq >= 1 && whole.get((seq - 1) as usize) == Some(record) => {}
             seq if seq >= 1 && seq <= most => doubled.push(seq),
-            // A number that is not believed.
+            // A number that is not believed: skipped.
             _ => {}
         }
     }

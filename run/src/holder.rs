@@ -1,4 +1,5 @@
-//! The holder of a run, as whoever writes into its folder shows it first: an older one stops.
+//! The holder of a run. Everything that writes into the run's folder checks the fencing token first; an older holder
+//! stops.
 
 use crate::patience::Patience;
 use crate::{Error, Result, storage};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The file of a run's first holder; those of later ones have its number behind a dot.
+/// Journal of a run's first holder; names of later ones have the holder's number after a dot.
 const JOURNAL: &str = "journal";
 
 /// The number of a run's first holder.
@@ -33,7 +34,7 @@ pub fn journal(run: &Path, holder: u64) -> PathBuf {
     run.join(if holder == FIRST { JOURNAL.to_string() } else { format!("{JOURNAL}.{holder}") })
 }
 
-/// Whose journal has this name.
+/// The holder whose journal has this name.
 pub(crate) fn of_journal(name: &str) -> Option<u64> {
     match name.strip_prefix(JOURNAL)? {
         "" => Some(FIRST),
@@ -42,18 +43,18 @@ pub(crate) fn of_journal(name: &str) -> Option<u64> {
 }
 
 impl Holder {
-    /// The holder with this number; tokens that cannot be read are tried again with `patience`.
+    /// The holder with this number; a token that cannot be read is tried again with `patience`.
     pub fn new(run: &Path, number: u64, patience: Patience) -> Holder {
         let held = Held { run: run.to_path_buf(), number, newer: AtomicU64::new(0) };
         Holder { held: Some(Arc::new(held)), patience }
     }
 
-    /// Holds a folder that is no run's: nobody takes it up.
+    /// The holder of a folder that belongs to no run: nobody can take it over.
     pub fn alone() -> Holder {
         Holder { held: None, patience: Patience::NONE }
     }
 
-    /// The same, of whoever waits longer or shorter for the storage.
+    /// The same with another patience towards the storage.
     pub fn patient(&self, patience: Patience) -> Holder {
         Holder { patience, ..self.clone() }
     }
@@ -63,10 +64,10 @@ impl Holder {
         self.held.as_ref().map(|held| held.number)
     }
 
-    /// Shows the token: whoever is about to write goes on only if no newer holder is there.
+    /// Checks the token: writing is allowed only if there is no newer holder.
     ///
     /// # Errors
-    /// That one is, or that the file system does not tell.
+    /// There is one, or the file system gives no answer.
     pub fn show(&self) -> Result<()> {
         let Some(held) = &self.held else { return Ok(()) };
         if held.newer.load(Ordering::SeqCst) == 0 {
@@ -81,12 +82,12 @@ impl Holder {
 }
 
 impl Held {
-    /// The number of a newer holder, if there is one: by the tokens, and by the journal of the next.
+    /// The number of a newer holder, if there is one: by the tokens, and by the journal of the next holder.
     fn newer(&self, patience: Patience) -> Result<Option<u64>> {
         for name in [fencing::FILE, fencing::OLDER_FILE] {
             let file = self.run.join(name);
             let Some(content) = storage::read_if_there(&file, patience)? else { continue };
-            // A damaged one says nothing; the journals do.
+            // A damaged token is skipped; the journals decide.
             let token = serde_json::from_slice::<Token>(&content).ok();
             if let Some(token) = token.filter(|token| token.holder > self.number) {
                 return Ok(Some(token.holder));

@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 pub struct Journal {
     path: PathBuf,
     holder: Holder,
-    /// Absent after an error: what an open file says then cannot be trusted.
+    /// Absent after an error: then an open file can no longer be trusted.
     file: Option<File>,
-    /// Bytes that count.
+    /// Length of the valid content, bytes.
     length: u64,
     next_seq: u64,
-    /// Whether part of a line may stand at the end.
+    /// Whether an incomplete line may follow the valid content.
     is_torn: bool,
     /// Events that are not written yet.
     waiting: Vec<(f64, Event)>,
-    /// Records that are written, and of which it is not known yet that they were before a newer holder came.
+    /// Records that are written, but not yet known to precede a newer holder.
     unconfirmed: Vec<Record>,
 }
 
-/// Most events that wait for a storage that takes none.
+/// Most events that wait while the storage takes none.
 const MOST_WAITING: usize = 100_000;
 
 impl Journal {

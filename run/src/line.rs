@@ -1,15 +1,15 @@
-//! The lines of a journal: a checksum, and a record or a mark of the holder, in JSON.
+//! The format of a journal's lines: a checksum, and a record or a mark of the holder, in JSON.
 
 use protocol::Record;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// What stands in a line.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// Something happened to the run.
+    /// An event of the run.
     Record(Record),
-    /// Something about the journal's holder.
+    /// A fact about the journal's holder.
     Mark(Mark),
 }
 
@@ -17,9 +17,9 @@ pub enum Line {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// Who took the run up.
+    /// The holder took the run up.
     Claim(Claim),
-    /// From where on the run is the holder's.
+    /// The point from which the run is the holder's.
     Seal(Seal),
 }
 
@@ -42,7 +42,7 @@ pub struct Claim {
     pub at_s: f64,
 }
 
-/// Where a holder's part of the run begins: what holders before write beyond it counts for nothing.
+/// Where a holder's part of the run begins. What earlier holders write beyond it does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// Number of the last record of the holders before.
@@ -63,7 +63,7 @@ pub fn encode(content: &impl Serialize, lines: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// What stands in a line, without its end; none if it is not whole, or has changed.
+/// The content of a line given without its end; none if it is incomplete or damaged.
 pub fn decode(line: &[u8]) -> Option<Line> {
     let (sum, json) = line.split_at_checked(9)?;
     let sum = u32::from_str_radix(std::str::from_utf8(&sum[..8]).ok()?, 16).ok()?;

@@ -1,4 +1,5 @@
-//! Whose a checkpoint is: each holder owns an interval of numbers, and one that names another holder is never used.
+//! Which holder owns a checkpoint: each holder has an interval of numbers, and a checkpoint that names another holder
+//! is never used.
 
 use protocol::Manifest;
 
@@ -12,12 +13,12 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// A holder's numbers begin here, and those of the one before end.
+    /// Adds a holder whose numbers begin at `first`; those of the one before end there.
     pub fn add(&mut self, holder: u64, first: u64) {
         self.starts.push((holder, first));
     }
 
-    /// A holder took the run up, and nobody knows where its numbers begin: it died before it said so, or its line rotted.
+    /// Adds a holder whose first number is unknown: it died before it wrote it, or its line is damaged.
     pub fn add_unsealed(&mut self, holder: u64) {
         self.unsealed.push(holder);
     }
@@ -27,15 +28,15 @@ impl Owners {
         self.starts.last().map_or(0, |(_, first)| *first)
     }
 
-    /// Whether the holder that a manifest names is the one to whom its number belongs. Checkpoints of versions before
-    /// name nobody, and have the numbers below all intervals.
+    /// Whether the holder that a manifest names owns its number. Checkpoints of earlier versions name nobody, and lie
+    /// below all intervals.
     pub fn is_rightful(&self, manifest: &Manifest) -> bool {
         let before = self.starts.iter().rposition(|(_, first)| *first <= manifest.number);
         let owner = before.map(|i| self.starts[i].0);
         if owner == manifest.holder {
             return true;
         }
-        // The interval of a holder whose line rotted lies between those of its neighbours.
+        // The interval of a holder with a damaged line lies between those of its neighbours.
         let next = self.starts.get(before.map_or(0, |i| i + 1)).map_or(u64::MAX, |(holder, _)| *holder);
         manifest
             .holder

@@ -1,4 +1,4 @@
-//! Tries again what an error of storage has stopped, for a bounded time: such an error is no answer.
+//! Repeats what failed because of the storage, for a bounded time: an error of the storage is no answer.
 
 use crate::pulse;
 use std::io::{self, ErrorKind};
@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// For how long it is tried again.
+/// For how long an operation is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Time after which the error counts.
+    /// Time after which the error is returned.
     pub limit: Duration,
     /// The first pause; it doubles.
     pub pause: Duration,
 }
 
 impl Patience {
-    /// For what a run can do without for a while.
+    /// For what a run can do without for a while: 5 s.
     pub const SHORT: Patience = Patience { limit: Duration::from_secs(5), pause: Duration::from_millis(100) };
-    /// For what decides where a run goes on: as long as attributes of a network file system may be old.
+    /// For what decides where a run goes on: 60 s, as long as a network file system may show old attributes.
     pub const LONG: Patience = Patience { limit: Duration::from_secs(60), pause: Duration::from_millis(100) };
-    /// The first answer counts.
+    /// No repetition.
     pub const NONE: Patience = Patience { limit: Duration::ZERO, pause: Duration::ZERO };
 
-    /// Does it until there is an answer, or the limit has passed.
+    /// Calls `act` until there is an answer, or the limit has passed.
     ///
     /// # Errors
     /// What the file system said last.
@@ -45,7 +45,7 @@ impl Patience {
     }
 }
 
-/// Whether an error says how things are, and not that nobody can tell now.
+/// Whether an error is an answer (such as "not found") and not a trouble of the storage.
 pub fn is_answer(error: &io::Error) -> bool {
     use ErrorKind::{
         AlreadyExists, CrossesDevices, DirectoryNotEmpty, InvalidData, InvalidFilename, InvalidInput, IsADirectory,

@@ -1,4 +1,4 @@
-//! Says in a run's token which of its processes have to end, for those whom Slurm may not be able to end any more.
+//! Writes into a run's token which of its processes have to end, for those that Slurm may no longer be able to end.
 
 use crate::take_up::write_token;
 use crate::{Holder, Patience};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long one whose placement is over needs to notice it and to end.
+/// Time in which a process notices that its placement is over, and ends.
 const NOTICED: Duration = LOOK.saturating_add(Duration::from_secs(1));
 
-/// The placements that one holder gives.
+/// The placements that one holder gives out.
 #[derive(Clone)]
 pub struct Placements {
     run: PathBuf,
@@ -21,7 +21,7 @@ pub struct Placements {
 }
 
 impl Placements {
-    /// The placements of a holder that has just taken the run up: all that holders before have given are over.
+    /// The placements of a holder that has just taken the run up: those of earlier holders are over.
     pub fn of_holder(run: &Path, holder: &Holder) -> Placements {
         let number = holder.number().unwrap_or(0);
         let token = Token { version: protocol::VERSION, holder: number, ..Token::default() };
@@ -29,14 +29,14 @@ impl Placements {
         Placements { run, holder, since: Instant::now(), token: Arc::new(Mutex::new(token)) }
     }
 
-    /// The placement of whoever is started in a place now.
+    /// A placement for a process that is started in a place now.
     pub fn of(&self, place: &str) -> Placement {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         let number = token.over.get(place).copied().unwrap_or(0);
         Placement { holder: token.holder, number, place: place.to_string(), file: self.run.join(FILE) }
     }
 
-    /// Whoever has a placement of this holder has to end, and who had one before it in its place.
+    /// Ends a placement, and all before it in its place.
     pub fn over(&self, placement: &Placement) {
         self.change(|token| {
             // The run may have ended meanwhile.
@@ -47,12 +47,12 @@ impl Placements {
         });
     }
 
-    /// The run has ended, or goes back to the queue: all have to end.
+    /// Ends all placements: the run has ended, or goes back to the queue.
     pub fn end(&self) {
         self.change(|token| token.left = true);
     }
 
-    /// Waits until those that holders before have started have had the time to end.
+    /// Waits until processes of earlier holders have had the time to end.
     pub fn wait_for_others(&self) {
         thread::sleep(NOTICED.saturating_sub(self.since.elapsed()));
     }
@@ -94,7 +94,7 @@ mod tests {
         let second = placements(run.path());
         let again = second.of("0.g0");
         assert_eq!([&share, &other, &anew, &again].map(Placement::is_over), [true, true, true, false]);
-        // The one before does not know it yet.
+        // The earlier holder does not know yet that it was superseded.
         first.over(&first.of("0.g0"));
         first.end();
         assert!(!again.is_over() && other.is_over());

@@ -1,4 +1,4 @@
-//! Tells work that is slow from work that hangs: a thread that touches the storage beats while it gets on.
+//! Tells slow work from work that hangs: a thread that touches the storage beats as it advances.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ thread_local! {
 pub struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
-    /// From now on the beats of the calling thread.
+    /// Counts the beats of the calling thread from now on.
     pub fn take(&self) {
         OWN.set(Some(self.clone()));
     }
 
-    /// How many there were.
+    /// Number of beats so far.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// This thread gets on.
+/// Notes that this thread has advanced.
 pub fn beat() {
     OWN.with_borrow(|own| {
         if let Some(pulse) = own {

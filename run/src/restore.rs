@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// End of the name that a file has until it is whole.
+/// Suffix of a file's name until it is complete.
 const BESIDE: &str = ".joulepoint";
 
 /// Brings the files of a checkpoint back; those that are there unchanged stay. Files without an original are left to the
@@ -73,7 +73,7 @@ fn bring_one_back(file: &ManifestFile, folder: &Path) -> io::Result<()> {
 
 fn copy_back(copy: &Path, beside: &Path, file: &ManifestFile) -> io::Result<()> {
     removed(beside)?;
-    // What is not for others to read is not for them to read meanwhile.
+    // A private file must not be readable by others while it is written.
     let mode = if file.attributes.is_some() { 0o600 } else { 0o666 };
     let mut from = open(copy)?;
     let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(beside)?;
@@ -84,7 +84,7 @@ fn copy_back(copy: &Path, beside: &Path, file: &ManifestFile) -> io::Result<()> 
     to.sync_all()
 }
 
-/// Removes what an earlier try has left.
+/// Removes the leftover of an earlier try.
 fn removed(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),

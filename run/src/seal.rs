@@ -1,4 +1,4 @@
-//! Seals what the holders before have left: half-made checkpoints go out of their way, so that they cannot be completed.
+//! Seals the checkpoints of earlier holders: incomplete ones are moved away, so that nobody can complete them.
 
 use crate::checkpoint::{self, Read, State};
 use crate::owners::Owners;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// Folder of the checkpoints in a run's.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Folder, beside checkpoints, of those that were not complete when a later holder took the run up.
+/// Folder for checkpoints that were incomplete when a later holder took the run up.
 pub const SEALED: &str = "sealed";
 
-/// Seals the checkpoints of a run for a new holder; the highest number that any has had.
+/// Seals the checkpoints of a run for a new holder; returns the highest number so far.
 ///
 /// # Errors
 /// What the file system says: then nobody may go on with the run.
@@ -45,7 +45,7 @@ pub(crate) fn numbers(folder: &Path, patience: Patience) -> Result<Vec<u64>> {
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
-/// What is sealed in a folder: numbers and folders.
+/// The sealed checkpoints in a folder: numbers and paths.
 pub(crate) fn sealed(folder: &Path, patience: Patience) -> Result<Vec<(u64, PathBuf)>> {
     let sealed = folder.join(SEALED);
     let names = storage::names(&sealed, patience)?;
@@ -53,16 +53,17 @@ pub(crate) fn sealed(folder: &Path, patience: Patience) -> Result<Vec<(u64, Path
     Ok(names.iter().filter_map(|name| Some((number(name.to_str()?)?, sealed.join(name)))).collect())
 }
 
-/// Moves a checkpoint away, unless it is complete: whoever is at work on it finds it no more.
+/// Moves a checkpoint away, unless it is complete: a holder that still writes it no longer finds it.
 fn seal_one(folder: &Path, number: u64, holder: u64, patience: Patience) -> Result<()> {
-    // What cannot be read now may be complete, and is looked at again when nobody can complete it any more.
+    // A checkpoint that cannot be read now may be complete: it is moved too, and looked at again when nobody can
+    // complete it any more.
     match checkpoint::state(&folder.join(number.to_string()), Patience::NONE) {
         Ok(State::Complete | State::SetAside) => Ok(()),
         Ok(State::Incomplete) | Err(_) => move_away(folder, number, holder, patience).map(drop),
     }
 }
 
-/// Moves a checkpoint out of the way of whoever may be at work on it; where it is now.
+/// Moves a checkpoint away from a holder that may still write it; returns its new path.
 pub(crate) fn move_away(folder: &Path, number: u64, holder: u64, patience: Patience) -> Result<PathBuf> {
     let (path, sealed) = (folder.join(number.to_string()), folder.join(SEALED));
     storage::make_folder(&sealed, patience)?;
@@ -77,18 +78,18 @@ pub(crate) fn move_away(folder: &Path, number: u64, holder: u64, patience: Patie
     Ok(away)
 }
 
-/// What is left in the folder of what was sealed.
+/// What remains sealed in a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// The highest number of all that were there.
     pub last: u64,
     /// Folders that never were complete.
     pub incomplete: Vec<PathBuf>,
-    /// Sentences on those of which nobody can tell now.
+    /// A sentence for each that cannot be read now.
     pub unread: Vec<String>,
 }
 
-/// Moves those back that were complete when they were sealed.
+/// Moves checkpoints back that turn out to be complete.
 pub(crate) fn unseal(folder: &Path, owners: &Owners, patience: Patience) -> Result<Left> {
     let mut left = Left::default();
     for (number, path) in sealed(folder, patience)? {

@@ -1,4 +1,5 @@
-//! Reads and writes small files so that there, absent and unknown stay three things, and what is written is durable.
+//! Reads and writes small files: "there", "absent" and "unknown" stay different answers, and what is written is
+//! durable.
 
 use crate::patience::Patience;
 use crate::{Error, Result};
@@ -8,7 +9,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Reads a file; none if there is none.
+/// Reads a file; none if it does not exist.
 ///
 /// # Errors
 /// What the file system says for as long as it is tried: then nobody knows whether there is one.
@@ -20,7 +21,7 @@ pub fn read_if_there(path: &Path, patience: Patience) -> Result<Option<Vec<u8>>>
     }
 }
 
-/// Whether something has this name.
+/// Whether a path exists.
 ///
 /// # Errors
 /// As [`read_if_there`].
@@ -32,7 +33,7 @@ pub fn is_there(path: &Path, patience: Patience) -> Result<bool> {
     }
 }
 
-/// Names in a folder; none if there is none.
+/// Names in a folder; none if the folder does not exist.
 ///
 /// # Errors
 /// As [`read_if_there`].
@@ -53,11 +54,11 @@ pub fn make_folder(folder: &Path, patience: Patience) -> Result<()> {
     patience.with(make).map_err(Error::at(folder))
 }
 
-/// Has this node ask the server what is in a folder: a node that changes a folder forgets what it remembers of it.
+/// Makes this node ask the server for a folder's content: a node that changes a folder drops its cache of it.
 pub fn refresh(folder: &Path) {
     let probe = folder.join(format!(".look-{}", std::process::id()));
     let made = OpenOptions::new().write(true).create_new(true).open(&probe);
-    // Who cannot change it sees what his node remembers.
+    // A user who may not change the folder sees this node's cache.
     if made.is_ok() || made.is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
         let _ = fs::remove_file(&probe);
     }
@@ -71,7 +72,7 @@ pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     write_by(path, &path.with_extension("partial"), content)
 }
 
-/// Like [`write_durably`], with this temporary name: of two that may write at once, each needs its own.
+/// Like [`write_durably`] with a given temporary name: two writers at once need different ones.
 ///
 /// # Errors
 /// What the file system says.
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(read_if_there(&file, Patience::NONE).unwrap().as_deref(), Some(&b"content"[..]));
         refresh(dir.path());
         assert_eq!(names(dir.path(), Patience::NONE).unwrap(), ["file"], "a look leaves nothing behind");
-        // A path through a file has no answer of "absent": ENOTDIR.
+        // A path below a file is no "absent": ENOTDIR is an error.
         let through = file.join("below");
         assert!(read_if_there(&through, Patience::NONE).is_err() && is_there(&through, Patience::NONE).is_err());
         assert!(names(&file, Patience::NONE).is_err());

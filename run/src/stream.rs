@@ -16,10 +16,10 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Blocks on their way from the reader to the writer.
 const BLOCKS: usize = 4;
 
-/// So much is handed to the disk at once while more is read, bytes.
+/// Portion that is handed to the disk while more is read, bytes.
 const WRITE_OUT_BYTES: u64 = 8 << 20;
 
-/// What a hole reads as.
+/// The content of a hole.
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Length and XXH3-128 of a file.
@@ -42,7 +42,7 @@ pub fn transfer(from: &mut File, to: &mut File) -> io::Result<(u64, String)> {
         let (full, to_write) = mpsc::sync_channel::<(Vec<u8>, usize, u64)>(BLOCKS);
         let (empty, written) = mpsc::channel::<Vec<u8>>();
         for _ in 0..BLOCKS {
-            // The receiver lives in this function.
+            // Cannot fail: the receiver lives in this function.
             let _ = empty.send(vec![0; BLOCK_BYTES]);
         }
         let writer = scope.spawn(move || {
@@ -60,7 +60,7 @@ pub fn transfer(from: &mut File, to: &mut File) -> io::Result<(u64, String)> {
             }
             Ok(())
         });
-        // A writer that failed has gone, and says why when it is joined.
+        // A writer that failed has ended; joining it tells why.
         let gone = || io::Error::other("the writer is gone");
         let read = read(from, vec![0; BLOCK_BYTES], |block, length, at| {
             full.send((block, length, at)).map_err(|_| gone())?;
@@ -77,7 +77,7 @@ pub fn transfer(from: &mut File, to: &mut File) -> io::Result<(u64, String)> {
     Ok(sum)
 }
 
-/// Has the kernel begin to write this part out: a sync at the end would find all of it still to do.
+/// Makes the kernel begin to write this part; otherwise the final sync would find all of it still to do.
 fn write_out(file: &File, from: u64, until: u64) {
     // SAFETY: the descriptor is open for as long as the call takes, which takes no pointer.
     unsafe {
@@ -85,7 +85,7 @@ fn write_out(file: &File, from: u64, until: u64) {
     }
 }
 
-/// One pass over a file: what is no hole goes block by block to `take`, which gives one back to fill.
+/// One pass over a file: data goes block by block to `take`, which returns an empty block.
 fn read(
     from: &mut File,
     mut block: Vec<u8>,
@@ -117,7 +117,7 @@ fn read(
     }
 }
 
-/// Where data begins and ends after a place: all is data where a file system knows no holes.
+/// Begin and end of the next data after an offset; on a file system without holes all is data.
 fn data_after(file: &File, at: u64, length: u64) -> (u64, u64) {
     let all = (at, u64::MAX);
     if at >= length {
@@ -129,7 +129,7 @@ fn data_after(file: &File, at: u64, length: u64) -> (u64, u64) {
             Ok(end) => (begin as u64, end as u64),
             Err(_) => all,
         },
-        // Nothing but a hole to the end.
+        // A hole until the end.
         Err(nix::errno::Errno::ENXIO) => (length, u64::MAX),
         Err(_) => all,
     }

@@ -1,4 +1,4 @@
-//! Takes a run up: claims the next number of a holder, and seals what the holders before have left.
+//! Takes a run up: claims the next holder's number, and seals what earlier holders left.
 
 use crate::history::{self, Part};
 use crate::line::{Claim, Mark, Seal, encode};
@@ -12,20 +12,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How often a number is tried that somebody else has just got.
+/// Most tries for a number that somebody else took first.
 const TRIES: u32 = 100;
 
-/// A run that was taken up.
+/// A run that this process has taken up.
 pub struct TakenUp {
     /// Its holder.
     pub holder: Holder,
     /// The holder's journal.
     pub journal: Journal,
-    /// What was before.
+    /// The run's history before.
     pub history: History,
 }
 
-/// Takes the run of a folder up. From then on no holder before writes anything that counts.
+/// Takes up the run in a folder. From then on nothing that an earlier holder writes counts.
 ///
 /// # Errors
 /// A later life of the job has the run, or the file system says no.
@@ -34,14 +34,14 @@ pub fn take_up(run: &Path, me: &Claim, patience: Patience) -> Result<TakenUp> {
     let (number, length) = claim(run, me, patience)?;
     let holder = Holder::new(run, number, patience);
     tell(run, number, patience)?;
-    // One that came meanwhile has told of itself before, or will.
+    // Stop if a newer holder took the run up meanwhile.
     holder.show()?;
     let before = history::parts(run, patience)?.into_iter().filter(|part| part.holder < number).collect();
     let mut history = history::merge(before);
     let last_checkpoint = seal::seal(run, &history.owners, number, patience)?;
     let after = history.records.last().map_or(0, |r| r.seq);
     let own = holder::journal(run, number);
-    // What cannot be written now waits for the next call.
+    // Events that cannot be written now wait for the next call.
     let mut journal = Journal::of(&own, holder.patient(Patience::NONE), length, after + 1);
     let mut line = Vec::new();
     let seal = Seal { after, first_checkpoint: last_checkpoint + 1 };
@@ -52,7 +52,7 @@ pub fn take_up(run: &Path, me: &Claim, patience: Patience) -> Result<TakenUp> {
     Ok(TakenUp { holder, journal, history })
 }
 
-/// Gets the next number; also the length of the journal that says so.
+/// Claims the next number; also returns the length of the journal that says so.
 fn claim(run: &Path, me: &Claim, patience: Patience) -> Result<(u64, u64)> {
     for _ in 0..TRIES {
         storage::refresh(run);
@@ -71,7 +71,7 @@ fn claim(run: &Path, me: &Claim, patience: Patience) -> Result<(u64, u64)> {
     Err(Error::Storage { path: run.to_path_buf(), source: io::Error::other("others take the run up all the time") })
 }
 
-/// A holder that is a later life of the same job than this one: what is left of an earlier life never follows it.
+/// A holder that belongs to a later start of the same job: an earlier start never takes over from a later one.
 fn later_life(parts: &[Part], me: &Claim) -> Option<u64> {
     let last = parts.last()?;
     let started = |part: &Part| {
@@ -85,7 +85,7 @@ fn later_life(parts: &[Part], me: &Claim) -> Option<u64> {
     (me.job.is_some() && job == me.job && restart_count > me.restart_count).then_some(last.holder)
 }
 
-/// The holders that the tokens name.
+/// Holders named by the tokens.
 fn told(run: &Path, patience: Patience) -> Result<Vec<u64>> {
     let mut holders = Vec::new();
     for name in [fencing::FILE, fencing::OLDER_FILE] {
@@ -95,7 +95,8 @@ fn told(run: &Path, patience: Patience) -> Result<Vec<u64>> {
     Ok(holders)
 }
 
-/// Makes the journal of a holder with its first line, in one act, also on network file systems; whether it was not there.
+/// Creates a holder's journal with its first line atomically, also on network file systems. Returns whether it is
+/// new.
 fn create(run: &Path, number: u64, line: &[u8], patience: Patience) -> Result<bool> {
     let journal = holder::journal(run, number);
     let beside = run.join(format!(".claim-{number}-{}", unique()));
@@ -107,7 +108,7 @@ fn create(run: &Path, number: u64, line: &[u8], patience: Patience) -> Result<bo
     written.map_err(Error::at(&beside))?;
     let linked = patience.with(|| match fs::hard_link(&beside, &journal) {
         Ok(()) => Ok(true),
-        // The answer of a server that has done it may be lost, and the next one says that it is there.
+        // The server may have done it while its answer was lost: the second try then finds the file.
         Err(e) => match is_same(&beside, &journal) {
             Ok(true) => Ok(true),
             _ if e.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -124,7 +125,7 @@ fn create(run: &Path, number: u64, line: &[u8], patience: Patience) -> Result<bo
     Ok(created)
 }
 
-/// As [`create`] where a file has one name only.
+/// As [`create`], on file systems without hard links.
 fn create_alone(journal: &Path, line: &[u8]) -> io::Result<bool> {
     match OpenOptions::new().write(true).create_new(true).open(journal) {
         Ok(mut file) => file.write_all(line).and_then(|()| file.sync_all()).map(|()| true),
@@ -142,7 +143,7 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(key(one)? == key(other)?)
 }
 
-/// A name that nobody else has: hosts and processes may be numbered alike, in containers and after a boot.
+/// A unique name. Host name and process id do not suffice: containers and reboots repeat them.
 fn unique() -> String {
     let name = nix::unistd::gethostname().unwrap_or_default();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -150,11 +151,11 @@ fn unique() -> String {
     format!("{}-{}-{:x}-{chance:x}", name.to_string_lossy().replace('/', "_"), std::process::id(), since.as_nanos())
 }
 
-/// Writes down who has the run, for all processes of holders before.
+/// Writes the token, for the processes of earlier holders.
 fn tell(run: &Path, holder: u64, patience: Patience) -> Result<()> {
     let token = Token { version: protocol::VERSION, holder, ..Token::default() };
     write_token(run, fencing::FILE, &token, patience)?;
-    // Relays and sandboxes of a version before look there.
+    // Relays and sandboxes of earlier versions read the older file.
     if storage::is_there(&run.join(fencing::OLDER_FILE), patience)? {
         write_token(run, fencing::OLDER_FILE, &token, patience)?;
     }
