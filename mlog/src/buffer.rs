@@ -1,26 +1,26 @@
-//! The bytes of a frame's body. Buffers of long ones are used again: to take memory from the system and give it back
-//! costs more than the copy into it.
+//! The bytes of a frame's body. Long buffers are reused, since getting memory from the system and returning it costs
+//! more than the copy into it.
 
 use crate::frame::PART_BYTES;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, RangeInclusive};
 
-/// Lengths whose buffers are used again, bytes.
+/// Lengths of the buffers that are reused, bytes.
 const LONG: RangeInclusive<usize> = PART_BYTES / 2..=PART_BYTES;
 
-/// Buffers that a thread keeps for that.
+/// Most buffers that a thread keeps for reuse.
 const KEPT: usize = 8;
 
 thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes whose memory may be used again.
+/// Bytes in a reusable buffer.
 #[derive(Debug)]
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// A buffer of this length, with anything in it: the caller fills it.
+    /// A buffer of this length with arbitrary content, which the caller overwrites.
     pub fn new(length: usize) -> Buffer {
         let free = if LONG.contains(&length) { FREE.with_borrow_mut(Vec::pop) } else { None };
         match free {
@@ -28,12 +28,12 @@ impl Buffer {
                 bytes.resize(length, 0);
                 Buffer(bytes)
             }
-            // Pages that are not filled cost nothing.
+            // Zeroed pages cost nothing until they are written.
             None => Buffer(vec![0; length]),
         }
     }
 
-    /// The bytes, for good.
+    /// The bytes; the buffer is not reused.
     pub fn into_vec(mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
@@ -72,7 +72,7 @@ impl Drop for Buffer {
             return;
         }
         let bytes = std::mem::take(&mut self.0);
-        // A thread that ends keeps nothing.
+        // Fails while the thread ends: then the buffer is simply freed.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < KEPT {

@@ -1,4 +1,4 @@
-//! Reaches a relay: connects, opens and joins, again and again while it is away.
+//! Connects a program to its relay and joins; tries again while the relay is away.
 
 use crate::door::connect;
 use crate::frame::{Frame, Kind};
@@ -9,11 +9,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::path::Path;
 use std::time::Duration;
 
-/// Time between two looks at whether the relay still wants no program.
+/// Time between two looks whether the relay admits a program again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Connects, opens and joins; tries again while the relay is away. A rest, which is while the file `rest` is there, does
-/// not count, nor the time for which the program stood still or was only an image.
+/// Connects, opens and joins; tries again while the relay is away. Time does not count while the file `rest` exists
+/// (a dump is under way), nor while the program stood still or existed only as an image.
 pub(crate) fn call(
     socket: &Path,
     rest: Option<&Path>,

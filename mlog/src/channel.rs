@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-/// What the sender's relay holds of a channel; `T` is a logged message.
+/// The sender's side of a channel; `T` is a logged message.
 #[derive(Debug)]
 pub struct Outgoing<T> {
     /// Messages up to this number are not in the log.
@@ -17,18 +17,18 @@ pub struct Outgoing<T> {
     log: VecDeque<T>,
     /// The next number to transmit; 0 while nobody asked.
     next: u64,
-    /// How far the program has sent since it joined.
+    /// Number of the last message that the program sent since it joined.
     sent: u64,
-    /// How far it had sent before, as the log or the receiver knows.
+    /// Number of the last message that it sent before, as the log or the receiver knows.
     had_sent: u64,
 }
 
-/// What became of a message offered to the log.
+/// What happened to a message offered to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// It was new and is logged.
     Logged,
-    /// It was logged, and perhaps collected, before: the sender executes again.
+    /// It was logged before, and perhaps collected since: the sender executes again.
     Known,
     /// Messages between the log's end and this one are missing; nothing was logged.
     Early,
@@ -41,7 +41,7 @@ impl<T> Default for Outgoing<T> {
 }
 
 impl<T> Outgoing<T> {
-    /// An empty log that goes on after `base`, of which the receiver has given up `collected`.
+    /// An empty log that continues after number `base`; the receiver wants nothing up to `collected` any more.
     pub fn new(base: u64, collected: u64) -> Self {
         Outgoing { base, collected, log: VecDeque::new(), next: 0, sent: 0, had_sent: 0 }
     }
@@ -118,12 +118,12 @@ impl<T> Outgoing<T> {
         self.had_sent.saturating_sub(self.sent)
     }
 
-    /// The receiver is away.
+    /// Transmits nothing until the receiver wants messages again.
     pub fn pause(&mut self) {
         self.next = 0;
     }
 
-    /// The number that is wanted and no longer in the log: the recovery line must go back.
+    /// The number of a message that is wanted and no longer in the log: its sender must go back.
     pub fn lost(&self) -> Option<u64> {
         (self.next != 0 && self.next <= self.base).then_some(self.next)
     }
@@ -162,12 +162,12 @@ impl<T> Outgoing<T> {
     }
 }
 
-/// What the receiver's relay knows of a channel.
+/// The receiver's side of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
     /// The next number the program must get; 0 while there is no program.
     expected: u64,
-    /// The receiver asked for `expected` and has not got it yet: what comes meanwhile was sent before.
+    /// `expected` was requested and has not arrived yet: what arrives before it was sent earlier.
     asked: bool,
 }
 
@@ -194,18 +194,18 @@ impl Incoming {
         self.asked = false;
     }
 
-    /// The program is away: whatever comes now must come again.
+    /// The program is away: what arrives now must be sent again.
     pub fn leave(&mut self) {
         *self = Incoming::new();
     }
 
-    /// The number to want of the sender's relay; `None` while no program is there.
+    /// The number to request from the sender's relay; `None` without a program.
     pub fn want(&mut self) -> Option<u64> {
         self.asked = self.expected != 0;
         self.asked.then_some(self.expected)
     }
 
-    /// Judges a message by its number.
+    /// What to do with a message, by its number.
     pub fn arrive(&mut self, number: u64) -> Arrived {
         if self.expected == 0 || number < self.expected {
             return Arrived::Drop;

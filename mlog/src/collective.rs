@@ -2,11 +2,11 @@
 
 use crate::{Endpoint, Error};
 
-/// The tags of collectives; programs have those from 0 on.
+/// Tags of collectives; programs use tags from 0 on.
 const UP: i32 = -1;
 const DOWN: i32 = -2;
 
-/// What a reduction does with two values.
+/// How a reduction combines two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Adds them; integers wrap.
@@ -23,9 +23,9 @@ pub enum Operation {
 pub trait Number: Copy {
     /// `self` operated with `other`.
     fn combine(self, operation: Operation, other: Self) -> Self;
-    /// As bytes of this machine's order, into `out`.
+    /// Appends the bytes in native byte order to `out`.
     fn put(self, out: &mut Vec<u8>);
-    /// From 8 bytes.
+    /// From 8 bytes in native byte order.
     fn get(bytes: [u8; 8]) -> Self;
 }
 

@@ -15,7 +15,8 @@ use std::path::Path;
 /// The longest name of a unix socket, bytes.
 const LONGEST: usize = 107;
 
-/// Connects to a relay. Any user may take a name that no file system has: only the user's own relay is spoken to.
+/// Connects to a relay. Any user can take an abstract socket name, so only a relay of the same user, or root, is
+/// accepted.
 ///
 /// # Errors
 /// What the socket says, or it is another user's.
@@ -30,7 +31,7 @@ pub fn connect(door: &Path) -> Result<Link, Error> {
     connect().map_err(system(door.display()))
 }
 
-/// Opens a relay's door for the user's programs.
+/// Opens the socket on which a relay listens for the user's programs.
 pub(crate) fn open(door: &Path) -> Result<UnixListener, Error> {
     if door.as_os_str().len() > LONGEST {
         let what = format!("{}: too long for a socket; name a shorter one with --socket", door.display());
@@ -38,7 +39,7 @@ pub(crate) fn open(door: &Path) -> Result<UnixListener, Error> {
     }
     let is_file = name(door).is_none();
     if is_file {
-        // The log's lock says that no other relay of this group lives: what is there was left by a dead one.
+        // The lock on the log shows that no other relay of this group lives: an existing socket file is a leftover.
         absent(door)?;
     }
     let open = || {
@@ -52,13 +53,13 @@ pub(crate) fn open(door: &Path) -> Result<UnixListener, Error> {
     open().map_err(system(door.display()))
 }
 
-/// Only the relay's own user, and root, may speak as its program, or be spoken to as a relay.
+/// Whether the other side is the relay's own user or root.
 pub(crate) fn is_ours(stream: &UnixStream) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     getsockopt(stream, PeerCredentials).is_ok_and(|c| c.uid() == own || c.uid() == 0)
 }
 
-/// The name of a socket that no file system has.
+/// The name of an abstract socket (`@NAME`).
 fn name(door: &Path) -> Option<&[u8]> {
     door.as_os_str().as_bytes().strip_prefix(b"@")
 }

@@ -1,4 +1,4 @@
-//! The program's end: one unix socket to its relay, one thread, progress only inside calls.
+//! The program's side: one unix socket to its relay, one thread, progress only inside calls.
 
 use crate::call::call;
 use crate::frame::{Frame, Kind, LONGEST_BYTES, PART_BYTES};
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Queued by `isend` before it is written without being asked, bytes.
+/// Bytes that `isend` queues before it writes them without a further call.
 const QUEUE_BYTES: usize = 64 << 10;
 
-/// Held for a relay that may have to come again; a send waits beyond it, bytes.
+/// Bytes kept for a relay that may have to be replaced; a send waits beyond it.
 const UNLOGGED_BYTES: usize = 16 << 20;
 
 /// How long a relay may be away, s, unless `FT_ENERGY_RELAY_WAIT` says otherwise.
@@ -30,14 +30,15 @@ pub struct Endpoint {
     group: usize,
     inbox: Inbox,
     sent: Vec<u64>,
-    /// What the relay had logged when this program joined: not sent again.
+    /// Number of the last message on each channel that the relay had logged when this program joined: up to it
+    /// nothing is sent again.
     known: Vec<u64>,
-    /// Messages of which the relay has not yet said that they are logged.
+    /// Messages that the relay has not yet confirmed as logged.
     unlogged: VecDeque<Frame>,
     unlogged_bytes: usize,
-    /// How many it has told of on this connection.
+    /// How many it has confirmed on this connection.
     told: u64,
-    /// How often it joined again.
+    /// How often the program has joined again.
     joins: u64,
     posted: VecDeque<Posted>,
     next_request: u64,
@@ -45,7 +46,7 @@ pub struct Endpoint {
     trouble: Option<(i32, String, u64)>,
 }
 
-/// A receive that was begun.
+/// An open receive.
 #[derive(Debug)]
 struct Posted {
     request: u64,
@@ -54,7 +55,7 @@ struct Posted {
     got: Option<Vec<u8>>,
 }
 
-/// A send or receive that was begun; to be given to [`Endpoint::wait`] or [`Endpoint::test`].
+/// An open send or receive, for [`Endpoint::wait`] or [`Endpoint::test`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request(pub(crate) u64);
 
@@ -62,7 +63,8 @@ pub struct Request(pub(crate) u64);
 const SENT: Request = Request(0);
 
 impl Endpoint {
-    /// Joins by the relay at `FT_ENERGY_RELAY`; `checkpoint` is the one from which the program resumes, 0 for none.
+    /// Joins through the relay at `FT_ENERGY_RELAY`; `checkpoint` is the one from which the program resumes, 0 for
+    /// none.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::Unmarked`], or what the relay says.
@@ -73,7 +75,7 @@ impl Endpoint {
         Endpoint::connect(Path::new(&socket), checkpoint)
     }
 
-    /// As [`Endpoint::start`], by the relay at this socket.
+    /// As [`Endpoint::start`], through the relay at this socket.
     ///
     /// # Errors
     /// As [`Endpoint::start`].
@@ -221,7 +223,7 @@ impl Endpoint {
 
     /// As [`Endpoint::wait`], but does not wait: `None` if the request is still open.
     ///
-    /// When a message arrives is not logged. What the program sends must not depend on the answer of a test.
+    /// The time of arrival is not logged, so what the program sends must not depend on the answer of a test.
     ///
     /// # Errors
     /// As [`Endpoint::wait`].
@@ -233,7 +235,7 @@ impl Endpoint {
         Ok(self.finish(request)?.map(Some))
     }
 
-    /// Gives open receives their messages, in order, and takes out the one of this request if it has come.
+    /// Completes open receives in order; returns the message of this request if it has arrived.
     fn finish(&mut self, request: Request) -> Result<Option<Vec<u8>>, Error> {
         for posted in self.posted.iter_mut().filter(|p| p.got.is_none()) {
             posted.got = self.inbox.take(posted.from, posted.tag);
@@ -249,7 +251,8 @@ impl Endpoint {
         }
     }
 
-    /// Says that the program's state as of now will be in checkpoint `checkpoint` (from 1 on): its counters are kept.
+    /// Announces that the program's present state will be in checkpoint `checkpoint` (from 1 on); its counters are
+    /// kept.
     ///
     /// To be called before the checkpoint is written, at a point to which the program will resume.
     ///
@@ -264,7 +267,7 @@ impl Endpoint {
         self.ask(&Frame::json(Kind::Mark, checkpoint, &counters)?)
     }
 
-    /// Says that a marked checkpoint is safe: logs that only older ones need may go.
+    /// Announces that a marked checkpoint is durable: logs that only older ones need may go.
     ///
     /// # Errors
     /// [`Error::Unmarked`], or what the relay says.
@@ -288,7 +291,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Asks the relay until it answers, also after its return.
+    /// Asks the relay until it answers, also across a restart of the relay.
     fn ask(&mut self, question: &Frame) -> Result<(), Error> {
         self.answer = None;
         loop {
@@ -314,19 +317,19 @@ impl Endpoint {
     fn write(&mut self) -> Result<(), Error> {
         match self.link.flush() {
             Ok(()) => Ok(()),
-            // Its last words may still be there to read.
+            // Its last messages may still be readable.
             Err(_) => self.read(),
         }
     }
 
-    /// Writes what waits and reads what is there; waits for something to happen, if it may.
+    /// Writes what is queued and reads what has arrived; waits for either if `may_wait`.
     fn progress(&mut self, may_wait: bool) -> Result<(), Error> {
         if let Some((code, text, number)) = &self.trouble {
             return Err(Error::told(*code, text.clone(), *number));
         }
         let waiting = self.link.out_bytes() > 0;
         self.write()?;
-        // All is written: that is what a flush waits for, and nothing may ever come to read.
+        // Everything is written, which is what a flush waits for: nothing may ever arrive to read.
         let may_wait = may_wait && !(waiting && self.link.out_bytes() == 0);
         let writing = if self.link.out_bytes() > 0 { PollFlags::POLLOUT } else { PollFlags::empty() };
         let mut fds = [PollFd::new(self.link.fd(), PollFlags::POLLIN | writing)];
@@ -348,7 +351,7 @@ impl Endpoint {
         if matches!(open, Ok(true)) { Ok(()) } else { self.rejoin() }
     }
 
-    /// Takes in the frames that were read, on a new connection those that came together with the welcome.
+    /// Handles the frames that were read; on a new connection also those that came together with the welcome.
     fn take_all(&mut self) -> Result<(), Error> {
         while let Some(frame) = self.link.next_frame()? {
             self.take_in(frame)?;
@@ -386,7 +389,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The relay has gone, or wants no program for a while: joins again when it may, and sends again what the relay
+    /// The relay has gone, or admits no program for a while: joins again when it may, and sends again what the relay
     /// may not have logged.
     fn rejoin(&mut self) -> Result<(), Error> {
         let mut held = self.sent.clone();

@@ -16,7 +16,7 @@ pub struct Handle {
     rooms: BTreeMap<u64, Room>,
 }
 
-/// A buffer of the caller, which it keeps until the receive is done.
+/// The caller's buffer for an open receive.
 #[derive(Clone, Copy)]
 struct Room {
     bytes: *mut u8,
@@ -45,7 +45,7 @@ impl Room {
     }
 }
 
-/// Runs a call, keeps its error's words, and returns its number.
+/// Runs a call; keeps its error's text and returns its number.
 fn guard(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(call));
     let outcome = outcome.unwrap_or_else(|_| Err(Error::Usage("a fault inside mlog; please report it".into())));
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn mlog_finalize(m: *mut Handle) -> c_int {
     })
 }
 
-/// The words of the last error of this thread.
+/// The text of this thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlog_message() -> *const c_char {
     MESSAGE.with(|m| m.borrow().as_ptr())

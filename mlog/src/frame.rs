@@ -13,7 +13,7 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 /// A longer message travels, and is logged, in parts of this length, bytes: while one is on its way, the next is logged.
 pub const PART_BYTES: usize = 512 << 10;
 
-/// Longest body of a stranger who has not yet proved that it knows the token, bytes.
+/// Longest body from a caller that has not yet proved that it knows the token, bytes.
 pub const UNPROVEN_BYTES: usize = 4096;
 
 /// The body of a frame, shared between log and connections.
@@ -24,17 +24,17 @@ pub type Bytes = Arc<Buffer>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Program to relay: here I am; number: checkpoint from which I resume, or 0.
+    /// Program to relay: opens; number: checkpoint from which it resumes, or 0.
     Open = 31,
-    /// Relay to program: who you are, and the counters of that checkpoint.
+    /// Relay to program: its group, and the counters of that checkpoint.
     Opened = 2,
-    /// Program to relay: how far I am on every channel.
+    /// Program to relay: its position on every channel.
     Join,
-    /// Relay to program: what I have logged on every channel.
+    /// Relay to program: the last message logged on every channel.
     Welcome,
-    /// A message; group: the other side, number: its number on the channel.
+    /// A message; group: the other group, number: its number on the channel.
     Message,
-    /// Program to relay: I sent this message again; body: its fingerprint.
+    /// Program to relay: a message sent again; body: its fingerprint.
     Again,
     /// Relay to program: so many of your frames are logged, on this connection.
     Logged,
@@ -42,31 +42,31 @@ pub enum Kind {
     Mark,
     /// Program to relay: checkpoint `number` is safe; answered by the same kind.
     Commit,
-    /// Program to relay: I have finished; answered by the same kind.
+    /// Program to relay: the program has finished; answered by the same kind.
     Bye,
-    /// Relay to program, or to a command: this went wrong; tag: the code of the error, body: text.
+    /// Relay to program or command: an error; tag: its code, body: text.
     Trouble,
-    /// Command to relay: what do you count? Answered by the same kind with JSON.
+    /// Command to relay: asks for the counters; answered by the same kind with JSON.
     Status,
     /// Command to relay: write the log to the folder in the body, and end; answered by the same kind.
     Handover,
     /// Command to relay: end; answered by the same kind.
     Stop,
-    /// Relay to relay: I am `group`; body: a nonce.
+    /// Relay to relay: greets as `group`; body: a nonce.
     Greet = 32,
-    /// Relay to relay: a nonce and the proof that I know the token.
+    /// Relay to relay: a nonce, and the proof that the relay called knows the token.
     Challenge = 16,
-    /// Relay to relay: my proof.
+    /// Relay to relay: the caller's proof.
     Proof,
-    /// Relay to relay: send me messages from `number` on; 0: none.
+    /// Relay to relay: requests messages from `number` on; 0: none.
     Want,
-    /// Relay to relay: I shall never want messages up to `number` again.
+    /// Relay to relay: messages up to `number` will never be wanted again.
     Collect,
-    /// Relay to relay: message `number`, which you want, is no longer in my log.
+    /// Relay to relay: the wanted message `number` is no longer in the log.
     Lost,
-    /// In a log only: the channel goes on after `number`; body: the number collected.
+    /// In a log only: the channel continues after `number`; body: the number collected.
     Head,
-    /// In a log only: the channel was emptied and goes on after `number`; body as of a head.
+    /// In a log only: the channel was emptied and continues after `number`; body as for `Head`.
     Reset,
     /// Relay to program: close this connection until the relay calls again. Command to relay: tell it so; answered by
     /// the same kind, number: 1 if no program is connected any more.
@@ -211,7 +211,7 @@ mod tests {
         let header = Header { kind: Kind::Greet, group: 0, tag: 0, number: 0, length: 4097, rest: 0 };
         assert!(Header::decode(&header.encode(), UNPROVEN_BYTES).is_err());
         let mut bytes = header.encode();
-        // 1 and 15 began a call when no message had parts.
+        // 1 and 15 opened a connection before messages had parts.
         for kind in [0, 1, 15, 25, 255] {
             bytes[4] = kind;
             assert!(Header::decode(&bytes, LONGEST_BYTES).is_err());

@@ -1,4 +1,5 @@
-//! What a program has got and not yet received: matching by source and tag, and the counters that a checkpoint keeps.
+//! Messages that have arrived at a program and are not yet received: matching by source and tag, and the counters
+//! that a checkpoint keeps.
 
 use crate::buffer::Buffer;
 use crate::frame::{Bytes, Header, LONGEST_BYTES};
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How far a program is, on all its channels; a checkpoint keeps it and a restart begins from it.
+/// A program's position on all its channels; a checkpoint keeps it, and a restart begins from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// To each group: messages sent.

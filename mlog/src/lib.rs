@@ -40,7 +40,7 @@ pub use store::Medium;
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A call that makes no sense.
+    /// A wrong use of the library.
     #[error("{0}")]
     Usage(String),
     /// Receiving from whoever comes first cannot be repeated.
@@ -110,7 +110,7 @@ impl Error {
         }
     }
 
-    /// The error that a relay told of.
+    /// The error that a relay reported.
     fn told(code: i32, text: String, number: u64) -> Error {
         match code {
             6 => Error::Full(text),
@@ -122,7 +122,7 @@ impl Error {
         }
     }
 
-    /// What the relay tells of it, without the words that [`Error::told`] adds again.
+    /// The text that the relay reports, without what [`Error::told`] adds again.
     fn text(&self) -> String {
         match self {
             Error::Full(t) | Error::Lost(t) | Error::Diverged(t) | Error::Garbage(t) => t.clone(),

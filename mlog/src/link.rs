@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Read at once, beside what is missing of a body, bytes: what is read here is copied once more.
+/// Bytes read at once beyond the rest of a body; these are copied once more.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Room for what was written to a unix socket and not yet read, bytes.
+/// Size of a unix socket's buffer, bytes.
 const UNDER_WAY_BYTES: usize = 1 << 20;
 
 /// Frames written in one call.
@@ -28,7 +28,7 @@ pub enum Stream {
     Unix(UnixStream),
     /// To another relay.
     Tcp(TcpStream),
-    /// To nobody: a socket that was closed for a dump.
+    /// A socket that was closed for a dump.
     Closed(File),
 }
 
@@ -78,7 +78,7 @@ impl Link {
         match &stream {
             Stream::Unix(s) => {
                 s.set_nonblocking(true)?;
-                // The system takes less where it allows less.
+                // The system may grant less.
                 setsockopt(s, sockopt::SndBuf, &UNDER_WAY_BYTES)?;
             }
             Stream::Tcp(s) => {
@@ -92,7 +92,7 @@ impl Link {
         Ok(Link { stream, limit_bytes, piece, filled: 0, taken: 0, open: None, out, written: 0, out_bytes: 0 })
     }
 
-    /// The other side has proved who it is: longer bodies may come.
+    /// The other side has proved who it is: longer bodies are allowed.
     pub fn trust(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
     }
@@ -121,7 +121,7 @@ impl Link {
         self.out_bytes
     }
 
-    /// Reads what is there, once. False: the other side has closed.
+    /// Reads once what has arrived. False: the other side has closed the connection.
     ///
     /// # Errors
     /// What the socket says.
@@ -154,7 +154,7 @@ impl Link {
             let Some(head) = self.piece[self.taken..self.filled].first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let header = Header::decode(head, self.limit_bytes)?;
             self.taken += HEADER_BYTES;
-            // Room for what is announced; a stranger's limit is small.
+            // A buffer of the announced length; unproven callers have a small limit.
             self.open = Some((header, Buffer::new(header.length as usize), 0));
         }
         let Some((header, mut body, there)) = self.open.take() else { return Ok(None) };
@@ -221,7 +221,7 @@ impl Link {
     }
 }
 
-/// A host that dies says nothing: ask it every few seconds.
+/// A host that dies closes no connection: TCP keepalive asks it every few seconds.
 fn notice_death(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &4)?;

@@ -20,7 +20,7 @@ struct Kept {
     version: u32,
     marks: BTreeMap<u64, Counters>,
     committed: Vec<u64>,
-    /// What a program that has ended had sent to each group.
+    /// How many messages an ended program had sent to each group.
     #[serde(default)]
     ended: Option<Vec<u64>>,
 }
@@ -59,7 +59,7 @@ impl Marks {
         self.write()
     }
 
-    /// A checkpoint is safe.
+    /// Notes that a checkpoint is durable.
     ///
     /// # Errors
     /// [`Error::Unmarked`], or what the file system says.
@@ -78,7 +78,7 @@ impl Marks {
         self.write()
     }
 
-    /// The program resumes from a checkpoint: later ones never were.
+    /// The program resumes from a checkpoint: later ones are forgotten.
     ///
     /// # Errors
     /// [`Error::Unmarked`], or what the file system says.
@@ -90,7 +90,7 @@ impl Marks {
         Ok(counters)
     }
 
-    /// The program has neither sent nor received: checkpoints after messages never were. Whether there were some.
+    /// The program begins anew: checkpoints after its first message are forgotten. Returns whether there were any.
     ///
     /// # Errors
     /// What the file system says.
@@ -107,7 +107,7 @@ impl Marks {
         Ok(true)
     }
 
-    /// The program has ended, after so many messages to each group; or it runs again.
+    /// Notes that the program has ended after so many messages to each group, or (none) that it runs again.
     ///
     /// # Errors
     /// What the file system says.
@@ -124,7 +124,8 @@ impl Marks {
         self.kept.ended.as_deref()
     }
 
-    /// From each group: messages that no kept checkpoint will want again. Zero until so many are committed.
+    /// Number of the last message of each group that no kept checkpoint will want again; 0 until enough checkpoints
+    /// are committed.
     pub fn collected(&self, from: usize) -> u64 {
         if self.kept.committed.len() < self.keep {
             return 0;

@@ -17,7 +17,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// For each step of an attempt.
+/// Time limit of each step of an attempt.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a relay knows of another.
@@ -29,11 +29,11 @@ pub struct Peer {
     pub incoming: Incoming,
     /// Highest number transmitted to it.
     pub peak: u64,
-    /// The message from it that was wanted here and is in no log any more.
+    /// Number of a message from it that this group wants and no log has any more.
     pub lost_here: Option<u64>,
-    /// The message to it that it wanted and that is not in this log any more.
+    /// Number of a message to it that it wants and this log no longer has.
     pub lost_there: Option<u64>,
-    /// An attempt is being made.
+    /// Whether an attempt is under way.
     pub dialing: bool,
     retry_at: Instant,
     pause: Duration,
@@ -107,7 +107,7 @@ pub fn dial(book: &Book, token: &Token, me: usize, them: usize) -> Result<TcpStr
     Ok(stream)
 }
 
-/// What a relay that was called knows of the caller: its group and both nonces.
+/// A caller that has greeted: its group and both nonces.
 #[derive(Debug)]
 pub struct Greeted {
     /// The group that the caller says it is.

@@ -12,16 +12,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The program is told at the latest after so many bytes that they are logged.
+/// After so many logged bytes the program is told of it at once.
 const UNTOLD_BYTES: u64 = 256 << 10;
 
-/// Bytes that a frame counts beside its body, so that empty ones count too.
+/// Bytes that a frame counts in addition to its body, so that empty ones count too.
 const FRAME_BYTES: u64 = 256;
 
 /// While so much waits for the program, no more is read from other relays, bytes.
 const ENOUGH_BYTES: usize = 8 << 20;
 
-/// Who a program is, as its relay tells it.
+/// A relay's answer to a program: its group, and the counters to resume from.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Opened {
     /// Its group.
@@ -30,17 +30,17 @@ pub struct Opened {
     pub groups: usize,
     /// Counters of the checkpoint from which it resumes.
     pub counters: Option<Counters>,
-    /// The file that keeps it away; empty from a relay of an earlier version.
+    /// The file whose existence keeps the program away; empty from a relay of an earlier version.
     #[serde(default)]
     pub rest: PathBuf,
 }
 
-/// How far a program is that (re)joins.
+/// A joining program's position.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Join {
     /// From each group: messages that it has.
     pub arrived: Vec<u64>,
-    /// To each group: messages up to this number it cannot send again by itself.
+    /// To each group: number up to which it cannot send its messages again by itself.
     pub held: Vec<u64>,
 }
 
@@ -49,11 +49,11 @@ pub struct Join {
 pub struct Program {
     /// The connection.
     pub link: Link,
-    /// It has said how far it is.
+    /// Whether it has joined, with its position.
     pub joined: bool,
-    /// It was told of trouble that it cannot survive: nothing it says counts any more.
+    /// It was told of a fatal error: nothing it sends counts any more.
     condemned: bool,
-    /// It has said goodbye.
+    /// It has announced its end.
     ending: bool,
     logged: u64,
     untold_bytes: u64,
@@ -71,7 +71,7 @@ impl Program {
         self.untold_bytes += FRAME_BYTES + bytes as u64;
     }
 
-    /// True if enough waits for it.
+    /// Whether so much is queued for it that no more is read from other relays.
     pub fn is_behind(&self) -> bool {
         self.link.out_bytes() >= ENOUGH_BYTES
     }
@@ -112,8 +112,8 @@ impl Relay {
         link.flush().map_err(system("a command"))
     }
 
-    /// Has a program that has joined close its connection, and keeps it and others away. Whether it has: a program that
-    /// has not joined, or has said goodbye, computes without us, and would not stand still.
+    /// Makes the program close its connection, and keeps programs away. Returns whether it has: a program that has
+    /// not joined, or has announced its end, does not call the relay and would not stand still.
     fn send_away(&mut self) -> Result<Frame, Error> {
         if let Some(program) = self.program.as_mut().filter(|p| p.joined && !p.ending)
             && !self.rest.exists()
@@ -132,11 +132,11 @@ impl Relay {
         Ok(Frame::number(Kind::Handover, 0))
     }
 
-    /// A program takes the place of the one before, which is dead or will be told by its socket.
+    /// A new program takes the place of the one before, which is dead or will notice that its socket is closed.
     fn open_program(&mut self, mut link: Link, frame: &Frame) -> Result<(), Error> {
         self.leave();
         if self.rest.exists() {
-            // It began to call before it could know.
+            // It connected before it could know that programs are kept away.
             return Ok(());
         }
         let checkpoint = frame.header.number;
@@ -162,7 +162,7 @@ impl Relay {
         self.program = None;
     }
 
-    /// The program takes in nothing more: what comes for it meanwhile must come again.
+    /// The program reads nothing more: what arrives for it meanwhile must be sent again.
     fn part(&mut self) {
         if self.program.as_mut().is_some_and(|p| std::mem::take(&mut p.joined)) {
             for group in 0..self.groups {
@@ -262,7 +262,7 @@ impl Relay {
         }
         self.marks.end(None)?;
         if join.arrived.iter().chain(&join.held).all(|n| *n == 0) && self.marks.begin(self.groups)? {
-            // The others may make again what they have collected for those checkpoints.
+            // Other relays may log again what they had collected for those checkpoints.
             self.peers.iter_mut().filter_map(|p| p.link.as_mut()).for_each(|l| l.push(Frame::number(Kind::Collect, 0)));
         }
         self.joined_s = now_s();

@@ -21,7 +21,7 @@ pub const PROOF_BYTES: usize = 32;
 /// Most callers at a time that have not proved who they are.
 pub const MOST_UNPROVEN: usize = 64;
 
-/// Time that a caller has before it must make room for another: a proof takes milliseconds.
+/// Time after which an unproven caller may be closed to make room for another; a proof takes milliseconds.
 pub const UNPROVEN_UNDISTURBED: Duration = Duration::from_secs(1);
 
 /// Longest time in which a caller must prove who it is.
@@ -50,12 +50,12 @@ impl Token {
         Ok(Token(secret))
     }
 
-    /// The proof for these words.
+    /// The proof for this exchange.
     pub fn prove(&self, words: &Words) -> [u8; PROOF_BYTES] {
         self.mac(words).finalize().into_bytes().into()
     }
 
-    /// True if a proof is right; takes the same time for each wrong one.
+    /// Whether a proof is right; takes the same time for every wrong one.
     pub fn check(&self, words: &Words, proof: &[u8]) -> bool {
         self.mac(words).verify_slice(proof).is_ok()
     }
@@ -74,10 +74,10 @@ impl Token {
     }
 }
 
-/// What a proof is about.
+/// The exchange that a proof is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
-    /// Who proves: [`DIALER`] or [`LISTENER`].
+    /// Who proves it: [`DIALER`] or [`LISTENER`].
     pub role: &'static [u8],
     /// The group that called.
     pub dialer: u16,

@@ -26,7 +26,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Queued on one connection before the log is asked for more, bytes.
 const QUEUE_BYTES: usize = 1 << 20;
 
-/// What a relay is told at its start.
+/// Configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The run's folder, which all groups see.
@@ -45,7 +45,8 @@ pub struct Config {
     pub keep: usize,
     /// A program whose messages are lost waits for a sender that goes back, instead of being told.
     pub patient: bool,
-    /// Until when it is wanted: nobody may be able to end it otherwise. One before it that holds the log is about to end.
+    /// Its placement: it ends when that is over, since nobody else may be able to end it. A relay before it that
+    /// still holds the log is about to end.
     pub placement: Option<Placement>,
     /// Address and port to listen on.
     pub listen: String,
@@ -55,7 +56,7 @@ pub struct Config {
     pub socket: Option<PathBuf>,
 }
 
-/// A relay at work.
+/// A running relay.
 pub struct Relay {
     pub(crate) group: usize,
     pub(crate) groups: usize,
@@ -73,9 +74,9 @@ pub struct Relay {
     /// The file that keeps a program away that has joined, while a dump is under way. A file, because a program that
     /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
-    /// Until when it is wanted, and when that was looked for last.
+    /// Its placement, and the time of the last check.
     placement: Option<(Placement, Instant)>,
-    /// The program has left because it was sent away.
+    /// Whether the program was asked to leave for a dump.
     pub(crate) rests: bool,
     book: Book,
     tcp: TcpListener,
@@ -87,7 +88,7 @@ pub struct Relay {
 /// The outcome of a call to another relay.
 type Dialed = (usize, Result<TcpStream, Error>);
 
-/// What may happen at a connection.
+/// Which connection an event belongs to.
 #[derive(Clone, Copy)]
 enum Who {
     Wake,
@@ -120,7 +121,8 @@ impl Relay {
                 "the log was damaged at its end; what is missing will be reported when it is wanted"
             );
         }
-        // A log in memory that died after its program can only be made again by that program.
+        // A log in memory that was lost after its program had ended can be made again only by running that program
+        // again.
         for (to, sent) in marks.ended().unwrap_or_default().iter().enumerate() {
             store.join(to, *sent)?;
         }
@@ -202,7 +204,7 @@ impl Relay {
         // From the last to the first, since handling one may remove it.
         let unproven = self.unproven.iter().enumerate().rev();
         whom.extend(unproven.map(|(i, g)| (Who::Unproven(i), g.link.fd(), flags(&g.link, true))));
-        // After them, since one that comes may take the place of another.
+        // Listeners come after connections, since a new caller may take the place of another.
         whom.push((Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN));
         whom.push((Who::Unix, self.unix.as_fd(), PollFlags::POLLIN));
         let mut fds: Vec<PollFd<'_>> = whom.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
@@ -250,7 +252,7 @@ impl Relay {
             let (book, token, me) = (self.book.clone(), self.token.clone(), self.group);
             let (answers, wake) = (self.dialed.0.clone(), self.wake.1.try_clone());
             let call = move || {
-                // Nobody listens any more only when the relay has ended.
+                // Nobody receives the answer only if the relay has ended.
                 let _ = answers.send((them, dial(&book, &token, me, them)));
                 let _ = wake.and_then(|mut w| w.write_all(&[1]));
             };
@@ -283,7 +285,7 @@ impl Relay {
         self.peers[them].connected(link);
         self.counts.connections += 1;
         self.want(them);
-        // Its first words may have come together with its proof.
+        // Its first messages may have arrived together with its proof.
         self.read_peer(them);
     }
 
@@ -362,7 +364,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Tells the receiver that what it wants is gone, if it is.
+    /// Tells the receiver that a wanted message is lost, if it is.
     pub(crate) fn tell_loss(&mut self, to: usize) {
         let lost = self.store.channel(to).and_then(|c| c.lost);
         self.peers[to].lost_there = lost;
@@ -373,7 +375,7 @@ impl Relay {
         }
     }
 
-    /// Moves what is due from the log to the connection, as far as there is room.
+    /// Queues due messages from the log on the connection, as far as there is room.
     fn pump(&mut self, to: usize) {
         let peer = &mut self.peers[to];
         let Some(link) = &mut peer.link else { return };

@@ -1,5 +1,5 @@
-//! The log on disk: append-only segments of checksummed records; a torn end is cut off, what is collected goes in whole
-//! segments.
+//! The log on disk: append-only segments of checksummed records. A torn end is cut off; collected messages are
+//! removed in whole segments.
 //!
 //! Records are written before their messages leave, so that they survive the death of the relay. They are synced only
 //! when the program marks a checkpoint: what it sent after that, it sends again when its node is lost.
@@ -22,7 +22,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Bytes before a record's body: header and checksum.
 const RECORD_BYTES: usize = HEADER_BYTES + 8;
 
-/// Written at once, bytes: a longer write looks for large runs of free memory, which can take several times as long.
+/// Size of one write, bytes: the kernel would look for large runs of free memory for longer ones, which can take
+/// several times as long.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// Where a body stands in the log.
@@ -81,7 +82,7 @@ impl DiskLog {
         for id in segment_ids(&self.folder)? {
             let path = self.path(id);
             if cut.is_some() {
-                // What follows a damaged record has no connection to what stands before it.
+                // Segments after a damaged record cannot be used.
                 fs::remove_file(path)?;
                 continue;
             }
@@ -192,7 +193,7 @@ impl DiskLog {
     }
 }
 
-/// Makes a log's folder if needed, and holds it against other relays.
+/// Makes a log's folder if needed, and locks it against other relays.
 ///
 /// # Errors
 /// What the file system says, or another relay holds the folder.
@@ -203,10 +204,10 @@ pub fn hold(folder: &Path) -> Result<Flock<File>, Error> {
         .map_err(|_| Error::Usage(format!("{}: another relay holds this log; stop it first", folder.display())))
 }
 
-/// Holds a log like [`hold`], as soon as a relay that holds it has ended, since its placement is over.
+/// Locks a log like [`hold`], but waits for a relay whose placement is over to release it.
 ///
 /// # Errors
-/// As there, if that one does not end within [`SUCCESSION`].
+/// As [`hold`], if that relay does not end within [`SUCCESSION`].
 pub fn take_over(folder: &Path) -> Result<Flock<File>, Error> {
     let begun = Instant::now();
     loop {

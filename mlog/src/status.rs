@@ -1,4 +1,4 @@
-//! What a relay counts, as JSON for accounting (the phase `logging`) and for people.
+//! A relay's counters, as JSON for accounting (the phase `logging`) and for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +33,11 @@ pub struct Status {
     pub checkpoints: Vec<u64>,
     /// The channels, by group.
     pub peers: Vec<PeerStatus>,
-    /// What is wanted and in no log: the recovery line must go back.
+    /// Wanted messages that no log has: their senders must go back.
     pub lost: Vec<Loss>,
 }
 
-/// Countable things, since the relay's start. Of a long message each part counts, except in `messages` and `delivered`.
+/// Counters since the relay's start. Each part of a long message counts, except in `messages` and `delivered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages logged.
@@ -69,11 +69,11 @@ pub struct PeerStatus {
     pub connected: bool,
     /// Highest number logged to it.
     pub logged: u64,
-    /// Up to here its relay needs nothing any more.
+    /// Number up to which its relay wants nothing any more.
     pub collected: u64,
 }
 
-/// A message that is wanted and gone.
+/// A wanted message that no log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     /// Who sent it.

@@ -13,13 +13,13 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Size at which a new segment of a disk log begins, bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// What an entry takes beside its body, bytes.
+/// Size of an entry without its body, bytes.
 const ENTRY_BYTES: u64 = 64;
 
 /// Where a log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Medium {
-    /// Nowhere: a message is forgotten when it leaves. For measuring, and for groups that all go back together.
+    /// Nowhere: a message is forgotten when it is sent. For measurements, and for groups that all go back together.
     None,
     /// In the relay's memory.
     Memory,
@@ -80,8 +80,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a log; one that another relay left in `folder` is taken over, and one that still holds it is waited for if
-    /// this one `takes_over`. The second part says what was damaged.
+    /// Opens a log, also one that another relay left in `folder`; waits for a relay that still holds it if
+    /// `takes_over`. The second part of the result says what was damaged.
     ///
     /// # Errors
     /// What the file system says, or another relay holds the folder.
@@ -358,21 +358,21 @@ impl Store {
 pub struct Numbers {
     /// Highest number logged.
     pub logged: u64,
-    /// Up to here it was collected.
+    /// Number up to which it was collected.
     pub collected: u64,
-    /// The number that is wanted and gone.
+    /// Number of a wanted message that is lost.
     pub lost: Option<u64>,
     /// The next number to transmit.
     pub due: Option<u64>,
 }
 
-/// What became of messages offered to the log.
+/// What happened to messages offered to the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Logged {
-    /// New ones.
+    /// New messages.
     pub messages: u64,
     /// Bytes of the new ones.
     pub bytes: u64,
-    /// Those that were known.
+    /// Messages that were known before.
     pub known: u64,
 }

@@ -1,4 +1,4 @@
-//! Strangers at the relay's doors: programs, commands and relays that have not yet said, or proved, who they are.
+//! Callers that have not yet said, or not yet proved, who they are: programs, commands and other relays.
 
 use crate::frame::{Frame, UNPROVEN_BYTES};
 use crate::link::{Link, Stream};
@@ -17,7 +17,7 @@ pub(crate) struct Unproven {
 }
 
 impl Relay {
-    /// Counts one that is sent away; only the first aloud, since remote are not to fill the log.
+    /// Counts a refused caller; only the first is a warning, so that callers cannot fill the log.
     pub(crate) fn refuse(&mut self, why: &str) {
         self.counts.refused += 1;
         match self.counts.refused {
@@ -26,7 +26,8 @@ impl Relay {
         }
     }
 
-    /// Hears one more out, if it is not one of too many from the network: a caller on the unix socket is the user's own.
+    /// Accepts a caller, unless too many from the network are unproven already. A caller on the unix socket is the
+    /// user's own.
     pub(crate) fn admit(&mut self, stream: Stream) {
         if matches!(stream, Stream::Tcp(_)) && !self.has_room() {
             return self.refuse("too many callers without a proof at a time");
@@ -37,8 +38,8 @@ impl Relay {
         }
     }
 
-    /// Whether there is a place for one more from the network. If there is none, who has been there longest goes; nobody
-    /// who has just come.
+    /// Whether there is room for one more caller from the network. If all places are taken, the oldest is closed,
+    /// unless it has just come.
     fn has_room(&mut self) -> bool {
         let is_remote = |(_, caller): &(usize, &Unproven)| matches!(caller.link.stream(), Stream::Tcp(_));
         let remote = self.unproven.iter().enumerate().filter(is_remote);
@@ -52,14 +53,14 @@ impl Relay {
         true
     }
 
-    /// Sends away who has not said in time who it is.
+    /// Closes callers that have not said in time who they are.
     pub(crate) fn dismiss_late(&mut self) {
         let before = self.unproven.len();
         self.unproven.retain(|caller| caller.since.elapsed() < PROOF_LIMIT);
         (self.unproven.len()..before).for_each(|_| self.refuse("it did not say in time who it is"));
     }
 
-    /// Hears what a stranger says: a program opens, a command asks, a relay greets and proves.
+    /// Reads from a caller: a program opens, a command asks, a relay greets and proves.
     pub(crate) fn read_unproven(&mut self, index: usize) {
         let mut caller = self.unproven.remove(index);
         let heard = caller.link.receive().map_err(system("a caller"));

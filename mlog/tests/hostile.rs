@@ -1,4 +1,4 @@
-//! Strangers at the relay's doors: wrong tokens, huge frames, garbage, silence. They are refused, and the run goes on.
+//! Callers without a proof: wrong tokens, huge frames, garbage, silence. They are refused, and the run goes on.
 
 mod run;
 
@@ -29,7 +29,7 @@ fn bytes(frame: &Frame) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_are_refused_and_counted_and_the_run_goes_on() {
+fn callers_without_a_proof_are_refused_and_counted_and_the_run_goes_on() {
     let run = Run::new(2, "memory");
     let _relays = run.relays();
     let address = address(&run, 0);
@@ -56,7 +56,7 @@ fn strangers_are_refused_and_counted_and_the_run_goes_on() {
     }
     let _silent: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(&address.address).expect("connected")).collect();
     wait_for("refusals", || run.status(0).filter(|s| s.counts.refused >= 10 + 16));
-    assert_eq!(run.errors(0).matches("refused: ").count(), 1, "strangers do not fill the log");
+    assert_eq!(run.errors(0).matches("refused: ").count(), 1, "callers do not fill the log");
 
     let mut zero = Endpoint::connect(&run.socket(0), 0).expect("joined");
     let mut one = Endpoint::connect(&run.socket(1), 0).expect("joined");
@@ -64,28 +64,28 @@ fn strangers_are_refused_and_counted_and_the_run_goes_on() {
     assert_eq!(one.recv(0, 1).expect("received"), b"still here");
 }
 
-/// Has as many silent strangers at a door as it has places; who was sent away comes again.
-fn crowd(door: &str, strangers: &mut Vec<TcpStream>) {
+/// Keeps all places for unproven callers taken; one that was sent away calls again.
+fn crowd(door: &str, callers: &mut Vec<TcpStream>) {
     let is_there = |s: &TcpStream| s.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
-    strangers.retain(is_there);
-    while strangers.len() < MOST_UNPROVEN {
-        let stranger = TcpStream::connect(door).expect("connected");
-        stranger.set_nonblocking(true).expect("a socket");
-        strangers.push(stranger);
+    callers.retain(is_there);
+    while callers.len() < MOST_UNPROVEN {
+        let caller = TcpStream::connect(door).expect("connected");
+        caller.set_nonblocking(true).expect("a socket");
+        callers.push(caller);
     }
 }
 
 #[test]
-fn a_crowd_of_silent_strangers_keeps_neither_the_program_nor_another_relay_out() {
+fn a_crowd_of_silent_callers_keeps_neither_the_program_nor_another_relay_out() {
     let run = Run::new(2, "memory");
     let _zeroth = run.relay(0);
-    let (door, mut strangers) = (address(&run, 0).address, Vec::new());
-    crowd(&door, &mut strangers);
+    let (door, mut callers) = (address(&run, 0).address, Vec::new());
+    crowd(&door, &mut callers);
     assert!(run.status(0).is_some(), "the user's own callers have a door of their own");
     let mut zero = Endpoint::connect(&run.socket(0), 0).expect("joined");
     let _first = run.relay(1);
     wait_for("the other relay", || {
-        crowd(&door, &mut strangers);
+        crowd(&door, &mut callers);
         run.status(0).filter(|s| s.counts.connections > 0)
     });
     let mut one = Endpoint::connect(&run.socket(1), 0).expect("joined");
