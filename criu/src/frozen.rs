@@ -75,7 +75,7 @@ pub struct Pipe {
 /// A file that the program writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Written {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
     /// Its size when the program stood still, bytes.
     pub bytes: u64,

@@ -15,7 +15,7 @@ use crate::{BySource, JobEnergy, Load, Meter, Processes, Sample, SourceKind};
 /// How long the figure of a job that has left is kept.
 pub const RETENTION_S: f64 = 3600.0;
 
-/// The books of one node.
+/// The energy accounts of one node's jobs.
 pub struct Accounts {
     cpus: u32,
     idle_w: f64,
@@ -34,7 +34,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Books of a node with so many CPUs that draws `idle_w` when nothing runs.
+    /// Accounts of a node with `cpus` CPUs that draws `idle_w` when idle.
     pub fn new(cpus: u32, idle_w: f64) -> Accounts {
         Accounts {
             cpus,
@@ -137,7 +137,7 @@ impl Accounts {
         self.retire(now_s);
     }
 
-    /// Those who were here when the interval began share its idle part.
+    /// Jobs that were here when the interval began share its idle part.
     fn weigh(&mut self, dt_s: f64) {
         self.open_s += dt_s;
         let present = || self.jobs.values().filter(|l| l.ended_s.is_none());
@@ -176,7 +176,7 @@ impl Accounts {
     fn close(&mut self, delta_uj: &BySource<u64>) {
         let mut idle: Vec<f64> = self.jobs.values().map(|l| l.open_idle).collect();
         let mut busy: Vec<f64> = self.jobs.values().map(|l| l.open_cpu_s).collect();
-        // Last in both: nobody.
+        // The last weight in both is that of nobody.
         idle.push(self.open_nobody_s);
         busy.push(0.0);
         let busy = if busy.iter().any(|w| *w > 0.0) { &busy } else { &idle };

@@ -16,9 +16,9 @@ use nix::unistd::Pid;
 
 use crate::{Error, Feed, Latest};
 
-/// More output than this is no answer to a question of ours.
+/// Longest output that is read as an answer, bytes.
 const OUTPUT_LIMIT: usize = 64 * 1024;
-/// How soon a run notices that nobody wants it any more.
+/// Time in which a run notices that it is no longer wanted.
 const SLICE: Duration = Duration::from_millis(100);
 
 struct Shared<T> {

@@ -1,4 +1,4 @@
-//! Hears what is said in the background, and says when it has fallen silent.
+//! Receives answers from the background, and notices when none come any more.
 
 use crate::{Error, Ready};
 
@@ -30,7 +30,7 @@ pub trait Feed<T = f64>: Send {
     fn describe(&self) -> String;
 }
 
-/// A feed, and since when it has said the same.
+/// A feed, and since when its answer has not changed.
 pub(crate) struct Listener<T = f64> {
     feed: Box<dyn Feed<T>>,
     silent_after_s: f64,

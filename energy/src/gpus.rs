@@ -34,11 +34,11 @@ impl Gpus {
 pub(crate) struct OpenGpus {
     /// How many there are.
     count: usize,
-    /// By GPUs that belong to one of the jobs whose GPUs are not known, J.
+    /// Energy of GPUs whose holder is among the jobs with unknown GPUs, J.
     doubtful_j: f64,
-    /// By GPUs that no job holds, J.
+    /// Energy of GPUs that no job holds, J.
     idle_j: f64,
-    /// What of all is part of the node's own figure, J.
+    /// The part of it that the node's own figure contains, J.
     pub(crate) within_j: f64,
 }
 
@@ -65,8 +65,8 @@ impl OpenGpus {
         }
     }
 
-    /// By what the GPUs' joules are split: one weight for each job, and the last for nobody; as `idle` and `busy`.
-    /// Without any, nothing is known of single GPUs.
+    /// Weights for splitting the GPUs' joules: one for each job, the last for nobody; as `idle` and `busy`. None if
+    /// single GPUs were not read.
     pub(crate) fn weights(&self, jobs: &BTreeMap<u32, Ledger>, idle: &[f64], busy: &[f64]) -> Vec<f64> {
         let mut weights: Vec<f64> = jobs.values().map(|l| l.open_gpu_j).chain([0.0]).collect();
         let doubtful: Vec<bool> = jobs.values().map(|l| l.gpus.hold(0, self.count).is_none()).chain([false]).collect();

@@ -8,7 +8,7 @@ use crate::{Config, Coverage, Error, Mark, MarkKind, Ready, Source, SourceKind};
 /// Opens a source of a kind, or says why it cannot be had.
 pub(crate) type Opener = Arc<dyn Fn(SourceKind) -> Result<Box<dyn Source>, Error> + Send + Sync>;
 
-/// How a source of the list stands.
+/// State of a source of the list.
 enum State {
     /// Not usable; to be tried again at the time, if there was one to start from.
     Refused { retry_at_s: Option<f64> },
@@ -42,7 +42,7 @@ pub(crate) struct Ladder {
     slots: Vec<Slot>,
     refused: Vec<(SourceKind, String)>,
     marks: Vec<Mark>,
-    /// Where the current source stood last, and when it moved and was read last.
+    /// The current source's last value, J, and when it last moved and was last read.
     source_j: f64,
     moved_s: f64,
     last_s: Option<f64>,
@@ -143,7 +143,7 @@ impl Ladder {
 
     /// Opens sources in order until one can be read at once; those before it that need time stay pending.
     ///
-    /// Its zero is now: what it says from here on counts. Before the first sample there is no now.
+    /// Counting begins now: only what it adds from here on counts. Before the first sample there is no such moment.
     fn choose(&mut self, now_s: Option<f64>) {
         for index in 0..self.slots.len() {
             if !matches!(self.slots[index].state, State::Unneeded) || !self.try_open(index, now_s) {
@@ -204,7 +204,7 @@ impl Ladder {
         }
     }
 
-    /// What a ready source says now.
+    /// The present value of a ready source.
     fn zero(&mut self, index: usize, now_s: f64) -> Result<f64, Error> {
         match &mut self.slots[index].state {
             State::Pending(source) => source.joules(now_s),

@@ -37,14 +37,14 @@ pub(crate) struct Ledger {
     /// Whether it has processes here, and what it had used when they came.
     here: bool,
     at_arrival_uj: BySource<u64>,
-    /// What was told as the figure of the restart that is here: no later one has that again.
+    /// The figure that was reported for the present restart: no later restart gets it again.
     told_uj: BySource<u64>,
     pub(crate) ended_s: Option<f64>,
     pub(crate) share_cpus: Option<f64>,
     pub(crate) gpus: Gpus,
     steps: BTreeMap<StepKey, Monotone>,
     pub(crate) by_source_uj: BySource<u64>,
-    /// What it did since the counter moved last: its weight in the idle part and in the rest.
+    /// Its weights in the idle part and in the rest since the counter last moved.
     pub(crate) open_idle: f64,
     pub(crate) open_cpu_s: f64,
     /// What its GPUs have used since then.
@@ -52,12 +52,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Of a job that is here without processes.
+    /// The ledger of a job that is here without processes.
     pub(crate) fn held(since_s: f64) -> Ledger {
         Ledger { since_s, ..Ledger::default() }
     }
 
-    /// Of a job first seen with this CPU time: it is its own, but earns it no energy.
+    /// The ledger of a job first seen with this CPU time, which counts as its own but earns no energy.
     pub(crate) fn first(now_s: f64, job: &JobCpu) -> Ledger {
         let mut ledger = Ledger { here: true, ..Ledger::held(now_s) };
         ledger.note_cpu(job);
@@ -105,7 +105,7 @@ impl Ledger {
         earlier_uj.iter().sum()
     }
 
-    /// Notes that its figure is told to whoever keeps the books of the restart that is here.
+    /// Notes that its figure was reported for the present restart.
     pub(crate) fn note_told(&mut self) {
         self.told_uj = self.by_source_uj;
     }

@@ -38,7 +38,7 @@ pub struct Meter {
     base: Ladder,
     /// Sources that are added to it.
     gpus: Ladder,
-    /// Always reckoned along, to bridge intervals.
+    /// The model runs always, to bridge intervals.
     model: Reckoned,
     by_source_j: BySource<f64>,
     last_s: Option<f64>,
@@ -131,7 +131,7 @@ impl Meter {
         let now_s = self.last_s.map_or(now_s, |last_s| last_s.max(now_s));
         let dt_s = now_s - self.last_s.replace(now_s).unwrap_or(now_s);
         let (source, covers) = self.read_base(now_s, dt_s, load);
-        // Read in any case, so that its counter stands ready when a source without GPUs is taken.
+        // Read in any case, so that its counter is up to date when a source without GPUs is taken.
         let mut gpus_j = Vec::new();
         if let Step::Read { joules, .. } = self.gpus.step(now_s) {
             gpus_j = self.gpus.current().map_or_else(Vec::new, Source::gpus_j);

@@ -1,4 +1,4 @@
-//! Reckons the node's energy from configured watts and the CPU time used, where nothing can be measured.
+//! Estimates the node's energy from configured watts and CPU time, where nothing can be measured.
 
 use crate::{Load, Model};
 
@@ -24,7 +24,7 @@ impl Reckoned {
         dt_s * (self.model.idle_w + (self.model.busy_w - self.model.idle_w) * share)
     }
 
-    /// What is reckoned with, in words.
+    /// The parameters of the estimate, in words.
     pub(crate) fn describe(&self) -> String {
         format!("model: {} W idle, {} W with all CPUs busy", self.model.idle_w, self.model.busy_w)
     }

@@ -30,15 +30,16 @@ struct Seen {
     /// The number of its folder: whoever gets its own number later has another folder.
     folder: u64,
     read_s: f64,
-    /// Since when every reading has shown it in no step. There it stays: only a child is born into one.
+    /// Since when every reading has shown it outside of all steps. It stays outside, since only children are born
+    /// into a step.
     outside_s: Option<f64>,
     /// The last scan that found it.
     scan: u64,
 }
 
 impl Seen {
-    /// Whether the last reading can stand for one now; after a clock that fell, it cannot. Nor where the node's CPU time has
-    /// to be summed up over its processes.
+    /// Whether the last reading is still valid: not after the clock has fallen, nor where the node's CPU time is a
+    /// sum over its processes.
     fn holds(&self, now_s: f64, is_whole: bool) -> bool {
         let is_settled = self.outside_s.is_some_and(|since_s| self.read_s - since_s >= SETTLED_S);
         let holds_s = match self.process.kernel {

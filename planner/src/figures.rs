@@ -9,10 +9,10 @@ use policy::estimate::{Cost, Estimate};
 use policy::interval::Costs;
 use protocol::Figure;
 
-/// The work of a run whose duration nobody knows, s.
+/// Work that is assumed of a run whose duration is not known, s.
 const USUAL_WORK_S: f64 = 86_400.0;
 
-/// Saving and loading a borrower's state is taken to last as many checkpoints of one's own.
+/// Saving and loading a borrower is assumed to take as long as this many checkpoints of the lender.
 const LOAN_CHECKPOINTS: f64 = 2.0;
 
 /// Longest over shortest runtime of a shadowed run: the widest that Mills looks at.
@@ -22,10 +22,10 @@ const SHADOW_LAXITY: f64 = 2.0;
 pub(crate) struct Figures {
     pub mtbf_s: Figure,
     pub mtbf_reason: String,
-    /// From asking until it is complete, coordination included.
+    /// Duration of a checkpoint from the request until it is complete, coordination included.
     pub checkpoint_s: Figure,
     pub restart_s: Figure,
-    /// Which part of its nodes the job has, where it shares them: the powers are those of this part.
+    /// The job's share of its nodes, where it shares them: the powers are those of this share.
     pub node_share: Option<f64>,
     pub idle_w: Figure,
     pub busy_w: Figure,
@@ -33,14 +33,14 @@ pub(crate) struct Figures {
     pub work_s: Figure,
     /// Idle power of the switches, for each node.
     pub switch_w: f64,
-    /// What they draw above that in a coordination, and in a checkpoint: for each node, and in no figure of a node.
+    /// Extra power of the switches in a coordination, and in a checkpoint: per node, and part of no node's figure.
     pub coordinating_switch_w: f64,
     pub writing_switch_w: f64,
     /// Volume of a checkpoint on each node.
     pub bytes: Option<f64>,
 }
 
-/// Volume of a checkpoint on each node, where somebody knows it.
+/// Volume of a checkpoint on each node, if it was given or measured.
 pub(crate) fn bytes(wanted: &Wanted<'_>, history: &History) -> Option<f64> {
     let told = wanted.settings.memory_bytes.map(|b| b as f64);
     told.or(history.checkpoint_bytes).filter(|b| b.is_finite() && *b > 0.0).map(|b| b / f64::from(wanted.nodes))
@@ -78,7 +78,7 @@ impl Figures {
         let whole_idle_w = or_calibration(calibrated.map(|c| c.idle_w), figure(site.energy.idle_w, "site"));
         let node_share = share(history, whole_idle_w.value, site.energy.busy_w);
         let part = node_share.unwrap_or(1.0);
-        // Idle power is parted among the jobs of a node, as its service does it; what a job adds to it is its own.
+        // Idle power is divided among the jobs of a node, as the node service does it; what a job adds is its own.
         let idle_w = Figure { value: part * whole_idle_w.value, ..whole_idle_w };
         let above_w = part * (site.energy.busy_w - site.energy.idle_w);
         let above_idle = |delta_w: Option<f64>| delta_w.map(|d| idle_w.value + part * d);
@@ -128,12 +128,12 @@ impl Figures {
         }
     }
 
-    /// The costs on which the choice of a protocol rests: the checkpoint is parted from its coordination.
+    /// The costs for the choice of a protocol: checkpoint and coordination apart.
     pub fn choice_costs(&self, nodes: u32, known: Option<&known::Costs>) -> choice::Costs {
         let (pause_s, pause_w) = (self.checkpoint_s.value, self.above(&self.checkpoint_w));
         let coordination = known.map_or(NOTHING, |c| c.coordination);
         let write = known.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
-        // Of a checkpoint that was seen as a whole, coordination is a part.
+        // A checkpoint that was measured as a whole contains its coordination.
         let most_s = if write.is_some() { pause_s } else { 0.5 * pause_s };
         let coordination = at_most(coordination, most_s, pause_s * pause_w);
         let (t, w) = (coordination.time_s.value, coordination.delta_w.value);
@@ -190,7 +190,7 @@ fn at_most(cost: Cost, most_s: f64, most_j: f64) -> Cost {
     Cost { time_s, delta_w: cost.delta_w.through(|w| w.min(most_w)), ..cost }
 }
 
-/// Which part of a node a job is, as earlier runs show that drew less than an idle one: that of a busy node's power.
+/// A job's share of a node, where earlier runs drew less than an idle node: the share of a busy node's power.
 fn share(history: &History, idle_w: f64, busy_w: f64) -> Option<f64> {
     history.busy_w.filter(|w| *w > 0.0 && *w < idle_w).map(|w| w / busy_w.max(idle_w))
 }

@@ -2,16 +2,16 @@
 
 use options::Settings;
 
-/// The nodes of a job, dealt out to groups and spares.
+/// The nodes of a job, divided among groups and spares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Nodes of each group, which are as even as they can be.
+    /// Number of nodes of each group, as even as possible.
     pub groups: Vec<usize>,
-    /// Nodes that wait for one to be lost.
+    /// Number of spare nodes.
     pub spares: usize,
 }
 
-/// Deals so many nodes out; spares are what the groups leave.
+/// Divides `nodes` among groups; spares are what is left over.
 ///
 /// # Errors
 /// A sentence: there are fewer nodes than groups.
@@ -51,7 +51,7 @@ pub(crate) fn remarks(settings: &Settings, nodes: usize, tasks: Option<u32>) -> 
     if let Some(tasks) = tasks.filter(|t| (*t as usize) < count) {
         remarks.push(format!("{tasks} tasks are too few for all: the last groups have nothing to do"));
     }
-    // Spares are submitted with as many tasks as any other node, and the script does not see theirs.
+    // The job's number of tasks includes those of spares, which the script does not see.
     if settings.lend && (most > 1 || tasks.is_some_and(|t| t as usize > nodes)) {
         remarks.push("nothing will be lent: only a group of one task on one node can be put aside".to_string());
     }

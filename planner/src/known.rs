@@ -7,11 +7,11 @@ use policy::estimate::{At, Cost, Estimate};
 use protocol::{Operation, Storage, StoredCalibration};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A calibration in the store. Whoever makes many plans keeps it: fitting its points takes milliseconds, and is done
-/// once for all runs.
+/// A calibration of the store, with its fits. Keep it for many plans: fitting the points takes milliseconds, and is
+/// done once.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// The calibration, with what runs have corrected.
+    /// The calibration, with the corrections that runs have made.
     pub stored: Arc<StoredCalibration>,
     fits: Arc<Mutex<Fits>>,
 }
@@ -22,7 +22,7 @@ impl Known {
         Known { stored: Arc::new(stored), fits: Arc::default() }
     }
 
-    /// The same calibration with what runs have corrected since: its points are still those.
+    /// The same calibration with later corrections; its points and fits stay.
     pub fn corrected(&self, stored: StoredCalibration) -> Known {
         Known { stored: Arc::new(stored), fits: self.fits.clone() }
     }
@@ -44,9 +44,9 @@ pub(crate) struct Calibrated {
     pub idle_w: f64,
     /// Idle power of the switches.
     pub switches_w: f64,
-    /// What the switches draw above that in a coordination,
+    /// Extra power of the switches in a coordination.
     pub coordinating_switches_w: f64,
-    /// and in a checkpoint.
+    /// Extra power of the switches in a checkpoint.
     pub writing_switches_w: f64,
     pub costs: Costs,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Costs {
     pub group_coordination: Cost,
     pub disk_log: Result<Cost, String>,
     pub memory_log: Result<Cost, String>,
-    /// What could not be taken from it.
+    /// Remarks on what the calibration lacks.
     pub notes: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn find<'a>(known: &'a [Known], wanted: &Wanted<'_>) -> Result<&'a Kn
     let fits = |k: &&Known| match (wanted.node_type, wanted.node_names) {
         (Some(wanted), _) => name(k) == wanted,
         (None, []) => types.len() == 1,
-        // Of one type only, a node that is new may be among those that were measured.
+        // If there is only one type, a new node is taken to be of it when some of the run's nodes were measured.
         (None, names) if types.len() == 1 => names.iter().any(|n| is_in(k, n)),
         (None, names) => names.iter().all(|n| is_in(k, n)),
     };
@@ -161,7 +161,7 @@ impl Costs {
         let moved = |operation, hz| {
             let at = place(wanted.engine, nodes, processes, bytes?);
             let cost = cost(stored, operation, storage, at, hz, fits).ok()?;
-            // The extra power of one node that gathers is shared among all.
+            // One node gathers the files of all: its extra power is divided among all nodes.
             Some(Cost { delta_w: cost.delta_w.through(|w| w * at.nodes / nodes), ..cost })
         };
         let write = moved(Operation::CheckpointWrite, checkpoint_hz);
@@ -242,10 +242,10 @@ fn frequency(
 
 const NONE: Estimate = Estimate { value: 0.0, low: 0.0, high: 0.0 };
 
-/// What costs nothing.
+/// An operation without cost.
 pub(crate) const NOTHING: Cost = Cost { time_s: NONE, delta_w: NONE, extrapolated: false };
 
-/// One operation after the other: their times add up, their powers are the mean over the time.
+/// Two operations in sequence: times add up, power is the mean over the time.
 pub(crate) fn together(a: Cost, b: Cost) -> Cost {
     let time_s = a.time_s.plus(b.time_s);
     let mean = |of: fn(&Estimate) -> f64| {

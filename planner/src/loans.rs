@@ -6,26 +6,26 @@ use protocol::{DecisionAccount, Figure, Loan, Phase, RunAccount, Stay};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The decision on a group that is where it was before it failed; its reason tells how long that took, and had taken.
+/// Name of the decision that a failed group has caught up; its reason tells how long that took.
 pub const CAUGHT_UP: &str = "caught up";
 
-/// What loans came to.
+/// Sums over loans.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lent {
-    /// Loans whose nodes left.
+    /// Number of loans whose nodes were lent.
     pub loans: u32,
     /// Node-seconds for which the lender's nodes were lent.
     pub node_seconds: f64,
     /// Node-seconds in which others used them; a node that several use at once counts once.
     pub used_node_seconds: f64,
-    /// Energy of those others there, J: not the lender's. Absent if nothing could be read.
+    /// Energy of the borrowers on these nodes, J; not the lender's. Absent if it was not measured.
     pub used_j: Option<f64>,
-    /// What the nodes would have drawn, had they idled instead, J: by the site's power of an idle node.
+    /// Energy that the nodes would have drawn idle, J, by the site's idle power.
     pub would_idle_j: f64,
 }
 
 impl Lent {
-    /// Adds what other loans came to.
+    /// Adds the sums over other loans.
     pub fn add(&mut self, other: &Lent) {
         self.loans += other.loans;
         self.node_seconds += other.node_seconds;
@@ -37,7 +37,7 @@ impl Lent {
     }
 }
 
-/// Adds loans up; those that are out count until `now_s`.
+/// Sums loans up; open ones count until `now_s`.
 pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
     let mut sum = Lent::default();
     for loan in loans {
@@ -54,7 +54,7 @@ pub fn lent<'a>(loans: impl IntoIterator<Item = &'a Loan>, now_s: f64) -> Lent {
     sum
 }
 
-/// A stay's part of its node's time, s: jobs that are on a node together share it.
+/// A borrower's share of its node's time, s: jobs that are on a node at once share it.
 fn stayed_s(loan: &Loan, stay: &Stay, now_s: f64) -> f64 {
     let time = |s: &Stay| (s.start_s, s.end_s.unwrap_or(now_s).max(s.start_s));
     let (from_s, to_s) = time(stay);
@@ -69,7 +69,7 @@ fn stayed_s(loan: &Loan, stay: &Stay, now_s: f64) -> f64 {
     cuts.windows(2).filter(|cut| cut[1] > cut[0]).map(part).sum()
 }
 
-/// What one party of loans lent, and what it borrowed.
+/// What one user, account or job lent and borrowed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Party {
     /// A user, an account or a job; `total` for all.
@@ -110,7 +110,7 @@ pub fn parties(loans: &[Loan], now_s: f64, name: impl Fn(&str, &str, u32) -> Str
     all.into_iter().map(|(of, party)| Party { of, ..party }).chain([total]).collect()
 }
 
-/// A run of groups that talk beside the model of Bouteiller13, fed with what the run showed.
+/// A run of groups that exchange messages, compared with the model of Bouteiller13 at the run's own figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Modelled {
     /// Groups (G).
@@ -141,9 +141,9 @@ pub struct Modelled {
     pub app: Pair,
     /// Waste of the platform, which used what was lent, if anything was: S_Plat.
     pub plat: Pair,
-    /// What the lent nodes waited beyond the break-even, node-seconds.
+    /// Waiting time of the lent nodes beyond the break-even, node-seconds.
     pub beyond_node_s: f64,
-    /// How long they were away, as a share of that: more than 1 if the break-even was thought longer than it was.
+    /// Time lent as a share of that: above 1 if the break-even was overestimated.
     pub lent_share: Option<f64>,
 }
 
@@ -156,7 +156,7 @@ pub struct Pair {
     pub measured: f64,
 }
 
-/// Sets a run beside the model; none if its groups never waited for one of them, or it has computed nothing.
+/// Compares a run with the model; none if its groups never waited, or it computed nothing.
 pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled> {
     let sum = lent(loans, now_s);
     let logs = run.phases.iter().any(|p| p.phase == Phase::Logging && p.node_seconds > 0.0);
@@ -181,8 +181,8 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         first_s.is_finite().then(|| (first_s - begun_s - checkpoint_s.value).max(0.0))
     });
     let (away_s, beyond_node_s) = away_and_beyond(run, loans);
-    // What programs do while their checkpoints are made is work; a failure costs what was done beside the last one. Runs
-    // of earlier versions have it in the phase of checkpoints, where more of it is than they stood still.
+    // Work during checkpoints counts as work; a failure costs what was done beside the last one. Runs of earlier
+    // versions count it as checkpoint time.
     let of_group = members as f64 / groups as f64;
     let beside = || run.checkpoints.iter().filter_map(|c| Some((c.seconds - c.still_s?).max(0.0)));
     let still_s = run.checkpoints.iter().map(|c| c.still_s.unwrap_or(c.seconds)).sum::<f64>() * of_group;
@@ -201,7 +201,7 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
         alpha: work_beside(run),
         lambda: measured(compute_s / (compute_s + logging_s)),
         rho: or(replay_speed(run), &assumed(1.0)),
-        // A relay's log is outside of what a checkpoint holds.
+        // Relays keep their logs outside of checkpoints.
         beta: by_design(0.0),
         app: Pair { predicted: None, measured: 1.0 - useful_s / of_groups_s },
         plat: Pair { predicted: None, measured: 1.0 - (useful_s + sum.used_node_seconds) / all_s },
@@ -296,14 +296,14 @@ fn work_beside(run: &RunAccount) -> Figure {
     let known = run.checkpoints.iter().filter_map(|c| Some((c.still_s?, c.seconds)));
     let (still_s, all_s) = known.fold((0.0, 0.0), |(still, all), (s, seconds)| (still + s, all + seconds));
     match all_s > 0.0 {
-        // It has written before, and its files are copied while it goes on.
+        // The program has already written its files, and they are copied while it works.
         true if still_s == 0.0 => by_design(1.0),
         true => measured((1.0 - still_s / all_s).max(0.0)),
         false => assumed(0.0),
     }
 }
 
-/// How fast groups did lost work again, beside the first time, as far as they were seen to catch up.
+/// Speed of doing lost work again relative to the first time, for groups that were seen to catch up.
 fn replay_speed(run: &RunAccount) -> Option<f64> {
     let seconds = |d: &DecisionAccount| {
         let mut words = d.reason.split(" in ").skip(1).map(|rest| rest.split(' ').next()?.parse::<f64>().ok());
@@ -324,7 +324,7 @@ fn waited(run: &RunAccount, loan: &Loan, node: &str) -> Option<(f64, f64)> {
     Some((begun_s, on_s))
 }
 
-/// For how long lent nodes were away, and waited beyond the break-even of `policy::lending`, node-seconds.
+/// Time for which nodes were lent, and their waiting time beyond the break-even of `policy::lending`, node-seconds.
 fn away_and_beyond(run: &RunAccount, loans: &[Loan]) -> (f64, f64) {
     let plan_s = run.plan.as_ref().map_or(0.0, |plan| plan.checkpoint_s.value + plan.restart_s.value);
     let break_even_s = plan_s + SCHEDULER_S;

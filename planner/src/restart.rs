@@ -1,4 +1,4 @@
-//! Says what of a run is a restart, the R of the models, and what is the wait before it.
+//! Tells which part of a run is a restart (R in the models) and which is the wait before it.
 //!
 //! A restart lasts from the start of the driver that takes the run up to the program going on. The phase of that name
 //! holds more: stopping the program after a failure, in place or on its way into the queue. The wait in the queue is no

@@ -1,4 +1,4 @@
-//! Says what is wrong with a calibration that comes from a file or over the wire: a hand may have changed it.
+//! Checks a calibration from a file or over the wire: somebody may have edited it.
 
 use protocol::{CALIBRATION_VERSION, Calibration, Measured, Point};
 
@@ -62,7 +62,7 @@ mod tests {
         Calibration::clone(&crate::published::calibration(100.0).stored.calibration)
     }
 
-    /// What is said of a calibration, and what a hand has done to it.
+    /// The expected message, and the edit that causes it.
     type Case = (&'static str, fn(&mut Calibration));
 
     #[test]

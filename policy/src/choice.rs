@@ -171,7 +171,7 @@ pub enum Hindrance {
 /// An alternative in the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// The protocol.
     pub protocol: Protocol,
     /// What is expected of it; None where it cannot be estimated.
     pub outcome: Option<Outcome>,
@@ -179,12 +179,12 @@ pub struct Row {
     pub refused: Option<String>,
 }
 
-/// What is taken, and what was looked at.
+/// The chosen protocol, and all that were considered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What is taken.
+    /// The chosen protocol.
     pub protocol: Protocol,
-    /// What would be taken if all that is estimated could be carried out.
+    /// The protocol that would be chosen if all that can be estimated could be carried out.
     pub unhindered: Protocol,
     /// All protocols, in the order of [`Protocol::ALL`].
     pub rows: Vec<Row>,

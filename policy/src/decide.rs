@@ -119,7 +119,7 @@ fn with_end(s: &Situation, checkpoint_s: f64, latest_s: f64, end_s: f64) -> Deci
         };
     }
     let due_s = due(s);
-    // A periodic line is skipped when the final one follows before it has paid for itself.
+    // A periodic checkpoint is skipped when the final one follows before it has paid for itself.
     let pays_from_s =
         latest_s - finite_or(s.interval_s, f64::INFINITY).min(break_even_s(s, checkpoint_s)).max(checkpoint_s);
     if due_s >= pays_from_s {
@@ -167,20 +167,20 @@ fn periodic(s: &Situation) -> Decision {
     wait(s, due_s, format!("the interval of {} ends in {}", duration(s.interval_s), duration(due_s - s.now_s)))
 }
 
-/// When the interval ends; an unknown line counts from now.
+/// When the interval ends; if the last checkpoint is unknown, it counts from now.
 fn due(s: &Situation) -> f64 {
     let from = if s.last_line_s.is_finite() { s.last_line_s.min(s.now_s) } else { s.now_s };
     from + finite_or(s.interval_s, LONGEST_WAIT_S)
 }
 
-/// Time that a line is expected to save: failures come with probability 1 - exp(-left / M), and each would cost the
-/// work done before the line once more. The restart is paid with or without the line, and so does not count.
+/// Time that a checkpoint is expected to save: failures come with probability 1 - exp(-left / M), and each would cost
+/// the work done before the checkpoint once more. The restart is paid either way, and does not count.
 fn expected_saving_s(mtbf_s: f64, exposed_s: f64, left_s: f64) -> f64 {
     let probability = if mtbf_s > 0.0 { -(-left_s / mtbf_s).exp_m1() } else { 1.0 };
     if probability.is_finite() { probability * exposed_s } else { 0.0 }
 }
 
-/// How long before the final line a periodic one must be to save what it costs.
+/// How long before the final checkpoint a periodic one must be to save what it costs.
 fn break_even_s(s: &Situation, checkpoint_s: f64) -> f64 {
     let exposed_s = (due(s) - s.last_line_s).max(0.0);
     let ratio = checkpoint_s / exposed_s;

@@ -27,7 +27,7 @@ pub const DEFAULT_SHAPE: f64 = 0.7;
 /// The longest gap that is kept: a thousand years.
 const LONGEST_GAP_S: f64 = 1e3 * 365.25 * DAY_S;
 
-/// Which estimator.
+/// The kinds of estimators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EstimatorKind {
     /// The prior, always (Young, Daly).

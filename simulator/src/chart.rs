@@ -40,7 +40,7 @@ pub enum Colour {
     Purple,
 }
 
-/// What stands at a point.
+/// The mark of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Nothing.
@@ -58,11 +58,11 @@ pub enum Mark {
 pub struct Series {
     /// Its colour.
     pub colour: Colour,
-    /// What stands at its points.
+    /// The mark of its points.
     pub mark: Mark,
     /// Whether a line joins them: none, or one drawn with these dashes (empty for none).
     pub line: Option<&'static str>,
-    /// The points, each with what a reader is told who points at it.
+    /// The points, each with its tooltip.
     pub points: Vec<(f64, f64, String)>,
     /// What is written beside the last point.
     pub label: Option<String>,
@@ -71,7 +71,7 @@ pub struct Series {
 /// A vertical line with its name at the top.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Where.
+    /// Its position on the x axis.
     pub x: f64,
     /// Its name.
     pub label: String,
@@ -93,13 +93,13 @@ pub struct Axis {
 /// One plot.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Above it.
+    /// Title above the plot.
     pub title: String,
-    /// Across.
+    /// The x axis.
     pub x: Axis,
-    /// Upwards; it always shows zero.
+    /// The y axis; it always shows zero.
     pub y: Axis,
-    /// What it shows.
+    /// The series.
     pub series: Vec<Series>,
     /// Vertical lines.
     pub rules: Vec<Rule>,
@@ -187,7 +187,7 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// The next larger value of 1, 2 or 5 times a power of ten.
 fn nice_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0].into_iter().find(|s| s * power >= raw).unwrap_or(10.0);

@@ -53,7 +53,7 @@ pub const PUBLISHED: [&str; 7] = ["sma", "wma", "ema", "ar", "hazard", "hazard-d
 /// `auto` and the seven on one trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// At what costs.
+    /// Costs, power and bounds.
     pub setting: Setting,
     /// The seven on this trace.
     pub published: Vec<Row>,

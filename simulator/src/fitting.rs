@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::replay::DAY_S;
 use crate::trace::Trace;
 
-/// Worths of a memory's prior that a fit chooses from, in failures.
+/// Weights of a memory's prior among which a fit chooses, in failures.
 const WEIGHTS: [f64; 4] = [0.7, 1.4, 2.8, 5.6];
 
 /// Panels of the integral of the hazard over a gap; they widen with the age.
@@ -27,7 +27,7 @@ impl<'a> Fitted<'a> {
         Fitted { trace, likelihoods }
     }
 
-    /// What a trace counts for in a fit: ten times the failures, three times the weight.
+    /// Weight of a trace in a fit: ten times the failures, three times the weight.
     pub fn weight(&self) -> f64 {
         (self.trace.gaps_s.len() as f64).sqrt()
     }

@@ -15,7 +15,7 @@ use policy::periods::daly_higher_order_interval_s;
 use crate::Error;
 use crate::trace::Trace;
 
-/// Durations of checkpoints, and means that gaps are drawn with.
+/// Range of checkpoint durations, and of the means of drawn gaps, s.
 pub const PRACTICAL_S: RangeInclusive<f64> = 1e-3..=1e12;
 /// Ratios of compute to idle power that are replayed.
 pub const PRACTICAL_RATIO: RangeInclusive<f64> = 1e-6..=1e6;

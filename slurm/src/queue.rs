@@ -49,7 +49,7 @@ pub struct Holder {
 }
 
 impl Slurm {
-    /// A job as slurmctld knows it; nothing once slurmctld has forgotten it. One question about one job.
+    /// A job as slurmctld knows it; none once slurmctld has forgotten it. One request for one job.
     pub fn job(&self, id: u32) -> Result<Option<Job>, Error> {
         match self.facts(&["--jobs", &id.to_string()]) {
             Ok(text) => parse_one(&text, id).inspect(|job| job.iter().for_each(|job| self.remember(job))),

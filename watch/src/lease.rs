@@ -52,9 +52,9 @@ pub enum Action {
         /// before this service that the job has gone elsewhere. Afterwards it is slurmd's to end what it is asked to.
         and_stepds: bool,
     },
-    /// Let them go on.
+    /// Continue its processes.
     Thaw(Incarnation),
-    /// End them.
+    /// End its processes.
     End(Incarnation),
     /// Ask these witnesses for the lease, in this epoch.
     Ask {
@@ -70,7 +70,7 @@ pub enum Action {
 pub struct Lease {
     #[serde(with = "pairs")]
     held: BTreeMap<Incarnation, State>,
-    /// Those that the controller named last.
+    /// The jobs that the controller named last.
     named: BTreeSet<Incarnation>,
     epoch: u64,
     witnesses: BTreeSet<String>,
@@ -94,7 +94,7 @@ impl Lease {
         let mut actions = Vec::new();
         let held: BTreeSet<Incarnation> = word.held.iter().map(life).collect();
         for of in word.ended {
-            // Also of what this service has forgotten: it is ended by its number.
+            // Also for a job that this service has forgotten: it is ended by its number.
             self.held.insert(of, State::Ending);
             actions.push(Action::End(of));
         }
@@ -141,7 +141,7 @@ impl Lease {
         }
         let cut_off = age_s > limits.freeze_s && !self.witnesses.is_empty();
         let (answered_s, vouched_s) = (self.answered_s, self.vouched_s());
-        // By the witnesses alone, as long as the controller has said nothing since.
+        // Renewed by the witnesses alone: the controller has not answered since.
         let renewed = |since_s: f64| vouched_s > Some(since_s) && answered_s < Some(since_s);
         for (of, state) in &mut self.held {
             match *state {
@@ -163,7 +163,7 @@ impl Lease {
         actions
     }
 
-    /// Nothing of a job is left here.
+    /// A job has no processes here any more.
     pub fn gone(&mut self, of: Incarnation) {
         self.held.remove(&of);
     }

@@ -13,7 +13,7 @@ use protocol::{Held, Incarnation, Seen, Testimony, Unsure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From this number of nodes on, half of them do not die at one moment; of fewer, more than half do not.
+/// In a cluster of at least this many nodes, half of them count as a crowd; in a smaller one, more than half.
 const CROWD: usize = 4;
 
 /// Most nodes that are looked at in the same moment.
@@ -148,7 +148,7 @@ impl Known {
     }
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum State {
     /// It is heard, or has not been silent for long.
@@ -278,7 +278,7 @@ impl Nodes {
         }
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
         let chosen = witnesses::choose(name, &now, &well);
-        // Fewer would be easier to lose all at once: it keeps those who may come back.
+        // Fewer witnesses would be easier to lose all at once: those that may come back are kept.
         if chosen == now || chosen.len() < now.len() {
             return false;
         }

@@ -70,7 +70,7 @@ pub enum Doing {
     Completed,
     /// Somebody cancelled it.
     Cancelled,
-    /// Its time was up.
+    /// It reached its time limit.
     Timeout,
     /// It was ended by SIGKILL, as its wrapper would be.
     Killed,
@@ -112,7 +112,7 @@ pub enum Ended {
     Unknown,
 }
 
-/// Why a job is put back into the queue.
+/// Why a job is requeued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The node of its script died, and Slurm leaves the job running without it.
@@ -205,7 +205,7 @@ impl Runs {
             turns.push((*turn, job));
             *turn += 1;
         }
-        // The sort is stable: within a turn the most overdue stays first.
+        // The sort is stable: within a round the most overdue stays first.
         turns.sort_by_key(|(turn, _)| *turn);
         turns.into_iter().map(|(_, job)| job).collect()
     }
@@ -227,7 +227,7 @@ impl Runs {
             return self.lasting(now_s, run.job, FORGOTTEN_S).then_some(Action::Close(Ended::Unknown));
         };
         if job.uid != run.uid {
-            // The id is used again: nothing is done to it.
+            // The job id was reused: nothing is done to that job.
             return self.lasting(now_s, run.job, LAST_WORD_S).then_some(Action::Close(Ended::Unknown));
         }
         match job.doing {

@@ -63,7 +63,7 @@ impl Testimonies {
         if !is_reached(seen) {
             if self.against.len() >= MOST && !self.against.contains_key(node) {
                 self.against.pop_first();
-                // Whom it has forgotten it may not grant to either.
+                // It must not grant to nodes that it has forgotten either.
                 self.knows = false;
             }
             let at = self.against.entry(node.to_string()).or_default();

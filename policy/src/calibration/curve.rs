@@ -3,7 +3,7 @@
 use crate::invalid::{Invalid, require};
 use std::sync::LazyLock;
 
-/// Which curve.
+/// A family of curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
     /// a p + b.

@@ -389,7 +389,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Closes the books.
+    /// Ends the accounting.
     fn finish(mut self, end_s: f64) -> Outcome {
         self.settle(end_s);
         for mut slot in std::mem::take(&mut self.slots).into_iter().flatten() {

@@ -1,9 +1,9 @@
-//! Keeps what is to happen, in order of time.
+//! A queue of events in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A node without a job is back.

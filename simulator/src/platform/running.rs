@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::phase::Ledger;
 use super::shadowed::Tasks;
 
-/// What runs share.
+/// What running jobs share.
 pub(super) struct World<'a> {
     pub(super) machine: &'a Machine,
     pub(super) ledger: Ledger,
@@ -20,7 +20,7 @@ pub(super) struct World<'a> {
 
 /// A running job under some protocol.
 pub(super) trait Running {
-    /// When something happens by itself.
+    /// Time of the job's next event of its own.
     fn next_s(&self) -> f64;
 
     /// Does what [`Running::next_s`] announced; true if the work is done.
