@@ -162,7 +162,7 @@ pub fn modelled(run: &RunAccount, loans: &[Loan], now_s: f64) -> Option<Modelled
     let logs = run.phases.iter().any(|p| p.phase == Phase::Logging && p.node_seconds > 0.0);
     let idled = logs && run.failures.iter().any(|f| f.counts);
     let plan = run.plan.as_ref().filter(|_| sum.loans > 0 || idled)?;
-    let (groups, members) = dealt(run)?;
+    let (groups, members) = group_sizes(run)?;
     let spent = |phase| run.phases.iter().filter(|p| p.phase == phase).map(|p| p.node_seconds).sum::<f64>();
     let all_s = run.phases.iter().map(|p| p.node_seconds).sum::<f64>() + sum.node_seconds;
     let nodes = run.records.first().map_or(members, |r| r.nodes.len().max(members)) as f64;
@@ -281,7 +281,7 @@ fn mean_of(sum: f64, count: usize) -> Option<f64> {
 }
 
 /// How many groups the run has, and how many nodes these together, as its decisions tell.
-fn dealt(run: &RunAccount) -> Option<(usize, usize)> {
+fn group_sizes(run: &RunAccount) -> Option<(usize, usize)> {
     let placed = run.decisions.iter().filter(|d| d.action == "place group");
     let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
     for decision in placed {
