@@ -4,11 +4,20 @@ pub use options::counted;
 
 /// Energy: `1.23 MJ`.
 pub fn energy(joules: f64) -> String {
-    let (value, unit) = match joules.abs() {
-        j if j >= 1e9 => (joules / 1e9, "GJ"),
-        j if j >= 1e6 => (joules / 1e6, "MJ"),
-        j if j >= 1e3 => (joules / 1e3, "kJ"),
-        _ => (joules, "J"),
+    scaled(joules, "J")
+}
+
+/// A volume: `1.23 MB`, powers of 1000.
+pub fn volume(bytes: f64) -> String {
+    if bytes < 1e3 { format!("{bytes:.0} B") } else { scaled(bytes, "B") }
+}
+
+fn scaled(amount: f64, unit: &str) -> String {
+    let (value, unit) = match amount.abs() {
+        a if a >= 1e9 => (amount / 1e9, format!("G{unit}")),
+        a if a >= 1e6 => (amount / 1e6, format!("M{unit}")),
+        a if a >= 1e3 => (amount / 1e3, format!("k{unit}")),
+        _ => (amount, unit.to_string()),
     };
     let decimals = match value.abs() {
         v if v >= 100.0 => 0,
@@ -47,6 +56,7 @@ mod tests {
     fn energies_are_readable() {
         let shown = [0.0, 12.345, 999.0, 2_617_640.0, -1234.5, 3.6e9].map(energy);
         assert_eq!(shown, ["0.00 J", "12.3 J", "999 J", "2.62 MJ", "-1.23 kJ", "3.60 GJ"]);
+        assert_eq!([0.0, 12.0, 1234.0, 12e9].map(volume), ["0 B", "12 B", "1.23 kB", "12.0 GB"]);
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         begun_s: 0.0,
         seconds: *s,
         bytes: 8 << 30,
+        written_bytes: None,
         joules: Some(joules(*s)),
         still_s: None,
     });

@@ -65,6 +65,10 @@ pub struct CheckpointAccount {
     pub seconds: f64,
     /// Volume, bytes.
     pub bytes: u64,
+    /// How much of it was written for this checkpoint, bytes; the rest shares copies of an earlier one. Absent where a
+    /// version before wrote it, which wrote all.
+    #[serde(default)]
+    pub written_bytes: Option<u64>,
     /// Energy, J; absent if nothing could be read.
     pub joules: Option<f64>,
     /// For how long of this the program stood still, s; absent if nobody could tell.

@@ -85,6 +85,25 @@ pub struct ManifestFile {
     /// What it is, if it has no copy of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<FileLink>,
+    /// What the original looked like, if nobody could write to it while it was copied: one that looks the same is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<FileLooks>,
+    /// The checkpoint for which the copy was written, if not for this one: it is one more name of that copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_for: Option<u64>,
+}
+
+/// What tells one state of a file from another, beside its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileLooks {
+    /// Device.
+    pub device: u64,
+    /// Number on the device.
+    pub inode: u64,
+    /// Last change of the content: seconds since the Unix epoch, and nanoseconds.
+    pub modified: (i64, i64),
+    /// Last change of content or attributes, likewise.
+    pub changed: (i64, i64),
 }
 
 /// A name that leads to something else.
@@ -143,6 +162,13 @@ pub struct Manifest {
     pub holder: Option<u64>,
     /// The files.
     pub files: Vec<ManifestFile>,
+}
+
+impl Manifest {
+    /// How much was written for this checkpoint alone, bytes.
+    pub fn written_bytes(&self) -> u64 {
+        self.files.iter().filter(|file| file.copied_for.is_none()).map(|file| file.bytes).sum()
+    }
 }
 
 /// One thing that happened to a run.
@@ -206,6 +232,10 @@ pub enum Event {
         ended_s: f64,
         /// Volume, bytes.
         bytes: u64,
+        /// How much of it was written for this checkpoint, bytes: files that had not changed share the copy of an earlier
+        /// one. Absent from versions before, that wrote all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        written_bytes: Option<u64>,
         /// Energy, J.
         joules: Option<f64>,
         /// For how long of this the program stood still, s; absent if nobody could tell.

@@ -3,7 +3,8 @@
 use crate::checkpoint::{self, DAMAGED, FORGOTTEN, MANIFEST, Read, State, Verdict};
 use crate::owners::Owners;
 use crate::seal::{self, Left};
-use crate::{Error, Holder, Patience, Result, storage};
+use crate::storage::gone;
+use crate::{Earlier, Error, Holder, Patience, Result, storage};
 use protocol::Manifest;
 use std::collections::BTreeSet;
 use std::fs;
@@ -143,10 +144,36 @@ impl Checkpoints {
                 self.verified().insert(number);
                 self.prune()?;
             }
-            Verdict::Damaged(_) => self.set_aside(number, DAMAGED)?,
+            Verdict::Damaged(_) => {
+                self.set_aside(number, DAMAGED)?;
+                // A copy of an older one may be damaged with it: nothing is shared, or a reason to remove others, until it
+                // has been read back again.
+                self.verified().clear();
+            }
             Verdict::Unread(_) => {}
         }
         Ok(verdict)
+    }
+
+    /// The copies that the next checkpoint may share: those of the one before the newest, if it was read back. None where
+    /// only one checkpoint is kept, or where the storage does not tell.
+    pub fn earlier(&self) -> Earlier {
+        self.sharing().unwrap_or_default()
+    }
+
+    fn sharing(&self) -> Option<Earlier> {
+        if self.keep < 2 {
+            return None;
+        }
+        let complete = |number: &u64| match checkpoint::manifest(&self.path(*number), Patience::NONE) {
+            Ok(Read::Manifest(manifest)) if self.owners.is_rightful(&manifest) => Some((*manifest, self.path(*number))),
+            _ => None,
+        };
+        let mut numbers = self.numbers().ok()?;
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        let mut newest = numbers.iter().filter_map(complete);
+        let (newest, before) = (newest.next()?, newest.next()?);
+        self.verified().contains(&before.0.number).then(|| Earlier::new(before, newest))
     }
 
     /// Removes the oldest checkpoints, as many as there are beyond the verified ones to keep.
@@ -284,14 +311,6 @@ enum Found {
     Damaged(String),
     NotRightful,
     Unread(String),
-}
-
-/// A removal of what does not exist is a success.
-fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Copies the files of a program into a checkpoint: each with its checksum, synced, its holes kept, and only if it did not
-//! change meanwhile.
+//! change meanwhile. What has not changed since an earlier checkpoint need not be copied.
 
 use crate::attributes;
+use crate::earlier::Earlier;
+use crate::storage::gone;
 use crate::stream::{digest, transfer};
 use crate::{Error, Result};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use protocol::{FileLink, ManifestFile};
+use protocol::{FileLink, FileLooks, ManifestFile};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -39,6 +41,13 @@ impl Looks {
         Looks::opened(&open(path)?)
     }
 
+    /// As a manifest keeps it; none where the file system has whole seconds only: it would not show every change.
+    pub(crate) fn recorded(&self) -> Option<FileLooks> {
+        let (device, inode) = self.file;
+        let looks = FileLooks { device, inode, modified: self.modified, changed: self.changed };
+        (self.modified.1 != 0 || self.changed.1 != 0).then_some(looks)
+    }
+
     fn opened(file: &File) -> io::Result<Looks> {
         let m = file.metadata()?;
         if !m.is_file() {
@@ -63,6 +72,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the file system says, or that a file keeps changing; nothing of it counts then.
 pub fn take(originals: &[PathBuf], into: &Path) -> Result<Vec<ManifestFile>> {
+    let mut files = take_new(originals, into, &Earlier::default())?;
+    files.iter_mut().for_each(|file| file.seen = None);
+    Ok(files)
+}
+
+/// Like [`take`], of files that stand still and that nobody can write to: those that are unchanged since an earlier
+/// checkpoint share its copy.
+///
+/// # Errors
+/// As there.
+pub fn take_new(originals: &[PathBuf], into: &Path, earlier: &Earlier) -> Result<Vec<ManifestFile>> {
     let mut all: Vec<(PathBuf, usize)> = originals.iter().map(|path| (path.clone(), 0)).collect();
     let (mut files, mut names) = (Vec::new(), BTreeMap::new());
     let mut next = 0;
@@ -90,7 +110,7 @@ pub fn take(originals: &[PathBuf], into: &Path) -> Result<Vec<ManifestFile>> {
             files.push(ManifestFile { original: text(&path)?, link, ..ManifestFile::default() });
             continue;
         }
-        let file = take_one(&path, into, name_of_copy(&path, files.len()))?;
+        let file = take_one(&path, into, name_of_copy(&path, files.len()), earlier)?;
         names.insert(key, file.original.clone());
         files.push(file);
     }
@@ -108,17 +128,21 @@ fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_string).ok_or_else(|| Error::Name(path.to_path_buf()))
 }
 
-fn take_one(original: &Path, into: &Path, copy: String) -> Result<ManifestFile> {
+fn take_one(original: &Path, into: &Path, copy: String, earlier: &Earlier) -> Result<ManifestFile> {
     let at = into.join(&copy);
+    let name = text(original)?;
     for _ in 0..TRIES {
         let mut from = open(original).map_err(Error::at(original))?;
         let before = Looks::opened(&from).map_err(Error::at(original))?;
         let attributes = attributes::of(original).map_err(Error::at(original))?;
+        if let Some(file) = earlier.share(&name, &before, &at) {
+            return Ok(ManifestFile { copy, attributes: Some(attributes), ..file });
+        }
         let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
         let after = Looks::of(original).map_err(Error::at(original))?;
         if before == after && bytes == after.bytes {
-            let (original, attributes) = (text(original)?, Some(attributes));
-            return Ok(ManifestFile { copy, original, bytes, xxh3, attributes, link: None });
+            let (attributes, seen) = (Some(attributes), after.recorded());
+            return Ok(ManifestFile { copy, original: name, bytes, xxh3, attributes, seen, ..ManifestFile::default() });
         }
     }
     Err(Error::Changing(original.to_path_buf()))
@@ -144,12 +168,15 @@ pub fn take_seen(original: &Path, seen: &Looks, into: &Path) -> Result<ManifestF
     if after != *seen || bytes != seen.bytes {
         return Err(Error::Changing(original.to_path_buf()));
     }
-    Ok(ManifestFile { copy, original: text(original)?, bytes, xxh3, attributes: Some(attributes), link: None })
+    let (original, attributes) = (text(original)?, Some(attributes));
+    Ok(ManifestFile { copy, original, bytes, xxh3, attributes, ..ManifestFile::default() })
 }
 
-/// Copies an open file into a new one, which is synced; its length and checksum.
+/// Copies an open file into a new one, which is synced; its length and checksum. What stands under the name may be one
+/// more name of another checkpoint's copy, by a link whose answer was lost: it goes, and is never written to.
 fn copy_to(from: &mut File, at: &Path) -> io::Result<(u64, String)> {
-    let mut to = File::create(at)?;
+    gone(fs::remove_file(at))?;
+    let mut to = OpenOptions::new().write(true).create_new(true).open(at)?;
     let sum = clone(from, &to).map_or_else(|_| transfer(from, &mut to), |()| digest(&mut File::open(at)?))?;
     to.sync_all()?;
     Ok(sum)

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod checkpoints;
 pub mod clean;
 pub mod copy;
+pub mod earlier;
 pub mod error;
 pub mod history;
 pub mod holder;
@@ -28,7 +29,8 @@ mod take_up;
 pub mod worker;
 
 pub use checkpoints::Checkpoints;
-pub use copy::{Looks, survey, take, take_seen};
+pub use copy::{Looks, survey, take, take_new, take_seen};
+pub use earlier::Earlier;
 pub use error::{Error, Result};
 pub use history::History;
 pub use holder::Holder;

@@ -6,7 +6,7 @@ use crate::{Error, Patience, Result, attributes, storage};
 use protocol::{FileLink, Manifest, ManifestFile};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -86,10 +86,7 @@ fn copy_back(copy: &Path, beside: &Path, file: &ManifestFile) -> io::Result<()> 
 
 /// Removes the leftover of an earlier try.
 fn removed(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
+    storage::gone(fs::remove_file(path))
 }
 
 #[cfg(test)]

@@ -84,6 +84,14 @@ pub fn write_by(path: &Path, beside: &Path, content: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
+/// What is not there needs no removal.
+pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// Syncs the names in a folder.
 ///
 /// # Errors

@@ -140,9 +140,9 @@ impl<'a> Applying<'a> {
                 let current = self.current()?;
                 self.counters.push(counter(key, current, node, at_s, reading, None));
             }
-            Event::Committed { number, begun_s, ended_s, bytes, joules, still_s } => {
-                c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
-                    .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules, still_s])?;
+            Event::Committed { number, begun_s, ended_s, bytes, written_bytes, joules, still_s } => {
+                c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
+                    .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules, still_s, written_bytes])?;
             }
             Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
             Event::Failure { kind, node, failed_s, detected_s, reason } => {

@@ -159,9 +159,10 @@ impl Look<'_> {
                 self.amount("cpu_s", reading.cpu_s)?;
                 self.source(&reading.source)
             }
-            Event::Committed { begun_s, ended_s, bytes, joules, still_s, .. } => {
+            Event::Committed { begun_s, ended_s, bytes, written_bytes, joules, still_s, .. } => {
                 self.span(["begun_s", "ended_s"], *begun_s, *ended_s)?;
                 self.most("bytes", *bytes as f64, MOST_BYTES as f64)?;
+                self.most("written_bytes", written_bytes.unwrap_or(0) as f64, *bytes as f64)?;
                 self.joules(*joules, *ended_s, self.known.most_nodes as f64)?;
                 still_s.map_or(Ok(()), |s| self.amount("still_s", s))
             }

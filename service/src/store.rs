@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 13] = [
     include_str!("store/schema1.sql"),
     include_str!("store/schema2.sql"),
     include_str!("store/schema3.sql"),
@@ -42,6 +42,7 @@ const STEPS: [&str; 12] = [
     include_str!("store/schema10.sql"),
     include_str!("store/schema11.sql"),
     include_str!("store/schema12.sql"),
+    include_str!("store/schema13.sql"),
 ];
 
 /// The store of a controller.

@@ -251,7 +251,7 @@ pub fn checkpoint_counts(c: &Connection) -> Result<ByRun<u32>> {
 /// # Errors
 /// What the store says.
 pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
-    let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules, t.still_s";
+    let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules, t.still_s, t.written_bytes";
     rows(c, columns, "checkpoints", ", t.begun_s", |r| {
         let (begun_s, ended_s): (f64, f64) = (r.get(2)?, r.get(3)?);
         Ok(CheckpointAccount {
@@ -261,6 +261,7 @@ pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
             bytes: r.get(4)?,
             joules: r.get(5)?,
             still_s: r.get(6)?,
+            written_bytes: r.get(7)?,
         })
     })
 }

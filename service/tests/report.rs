@@ -30,7 +30,15 @@ fn run(job: u32) -> Batch {
         },
         phase(Phase::Compute, "n1", 100.0, 50.0),
         phase(Phase::Checkpoint, "n2", 110.0, 5.0),
-        Event::Committed { number: 1, begun_s: 110.0, ended_s: 120.0, bytes: 9, joules: Some(5.0), still_s: None },
+        Event::Committed {
+            number: 1,
+            begun_s: 110.0,
+            ended_s: 120.0,
+            bytes: 9,
+            written_bytes: None,
+            joules: Some(5.0),
+            still_s: None,
+        },
         Event::Decided { action: "interval".into(), reason: "why".into(), interval_s: 9.0 },
         lent,
     ];

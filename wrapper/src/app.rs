@@ -221,7 +221,7 @@ impl Engine for App {
         let one = self.tries.begin();
         let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
         let (signal, writers, limit) = (self.signal.clone(), self.writers.clone(), self.limit);
-        let heard = self.heard.clone();
+        let (heard, checkpoints) = (self.heard.clone(), self.checkpoints.clone());
         thread::spawn(move || {
             let begun = Instant::now();
             let made = || -> Result<Saved, String> {
@@ -234,6 +234,7 @@ impl Engine for App {
                     // What is there is new to us.
                     None => Before { states: States::new(), announced: heard.load(Ordering::SeqCst) },
                 };
+                let earlier = checkpoints.earlier();
                 let held_limit = if signal.is_some() { HELD } else { SEEN_HELD };
                 heard.store(announced.get().0, Ordering::SeqCst);
                 for _ in 0..TRIES {
@@ -245,7 +246,7 @@ impl Engine for App {
                     // The program goes on while its files are copied.
                     let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
                     post.tell_of(&one, Happening::GoesOn);
-                    match finished.copy(&files, &writers, &into).map_err(|e| e.to_string())? {
+                    match finished.copy(&files, &writers, &into, &earlier).map_err(|e| e.to_string())? {
                         Some(files) => return Ok(Saved { files, still_s }),
                         None => emptied(&into).map_err(|e| e.to_string())?,
                     }
@@ -395,6 +396,30 @@ mod tests {
         assert_eq!(taken, Ok(vec![("state.cpt".to_string(), 6000)]));
         let copy = fs::read_to_string(dir.path().join("checkpoints/1/0000-state.cpt")).unwrap();
         assert_eq!(copy, copy[..6].repeat(1000));
+    }
+
+    #[test]
+    fn of_a_folder_only_what_is_new_is_written_but_announced_files_are() {
+        let (dir, mut app, mut clock, announced) = engine(None);
+        fs::write(dir.path().join("weights.cpt"), "that stay").unwrap();
+        let mut written = |step: u32| {
+            fs::write(dir.path().join("state.cpt"), format!("step {step:02}")).unwrap();
+            if step > 4 {
+                announced.line(dir.path(), "state.cpt weights.cpt");
+            }
+            let (number, into) = app.checkpoints.room().unwrap();
+            app.begin(into);
+            let files = loop {
+                if let Happening::Checkpointed(saved) = next(&mut clock) {
+                    break saved.unwrap().files;
+                }
+            };
+            let manifest = Manifest { version: protocol::VERSION, number, files, ..Manifest::default() };
+            app.checkpoints.commit(&manifest).unwrap();
+            app.checkpoints.settle(number).unwrap();
+            manifest.written_bytes()
+        };
+        assert_eq!([1, 2, 3, 4, 5].map(&mut written), [16, 16, 7, 7, 16]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::accounted::{Joined, Lending};
 use super::columns::{percent, share, state};
 use super::cost::KWH_J;
 use super::sheet::printable;
-use crate::words::{counted, energy, hanging};
+use crate::words::{counted, energy, hanging, volume};
 use options::spoken;
 use planner::Modelled;
 use planner::expected_checkpoint_j;
@@ -141,7 +141,18 @@ fn overhead(run: &RunAccount) -> String {
         t.time_overhead.map_or_else(|| NOT_YET.to_string(), |o| format!("measured {}", percent(Some(o)))),
         percent(plan.map(|p| p.expected_time_overhead))
     );
-    text + &plan.map(|plan| beside_the_plan(run, plan)).unwrap_or_default()
+    text + &plan.map(|plan| beside_the_plan(run, plan)).unwrap_or_default() + &volumes(run)
+}
+
+/// How large checkpoints are, and what of it had to be written.
+fn volumes(run: &RunAccount) -> String {
+    let Some(kept) = mean(run.checkpoints.iter().map(|c| c.bytes as f64)) else { return String::new() };
+    let written = mean(run.checkpoints.iter().map(|c| c.written_bytes.unwrap_or(c.bytes) as f64)).unwrap_or(kept);
+    let written = match written < kept {
+        true => format!(" each, {} of it written: the rest had not changed", volume(written)),
+        false => " each".to_string(),
+    };
+    format!("  volume:     {}{written}\n", volume(kept))
 }
 
 fn mean(of: impl Iterator<Item = f64>) -> Option<f64> {
@@ -329,6 +340,22 @@ mod tests {
         assert!(rapl.contains("Resilience: 360 kJ, 5.00% of it: checkpoint 360 kJ"), "{rapl}");
         assert!(rapl.contains("Elapsed:    1 h 1 min, 1 h of it on nodes"), "{rapl}");
         assert!(rapl.lines().all(|l| l.chars().count() <= 80), "{rapl}");
+    }
+
+    #[test]
+    fn what_was_written_stands_beside_what_is_kept() {
+        let of = |written: [Value; 2]| {
+            let checkpoint = |bytes: f64, written: &Value| json!({ "number": 1, "begun_s": 1.0, "seconds": 1.0, "bytes": bytes as u64, "written_bytes": written, "joules": null, "still_s": null });
+            let both = [checkpoint(12e9, &written[0]), checkpoint(14e9, &written[1])];
+            described(json!({ "checkpoints": both }), &Accounting::default())
+        };
+        let (all, some) = (of([Value::Null, Value::Null]), of([json!(12_000_000_000u64), json!(2_000_000_000u64)]));
+        assert!(all.contains("  volume:     13.0 GB each\n"), "{all}");
+        assert!(
+            some.contains("  volume:     13.0 GB each, 7.00 GB of it written: the rest had not changed\n"),
+            "{some}"
+        );
+        assert!(!described(json!({}), &Accounting::default()).contains("volume"), "no checkpoint has none");
     }
 
     #[test]

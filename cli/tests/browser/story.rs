@@ -82,7 +82,15 @@ impl Journal {
         let begun_s = self.at_s;
         self.phase(Phase::Checkpoint, 45.0, nodes);
         let (ended_s, joules) = (self.at_s, Some(45.0 * 180.0 * nodes.len() as f64));
-        self.note(Event::Committed { number, begun_s, ended_s, bytes: 12_000_000_000, joules, still_s: None });
+        self.note(Event::Committed {
+            number,
+            begun_s,
+            ended_s,
+            bytes: 12_000_000_000,
+            written_bytes: None,
+            joules,
+            still_s: None,
+        });
     }
 
     fn end(&mut self, state: &str) {

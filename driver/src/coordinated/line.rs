@@ -101,6 +101,7 @@ impl Driver<'_> {
             begun_s: manifest.begun_s,
             ended_s,
             bytes: manifest.bytes,
+            written_bytes: Some(manifest.written_bytes()),
             joules: manifest.joules,
             still_s,
         }];

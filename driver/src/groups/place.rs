@@ -87,7 +87,15 @@ mod tests {
             resumed_from: None,
             dir: String::new(),
         };
-        let line = Event::Committed { number: 1, begun_s: 0.0, ended_s: 1.0, bytes: 0, joules: None, still_s: None };
+        let line = Event::Committed {
+            number: 1,
+            begun_s: 0.0,
+            ended_s: 1.0,
+            bytes: 0,
+            written_bytes: None,
+            joules: None,
+            still_s: None,
+        };
         let line = Event::InGroup { group: 0, nodes: Vec::new(), of: Box::new(line) };
         let decided = Event::Decided { action: UNSERVED.into(), reason: String::new(), interval_s: 0.0 };
         for (told, expected) in [

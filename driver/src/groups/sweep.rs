@@ -248,8 +248,9 @@ impl Groups<'_> {
         (g.of_image, g.image) = (false, None);
         g.stood_still = still_s.map(|still_s| (running.number, still_s));
         let learned = g.adaptation.checkpointed(ended_s, ended_s - running.begun_s, used.power_w());
+        let written_bytes = Some(manifest.written_bytes());
         let Manifest { number, begun_s, bytes, joules, .. } = manifest;
-        self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, joules, still_s });
+        self.note_in(group, Event::Committed { number, begun_s, ended_s, bytes, written_bytes, joules, still_s });
         if let Some(reason) = learned {
             self.decided("interval", &format!("group {group}: {reason}"));
         }

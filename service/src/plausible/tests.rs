@@ -83,6 +83,7 @@ fn checkpoints_failures_and_decisions_are_in_range() {
         begun_s,
         ended_s,
         bytes,
+        written_bytes: None,
         joules,
         still_s,
     };
@@ -90,6 +91,14 @@ fn checkpoints_failures_and_decisions_are_in_range() {
     is_fine(committed(at, at + 4.0, 1 << 40, Some(4000.0), Some(0.5)));
     assert!(why(committed(at, f64::MIN, 0, None, None)).contains("ended_s"));
     assert!(why(committed(at, at, u64::MAX, None, None)).contains("bytes"));
+    let shared = |written_bytes| match committed(at, at, 9, None, None) {
+        Event::Committed { number, begun_s, ended_s, bytes, joules, still_s, .. } => {
+            Event::Committed { number, begun_s, ended_s, bytes, written_bytes: Some(written_bytes), joules, still_s }
+        }
+        other => other,
+    };
+    is_fine(shared(9));
+    assert!(why(shared(10)).contains("written_bytes"), "more than all of it");
     assert!(why(committed(at, at, 0, Some(-1.0), None)).contains("joules"));
     assert!(why(committed(at, at, 0, None, Some(-1.0))).contains("still_s"));
     let failure = |failed_s, reason: String| Event::Failure {

@@ -166,7 +166,15 @@ fn events(plan: Plan) -> Vec<Event> {
             source: "model".into(),
         },
         Event::Reading { node: "n1".into(), reading },
-        Event::Committed { number: 1, begun_s: 100.0, ended_s: 101.5, bytes: 9, joules: None, still_s: Some(0.5) },
+        Event::Committed {
+            number: 1,
+            begun_s: 100.0,
+            ended_s: 101.5,
+            bytes: 9,
+            written_bytes: None,
+            joules: None,
+            still_s: Some(0.5),
+        },
         Event::CheckpointFailed { reason: "full".into() },
         Event::Failure {
             kind: FailureKind::Node,

@@ -407,8 +407,15 @@ fn plan_by(engine: &str) -> protocol::Plan {
 fn a_new_run_is_told_which_engine_made_checkpoints() {
     both(|store| {
         let planned = |engine: &str| Event::Planned(Box::new(plan_by(engine)));
-        let committed =
-            Event::Committed { number: 1, begun_s: 101.0, ended_s: 102.0, bytes: 9, joules: None, still_s: None };
+        let committed = Event::Committed {
+            number: 1,
+            begun_s: 101.0,
+            ended_s: 102.0,
+            bytes: 9,
+            written_bytes: None,
+            joules: None,
+            still_s: None,
+        };
         let engine = |store: &mut Store| store.history("alice", "heat").expect("history").engine;
         store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"]), planned("app")])), UID).expect("stored");
         assert_eq!(engine(store), None, "it made no checkpoint");

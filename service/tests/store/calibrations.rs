@@ -84,6 +84,7 @@ fn run(store: &mut Store, name: &str, node: &str, engine: &str, durations_s: &[f
             begun_s,
             ended_s: begun_s + d,
             bytes: 300_000_000,
+            written_bytes: None,
             joules: Some(130.0 * d),
             still_s: None,
         }
@@ -194,6 +195,7 @@ fn a_run_that_resumes_refines_the_restart_and_the_history_has_its_time() {
             begun_s: 101.0,
             ended_s: 104.0,
             bytes: 3_000_000,
+            written_bytes: None,
             joules: None,
             still_s: None,
         };

@@ -203,6 +203,7 @@ fn numbers_that_cannot_be_true_reach_neither_report_nor_metrics() -> Result<()> 
                 begun_s: now_s,
                 ended_s: -now_s,
                 bytes: u64::MAX,
+                written_bytes: None,
                 joules: Some(1.0),
                 still_s: Some(1e308),
             },

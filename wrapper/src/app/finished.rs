@@ -5,7 +5,7 @@ use super::files::{Announced, Files, States};
 use crate::mail::Try;
 use crate::writers::{Ask, Holder, Seen};
 use protocol::ManifestFile;
-use run::{Looks, take, take_seen};
+use run::{Earlier, Looks, take, take_new, take_seen};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -135,17 +135,20 @@ fn stale(files: &Files, before: &Before) -> Result<Vec<String>, NotFinished> {
 }
 
 impl Finished {
-    /// Copies it, if it is the same before and after; none if the program has gone on with it meanwhile.
+    /// Copies it, if it is the same before and after; none if the program has gone on with it meanwhile. What has not
+    /// changed shares copies of an earlier checkpoint, but for files that were announced: nobody looked who writes to them.
     pub(super) fn copy(
         &self,
         files: &Files,
         writers: &Ask,
         into: &Path,
+        earlier: &Earlier,
     ) -> Result<Option<Vec<ManifestFile>>, NotFinished> {
         let taken = match self.only_file() {
             // Of several, each has to be of the same moment as the others; of one, any moment is as good.
             Some((path, seen)) => take_seen(path, seen, into).map(|file| vec![file]),
-            None => match take(&self.files, into) {
+            None if self.states.is_none() => take(&self.files, into),
+            None => match take_new(&self.files, into, earlier) {
                 Ok(_) if !self.is_still(files, writers)? => return Ok(None),
                 taken => taken,
             },

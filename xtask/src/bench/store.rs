@@ -133,7 +133,15 @@ fn hour(n: u32) -> Batch {
         events.push(phase(Phase::Checkpoint, (at_s + 1790.0, at_s + 1800.0)));
         events.push(reading(4.0 * f64::from(part + 1)));
         let (number, begun_s, ended_s) = (u64::from(part) + 1, at_s + 1790.0, at_s + 1800.0);
-        events.push(Event::Committed { number, begun_s, ended_s, bytes: 1 << 30, joules: Some(2.0), still_s: None });
+        events.push(Event::Committed {
+            number,
+            begun_s,
+            ended_s,
+            bytes: 1 << 30,
+            written_bytes: None,
+            joules: Some(2.0),
+            still_s: None,
+        });
     }
     events.push(Event::Ended { state: "completed".into(), exit_code: 0 });
     let records = (1..).zip(events).map(|(seq, event)| Record { seq, at_s: begin_s + seq as f64, event }).collect();

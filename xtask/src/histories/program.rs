@@ -37,7 +37,7 @@ impl Program {
         (0..self.files).map(|i| if i == 0 { FIRST.to_string() } else { format!("{FIRST}.{i}") })
     }
 
-    /// Writes its state; what it announces.
+    /// Writes its state, some files of which may stay as they are; what it announces.
     ///
     /// # Errors
     /// What the file system says: then it announces nothing.
@@ -46,6 +46,11 @@ impl Program {
         fs::create_dir_all(&self.folder)?;
         let mut announced = Announced::new();
         for name in self.names() {
+            let stays = name != FIRST && rng.random_bool(0.5);
+            if let Some(content) = stays.then(|| fs::read(self.folder.join(&name)).ok()).flatten() {
+                announced.insert(name, content);
+                continue;
+            }
             let mut content = format!("{PROGRESS}{progress_s}\n").into_bytes();
             content.extend((0..rng.random_range(0..12_000)).map(|_| rng.random::<u8>()));
             let (path, beside) = (self.folder.join(&name), self.folder.join(format!("{name}.new")));

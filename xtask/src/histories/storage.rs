@@ -5,7 +5,7 @@ use super::program::Program;
 use driver::ports::{Engine, Happening, Saved, Store, Unprepared};
 use protocol::{Event, Manifest};
 use rand::Rng;
-use run::{Patience, bring_back, take};
+use run::{Patience, bring_back, take_new};
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
@@ -23,7 +23,7 @@ impl World {
         let Some((_, Some(into))) = self.asked.take() else {
             return Happening::Checkpointed(Err("the program could not write its state".to_string()));
         };
-        let taken = take(&self.program.paths(), &into);
+        let taken = take_new(&self.program.paths(), &into, &self.checkpoints.earlier());
         Happening::Checkpointed(match taken {
             Ok(files) => Ok(Saved { files, still_s: None }),
             Err(e) => Err(e.to_string()),

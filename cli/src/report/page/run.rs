@@ -356,6 +356,7 @@ fn checkpoints(run: &RunAccount) -> Table {
             Cell::moment(c.begun_s),
             Cell::number(c.seconds, format!("{:.2}", c.seconds)),
             Cell::number(c.bytes as f64, c.bytes.to_string()),
+            c.written_bytes.map_or_else(|| Cell::number(-1.0, "-"), |b| Cell::number(b as f64, b.to_string())),
             c.joules.map_or_else(|| Cell::number(-1.0, "-"), Cell::joules),
         ]
     };
@@ -366,6 +367,7 @@ fn checkpoints(run: &RunAccount) -> Table {
             ("Begun", Set::Word),
             ("Time (s)", Set::Number),
             ("Bytes", Set::Number),
+            ("Written", Set::Number),
             ("Energy (J)", Set::Number),
         ],
         rows: run.checkpoints.iter().map(row).collect(),
