@@ -64,7 +64,7 @@ impl Adaptation {
             overlap: 0.0,
             static_w: plan.idle_w.value,
             compute_w: (plan.busy_w.value - plan.idle_w.value).max(0.0),
-            checkpoint_w: (plan.checkpoint_w.value - plan.idle_w.value).max(0.0),
+            checkpoint_w: (planner::checkpoint_power_w(plan) - plan.idle_w.value).max(0.0),
             down_w: 0.0,
         };
         let named = |kind| Estimate::Named(Estimator::new(kind, plan.mtbf_s.value));

@@ -61,7 +61,14 @@ pub fn expected_checkpoint_j(run: &RunAccount, plan: &Plan) -> f64 {
     let choice = plan.choice.as_ref().filter(|_| plan.protocol.starts_with("uncoordinated"));
     // Spares are fewer than groups, and hold none.
     let nodes = nodes / choice.map_or(1, |c| c.groups.max(1) as usize);
-    plan.checkpoint_s.value * plan.checkpoint_w.value * nodes.max(1) as f64
+    plan.checkpoint_s.value * checkpoint_power_w(plan) * nodes.max(1) as f64
+}
+
+/// What a node is expected to draw on the mean of a checkpoint's time, W: while its program stands still, and while it
+/// computes beside the rest.
+pub fn checkpoint_power_w(plan: &Plan) -> f64 {
+    let still = plan.still_share.unwrap_or(1.0);
+    still * plan.checkpoint_w.value + (1.0 - still) * plan.busy_w.value
 }
 
 /// Time and energy of each operation.

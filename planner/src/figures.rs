@@ -29,7 +29,10 @@ pub(crate) struct Figures {
     pub node_share: Option<f64>,
     pub idle_w: Figure,
     pub busy_w: Figure,
+    /// While the program stands still.
     pub checkpoint_w: Figure,
+    /// For which part of a checkpoint's time that is, if anybody has seen it.
+    pub still_share: Option<f64>,
     pub work_s: Figure,
     /// Idle power of the switches, for each node.
     pub switch_w: f64,
@@ -100,6 +103,7 @@ impl Figures {
             restart_s: or_history(history.restart_s, or_calibration(read_s, figure(e.restart_s, "site"))),
             busy_w: or_history(history.busy_w, busy_w),
             checkpoint_w: or_history(history.checkpoint_w, checkpoint_w),
+            still_share: history.still_share.filter(|share| (0.0..=1.0).contains(share)),
             idle_w,
             node_share,
             work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
@@ -123,14 +127,27 @@ impl Figures {
             overlap: 0.0,
             static_w: self.idle_w.value + self.switch_w,
             compute_w: self.above(&self.busy_w),
-            checkpoint_w: self.above(&self.checkpoint_w) + self.writing_switch_w,
+            checkpoint_w: self.pause_w() + self.writing_switch_w,
             down_w: 0.0,
         }
     }
 
-    /// The costs for the choice of a protocol: checkpoint and coordination apart.
+    /// What a node draws above idle, on the mean of a checkpoint's time.
+    fn pause_w(&self) -> f64 {
+        let still = self.still_share.unwrap_or(1.0);
+        still * self.above(&self.checkpoint_w) + (1.0 - still) * self.above(&self.busy_w)
+    }
+
+    /// The same costs, of a program that was seen to go on beside its checkpoints.
+    pub fn seen_costs(&self) -> Option<Costs> {
+        let still = self.still_share.filter(|still| *still < 1.0)?;
+        let checkpoint_w = still * self.above(&self.checkpoint_w) + self.writing_switch_w;
+        Some(Costs { overlap: 1.0 - still, checkpoint_w, ..self.costs() })
+    }
+
+    /// The costs on which the choice of a protocol rests: the checkpoint is parted from its coordination.
     pub fn choice_costs(&self, nodes: u32, known: Option<&known::Costs>) -> choice::Costs {
-        let (pause_s, pause_w) = (self.checkpoint_s.value, self.above(&self.checkpoint_w));
+        let (pause_s, pause_w) = (self.checkpoint_s.value, self.pause_w());
         let coordination = known.map_or(NOTHING, |c| c.coordination);
         let write = known.and_then(|c| c.write).filter(|_| self.checkpoint_s.from == "calibration");
         // A checkpoint that was measured as a whole contains its coordination.
@@ -151,7 +168,11 @@ impl Figures {
             coordination: with_switches(coordination),
             group_coordination: known
                 .map_or(NOTHING, |c| with_switches(at_most(c.group_coordination, t, f64::INFINITY))),
-            restart: Cost { time_s: exactly(self.restart_s.value), delta_w: exactly(pause_w), extrapolated: false },
+            restart: Cost {
+                time_s: exactly(self.restart_s.value),
+                delta_w: exactly(self.above(&self.checkpoint_w)),
+                extrapolated: false,
+            },
             disk_log: known.and_then(|c| c.disk_log.clone().ok()),
             memory_log: known.and_then(|c| c.memory_log.clone().ok()),
             compute_w: like(compute, self.above(&self.busy_w)),

@@ -17,7 +17,7 @@ pub mod restart;
 pub mod sound;
 mod table;
 
-pub use accuracy::{Accuracy, Deviation, accuracy, expected_checkpoint_j};
+pub use accuracy::{Accuracy, Deviation, accuracy, checkpoint_power_w, expected_checkpoint_j};
 pub use known::Known;
 pub use loans::{CAUGHT_UP, Lent, Modelled, Pair, Party, lent, modelled, parties};
 
@@ -47,8 +47,10 @@ pub struct History {
     pub restart_s: Option<f64>,
     /// Mean power of a computing node in earlier runs of this user and job name, W.
     pub busy_w: Option<f64>,
-    /// Mean power of a node in checkpoints of earlier runs of this user and job name, W.
+    /// Mean power of a node whose program stood still for a checkpoint in earlier runs of this user and job name, W.
     pub checkpoint_w: Option<f64>,
+    /// For which part of the time of these checkpoints the program stood still, where that was seen.
+    pub still_share: Option<f64>,
     /// Mean volume of a checkpoint of all nodes in earlier runs of this user and job name, bytes.
     pub checkpoint_bytes: Option<f64>,
     /// Mean work of earlier completed runs of this user and job name, s.
@@ -187,7 +189,13 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     let alternatives = taken.alternatives.into_iter().chain(alternatives).collect();
     let (interval_s, expected) = match &taken.other {
         Some(outcome) => (outcome.interval_s.unwrap_or(interval_s), Some(outcome.expected())),
-        None => (interval_s, expected),
+        // The interval is that of a program that stands still for all of a checkpoint: what copying beside it costs it is
+        // not known. What is expected of that interval is what was seen of checkpoints.
+        None => {
+            let seen = figures.seen_costs();
+            let of_seen = seen.and_then(|costs| interval::expected_at(interval_s, figures.mtbf_s.value, &costs).ok());
+            (interval_s, expected.map(|expected| of_seen.unwrap_or(expected)))
+        }
     };
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
@@ -211,6 +219,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         idle_w: figures.idle_w,
         busy_w: figures.busy_w,
         checkpoint_w: figures.checkpoint_w,
+        still_share: figures.still_share,
         checkpoint_hz: calibrated.and_then(|c| c.costs.checkpoint_hz),
         expected_time_overhead: expected.map_or(0.0, |e| e.time_overhead),
         expected_energy_overhead: expected.map_or(0.0, |e| e.energy_overhead),

@@ -6,11 +6,15 @@ use protocol::{
     Source, Totals,
 };
 
-fn plan(calibrated: bool) -> protocol::Plan {
+fn question() -> PlanRequest {
     let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
     let settings = [("ft-energy", "energy"), ("ft-energy-memory", "8G")].map(|(n, v)| (n.to_string(), setting(v)));
     let request = Request { settings: settings.into() };
-    let question = PlanRequest { request, nodes: 2, cpus_per_node: 4, ..PlanRequest::default() };
+    PlanRequest { request, nodes: 2, cpus_per_node: 4, ..PlanRequest::default() }
+}
+
+fn plan(calibrated: bool) -> protocol::Plan {
+    let question = question();
     let calibrations = if calibrated { vec![published::calibration(100.0)] } else { Vec::new() };
     make_plan(&question, &History { calibrations, ..History::default() }, &config::Site::default()).unwrap()
 }
@@ -93,6 +97,30 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
+}
+
+#[test]
+fn a_checkpoint_beside_which_the_program_goes_on_uses_what_was_measured_of_both() {
+    let history = |still_share| History {
+        checkpoint_s: Some(100.0),
+        checkpoint_w: Some(150.0),
+        busy_w: Some(350.0),
+        still_share,
+        ..History::default()
+    };
+    let of = |still_share| make_plan(&question(), &history(still_share), &config::Site::default()).unwrap();
+    let (still, beside) = (of(None), of(Some(0.2)));
+    // 20 s at 150 W, 80 s at 350 W, on two nodes.
+    let measured_j = 2.0 * (20.0 * 150.0 + 80.0 * 350.0);
+    assert!((expected_checkpoint_j(&run(beside.clone(), &[100.0], 1.0), &beside) - measured_j).abs() < 1e-6);
+    assert!((expected_checkpoint_j(&run(still.clone(), &[100.0], 1.0), &still) - 2.0 * 100.0 * 150.0).abs() < 1e-6);
+    let mut seen = run(beside.clone(), &[100.0], 1.0);
+    seen.checkpoints[0].joules = Some(measured_j);
+    let checkpoint = accuracy(&[seen]).into_iter().find(|a| a.operation == "checkpoint").unwrap();
+    assert!(checkpoint.energy.unwrap().worst < 1e-9);
+    // What stands still for a fifth costs less time; how often it is done is not changed for it.
+    assert!(beside.expected_time_overhead < 0.5 * still.expected_time_overhead, "{beside:?}");
+    assert!(beside.expected_energy_overhead < still.expected_energy_overhead);
 }
 
 #[test]

@@ -164,8 +164,12 @@ pub struct Plan {
     pub idle_w: Figure,
     /// Power of a computing node, or of that part, W.
     pub busy_w: Figure,
-    /// Power of a node while it writes a checkpoint, or of that part, W.
+    /// Power of a node while its program stands still for a checkpoint, or of that part, W.
     pub checkpoint_w: Figure,
+    /// For which part of a checkpoint's time the program stands still; beside the rest of it, it computes. Absent where
+    /// nobody knows: then it is expected to stand still for all of it.
+    #[serde(default)]
+    pub still_share: Option<f64>,
     /// CPU frequency to set while a checkpoint is made, Hz; absent for the nodes' own.
     #[serde(default)]
     pub checkpoint_hz: Option<f64>,

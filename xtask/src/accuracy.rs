@@ -126,7 +126,7 @@ fn job(site: &Site, program: &Path, shape: &Shape) -> Result<Row> {
     let mut plan = vec!["plan", "--json", "-N", &n, "-n", &all, "-c", "2", "-J", &name];
     options.iter().for_each(|o| plan.extend(["-o", o]));
     let plan: Plan = serde_json::from_str(&said(site, USER, &plan)?)?;
-    let (checkpoint_s, checkpoint_w) = (plan.checkpoint_s.value, plan.checkpoint_w.value);
+    let (checkpoint_s, checkpoint_w) = (plan.checkpoint_s.value, planner::checkpoint_power_w(&plan));
     let planned = [checkpoint_s, checkpoint_s * checkpoint_w * f64::from(nodes)];
 
     let mut args: Vec<String> = options.iter().map(|o| format!("--{o}")).collect();

@@ -46,6 +46,11 @@ impl Store {
             ],
             "checkpoints k",
         )?;
+        // Of those alone of which it is known.
+        let [still_share, _] = means(
+            ["sum(still_s) / sum(ended_s - begun_s)", "NULL"],
+            "(SELECT * FROM checkpoints WHERE still_s IS NOT NULL AND ended_s > begun_s) k",
+        )?;
         Ok(History {
             node_failures,
             node_seconds,
@@ -53,6 +58,7 @@ impl Store {
             restart_s: self.usual_restart_s(user, job_name)?,
             busy_w,
             checkpoint_w,
+            still_share: still_share.map(|share| share.min(1.0)),
             checkpoint_bytes,
             work_s: self.usual_work_s(user, job_name)?,
             engine: self.proven_engine(user, job_name)?,

@@ -427,6 +427,24 @@ fn a_new_run_is_told_which_engine_made_checkpoints() {
 }
 
 #[test]
+fn a_new_run_is_told_for_which_part_of_checkpoints_programs_stood_still() {
+    both(|store| {
+        let committed = |number: u64, seconds: f64, still_s| {
+            let begun_s = 100.0 * number as f64;
+            let (written_bytes, joules) = (None, None);
+            Event::Committed { number, begun_s, ended_s: begun_s + seconds, bytes: 9, written_bytes, joules, still_s }
+        };
+        let share = |store: &mut Store| store.history("alice", "heat").expect("history").still_share;
+        let unknown = vec![started(7, 0, &["n1"]), committed(1, 10.0, None)];
+        store.append(&batch("7.1", records(1, unknown)), UID).expect("stored");
+        assert_eq!(share(store), None, "nobody could tell");
+        let known = [started(8, 0, &["n1"]), committed(1, 10.0, Some(5.0)), committed(2, 30.0, Some(5.0))];
+        store.append(&batch("8.1", records(1, known.into())), UID).expect("stored");
+        assert_eq!(share(store), Some(0.25), "of those alone of which it is known");
+    });
+}
+
+#[test]
 fn a_new_run_is_told_the_work_and_the_volume_of_earlier_ones() {
     both(|store| {
         assert_eq!(store.history("alice", "heat").expect("history").work_s, None);

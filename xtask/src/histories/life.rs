@@ -406,6 +406,7 @@ fn plan(interval_s: f64) -> Plan {
         idle_w: figure(100.0),
         busy_w: figure(300.0),
         checkpoint_w: figure(150.0),
+        still_share: None,
         checkpoint_hz: None,
         stale: Vec::new(),
         expected_time_overhead: 0.0,
