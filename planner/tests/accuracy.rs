@@ -71,6 +71,7 @@ fn run(plan: protocol::Plan, seconds: &[f64], energy: f64) -> RunAccount {
         account: "a".into(),
         job_name: "j".into(),
         state: "completed".into(),
+        waits: false,
         start_s: 0.0,
         end_s: Some(100.0),
         total: Totals { failures: 1, ..Totals::default() },

@@ -184,6 +184,9 @@ pub struct RunAccount {
     pub job_name: String,
     /// `running`, `completed`, `failed`, ...
     pub state: String,
+    /// Whether it goes on and has no record now: it waits in the queue.
+    #[serde(default)]
+    pub waits: bool,
     /// Beginning of the first record.
     pub start_s: f64,
     /// End of the last record; absent while it runs.

@@ -176,6 +176,7 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
             record.metered_j = metered_j(counted.iter().filter(|c| c.restart_count == record.restart_count));
         }
         run.total.checkpoints = counts.of(place);
+        run.waits = run.end_s.is_none() && of_run.last().is_some_and(|record| record.end_s.is_some());
         expect(&mut run, plan.as_deref());
         match &mut lists {
             None => {

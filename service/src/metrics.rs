@@ -286,6 +286,7 @@ mod tests {
             partition: "all".into(),
             job_name: "heat".into(),
             state: state.into(),
+            waits: false,
             start_s: 0.0,
             end_s,
             total: Totals { metered_j: Some(1000.0), ..Totals::default() },

@@ -101,6 +101,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             account: r.get(5)?,
             job_name: r.get(6)?,
             state: r.get(7)?,
+            waits: false,
             start_s: r.get(8)?,
             end_s: r.get(9)?,
             total: Totals::default(),

@@ -46,9 +46,7 @@ pub fn protection(run: &RunAccount) -> &'static str {
 
 /// The state of a run in Slurm's word.
 pub fn state(run: &RunAccount) -> String {
-    // Between two records it waits in the queue.
-    let waits = run.end_s.is_none() && run.records.last().is_some_and(|r| r.end_s.is_some());
-    if waits { "PENDING".to_string() } else { run.state.to_uppercase() }
+    if run.waits { "PENDING".to_string() } else { run.state.to_uppercase() }
 }
 
 /// A fraction as a percentage, for people.

@@ -427,6 +427,25 @@ fn a_new_run_is_told_which_engine_made_checkpoints() {
 }
 
 #[test]
+fn a_run_that_waits_in_the_queue_does_so_in_lists_and_alone() {
+    both(|store| {
+        let waits = |store: &Store| {
+            let of = |brief| accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None).expect("accounts");
+            [true, false].map(|brief| of(brief)[0].waits)
+        };
+        let events = vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (0.0, 1.0), 5.0), ended("requeued")];
+        store.append(&batch("7.1", records(1, events[..2].to_vec())), UID).expect("stored");
+        assert_eq!(waits(store), [false; 2]);
+        store.append(&batch("7.1", records(3, events[2..].to_vec())), UID).expect("stored");
+        assert_eq!(waits(store), [true; 2]);
+        store.append(&batch("7.1", records(4, vec![started(7, 1, &["n2"])])), UID).expect("stored");
+        assert_eq!(waits(store), [false; 2]);
+        store.append(&batch("7.1", records(5, vec![ended("completed")])), UID).expect("stored");
+        assert_eq!(waits(store), [false; 2]);
+    });
+}
+
+#[test]
 fn a_new_run_is_told_for_which_part_of_checkpoints_programs_stood_still() {
     both(|store| {
         let committed = |number: u64, seconds: f64, still_s| {
