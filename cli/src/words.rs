@@ -48,6 +48,37 @@ pub fn hanging(label: &str, text: &str) -> String {
     lines.trim_end().to_string() + "\n"
 }
 
+/// A line, gone on below itself where it is wider than [`WIDTH`]: between words, and in lists of names behind a comma.
+pub fn folded(line: &str) -> String {
+    if line.chars().count() <= WIDTH {
+        return line.to_string();
+    }
+    let own = line.len() - line.trim_start().len();
+    let indent = own + 2;
+    let (mut lines, mut used) = (" ".repeat(own), own);
+    let mut between = "";
+    for word in line[own..].split(' ') {
+        let parts: Vec<&str> = match own + word.chars().count() > WIDTH {
+            true => word.split_inclusive(',').collect(),
+            false => vec![word],
+        };
+        for part in parts {
+            let length = part.chars().count();
+            if used > indent && used + between.len() + length > WIDTH {
+                lines.truncate(lines.trim_end().len());
+                lines += &format!("\n{:indent$}{part}", "");
+                used = indent + length;
+            } else {
+                lines += &format!("{between}{part}");
+                used += between.len() + length;
+            }
+            between = "";
+        }
+        between = " ";
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +88,20 @@ mod tests {
         let shown = [0.0, 12.345, 999.0, 2_617_640.0, -1234.5, 3.6e9].map(energy);
         assert_eq!(shown, ["0.00 J", "12.3 J", "999 J", "2.62 MJ", "-1.23 kJ", "3.60 GJ"]);
         assert_eq!([0.0, 12.0, 1234.0, 12e9].map(volume), ["0 B", "12 B", "1.23 kB", "12.0 GB"]);
+    }
+
+    #[test]
+    fn wide_lines_are_folded_between_words_and_names() {
+        let nodes = (1..=30).map(|n| format!("node{n:03}")).collect::<Vec<_>>().join(",");
+        let text = folded(&format!("  restart 0 on {nodes}: completed (2 h, and a word more)"));
+        assert!(text.lines().count() == 4 && text.lines().all(|l| l.chars().count() <= WIDTH), "{text}");
+        assert_eq!(text.replace("\n    ", ""), format!("  restart 0 on {nodes}: completed (2 h, and a word more)"));
+        let words = folded(&format!("  node: {}", "the node is away, ".repeat(9)));
+        assert!(words.lines().all(|l| l.chars().count() <= WIDTH) && words.contains("\n    "), "{words}");
+        assert_eq!(words.split_whitespace().count(), 1 + 36, "no word is lost: {words}");
+        assert_eq!(folded("  short:     as it is"), "  short:     as it is");
+        let longest = "x".repeat(100);
+        assert_eq!(folded(&longest), longest, "what has no place to fold stays");
     }
 
     #[test]

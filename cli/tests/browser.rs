@@ -275,7 +275,6 @@ fn the_report_has_the_habits_of_sacct() {
     let output = site.report(&[&window[..], &["--by=user", "--all-jobs"]].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("the energy of all jobs is not told"), "{said}");
-    assert_eq!(site.report(&["--by=qos", "--all-jobs"]).status.code(), Some(2));
     let told = site.text(&["-j", "7"]);
     assert!(
         told.starts_with("Job ID:     7 on ") && told.contains("\nState:      COMPLETED (exit code 0:0)\n"),

@@ -68,7 +68,7 @@ impl Slurm {
     /// them; of a job that began before or ends later, all of it. Absent where Slurm measures none.
     pub fn consumed(&self, start_s: f64, end_s: f64) -> Result<Consumed, Error> {
         let (start, end) = (format!("uts{:.0}", start_s.floor()), format!("uts{:.0}", end_s.ceil()));
-        let args = ["-n", "-P", "-X", "-D", "-a", "-S", &start, "-E", &end, "--format=JobIDRaw,ConsumedEnergyRaw"];
+        let args = ["-n", "-P", "-X", "-D", "-a", "-S", &start, "-E", &end, "--format", Consumed::FIELDS];
         Ok(parse_consumed(&self.output("sacct", &args)?))
     }
 
@@ -129,21 +129,60 @@ pub fn parse_accounting(text: &str) -> Result<Vec<Accounted>, Error> {
     text.lines().filter(|l| !l.trim().is_empty()).map(parse_line).collect()
 }
 
+/// Energy of one job, with what it may be summed by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfJob {
+    /// Energy of all its lives, J.
+    pub joules: f64,
+    /// What Slurm's commands call the job.
+    pub name: String,
+    /// User name.
+    pub user: String,
+    /// Slurm account.
+    pub account: String,
+    /// Partition.
+    pub partition: String,
+    /// Quality of service.
+    pub qos: String,
+    /// When it first began, s since the epoch.
+    pub start_s: Option<f64>,
+}
+
 /// Energy of many jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consumed {
-    /// Energy by job id, J: of those of which Slurm has measured any.
-    pub by_job_j: BTreeMap<u32, f64>,
+    /// By job id: those of which Slurm has measured any energy.
+    pub by_job: BTreeMap<u32, OfJob>,
     /// Jobs of which it has measured none.
     pub unmeasured: u32,
 }
 
-/// The lines of `sacct -n -P -X --format=JobIDRaw,ConsumedEnergyRaw`; a job that was requeued has several.
+impl Consumed {
+    /// The columns that [`parse_consumed`] reads: none that a user writes.
+    pub const FIELDS: &str = "JobIDRaw,ConsumedEnergyRaw,JobID,User,Account,Partition,QOS,Start";
+}
+
+/// The lines of `sacct -n -P -X --format=`[`Consumed::FIELDS`]; a job that was requeued has several.
 pub fn parse_consumed(text: &str) -> Consumed {
     let mut all = Consumed::default();
-    for (job, consumed) in text.lines().filter_map(|line| line.split_once('|')) {
+    for line in text.lines() {
+        let [job, consumed, name, user, account, partition, qos, start] = line.split('|').collect::<Vec<_>>()[..]
+        else {
+            continue;
+        };
         match (job.parse(), energy(consumed)) {
-            (Ok(job), Some(joules)) => *all.by_job_j.entry(job).or_default() += joules,
+            (Ok(job), Some(joules)) => {
+                let of_job = all.by_job.entry(job).or_insert_with(|| OfJob {
+                    joules: 0.0,
+                    name: name.to_owned(),
+                    user: user.to_owned(),
+                    account: account.to_owned(),
+                    partition: partition.to_owned(),
+                    qos: qos.to_owned(),
+                    start_s: time("Start", start).ok().flatten(),
+                });
+                of_job.joules += joules;
+            }
             (Ok(_), None) => all.unmeasured += 1,
             (Err(_), _) => {}
         }
@@ -286,8 +325,12 @@ mod tests {
 
     #[test]
     fn energy_of_all_jobs_is_summed_by_job_and_what_was_not_measured_is_counted() {
-        let all = parse_consumed("7|100\n7|50\n8|\n9|0\nx|3\n");
-        assert_eq!((all.by_job_j, all.unmeasured), (BTreeMap::from([(7, 150.0)]), 2));
+        let text = "7|100|5_1|alice|physics|all|long|1000\n7|50|5_1|alice|physics|all|long|2000\n8||8|b|c|d|e|1\n\
+                    9|0|9|b|c|d|e|1\nx|3|9|b|c|d|e|1\n10|3\n";
+        let all = parse_consumed(text);
+        let [name, user, account, partition, qos] = ["5_1", "alice", "physics", "all", "long"].map(String::from);
+        let job = OfJob { joules: 150.0, name, user, account, partition, qos, start_s: Some(1000.0) };
+        assert_eq!((all.by_job, all.unmeasured), (BTreeMap::from([(7, job)]), 2));
     }
 
     #[test]

@@ -22,8 +22,8 @@ mod run;
 mod step;
 
 pub use accounting::{
-    Accounted, Consumed, NodeEvent, NodeHistory, parse_accounting, parse_consumed, parse_events, parse_named_step,
-    parse_operators,
+    Accounted, Consumed, NodeEvent, NodeHistory, OfJob, parse_accounting, parse_consumed, parse_events,
+    parse_named_step, parse_operators,
 };
 pub use command::Slurm;
 pub use error::Error;

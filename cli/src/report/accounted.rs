@@ -6,7 +6,7 @@ use config::Accounting;
 use planner::{Lent, Modelled};
 use protocol::{Loan, RunAccount};
 use serde::Serialize;
-use slurm::{Accounted, Slurm};
+use slurm::{Accounted, OfJob, Slurm};
 use std::collections::{HashMap, HashSet};
 
 /// Clocks of hosts and the moment between a job's start and its wrapper's, s.
@@ -110,17 +110,17 @@ pub fn add_slurm(lines: &mut [Joined], slurm: &Slurm, now_s: f64) {
     }
 }
 
-/// Energy of all jobs between two moments, those without protection too, J: what the runs used, and what Slurm has measured
-/// of other jobs. Where it has measured nothing, that is said on standard error.
-pub fn all_jobs_j(lines: &[Joined], slurm: &Slurm, (start_s, end_s): (f64, f64)) -> Option<f64> {
+/// The jobs without protection that had nodes between two moments, as far as Slurm has measured their energy. Where it has
+/// measured none, that is said on standard error.
+pub fn other_jobs(lines: &[Joined], slurm: &Slurm, (start_s, end_s): (f64, f64)) -> Option<Vec<OfJob>> {
     let said = |why: &str| protocol::say!("joulepoint: the energy of all jobs is not told: {why}");
     let all = slurm
         .consumed(start_s, end_s)
         .inspect_err(|e| said(&format!("Slurm's accounting does not answer ({e})")))
         .ok()?;
     let ours: HashSet<u32> = lines.iter().map(|l| l.run.job).collect();
-    let others = || all.by_job_j.iter().filter(|(job, _)| !ours.contains(job)).map(|(_, joules)| joules);
-    if others().next().is_none() {
+    let others: Vec<OfJob> = all.by_job.into_iter().filter(|(job, _)| !ours.contains(job)).map(|(_, of)| of).collect();
+    if others.is_empty() {
         said("Slurm has measured none of a job without protection (AcctGatherEnergyType)");
         return None;
     }
@@ -128,7 +128,7 @@ pub fn all_jobs_j(lines: &[Joined], slurm: &Slurm, (start_s, end_s): (f64, f64))
         let jobs = counted(all.unmeasured, "job");
         protocol::say!("joulepoint: of {jobs} Slurm has measured no energy: they are not in that of all jobs");
     }
-    Some(others().sum::<f64>() + lines.iter().filter_map(|l| l.run.total.joules).sum::<f64>())
+    Some(others)
 }
 
 /// Only lives within the run's time: job ids are used again.

@@ -4,7 +4,7 @@ use super::accounted::{Joined, Lending};
 use super::columns::{percent, share, state};
 use super::cost::KWH_J;
 use super::sheet::printable;
-use crate::words::{counted, energy, hanging, volume};
+use crate::words::{counted, energy, folded, hanging, volume};
 use options::spoken;
 use planner::Modelled;
 use planner::expected_checkpoint_j;
@@ -28,7 +28,7 @@ pub fn describe(line: &Joined) -> String {
         records(run),
     ];
     let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+    text.split('\n').map(|line| folded(&printable(line))).collect::<Vec<_>>().join("\n")
 }
 
 /// The first lines, in the form of seff.

@@ -23,7 +23,7 @@ use sheet::Form;
 pub(crate) use sheet::printable;
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
-use sums::By;
+use sums::{By, Others};
 
 /// Arguments of `joulepoint report`.
 ///
@@ -113,9 +113,6 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     let now_s = now.timestamp().as_millisecond() as f64 / 1000.0;
     let usual = if args.wide { columns::WIDE } else { columns::USUAL };
     let columns = columns::columns(args.fields.as_deref().unwrap_or(usual)).map_err(Failure::Usage)?;
-    if args.all_jobs && args.by.contains(&By::Qos) {
-        return Err(Failure::Usage("--all-jobs is not told by qos; name another --by".to_string()));
-    }
     let (start_s, end_s) = window(args, &now).map_err(Failure::Usage)?;
     let is_summed = !args.by.is_empty();
     let details = args.jobs.is_some() || args.accuracy || args.json && !is_summed;
@@ -184,11 +181,12 @@ fn summed(
     slurm: &Slurm,
     window_s: (f64, f64),
 ) -> Result<String, Failure> {
-    let mut sums = sums::sums(lines, &args.by, &site.accounting);
-    let mut total = sums::total(lines, &site.accounting);
-    if args.all_jobs {
-        total.all_jobs_j = accounted::all_jobs_j(lines, slurm, window_s);
-    }
+    let others = if args.all_jobs { accounted::other_jobs(lines, slurm, window_s) } else { None };
+    // Slurm tells of the cluster that it is asked on.
+    let cluster = others.as_ref().and_then(|_| slurm.cluster_name().ok()).unwrap_or_default();
+    let others = others.map(|jobs| Others { jobs, cluster });
+    let mut sums = sums::sums(lines, others.as_ref(), &args.by, &site.accounting);
+    let total = sums::total(lines, others.as_ref(), &site.accounting);
     // SAFETY: a system call that cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let all_jobs = total.all_jobs_told(is_root);

@@ -10,6 +10,7 @@ use config::Accounting;
 use planner::Lent;
 use protocol::Phase;
 use serde::Serialize;
+use slurm::OfJob;
 use std::collections::BTreeMap;
 
 /// What sums are made by.
@@ -62,6 +63,29 @@ impl By {
             By::Cluster => run.cluster.clone(),
         }
     }
+
+    fn of_other(self, job: &OfJob, cluster: &str) -> String {
+        let date =
+            |characters: usize| job.start_s.map(|s| shown(s).chars().take(characters).collect()).unwrap_or_default();
+        match self {
+            By::User => job.user.clone(),
+            By::Account => job.account.clone(),
+            By::Job => job.name.clone(),
+            By::Day => date(10),
+            By::Month => date(7),
+            By::Partition => job.partition.clone(),
+            By::Qos => job.qos.clone(),
+            By::Cluster => cluster.to_string(),
+        }
+    }
+}
+
+/// The jobs without protection beside the runs.
+pub struct Others {
+    /// Each with its energy.
+    pub jobs: Vec<OfJob>,
+    /// Where they ran.
+    pub cluster: String,
 }
 
 /// Sums over some runs.
@@ -167,11 +191,18 @@ impl Sum {
     }
 }
 
-/// The sums, the largest resilience first.
-pub fn sums(lines: &[Joined], by: &[By], site: &Accounting) -> Vec<Sum> {
+/// The sums, the largest resilience first; those of whom only others are known, last.
+pub fn sums(lines: &[Joined], others: Option<&Others>, by: &[By], site: &Accounting) -> Vec<Sum> {
     let mut sums: BTreeMap<Vec<String>, Sum> = BTreeMap::new();
     for line in lines {
         sums.entry(by.iter().map(|by| by.of(line)).collect()).or_default().add(line);
+    }
+    if let Some(Others { jobs, cluster }) = others {
+        for job in jobs {
+            let sum = sums.entry(by.iter().map(|by| by.of_other(job, cluster)).collect()).or_default();
+            add(&mut sum.all_jobs_j, Some(job.joules));
+        }
+        sums.values_mut().for_each(|sum| add(&mut sum.all_jobs_j, sum.joules));
     }
     let named = |(names, sum): (Vec<String>, Sum)| Sum {
         of: names.join(", "),
@@ -185,9 +216,13 @@ pub fn sums(lines: &[Joined], by: &[By], site: &Accounting) -> Vec<Sum> {
 }
 
 /// The sum of all runs.
-pub fn total(lines: &[Joined], site: &Accounting) -> Sum {
+pub fn total(lines: &[Joined], others: Option<&Others>, site: &Accounting) -> Sum {
     let mut total = Sum { of: "total".to_string(), ..Sum::default() };
     lines.iter().for_each(|l| total.add(l));
+    total.all_jobs_j = others.map(|others| {
+        let others_j = others.jobs.iter().map(|job| job.joules).sum::<f64>();
+        others_j + total.joules.unwrap_or(0.0)
+    });
     total.priced(site)
 }
 
@@ -211,6 +246,9 @@ fn columns(site: &Accounting, has_all_jobs: bool) -> Vec<Column> {
         column("Resilience(J)", 13, |s| Cell::joules(s.resilience_j)),
         share_column,
     ];
+    if has_all_jobs {
+        columns.push(column("AllJobs(J)", 13, |s| Cell::joules(s.all_jobs_j)));
+    }
     if site.price_per_kwh.is_some() {
         let price = |s: &Sum| Cell::Number(s.cost.resilience.and_then(|c| c.price), 2);
         columns.push(column(&format!("Cost({})", site.currency), 10, |s| {
@@ -235,9 +273,6 @@ fn columns(site: &Accounting, has_all_jobs: bool) -> Vec<Column> {
         column("Used(J)", 14, |s| Cell::joules(s.lending.used_j)),
         column("Saved(J)", 12, |s| Cell::joules(s.expected_saving_j)),
     ]);
-    if has_all_jobs {
-        columns.push(column("AllJobs(J)", 14, |s| Cell::joules(s.all_jobs_j)));
-    }
     columns
 }
 
@@ -298,7 +333,7 @@ mod tests {
         ];
         let lines = alone(runs, &priced());
         let by = [By::Account, By::Month];
-        let all = sums(&lines, &by, &priced());
+        let all = sums(&lines, None, &by, &priced());
         assert_eq!(all.iter().map(|s| s.runs).collect::<Vec<_>>(), [1, 2, 1]);
         assert_eq!((all[0].joules, all[0].cost.whole.and_then(|c| c.price)), (Some(7.2e6), Some(1.0)));
         assert_eq!((all[1].joules, all[1].runs_without_energy), (Some(3.6e6), 1));
@@ -308,12 +343,39 @@ mod tests {
         assert_eq!((&json["by"]["month"], &json["joules"]), (&"2026-11".into(), &serde_json::Value::Null));
     }
 
+    fn other(account: &str, joules: f64) -> OfJob {
+        let [name, user, partition, qos] = ["8", "bob", "all", "normal"].map(String::from);
+        OfJob { joules, name, user, account: account.into(), partition, qos, start_s: Some(1_795_400_000.0) }
+    }
+
+    #[test]
+    fn the_energy_of_all_jobs_is_parted_as_that_of_the_runs_is() {
+        let lines = alone(vec![run("physics", 0.0, Some(100.0)), run("biology", 0.0, None)], &priced());
+        let jobs = vec![other("chemistry", 40.0), other("physics", 7.0), other("chemistry", 2.0)];
+        let others = Others { jobs, cluster: "c".into() };
+        let all = |by: By| {
+            let sums = sums(&lines, Some(&others), &[by], &priced());
+            sums.into_iter().map(|s| (s.of, s.runs, s.all_jobs_j)).collect::<Vec<_>>()
+        };
+        let named = |name: &str, runs, joules| (name.to_string(), runs, joules);
+        assert_eq!(
+            all(By::Account),
+            [named("physics", 1, Some(107.0)), named("biology", 1, None), named("chemistry", 0, Some(42.0))]
+        );
+        assert_eq!(all(By::Cluster), [named("c", 2, Some(149.0))]);
+        assert_eq!(all(By::Month), [named("1970-01", 2, Some(100.0)), named("2026-11", 0, Some(49.0))]);
+        assert_eq!(total(&lines, Some(&others), &priced()).all_jobs_j, Some(149.0));
+        assert_eq!(total(&lines, None, &priced()).all_jobs_j, None);
+    }
+
     #[test]
     fn a_table_of_sums_fits_a_terminal_unless_more_is_asked_for() {
         let lines = alone(vec![run("physics", 0.0, Some(1e9))], &priced());
         for by in [vec![By::User], vec![By::Account, By::Month], vec![By::Cluster, By::Partition, By::Qos]] {
             for site in [Accounting::default(), priced()] {
-                let sums = [sums(&lines, &by, &site), vec![total(&lines, &site)]].concat();
+                let others = Others { jobs: vec![other("chemistry", 5e8)], cluster: "c".into() };
+                let others = Some(&others).filter(|_| site.price_per_kwh.is_none());
+                let sums = [sums(&lines, others, &by, &site), vec![total(&lines, others, &site)]].concat();
                 let text = sheet(&sums, &by, &site, false).text(&Form::Aligned, true);
                 assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
                 assert!(text.contains("Resilience(J)") && text.contains("total"), "{text}");

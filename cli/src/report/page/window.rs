@@ -23,10 +23,10 @@ pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_
     let first_s = lines.iter().map(|l| l.run.start_s).reduce(f64::min);
     let moment = |at_s: f64| shown(at_s).replace('T', " ");
     let from = start_s.or(first_s).map_or("the beginning".to_string(), moment);
-    let (accounts, users) = (sums(lines, &[By::Account], site), sums(lines, &[By::User], site));
-    let mut days = sums(lines, &[By::Day], site);
+    let (accounts, users) = (sums(lines, None, &[By::Account], site), sums(lines, None, &[By::User], site));
+    let mut days = sums(lines, None, &[By::Day], site);
     days.sort_by(|a, b| a.of.cmp(&b.of));
-    let total = total(lines, site);
+    let total = total(lines, None, site);
     html! {
         h1 { "What resilience cost" }
         p.soft { "Runs between " (from) " and " (moment(end_s.unwrap_or(now_s))) }
