@@ -71,6 +71,12 @@ impl Line {
                 "kept",
                 "it may come back: Slurm knows its job, or it runs outside Slurm and has not ended".to_string(),
             ),
+            Done::Elsewhere => (
+                "kept",
+                "nobody can tell that it ran on this cluster: it is another one's of the same name, or of a version that did \
+                 not write it down; remove its folder by hand if you do not need it"
+                    .to_string(),
+            ),
             Done::Changed => ("kept", "something happened to it just now".to_string()),
             Done::Failed(e) => ("failed", e.to_string()),
         };

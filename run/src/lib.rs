@@ -10,6 +10,7 @@ pub mod attributes;
 pub mod checkpoint;
 pub mod checkpoints;
 pub mod clean;
+mod cluster;
 pub mod copy;
 pub mod earlier;
 pub mod error;
@@ -29,6 +30,7 @@ mod take_up;
 pub mod worker;
 
 pub use checkpoints::Checkpoints;
+pub use cluster::Cluster;
 pub use copy::{Looks, survey, take, take_new, take_seen};
 pub use earlier::Earlier;
 pub use error::{Error, Result};

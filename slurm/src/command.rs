@@ -63,6 +63,16 @@ impl Slurm {
         self.config_value("ClusterName")?.ok_or_else(|| Error::unreadable("ClusterName", "(absent)"))
     }
 
+    /// Name and controllers of the cluster: each with its port, as `ctl(10.0.0.1):6817`.
+    pub fn cluster(&self) -> Result<(String, Vec<String>), Error> {
+        let mut config = self.config()?;
+        let absent = |key| Error::unreadable(key, "(absent)");
+        let name = config.remove("clustername").ok_or_else(|| absent("ClusterName"))?;
+        let port = config.remove("slurmctldport").ok_or_else(|| absent("SlurmctldPort"))?;
+        let hosts = config.iter().filter(|(key, host)| key.starts_with("slurmctldhost[") && !host.is_empty());
+        Ok((name, hosts.map(|(_, host)| format!("{host}:{port}")).collect()))
+    }
+
     /// One value of `scontrol show config`.
     pub fn config_value(&self, key: &str) -> Result<Option<String>, Error> {
         Ok(self.config()?.remove(&key.to_ascii_lowercase()))

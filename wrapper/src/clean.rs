@@ -3,6 +3,7 @@
 use crate::identity::Identity;
 use crate::run_folder::expand;
 use config::{Runs, Site};
+use run::Cluster;
 use run::clean::{self, Keep};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
@@ -42,16 +43,33 @@ pub fn folders(site: &Site, dir: Option<&Path>, slurm: &Slurm) -> Vec<PathBuf> {
     names.into_iter().map(|name| all.join(name)).collect()
 }
 
-/// A run that cannot come back: one whose job Slurm does not know any more, or one outside Slurm that has ended. Outside of
-/// Slurm nobody knows whether one that has not said so still goes on, or waits to be resumed.
-///
-/// # Errors
-/// Slurm does not say: then nothing is removed.
-pub fn is_forgotten(slurm: &Slurm, run: &Candidate) -> Result<bool, slurm::Error> {
-    Ok(match run.job {
-        Some(job) => slurm.job(job)?.is_none(),
-        None => run.end != End::Open,
-    })
+/// Whether a run may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Return {
+    /// Its job is not known to Slurm any more, or it ran outside Slurm and has ended.
+    Never,
+    /// Slurm knows its job. Outside of Slurm nobody knows whether one that has not said that it ended still goes on, or
+    /// waits to be resumed.
+    Possible,
+    /// It is another cluster's, or nobody has written down whose it is: the Slurm of this one cannot know its job.
+    Elsewhere,
+}
+
+/// Whether a run may come back, by the cluster whose Slurm is asked; none where it does not say which one it is.
+fn may_return(slurm: &Slurm, here: Option<&Cluster>, run: &Candidate) -> Result<Return, Unclean> {
+    let Some(job) = run.job else {
+        return Ok(if run.end == End::Open { Return::Possible } else { Return::Never });
+    };
+    match (here, Cluster::of(&run.path)?) {
+        (Some(here), Some(its)) if its.is(here) => {}
+        _ => return Ok(Return::Elsewhere),
+    }
+    Ok(if slurm.job(job)?.is_some() { Return::Possible } else { Return::Never })
+}
+
+/// The cluster whose Slurm this is.
+fn cluster(slurm: &Slurm) -> Result<Cluster, slurm::Error> {
+    slurm.cluster().map(|(name, controllers)| Cluster::new(name, controllers))
 }
 
 /// What a job that begins knows.
@@ -67,17 +85,24 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Removes what is due on a thread of its own: the job does not wait for it, and it ends with the job.
+    /// Writes down whose the job's own run is and removes what is due, on a thread of its own: the job does not wait for it,
+    /// and it ends with the job.
     pub fn start(self, slurm: Slurm) {
-        thread::spawn(move || match self.clean(&slurm, crate::mail::now_s()) {
+        thread::spawn(move || match self.record_and_clean(&slurm, crate::mail::now_s()) {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "what earlier runs have left was removed"),
             Err(e) => tracing::warn!(%e, "what earlier runs have left is not removed"),
         });
     }
 
+    fn record_and_clean(&self, slurm: &Slurm, now_s: f64) -> Result<usize, Unclean> {
+        let here = cluster(slurm)?;
+        here.record(&self.own).map_err(|e| Unclean::Storage(run::Error::at(&self.own)(e)))?;
+        self.clean(slurm, &here, now_s)
+    }
+
     /// Removes what is due at `now_s`; from how many runs.
-    fn clean(&self, slurm: &Slurm, now_s: f64) -> Result<usize, Unclean> {
+    fn clean(&self, slurm: &Slurm, here: &Cluster, now_s: f64) -> Result<usize, Unclean> {
         let until = Instant::now() + LONGEST;
         let (storage_s, before_s) = clean::stamp(&self.runs, LOOK_S)?;
         // Of an array that begins at once one job looks.
@@ -91,7 +116,7 @@ impl Beside {
             if count >= MOST_REMOVED || Instant::now() > until {
                 break;
             }
-            if one.path != self.own && is_forgotten(slurm, &one)? {
+            if one.path != self.own && may_return(slurm, Some(here), &one)? == Return::Never {
                 count += usize::from(one.remove(now_s, &self.keep)?);
             }
         }
@@ -130,6 +155,8 @@ pub enum Done {
     Removed,
     /// Slurm knows its job.
     Known,
+    /// It is not known to be a run of this cluster.
+    Elsewhere,
     /// Something has happened to it meanwhile.
     Changed,
     /// It could not be.
@@ -153,11 +180,13 @@ impl Asked<'_> {
             clean::agreed(&[now_s, storage_s]).ok_or(Unclean::Clocks)?
         };
         let found = clean::find(self.runs, now_s, &self.keep, usize::MAX)?;
-        let done = |one: &Candidate| match is_forgotten(slurm, one) {
-            Err(e) => Done::Failed(e.into()),
-            Ok(false) => Done::Known,
-            Ok(true) if self.dry_run => Done::Removed,
-            Ok(true) => match one.remove(now_s, &self.keep) {
+        let here = if found.is_empty() { None } else { cluster(slurm).ok() };
+        let done = |one: &Candidate| match may_return(slurm, here.as_ref(), one) {
+            Err(e) => Done::Failed(e),
+            Ok(Return::Possible) => Done::Known,
+            Ok(Return::Elsewhere) => Done::Elsewhere,
+            Ok(Return::Never) if self.dry_run => Done::Removed,
+            Ok(Return::Never) => match one.remove(now_s, &self.keep) {
                 Ok(true) => Done::Removed,
                 Ok(false) => Done::Changed,
                 Err(e) => Done::Failed(e.into()),
@@ -178,6 +207,15 @@ mod tests {
 
     const DAY_S: f64 = 86_400.0;
 
+    fn here() -> Cluster {
+        Cluster::new("c".into(), vec!["ctl(10.0.0.1):6817".into()])
+    }
+
+    /// A file system's clock may be some milliseconds late.
+    fn settled() {
+        thread::sleep(Duration::from_millis(50));
+    }
+
     struct Place {
         dir: tempfile::TempDir,
         slurm: Slurm,
@@ -191,16 +229,20 @@ mod tests {
             fs::create_dir(&bin).unwrap();
             fs::write(&jobs, known).unwrap();
             fs::write(bin.join("squeue"), format!("#!/bin/sh\n{}", slurm::example::squeue(&jobs))).unwrap();
-            fs::set_permissions(bin.join("squeue"), fs::Permissions::from_mode(0o755)).unwrap();
+            let config = "ClusterName = c\nSlurmctldHost[0] = ctl(10.0.0.1)\nSlurmctldPort = 6817";
+            fs::write(bin.join("scontrol"), format!("#!/bin/sh\necho '{config}'")).unwrap();
+            for program in ["squeue", "scontrol"] {
+                fs::set_permissions(bin.join(program), fs::Permissions::from_mode(0o755)).unwrap();
+            }
             for job in 7..10 {
                 let path = dir.path().join(format!("c/{job}.100"));
                 let mut taken = take_up(&path, &Claim::default(), Patience::NONE).unwrap();
                 let ended = Event::Ended { state: "completed".into(), exit_code: 0 };
                 taken.journal.append(vec![(crate::mail::now_s(), ended)]).unwrap();
                 fs::create_dir_all(path.join("checkpoints/1")).unwrap();
+                here().record(&path).unwrap();
             }
-            // A file system's clock may be some milliseconds late.
-            thread::sleep(Duration::from_millis(50));
+            settled();
             Place { slurm: Slurm::new(Some(bin)), dir }
         }
 
@@ -234,6 +276,37 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_another_cluster_or_of_nobody_knows_which_stays() {
+        let site = Place::new("");
+        let run = |job: u32| site.dir.path().join(format!("c/{job}.100"));
+        // The other cluster has the same name, and knows its job 7 well.
+        Cluster::new("c".into(), vec!["ctl(10.9.9.9):6817".into()]).record(&run(7)).unwrap();
+        fs::remove_file(run(8).join("cluster.json")).unwrap();
+        settled();
+        let keep = Keep { completed_s: Some(0.0), ..keep(&Runs::default()) };
+        let later_s = crate::mail::now_s() + 60.0;
+        let asked = Asked { runs: &site.dir.path().join("c"), keep, dry_run: false };
+        let done = asked.clean(&site.slurm, later_s).unwrap();
+        let elsewhere = done.iter().filter(|(_, done)| matches!(done, Done::Elsewhere)).count();
+        assert_eq!((elsewhere, site.left()), (2, vec![7, 8]), "{done:?}");
+        // Slurm does not say which one this is.
+        let site = Place::new("");
+        fs::write(site.dir.path().join("bin/scontrol"), "#!/bin/sh\nexit 1\n").unwrap();
+        let asked = Asked { runs: &site.dir.path().join("c"), ..asked };
+        let done = asked.clean(&site.slurm, later_s).unwrap();
+        assert!(done.iter().all(|(_, done)| matches!(done, Done::Elsewhere)) && site.left().len() == 3, "{done:?}");
+    }
+
+    #[test]
+    fn a_job_writes_down_whose_its_run_is_before_anything_is_removed() {
+        let site = Place::new("");
+        let (own, now_s) = (site.dir.path().join("c/9.100"), crate::mail::now_s());
+        fs::remove_file(own.join("cluster.json")).unwrap();
+        site.beside(now_s).record_and_clean(&site.slurm, now_s).unwrap();
+        assert_eq!(Cluster::of(&own).unwrap(), Some(here()));
+    }
+
+    #[test]
     fn nothing_is_removed_that_nobody_can_tell_of() {
         let site = Place::new("");
         fs::write(
@@ -252,9 +325,9 @@ mod tests {
     fn a_clock_that_is_wrong_by_years_removes_nothing() {
         let site = Place::new("");
         let (now_s, later_s) = (crate::mail::now_s(), crate::mail::now_s() + 2000.0 * DAY_S);
-        assert!(matches!(site.beside(now_s).clean(&site.slurm, later_s), Err(Unclean::Clocks)));
+        assert!(matches!(site.beside(now_s).clean(&site.slurm, &here(), later_s), Err(Unclean::Clocks)));
         site.age();
-        assert!(matches!(site.beside(later_s).clean(&site.slurm, now_s), Err(Unclean::Clocks)));
+        assert!(matches!(site.beside(later_s).clean(&site.slurm, &here(), now_s), Err(Unclean::Clocks)));
         let keep = Keep { completed_s: Some(0.0), ..keep(&Runs::default()) };
         let asked = Asked { runs: &site.dir.path().join("c"), keep, dry_run: false };
         assert!(matches!(asked.clean(&site.slurm, later_s), Err(Unclean::Clocks)));
@@ -266,12 +339,12 @@ mod tests {
         let site = Place::new("");
         let now_s = crate::mail::now_s();
         let mut beside = site.beside(now_s);
-        assert_eq!(beside.clean(&site.slurm, now_s).unwrap(), 0, "all are new");
+        assert_eq!(beside.clean(&site.slurm, &here(), now_s).unwrap(), 0, "all are new");
         beside.keep.completed_s = Some(0.0);
-        assert_eq!(beside.clean(&site.slurm, now_s + 60.0).unwrap(), 0, "somebody has looked");
+        assert_eq!(beside.clean(&site.slurm, &here(), now_s + 60.0).unwrap(), 0, "somebody has looked");
         site.age();
         let later_s = crate::mail::now_s();
-        assert_eq!(Beside { began_s: later_s, ..beside }.clean(&site.slurm, later_s).unwrap(), 2);
+        assert_eq!(Beside { began_s: later_s, ..beside }.clean(&site.slurm, &here(), later_s).unwrap(), 2);
         assert_eq!(site.left(), [9]);
     }
 

@@ -430,7 +430,8 @@ fn a_new_run_is_told_which_engine_made_checkpoints() {
 fn a_run_that_waits_in_the_queue_does_so_in_lists_and_alone() {
     both(|store| {
         let waits = |store: &Store| {
-            let of = |brief| accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None).expect("accounts");
+            let of =
+                |brief| accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None).expect("accounts");
             [true, false].map(|brief| of(brief)[0].waits)
         };
         let events = vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (0.0, 1.0), 5.0), ended("requeued")];
