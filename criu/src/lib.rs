@@ -25,6 +25,7 @@ pub mod line;
 pub mod patiently;
 pub mod peers;
 pub mod probe;
+pub mod progress;
 pub mod relay;
 pub mod sandbox;
 pub mod staging;

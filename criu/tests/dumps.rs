@@ -35,6 +35,9 @@ const PLACEMENT: &str = "DUMPS_TURN";
 /// Makes the program a task of a step.
 const MEMBER: &str = "DUMPS_MEMBER";
 
+/// Longest time of a restore, s.
+const LIMIT_S: &str = "DUMPS_LIMIT_S";
+
 fn member() -> Member {
     Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n".into(), step: None }
 }
@@ -53,7 +56,7 @@ fn main() {
             member: std::env::var_os(MEMBER).map(|_| member()),
             placement: std::env::var(PLACEMENT).ok().map(|one| one.parse().unwrap()),
             restore,
-            limit_s: 60.0,
+            limit_s: std::env::var(LIMIT_S).map_or(60.0, |s| s.parse().unwrap()),
             own_network,
             command,
             ..Task::default()
@@ -78,6 +81,7 @@ fn main() {
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
     ends_when_its_placement_is_over(&criu);
+    tells_a_restore_that_stands_still(&criu);
     thread::scope(|all| {
         // It waits most of its time.
         all.spawn(|| goes_on_when_storage_hangs(&criu));
@@ -265,6 +269,30 @@ fn leaves_memory_that_is_too_small(criu: &Path) {
     sandbox.dump("dump", share, false, 60.0, true).unwrap();
     assert!(fs::metadata(sandbox.path("dump/tmp.tar")).unwrap().len() > 128 << 20);
     sandbox.ends_as_if_undisturbed(child, "dump");
+}
+
+/// A CRIU that waits for what never comes: its processes wait for each other, and one of them is not there.
+fn tells_a_restore_that_stands_still(criu: &Path) {
+    let place = tempfile::tempdir().unwrap();
+    let hangs = place.path().join("criu");
+    fs::write(&hangs, "#!/bin/sh\nsleep 1000 &\nwait\n").unwrap();
+    fs::set_permissions(&hangs, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut sandbox = Sandbox::new(criu, false);
+    let mut child = sandbox.start("none");
+    sandbox.wait();
+    sandbox.dump("dump", 0.5, false, 60.0, true).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox.criu = &hangs;
+    let begun = Instant::now();
+    let code = sandbox.command("dump").env(LIMIT_S, "40").stderr(Stdio::null()).status().unwrap().code();
+    assert_eq!(code, Some(criu::EXIT_KILLED));
+    assert!(begun.elapsed() < Duration::from_secs(35), "it does not stand still for all of its time");
+    let told = fs::read_to_string(sandbox.path("dump").join(criu::NOT_RESTORED)).unwrap();
+    assert!(
+        told.starts_with("criu has made no progress for 10 s: all of it waits (") && told.contains("sleep S"),
+        "{told}"
+    );
 }
 
 fn gives_up_without_harm(criu: &Path) {

@@ -4,6 +4,7 @@ use super::{Ended, Init};
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
+use crate::progress::Progress;
 use crate::relay::{self, Relay};
 use crate::{flush, sandbox, seconds, tool};
 use nix::sys::signal::{Signal, kill};
@@ -127,13 +128,18 @@ impl Init<'_> {
         drop(ends);
         self.program = program;
         self.ended = None;
-        let until = Instant::now() + seconds(self.task.limit_s);
+        let limit = seconds(self.task.limit_s);
+        let until = Instant::now() + limit;
+        let mut progress = Progress::new(Path::new("/proc"), limit);
         let status = loop {
             if let Some(status) = self.reap(criu) {
                 break status;
             }
             if Instant::now() > until {
                 return Err(format!("criu took longer than {} s", self.task.limit_s).into());
+            }
+            if let Some(why) = progress.stuck(Instant::now()) {
+                return Err(why.into());
             }
             self.wait().map_err(|e| e.to_string())?;
         };
