@@ -309,6 +309,12 @@ impl Calls {
         self.folder.join(name)
     }
 
+    /// The files that calls write to; those of which nothing can be read are left out.
+    pub fn targets(&self) -> Vec<PathBuf> {
+        let all = self.all().unwrap_or_default();
+        all.into_iter().flat_map(|(_, call)| call.targets).map(|target| target.path).collect()
+    }
+
     /// Makes the record agree with the recovery line that was begun at `line_s`, for a run that was last seen well
     /// at `alive_s` and goes on at `present`, which is absent outside Slurm.
     ///

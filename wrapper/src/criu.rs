@@ -4,7 +4,7 @@ use crate::app::interval_variables;
 use crate::identity::Identity;
 use crate::looks::Looks;
 use crate::mail::{Post, Tries};
-use crate::repeated;
+use crate::repeated::{self, From};
 use crate::run_folder::is_own;
 use ::criu::client::{self, Ask};
 use ::criu::files::OVERWRITTEN_BYTES;
@@ -185,7 +185,8 @@ impl Engine for Criu {
     }
 
     fn repeated(&self, from: &Manifest) -> Repeated {
-        repeated::within_limit(&self.folder, from.begun_s, &self.checkpoints.path(from.number), &self.run)
+        let (frozen, run) = (vec![self.checkpoints.path(from.number)], self.run.clone());
+        repeated::within_limit(&self.folder, From { since_s: from.begun_s, frozen, run, outputs: Vec::new() })
     }
 
     fn begin(&mut self, into: PathBuf) {

@@ -7,6 +7,7 @@ use crate::app::interval_variables;
 use crate::calls::{Calls, Output, Target};
 use crate::cancelled;
 use crate::mail::{Post, Tries, Try, now_s};
+use crate::repeated::{self, From};
 use crate::run_folder::is_own;
 use crate::sandboxes::{Sandboxes, record};
 use crate::script::Steps;
@@ -14,6 +15,7 @@ use crate::streams;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
+use driver::Repeated;
 use driver::ports::{Engine, Happening, Unprepared};
 use protocol::Manifest;
 use run::Checkpoints;
@@ -51,6 +53,8 @@ pub struct CriuSteps {
     checkpoints: Checkpoints,
     calls: Option<Calls>,
     sandboxes: Sandboxes,
+    /// The job's folder.
+    folder: PathBuf,
     wardens: Wardens,
     attempt: Arc<Mutex<Option<Attempt>>>,
     attempts: Tries,
@@ -87,6 +91,8 @@ pub struct Parts {
     pub criu: PathBuf,
     /// Folder of the run.
     pub run: PathBuf,
+    /// The job's folder.
+    pub folder: PathBuf,
     /// Name or address of this node for others.
     pub host: String,
     /// This node as Slurm calls it.
@@ -107,8 +113,21 @@ impl CriuSteps {
     /// # Errors
     /// What the file system or the network says.
     pub fn listen(parts: Parts) -> io::Result<CriuSteps> {
-        let Parts { post, checkpoints, calls, steps, criu, run, host, node, limit_s, placements, dumps, appends } =
-            parts;
+        let Parts {
+            post,
+            checkpoints,
+            calls,
+            steps,
+            criu,
+            run,
+            folder,
+            host,
+            node,
+            limit_s,
+            placements,
+            dumps,
+            appends,
+        } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
@@ -136,7 +155,19 @@ impl CriuSteps {
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
         let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends };
         let (attempts, tries) = (Tries::default(), Tries::default());
-        Ok(CriuSteps { post, checkpoints, calls, sandboxes, wardens, attempt, attempts, tries, placements, dumps })
+        Ok(CriuSteps {
+            post,
+            checkpoints,
+            calls,
+            sandboxes,
+            folder,
+            wardens,
+            attempt,
+            attempts,
+            tries,
+            placements,
+            dumps,
+        })
     }
 }
 
@@ -163,6 +194,14 @@ impl Engine for CriuSteps {
         let mut environment = interval_variables(interval_s);
         environment.push(self.sandboxes.variable());
         Ok(environment)
+    }
+
+    /// A step that has ended since is not run again, but what it has changed cannot be told from what others have.
+    fn repeated(&self, from: &Manifest) -> Repeated {
+        let folder = self.checkpoints.path(from.number);
+        let outputs = self.calls.as_ref().map(Calls::targets).unwrap_or_default();
+        let (since_s, run) = (from.begun_s, self.sandboxes.run.clone());
+        repeated::within_limit(&self.folder, From { since_s, frozen: of_tasks(from, &folder), run, outputs })
     }
 
     fn begin(&mut self, into: PathBuf) {
@@ -197,6 +236,13 @@ impl Drop for CriuSteps {
         self.tries.void();
         self.attempts.void();
     }
+}
+
+/// The folders of the tasks within a checkpoint.
+fn of_tasks(from: &Manifest, folder: &Path) -> Vec<PathBuf> {
+    let first = |file: &protocol::ManifestFile| Some(file.copy.split_once('/')?.0.to_string());
+    let names: BTreeSet<String> = from.files.iter().filter_map(first).collect();
+    names.into_iter().map(|name| folder.join(name)).collect()
 }
 
 /// Whether its user or an operator has ended a task's step. This life of the job goes on after `since_s`.
@@ -288,6 +334,37 @@ pub(crate) fn length_from(file: &File, bytes: u64, has_error: bool) -> io::Resul
 mod tests {
     use super::*;
     use crate::calls::{Call, End};
+
+    #[test]
+    fn what_tasks_put_back_is_no_repeated_work_and_what_they_changed_since_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let dump = path("run/checkpoints/1");
+        fs::create_dir_all(path("job/done")).unwrap();
+        for (rank, name) in [(0, "state.0"), (1, "state.1")] {
+            let (task, file) = (dump.join(format!("a.1.{rank}")), path("job").join(name));
+            fs::create_dir_all(&task).unwrap();
+            fs::write(&file, "x").unwrap();
+            let record = serde_json::json!({
+                "program": 2, "last_pid": 3, "pipes": [], "written": [{ "path": file, "bytes": 1 }]
+            });
+            fs::write(task.join("sandbox.json"), record.to_string()).unwrap();
+        }
+        fs::write(path("job/step.out"), "a line").unwrap();
+        fs::write(path("job/done/7"), "").unwrap();
+        let file = |copy: &str| protocol::ManifestFile { copy: copy.into(), ..protocol::ManifestFile::default() };
+        let files = ["a.1.0/sandbox.json", "a.1.0/images/core", "a.1.1/sandbox.json", "a.1.json"].map(file).to_vec();
+        let manifest = Manifest { number: 1, begun_s: now_s() - 10.0, files, ..Manifest::default() };
+        let frozen = of_tasks(&manifest, &dump);
+        assert_eq!(frozen, [dump.join("a.1.0"), dump.join("a.1.1")]);
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        let targets = vec![Target { descriptor: 1, path: path("job/step.out"), start: 0, from: 0 }];
+        let call = Call { number: 1, key: "a".into(), command: "prog".into(), begun_s: 1.0, ended: None, targets };
+        calls.note("a.1", &call).unwrap();
+        let from = From { since_s: manifest.begun_s, frozen, run: path("run"), outputs: calls.targets() };
+        let found = repeated::since(&path("job"), &from);
+        assert_eq!((found.names, found.count), (vec!["done/".to_string(), "done/7".to_string()], 2));
+    }
 
     #[test]
     fn the_output_of_a_step_is_kept_when_all_of_it_has_arrived() {

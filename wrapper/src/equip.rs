@@ -88,6 +88,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 steps,
                 criu,
                 run,
+                folder: me.folder.clone(),
                 host,
                 node,
                 limit_s,
