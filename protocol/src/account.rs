@@ -122,6 +122,7 @@ pub struct LoanAccount {
 
 /// Sums over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Totals {
     /// Energy by the nodes' counters, J; measured or estimated, as the phases' sources say. Absent if none was read yet.
     #[serde(default)]
@@ -310,6 +311,7 @@ impl RunAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     #[test]
     fn only_counters_are_called_measured() {
@@ -323,5 +325,49 @@ mod tests {
         ] {
             assert_eq!(Told::by(sources.iter().copied()), told, "{sources:?}");
         }
+    }
+
+    fn account() -> Value {
+        json!({
+            "cluster": "c", "run": "7.1", "job": 7, "user": "alice", "account": "physics", "job_name": "heat",
+            "state": "running", "start_s": 1.0, "end_s": null,
+            "total": {
+                "joules": null, "resilience_j": null, "recomputed_j": null, "recomputed_node_s": 0.0, "elapsed_s": 1.0,
+                "failures": 0, "checkpoints": 1, "energy_overhead": null, "time_overhead": null
+            },
+            "phases": [{ "phase": "compute", "joules": null, "node_seconds": 1.0, "source": "" }],
+            "records": [{
+                "job": 7, "restart_count": 0, "start_s": 1.0, "end_s": null, "state": "running", "nodes": ["n1"]
+            }],
+            "failures": [],
+            "checkpoints": [{
+                "number": 1, "begun_s": 1.0, "seconds": 1.0, "bytes": 9, "joules": null, "still_s": null
+            }],
+            "plan": null
+        })
+    }
+
+    #[test]
+    fn the_account_of_an_older_controller_is_read() {
+        let run: RunAccount = serde_json::from_value(account()).unwrap();
+        assert_eq!((run.waits, run.verified, run.checkpoints[0].written_bytes), (false, true, None));
+        assert_eq!((run.total.joules, run.phases[0].joules), (None, None), "what nobody has read is absent");
+    }
+
+    #[test]
+    fn what_a_newer_controller_tells_beside_it_is_left_aside() {
+        fn grown(value: Value) -> Value {
+            match value {
+                Value::Object(map) => {
+                    let mut map: serde_json::Map<String, Value> = map.into_iter().map(|(k, v)| (k, grown(v))).collect();
+                    map.insert("of_a_newer_version".into(), json!({ "value": 1 }));
+                    Value::Object(map)
+                }
+                Value::Array(all) => Value::Array(all.into_iter().map(grown).collect()),
+                other => other,
+            }
+        }
+        let [now, newer] = [account(), grown(account())].map(|v| serde_json::from_value::<RunAccount>(v).unwrap());
+        assert_eq!(now, newer);
     }
 }

@@ -211,7 +211,18 @@ impl Client {
             });
         }
         proven.map_err(invalid)?;
-        serde_json::from_slice(&body).map_err(|e| invalid(e.to_string()))
+        serde_json::from_slice(&body).map_err(|e| invalid(unreadable(&e)))
+    }
+}
+
+/// Why an answer cannot be read: what is well-formed and still not understood is another version's.
+fn unreadable(e: &serde_json::Error) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match e.is_data() {
+        true => format!(
+            "{e}; the service is of another version than this one ({version}): if it is newer, upgrade this host"
+        ),
+        false => e.to_string(),
     }
 }
 
@@ -295,6 +306,19 @@ mod tests {
             }
         };
         (address, std::thread::spawn(serve))
+    }
+
+    #[test]
+    fn an_answer_that_this_version_does_not_understand_is_told_with_the_cure() {
+        for (text, is_newer) in [("null", true), ("nul", false)] {
+            let (here, served) = service("127.0.0.1:0", text, 1);
+            let names = Names(Arc::new((Mutex::new(here), AtomicUsize::new(0))));
+            let (url, limit) = ("http://controller.example:6820".to_owned(), Duration::from_secs(60));
+            let client = Client::over(TcpConnector::default(), names, url, Identity::Kernel, limit);
+            let said = client.get::<f64>("/").unwrap_err().to_string();
+            assert_eq!(said.contains("if it is newer, upgrade this host"), is_newer, "{said}");
+            served.join().unwrap();
+        }
     }
 
     #[test]

@@ -434,7 +434,7 @@ fn a_run_that_waits_in_the_queue_does_so_in_lists_and_alone() {
                 |brief| accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None).expect("accounts");
             [true, false].map(|brief| of(brief)[0].waits)
         };
-        let events = vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (0.0, 1.0), 5.0), ended("requeued")];
+        let events = [started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (0.0, 1.0), 5.0), ended("requeued")];
         store.append(&batch("7.1", records(1, events[..2].to_vec())), UID).expect("stored");
         assert_eq!(waits(store), [false; 2]);
         store.append(&batch("7.1", records(3, events[2..].to_vec())), UID).expect("stored");
