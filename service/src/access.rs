@@ -1,9 +1,8 @@
 //! Who may see and steer all runs: root, SlurmUser, Slurm's operators and administrators, and whom the site names.
 
-use crate::lock;
+use parking_lot::Mutex;
 use slurm::Slurm;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 /// The operators, as they were known at the last look at Slurm.
 pub struct Access {
@@ -32,7 +31,7 @@ impl Access {
 
     /// Whether somebody may see and steer the runs of others.
     pub fn is_operator(&self, uid: u32) -> bool {
-        let of_slurm = lock(&self.of_slurm);
+        let of_slurm = self.of_slurm.lock();
         self.named.contains(&uid) || of_slurm.slurm_user == Some(uid) || of_slurm.admins.contains(&uid)
     }
 
@@ -44,13 +43,13 @@ impl Access {
     /// Takes in `SlurmUser` as `scontrol show config` writes it: `slurm(64030)`.
     pub fn slurm_user(&self, text: &str) {
         let uid = text.rsplit_once('(').and_then(|(_, uid)| uid.trim_end_matches(')').parse().ok());
-        lock(&self.of_slurm).slurm_user = uid;
+        self.of_slurm.lock().slurm_user = uid;
     }
 
     /// Asks accounting for its operators and administrators; without an answer the last one holds.
     pub fn refresh(&self, slurm: &Slurm) {
         match slurm.operators() {
-            Ok(names) => lock(&self.of_slurm).admins = names.iter().filter_map(|n| uid(n)).collect(),
+            Ok(names) => self.of_slurm.lock().admins = names.iter().filter_map(|n| uid(n)).collect(),
             Err(e) => tracing::debug!(%e, "accounting does not tell its operators"),
         }
     }

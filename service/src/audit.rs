@@ -112,16 +112,16 @@ pub fn done(by: By, act: Act, of: (u32, &str), why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock;
+    use parking_lot::Mutex;
     use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            lock(&self.0).extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -141,7 +141,7 @@ mod tests {
             let failed: Result<(), &str> = note(By::Service, Act::NodeDown, (0, "n1"), "silent", Err("no such node"));
             assert_eq!(failed, Err("no such node"));
         });
-        let text = String::from_utf8(lock(&lines.0).clone()).unwrap();
+        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         for word in ["audit: ", "act=\"order\"", "who=\"user\"", "uid=1000", "job=7", "outcome=\"done\"", "vacate\\n"] {

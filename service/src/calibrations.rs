@@ -3,7 +3,6 @@
 use crate::audit::{self, By};
 use crate::controller::Controller;
 use crate::http::{Document, Refusal, blocking, forbidden};
-use crate::lock;
 use crate::store::{Connection, Row, Store, params};
 use anyhow::Result;
 use axum::extract::rejection::QueryRejection;
@@ -68,7 +67,7 @@ pub(crate) async fn keep(
     let id = blocking({
         let new = new.clone();
         move || {
-            let id = lock(&c.store).keep_calibration(&new)?;
+            let id = c.store.lock().keep_calibration(&new)?;
             c.refresh_calibrations()?;
             anyhow::Ok(id)
         }
@@ -80,9 +79,9 @@ pub(crate) async fn keep(
 impl Controller {
     /// Takes what the store has to the plans; a calibration that has not changed keeps what was fitted to it.
     pub(crate) fn refresh_calibrations(&self) -> Result<()> {
-        let mut stored = lock(&self.reader).calibrations(None, false)?;
+        let mut stored = self.reader.lock().calibrations(None, false)?;
         self.mark_stale(&mut stored);
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.iter().map(|k| &*k.stored).ne(&stored) {
             let renewed = |s: StoredCalibration| match known.iter().find(|k| k.stored.id == s.id) {
                 Some(k) => k.corrected(s),
@@ -95,7 +94,7 @@ impl Controller {
 
     /// Says what has changed on the nodes since they were measured.
     fn mark_stale(&self, all: &mut [StoredCalibration]) {
-        let fingerprints = lock(&self.fingerprints);
+        let fingerprints = self.fingerprints.lock();
         all.iter_mut().for_each(|s| s.stale = calibrated::stale_on(&s.calibration, &fingerprints));
     }
 }

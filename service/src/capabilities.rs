@@ -1,11 +1,12 @@
 //! Which checkpoint engines the nodes have: each looks at itself, the controller counts, and a file tells it to `sbatch`.
 
 use crate::controller::Controller;
+use crate::now_s;
 use crate::routes::Shared;
-use crate::{lock, now_s};
 use axum::Json;
 use axum::extract::State;
 use config::Site;
+use parking_lot::Mutex;
 use protocol::Capabilities;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,7 +14,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Commands that an engine needs, by its name as in `--ft-energy-engine`. CRIU has a key of the site file besides.
@@ -59,7 +59,7 @@ pub(crate) struct Told {
 impl Told {
     /// A node tells what it has.
     pub(crate) fn tell(&self, node: &str, engines: &BTreeSet<String>) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         if nodes.get(node) != Some(engines) {
             nodes.insert(node.to_string(), engines.clone());
         }
@@ -67,7 +67,7 @@ impl Told {
 
     /// What those nodes have that are heard.
     fn count(&self, heard: &[String]) -> Capabilities {
-        let nodes = lock(&self.nodes);
+        let nodes = self.nodes.lock();
         let told: Vec<&BTreeSet<String>> = heard.iter().filter_map(|node| nodes.get(node)).collect();
         let mut engines = BTreeMap::new();
         for engine in told.iter().copied().flatten() {
@@ -86,7 +86,7 @@ fn says_how(site: &Site) -> bool {
 impl Controller {
     /// What the nodes have, counted a moment ago at most.
     pub(crate) fn capabilities(&self) -> Capabilities {
-        let mut counted = lock(&self.told.counted);
+        let mut counted = self.told.counted.lock();
         match counted.as_ref() {
             Some((at, count)) if at.elapsed() < COUNT => count.clone(),
             _ => {
@@ -122,7 +122,7 @@ impl Published {
     pub(crate) fn publish(&self, heard: Capabilities) {
         // By this host's clock, which is that of its readers.
         let heard = Capabilities { at_s: now_s(), ..heard };
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         let is_known = last.as_ref().is_some_and(|last| {
             *last == Capabilities { at_s: last.at_s, ..heard.clone() } && (heard.at_s - last.at_s).abs() < WRITE_AGAIN_S
         });

@@ -2,10 +2,10 @@
 
 use crate::controller::Controller;
 use crate::http::{Refusal, forbidden};
+use crate::now_s;
 use crate::plausible::{self, Implausible, Known};
 use crate::store::{OpenRun, RunRow};
 use crate::words::{Heard, Life};
-use crate::{lock, now_s};
 use anyhow::Result;
 use axum::http::StatusCode;
 use protocol::{Batch, Event, RunKey};
@@ -79,7 +79,7 @@ impl Controller {
                 uid = row.uid,
                 "Slurm now knows the job of a run as its user's"
             );
-            lock(&self.store).verify(&batch.key)?;
+            self.store.lock().verify(&batch.key)?;
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
         clean(&mut batch);
@@ -274,20 +274,20 @@ impl Controller {
 
     /// Asks again of whom Slurm said nothing when a run began, and closes what nobody was heard of for a day.
     pub(crate) fn look_at_unverified(&self) -> Result<()> {
-        let runs = lock(&self.reader).unverified(ASK_TOGETHER)?;
+        let runs = self.reader.lock().unverified(ASK_TOGETHER)?;
         for run in &runs {
             let peer = Peer { uid: run.uid, gid: 0 };
             match self.ask(peer, run.job, &run.key.run) {
                 Ok(Word::Theirs(_)) => {
                     let OpenRun { key, job, uid, .. } = run;
                     tracing::info!(run = key.run, job, uid, "Slurm now knows the job of a run as its user's");
-                    lock(&self.store).verify(key)?;
+                    self.store.lock().verify(key)?;
                 }
                 Ok(_) => {}
                 Err(e) => tracing::debug!(run = run.key.run, why = e.1, "a run stays unverified"),
             }
         }
-        let closed = lock(&self.store).close_unverified(now_s() - UNVERIFIED_S)?;
+        let closed = self.store.lock().close_unverified(now_s() - UNVERIFIED_S)?;
         if closed > 0 {
             tracing::warn!(closed, "runs of whose owner Slurm said nothing were not heard of for a day and are closed");
         }

@@ -19,16 +19,17 @@ use crate::users::Users;
 use crate::watching::{LOOK, Watching};
 use crate::words::Words;
 use crate::writer::Writer;
-use crate::{lock, now_s, routes};
+use crate::{now_s, routes};
 use anyhow::{Context, Result, bail};
 use axum::extract::State;
 use axum::response::Response;
 use config::Site;
+use parking_lot::Mutex;
 use protocol::{Health, Part, ProtectionState, RunAccount, RunKey};
 use slurm::{JobText, Slurm};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::Peer;
 
@@ -97,11 +98,11 @@ pub struct Controller {
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
-    let again = || Ok::<_, anyhow::Error>(Mutex::new(lock(&store).another(&site.controller.store)?));
+    let again = || Ok::<_, anyhow::Error>(Mutex::new(store.lock().another(&site.controller.store)?));
     let (reader, readers, reporter) = (again()?, Readers::open(&site.controller.store)?, again()?);
     let orders = Orders::new(now_s());
-    orders.take_up(now_s(), lock(&store).kept_orders(now_s())?);
-    let watching = Arc::new(Watching::new(&site, lock(&store).kept_nodes()?));
+    orders.take_up(now_s(), store.lock().kept_orders(now_s())?);
+    let watching = Arc::new(Watching::new(&site, store.lock().kept_nodes()?));
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
         slurm: Slurm::new(site.slurm_bin.clone()),
@@ -191,12 +192,12 @@ impl Controller {
     fn look_at_self_for_ever(&self) {
         for look in 0_u64.. {
             let parts = BTreeMap::from([
-                ("store".to_string(), part(lock(&self.store).write(&[]).map(|_| "writable".to_string()))),
+                ("store".to_string(), part(self.store.lock().write(&[]).map(|_| "writable".to_string()))),
                 ("munge".to_string(), part(self.munge.encode(b"").map(|_| "answers".to_string()))),
                 ("slurm".to_string(), part(self.look_at_slurm())),
                 ("nodes".to_string(), Part { ok: true, text: self.watching.in_words() }),
             ]);
-            *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
+            *self.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
             if let Err(e) = self.refresh_calibrations() {
                 tracing::warn!(error = format!("{e:#}"), "the calibrations cannot be read");
             }
@@ -232,7 +233,7 @@ impl Controller {
         if now_s - due.booked_s >= BOOK_S {
             let seconds = now_s - due.booked_s;
             let nodes: Vec<(String, f64)> = self.watching.heard_names().into_iter().map(|n| (n, seconds)).collect();
-            lock(&self.store).watched(&nodes)?;
+            self.store.lock().watched(&nodes)?;
             due.booked_s = now_s;
             self.forget(crate::now_s())?;
         }
@@ -243,7 +244,7 @@ impl Controller {
     fn forget(&self, now_s: f64) -> Result<()> {
         let keep_s = self.site.controller.retention_days * 86_400.0;
         if keep_s > 0.0 {
-            while lock(&self.store).forget(now_s - keep_s, FORGET_TOGETHER)? == FORGET_TOGETHER as usize {}
+            while self.store.lock().forget(now_s - keep_s, FORGET_TOGETHER)? == FORGET_TOGETHER as usize {}
         }
         Ok(())
     }
@@ -264,7 +265,7 @@ impl Controller {
     pub(crate) fn comment(&self, key: &RunKey, ends: bool) -> Result<()> {
         let now_s = now_s();
         {
-            let mut commented = lock(&self.commented_s);
+            let mut commented = self.commented_s.lock();
             commented.retain(|_, at| now_s - *at < COMMENT_S);
             if !ends && commented.contains_key(key) {
                 return Ok(());
@@ -272,11 +273,11 @@ impl Controller {
             commented.insert(key.clone(), now_s);
         }
         let read = if ends { account::account } else { account::brief };
-        let run = read(lock(&self.reader).connection(), key)?;
+        let run = read(self.reader.lock().connection(), key)?;
         if ends {
             self.account_end(&run);
         }
-        let owner = lock(&self.reader).run(key)?.filter(|row| row.verified && row.job > 0);
+        let owner = self.reader.lock().run(key)?.filter(|row| row.verified && row.job > 0);
         let Some(owner) = owner.filter(|_| run.trouble.is_empty()) else { return Ok(()) };
         self.users.command(now_s, owner.uid)?;
         let Some(job) = self.slurm.job(owner.job)?.filter(|job| job.uid == owner.uid) else { return Ok(()) };
@@ -302,7 +303,7 @@ fn by_protection(open: &[OpenRun]) -> Family {
 
 pub(crate) async fn metrics(State(c): State<Arc<Controller>>) -> Response {
     let nodes = c.watching.heard();
-    let open = lock(&c.open).clone();
+    let open = c.open.lock().clone();
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
     let mut families = metrics::process("controller");
     families.extend([

@@ -1,11 +1,10 @@
 //! Tells Slurm's accounting the energy of jobs that Slurm did not measure itself (25.11 and later).
 
 use crate::audit::{self, Act, By};
-use crate::lock;
+use parking_lot::Mutex;
 use protocol::RunAccount;
 use slurm::{Accounted, Error, Slurm};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// The first series whose sacctmgr sets a job's TRES.
 const SINCE: (u32, u32) = (25, 11);
@@ -51,7 +50,7 @@ impl EnergyTres {
     pub fn later(&self, run: &RunAccount) {
         let Some(last) = run.records.last().filter(|_| run.verified && run.trouble.is_empty()) else { return };
         let Some(joules) = last.metered_j.filter(|j| *j > 0.0) else { return };
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if run.job > 0 && waiting.len() < MOST_WAITING {
             let (user, begun_s) = (run.user.clone(), last.start_s);
             waiting.insert(run.job, Waiting { joules, user, begun_s, looks: 0 });
@@ -63,12 +62,12 @@ impl EnergyTres {
     /// # Errors
     /// What Slurm says.
     pub fn tell(&self, slurm: &Slurm) -> Result<(), Error> {
-        let waiting = lock(&self.waiting).clone();
+        let waiting = self.waiting.lock().clone();
         if waiting.is_empty() {
             return Ok(());
         }
         if slurm.series()? < SINCE {
-            lock(&self.waiting).clear();
+            self.waiting.lock().clear();
             return Ok(());
         }
         let lives = slurm.accounted_jobs(&waiting.keys().copied().collect::<Vec<_>>())?;
@@ -83,7 +82,7 @@ impl EnergyTres {
                 }
                 None => false,
             };
-            let mut waiting = lock(&self.waiting);
+            let mut waiting = self.waiting.lock();
             if is_done || waits.looks >= MOST_LOOKS {
                 waiting.remove(&job);
             } else if let Some(waits) = waiting.get_mut(&job) {
@@ -126,13 +125,13 @@ mod tests {
             let tres = EnergyTres::default();
             for job in [7, 8, 9, 10, 11] {
                 let waits = Waiting { joules: 1234.6, user: "a".into(), begun_s: 2.5, looks: 0 };
-                tres.waiting.lock().expect("waiting").insert(job, waits);
+                tres.waiting.lock().insert(job, waits);
             }
             tres.tell(&slurm).expect("told");
             tres.tell(&slurm).expect("nothing more to tell");
             let asked = std::fs::read_to_string(dir.path().join("asked")).ok();
             assert_eq!(asked.as_deref(), expected, "{version}: neither a job of another user nor of a later time");
-            let left: Vec<u32> = tres.waiting.lock().expect("waiting").keys().copied().collect();
+            let left: Vec<u32> = tres.waiting.lock().keys().copied().collect();
             assert_eq!(left, if expected.is_some() { vec![9] } else { vec![] }, "{version}: job 9 has not ended");
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::audit::{self, Act, By};
 use crate::http::{Document, Hidden, Refusal, blocking};
-use crate::lock;
 use crate::node::Node;
 use axum::Extension;
 use axum::Json;
@@ -11,9 +10,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hardware::cpufreq::{Cpufreq, Held};
+use parking_lot::Mutex;
 use protocol::{FrequencyRequest, FrequencyState};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::Peer;
 
@@ -51,7 +51,7 @@ impl Frequency {
         let cpus = Cpufreq::open(&self.root);
         let settable = cpus.settable_hz();
         let hz = settable.first().copied().filter(|_| hz == 0.0).unwrap_or(hz);
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         let until = now + lease.min(LONGEST_LEASE);
         match held.as_mut() {
             Some(other) if other.job != job => return Err(format!("job {} holds the frequency here", other.job)),
@@ -74,13 +74,13 @@ impl Frequency {
 
     /// Puts back what was there before this job; whether it held anything.
     pub fn give_back(&self, job: u32) -> bool {
-        let lease = lock(&self.held).take_if(|lease| lease.job == job);
+        let lease = self.held.lock().take_if(|lease| lease.job == job);
         lease.is_some()
     }
 
     /// Puts back what nobody asks for any more: the lease has ended, or the job is no longer `here`.
     pub fn expire(&self, now: Instant, here: impl Fn(u32) -> bool) {
-        let ended = lock(&self.held).take_if(|lease| now >= lease.until || !here(lease.job));
+        let ended = self.held.lock().take_if(|lease| now >= lease.until || !here(lease.job));
         if let Some(lease) = ended {
             tracing::warn!(job = lease.job, "the CPU frequency was not given back; its lease has ended");
         }
@@ -89,12 +89,12 @@ impl Frequency {
 
     /// What is held.
     pub fn held_hz(&self) -> Option<f64> {
-        lock(&self.held).as_ref().map(|lease| lease.hz)
+        self.held.lock().as_ref().map(|lease| lease.hz)
     }
 
     /// Puts back what no guard could, and tries again at the next call where that fails.
     fn put_back_leftover(&self) {
-        let held = lock(&self.held);
+        let held = self.held.lock();
         if held.is_some() {
             return;
         }
@@ -108,7 +108,7 @@ impl Frequency {
 
 impl Drop for Frequency {
     fn drop(&mut self) {
-        lock(&self.held).take();
+        self.held.lock().take();
     }
 }
 

@@ -1,6 +1,5 @@
 //! Asks Slurm which of this node's GPUs each job holds; a user's word is not taken for it.
 
-use crate::lock;
 use crate::node::Node;
 use energy::Gpus;
 use slurm::Slurm;
@@ -18,13 +17,13 @@ pub(crate) fn ask_for_ever(node: &Node) {
     loop {
         std::thread::sleep(LOOK);
         let unknown = {
-            let books = lock(&node.books);
+            let books = node.books.lock();
             if books.meter.has_gpus() { books.accounts.without_gpus() } else { Vec::new() }
         };
         let mut pause = Duration::ZERO;
         for job in unknown {
             match slurm.gpus(job, &node.params.node) {
-                Ok(gpus) => lock(&node.books).accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
+                Ok(gpus) => node.books.lock().accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
                 Err(e) => {
                     tracing::info!(job, %e, "it is not known which GPUs are the job's");
                     pause = ASK_AGAIN;

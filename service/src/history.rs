@@ -23,15 +23,14 @@ pub struct Before {
 ///
 /// # Errors
 /// What Slurm or the store says; a site without slurmdbd has no events.
-pub fn take_over(slurm: &slurm::Slurm, store: &std::sync::Mutex<Store>, now_s: f64) -> Result<bool> {
-    let lock = || crate::lock(store);
-    if lock().has_watched()? {
+pub fn take_over(slurm: &slurm::Slurm, store: &parking_lot::Mutex<Store>, now_s: f64) -> Result<bool> {
+    if store.lock().has_watched()? {
         return Ok(false);
     }
     let nodes: Vec<String> = slurm.nodes()?.into_iter().map(|n| n.name).collect();
     let before = before(&slurm.node_events(LOOK_BACK_S)?, &nodes, now_s);
     tracing::info!(failures = before.failures.len(), nodes = before.watched.len(), "history taken over from Slurm");
-    lock().take_over(&before)?;
+    store.lock().take_over(&before)?;
     Ok(true)
 }
 

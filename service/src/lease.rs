@@ -5,7 +5,6 @@ use crate::audit::{self, Act, By};
 use crate::http::{Answer, Document, Refusal, blocking, forbidden, version};
 use crate::limits;
 use crate::lives::Lives;
-use crate::lock;
 use crate::node::Node;
 use crate::pmix::Ended;
 use crate::reach::{Places, see};
@@ -15,11 +14,12 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use config::Site;
 use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
 use protocol::{BeatReply, EndReply, EndRequest, Incarnation, LeaseReply, LeaseRequest, Testimony, TestimonyRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use watch::lease::{Action, Word};
 use watch::{Lease, Limits, Testimonies};
@@ -71,23 +71,23 @@ impl Holder {
         let frozen = frozen.map(|(of, _)| of).collect();
         let lives = Mutex::new(Lives::new(proc_root.to_path_buf(), frozen));
         let holder = Holder { kept: Mutex::new(kept), file, limits: limits(site), lives };
-        holder.keep(&lock(&holder.kept));
+        holder.keep(&holder.kept.lock());
         Ok(holder)
     }
 
     /// The kernel's number of this boot.
     pub(crate) fn boot_id(&self) -> String {
-        lock(&self.kept).boot_id.clone()
+        self.kept.lock().boot_id.clone()
     }
 
     /// The epoch in which this node asks its witnesses.
     pub(crate) fn epoch(&self) -> u64 {
-        lock(&self.kept).lease.epoch()
+        self.kept.lock().lease.epoch()
     }
 
     /// Whether what is protected here is frozen for want of proof.
     pub(crate) fn is_cut_off(&self) -> bool {
-        lock(&self.kept).lease.is_cut_off(now_s(), &self.limits)
+        self.kept.lock().lease.is_cut_off(now_s(), &self.limits)
     }
 
     /// Writes the lease down; in memory, since it ends with the boot. Whether it is written.
@@ -112,7 +112,7 @@ impl Holder {
             epoch: reply.epoch,
             witnesses: reply.witnesses.iter().map(|w| w.node.clone()).collect(),
         };
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         kept.testimonies.controller_answered();
         kept.urls = reply.witnesses.iter().map(|w| (w.node.clone(), w.url.clone())).collect();
         let actions = kept.lease.answered(sent_s, word);
@@ -136,7 +136,7 @@ impl Node {
         loop {
             let now_s = now_s();
             let (actions, changed) = {
-                let mut kept = lock(&self.lease.kept);
+                let mut kept = self.lease.kept.lock();
                 let before: Vec<_> = kept.lease.held().collect();
                 let actions = kept.lease.look(now_s, &self.lease.limits);
                 let changed = before != kept.lease.held().collect::<Vec<_>>();
@@ -181,7 +181,7 @@ impl Node {
     }
 
     fn end_bare_stepds(&self, of: Incarnation) {
-        let ended = lock(&self.lease.lives).end_bare_stepds(&lock(&self.books).processes, of);
+        let ended = self.lease.lives.lock().end_bare_stepds(&self.books.lock().processes, of);
         if ended > 0 {
             audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
             // One that finds no room is found by a look at all.
@@ -190,12 +190,12 @@ impl Node {
     }
 
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
-        let mut lives = lock(&self.lease.lives);
+        let mut lives = self.lease.lives.lock();
         let pids = self.pids_of_life(&mut lives, of, true);
         let stopped = lives.stop(of, &pids, |lives| self.pids_of_life(lives, of, true));
         match and_stepds {
-            true => lives.stop_stepds(&lock(&self.books).processes, of),
-            false => lives.let_stepds_go_on(&lock(&self.books).processes, of),
+            true => lives.stop_stepds(&self.books.lock().processes, of),
+            false => lives.let_stepds_go_on(&self.books.lock().processes, of),
         }
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
@@ -205,8 +205,8 @@ impl Node {
 
     fn go_on(&self, of: Incarnation) -> usize {
         self.look_at_processes();
-        let mut lives = lock(&self.lease.lives);
-        let books = lock(&self.books);
+        let mut lives = self.lease.lives.lock();
+        let books = self.books.lock();
         lives.go_on(&books.processes, of)
     }
 
@@ -222,7 +222,7 @@ impl Node {
         };
         let left = self.end_those(by, of, find);
         if left == 0 {
-            let mut kept = lock(&self.lease.kept);
+            let mut kept = self.lease.kept.lock();
             kept.lease.gone(of);
             self.lease.keep(&kept);
         }
@@ -232,10 +232,10 @@ impl Node {
     /// Ends processes of a job's lives up to one; how many there were.
     fn end_those(&self, by: By, of: Incarnation, find: impl Fn(&mut Lives) -> Vec<i32>) -> u32 {
         let (pids, ended) = {
-            let mut lives = lock(&self.lease.lives);
+            let mut lives = self.lease.lives.lock();
             let pids = find(&mut lives);
             let ended = lives.end(of, &pids, find);
-            lives.let_stepds_go_on(&lock(&self.books).processes, of);
+            lives.let_stepds_go_on(&self.books.lock().processes, of);
             (pids, ended)
         };
         if ended > 0 {
@@ -249,7 +249,7 @@ impl Node {
 
     fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.look_at_processes();
-        let books = lock(&self.books);
+        let books = self.books.lock();
         let mut pids = lives.pids(&books.processes, of, unknown);
         pids.extend(lives.strays(&books.processes, of, |uid| uid != 0));
         pids
@@ -257,14 +257,14 @@ impl Node {
 
     /// Tells the lease which protected jobs have processes here.
     pub(crate) fn note_lives(&self) {
-        let here = lock(&self.lease.lives).protected(&lock(&self.books).processes);
-        lock(&self.lease.kept).lease.seen(&here);
+        let here = self.lease.lives.lock().protected(&self.books.lock().processes);
+        self.lease.kept.lock().lease.seen(&here);
     }
 
     /// Asks witnesses for the lease, each by itself.
     fn ask(self: &Arc<Self>, witnesses: &BTreeSet<String>, epoch: u64) {
         for witness in witnesses {
-            let Some(url) = lock(&self.lease.kept).urls.get(witness).cloned().filter(|u| !u.is_empty()) else {
+            let Some(url) = self.lease.kept.lock().urls.get(witness).cloned().filter(|u| !u.is_empty()) else {
                 continue;
             };
             let (node, witness) = (self.clone(), witness.clone());
@@ -274,7 +274,7 @@ impl Node {
                 let client = wire::Client::of_node(&url, &witness, socket, WITNESS_LIMIT);
                 let request = LeaseRequest { version: protocol::VERSION, node: node.params.node.clone(), epoch };
                 match client.post::<_, LeaseReply>("/v1/lease", &request) {
-                    Ok(LeaseReply { refused: None }) => lock(&node.lease.kept).lease.granted(sent_s, &witness, epoch),
+                    Ok(LeaseReply { refused: None }) => node.lease.kept.lock().lease.granted(sent_s, &witness, epoch),
                     Ok(LeaseReply { refused: Some(why) }) => tracing::info!(witness, ?why, "the lease is not granted"),
                     Err(e) => tracing::debug!(witness, %e, "a witness does not answer"),
                 }
@@ -293,7 +293,7 @@ pub(crate) async fn grant(
         return Err(forbidden(peer, "ask for a node's lease"));
     }
     version(request.version)?;
-    let mut kept = lock(&node.lease.kept);
+    let mut kept = node.lease.kept.lock();
     let granted = kept.testimonies.grant(now_s(), &request.node, request.epoch);
     node.lease.keep(&kept);
     Ok(Json(LeaseReply { refused: granted.err() }))
@@ -313,7 +313,7 @@ pub(crate) async fn testify(
         let places = Places { url: request.url.clone(), slurmd: request.slurmd.clone() };
         let seen = see(&places);
         let mut testimony = {
-            let mut kept = lock(&node.lease.kept);
+            let mut kept = node.lease.kept.lock();
             let testimony = kept.testimonies.testify(now_s(), &request.node, request.epoch, seen);
             // What binds this witness is written down before it is said.
             if !node.lease.keep(&kept) {
@@ -361,7 +361,7 @@ pub(crate) async fn end(
             // No step is left; what has left its step may be, and everybody's own is theirs to end.
             None => {
                 let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
-                node.end_those(By::User(peer), of, |lives| lives.strays(&lock(&node.books).processes, of, whose))
+                node.end_those(By::User(peer), of, |lives| lives.strays(&node.books.lock().processes, of, whose))
             }
         };
         if left == 0 {

@@ -4,17 +4,18 @@ mod walk;
 
 use crate::http::{Document, Refusal, blocking};
 use crate::node::Node;
-use crate::{lock, now_s};
+use crate::now_s;
 use axum::Extension;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use openfiles::{Mount, Mounts};
+use parking_lot::Mutex;
 use protocol::{Leavings, LeavingsRequest, StepSpan};
 use std::collections::BTreeSet;
 use std::path::{Path as FsPath, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use walk::Walk;
 use wire::Peer;
@@ -42,7 +43,7 @@ pub(crate) struct Walks(Mutex<Option<Instant>>);
 impl Walks {
     /// Takes a look, unless the last one was too short a time ago, or goes on.
     fn take<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
-        let mut next = self.0.try_lock().ok()?;
+        let mut next = self.0.try_lock()?;
         if next.is_some_and(|next| Instant::now() < next) {
             return None;
         }
@@ -130,7 +131,7 @@ impl Node {
     /// it sees elsewhere, or memory that goes with them.
     fn has_other_storage(&self, job: u32, host: &Mounts) -> bool {
         let mut seen = BTreeSet::new();
-        let pids = lock(&self.books).pids_of(job);
+        let pids = self.books.lock().pids_of(job);
         pids.iter().any(|pid| {
             let process = self.params.proc_root.join(pid.to_string());
             let namespace = std::fs::read_link(process.join("ns/mnt")).ok();

@@ -40,13 +40,6 @@ mod watching;
 mod words;
 mod writer;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A lock that a panic elsewhere does not close for good: what it guards is valid between statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The limits of a site, by which controller and nodes agree.
 pub(crate) fn limits(site: &config::Site) -> watch::Limits {
     let config::Watch { freeze_s, lease_s, set_down_per_minute, .. } = site.watch;

@@ -1,12 +1,11 @@
 //! `/metrics` of both roles, in OpenMetrics: base units, and labels with few values.
 
-use crate::lock;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use planner::Lent;
 use protocol::{FailureKind, Loan, Phase, RunAccount, RunKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
-use std::sync::Mutex;
 
 /// How many ended runs are remembered, so that one that is told twice counts once.
 const REMEMBERED: usize = 10_000;
@@ -139,7 +138,7 @@ impl Ended {
     pub fn add(&self, run: &RunAccount) {
         let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
         self.name(run);
-        let mut sums = lock(&self.0);
+        let mut sums = self.0.lock();
         if run.end_s.is_none() || !run.trouble.is_empty() || sums.told.contains(&key) {
             return;
         }
@@ -176,7 +175,7 @@ impl Ended {
             return;
         }
         let key = RunKey { cluster: run.cluster.clone(), run: run.run.clone() };
-        let mut sums = lock(&self.0);
+        let mut sums = self.0.lock();
         if sums.unreadable.len() < MOST_NAMED && sums.unreadable.insert(key) {
             tracing::error!(run = run.run, user = run.user, trouble = run.trouble, "a run is left out of all sums");
         }
@@ -185,12 +184,12 @@ impl Ended {
     /// Adds a loan that is over.
     pub fn add_loan(&self, loan: &Loan) {
         // No part of it is still out.
-        lock(&self.0).lent.add(&planner::lent([loan], loan.state_s));
+        self.0.lock().lent.add(&planner::lent([loan], loan.state_s));
     }
 
     /// The sums as metrics.
     pub fn families(&self) -> Vec<Family> {
-        let sums = lock(&self.0);
+        let sums = self.0.lock();
         let labelled = |family: Family, label: &str, values: Vec<(&str, f64)>| {
             values.into_iter().fold(family, |family, (name, value)| family.sample(&[(label, name)], value))
         };

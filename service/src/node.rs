@@ -8,12 +8,12 @@ use crate::http::{self, Access, Document, Gate, Hidden, Limits, Listener, Refusa
 use crate::lease::{self, Holder};
 use crate::leavings::{self, Walks};
 use crate::metrics::{self, Family};
+use crate::now_s;
 use crate::open_files;
 use crate::pmix::{Ended, Folders};
 use crate::signal;
 use crate::spool::Spool;
 use crate::users::Users;
-use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -23,6 +23,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use config::Site;
 use energy::{Accounts, JobEnergy, Meter, Processes};
+use parking_lot::Mutex;
 use protocol::{Batch, Beat, BeatReply, Delivered, Fingerprint, Health, Held, JobReading, NodeReading, Part, Storage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -30,7 +31,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use wire::Peer;
 
@@ -274,9 +275,9 @@ impl Node {
         let client = self.controller(ANSWER_LIMIT);
         let period = Duration::from_secs_f64(site.node.beat_s);
         loop {
-            let held = lock(&self.held).clone();
+            let held = self.held.lock().clone();
             let beat = {
-                let mut books = lock(&self.books);
+                let mut books = self.books.lock();
                 books.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
                 for job in held.iter().filter(|h| h.cpus > 0) {
                     books.accounts.set_share(job.job, job.cpus);
@@ -297,7 +298,7 @@ impl Node {
                     self.is_asked_for_engines.store(told.is_some(), Ordering::Relaxed);
                     told.into_iter().for_each(|told| self.published.publish(told));
                     let actions = self.lease.answered(sent_s, &reply);
-                    *lock(&self.held) = reply.held;
+                    *self.held.lock() = reply.held;
                     self.act_on_lease(actions);
                 }
                 Err(e) => tracing::debug!(%e, "the controller did not hear"),
@@ -313,9 +314,9 @@ impl Node {
         let criu = self.params.site.criu.command.as_deref();
         let path = std::env::var_os("PATH").unwrap_or_default();
         for n in (0..LOOKS_FOR_HARDWARE).cycle() {
-            *lock(&self.engines) = Some(capabilities::installed(criu, &path, &self.params.proc_root));
+            *self.engines.lock() = Some(capabilities::installed(criu, &path, &self.params.proc_root));
             match (n == 0).then(|| hardware::facts::look(&self.params.node, &storage, &of.mpicc)) {
-                Some(Ok(facts)) => *lock(&self.fingerprint) = Some(facts.fingerprint),
+                Some(Ok(facts)) => *self.fingerprint.lock() = Some(facts.fingerprint),
                 Some(Err(e)) => tracing::warn!(error = format!("{e:#}"), "the hardware cannot be looked at"),
                 None => {}
             }
@@ -326,7 +327,7 @@ impl Node {
     fn look_at_self(&self, heard: &Result<BeatReply, wire::Error>) {
         // Whoever was heard has a munged that answers.
         let munge = if heard.is_ok() { Ok(()) } else { self.munge.encode(b"").map(drop) };
-        let source = lock(&self.books).meter.source().as_str().to_string();
+        let source = self.books.lock().meter.source().as_str().to_string();
         let lease = match self.lease.is_cut_off() {
             true => Err("nobody reaches this node: what is protected is frozen"),
             false => Ok("held".to_string()),
@@ -337,7 +338,7 @@ impl Node {
             ("munge".to_string(), part(munge.map(|()| "answers".to_string()))),
             ("energy".to_string(), Part { ok: true, text: source }),
         ]);
-        *lock(&self.health) = Health { ok: parts.values().all(|p| p.ok), parts };
+        *self.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
     }
 
     fn beat(&self, books: &Books, url: &str) -> Beat {
@@ -351,21 +352,21 @@ impl Node {
             node_joules: books.accounts.node_joules(),
             source: books.meter.source().as_str().to_string(),
             jobs: books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).map(reading).collect(),
-            fingerprint: lock(&self.fingerprint).clone(),
+            fingerprint: self.fingerprint.lock().clone(),
             boot_id: self.lease.boot_id(),
             epoch: Some(self.lease.epoch()),
-            engines: lock(&self.engines).clone().filter(|_| self.is_asked_for_engines.load(Ordering::Relaxed)),
+            engines: self.engines.lock().clone().filter(|_| self.is_asked_for_engines.load(Ordering::Relaxed)),
         }
     }
 
     /// Looks at the processes of this node anew.
     pub(crate) fn look_at_processes(&self) {
-        lock(&self.books).look(&self.params.proc_root);
+        self.books.lock().look(&self.params.proc_root);
     }
 
     /// Whether a job that has processes here is this user's; none if it has none.
     pub(crate) fn is_owner(&self, uid: u32, job: u32) -> Option<bool> {
-        let mut books = lock(&self.books);
+        let mut books = self.books.lock();
         books.look(&self.params.proc_root);
         let is_here = books.processes.jobs.iter().any(|j| j.job_id == job);
         is_here.then(|| uid == 0 || books.owners.get(&job) == Some(&uid))
@@ -374,7 +375,7 @@ impl Node {
     /// The processes of a job here, for its owner and root; none if it is somebody else's.
     pub(crate) fn processes_of(&self, uid: u32, job: u32) -> Option<Vec<i32>> {
         let pids = {
-            let mut books = lock(&self.books);
+            let mut books = self.books.lock();
             books.look(&self.params.proc_root);
             let (owner, pids) = (books.owners.get(&job), books.pids_of(job));
             let is_theirs = uid == 0 || owner.map_or(pids.is_empty(), |owner| *owner == uid);
@@ -386,7 +387,7 @@ impl Node {
     /// The owner of a job and the processes of its steps here, scripts and Slurm's own step apart; none if it is somebody
     /// else's.
     pub(crate) fn tasks_of(&self, uid: u32, job: u32) -> Option<(u32, Vec<i32>)> {
-        let mut books = lock(&self.books);
+        let mut books = self.books.lock();
         books.look(&self.params.proc_root);
         let owner = books.owners.get(&job).copied();
         let of_job = books.processes.jobs.iter().find(|j| j.job_id == job);
@@ -406,8 +407,8 @@ impl Node {
         if !self.params.site.node.cpufreq {
             return Err("node.cpufreq is off on this site".to_string());
         }
-        let own = lock(&self.held).iter().find(|h| h.job == job).map_or(0, |h| h.cpus);
-        let others = lock(&self.books).processes.jobs.iter().any(|j| j.job_id != job);
+        let own = self.held.lock().iter().find(|h| h.job == job).map_or(0, |h| h.cpus);
+        let others = self.books.lock().processes.jobs.iter().any(|j| j.job_id != job);
         match self.cpus()? {
             all if others || own < all => {
                 Err(format!("the job has {own} of {all} CPUs here: only one that has the whole node may set them"))
@@ -428,7 +429,7 @@ impl Node {
 
     /// Processes of the job that left its steps' trees, found by their owner and their environment.
     pub(crate) fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
-        let books = lock(&self.books);
+        let books = self.books.lock();
         let owners: std::collections::BTreeSet<u32> =
             pids.iter().filter_map(|pid| owner(&self.params.proc_root, *pid)).filter(|uid| *uid != 0).collect();
         let of = |uid: u32| energy::orphans(&self.params.proc_root, &books.processes, job, uid).unwrap_or_default();
@@ -449,7 +450,7 @@ struct Which {
 }
 
 async fn healthz(State(node): State<Arc<Node>>) -> Response {
-    crate::health::tell(&lock(&node.health))
+    crate::health::tell(&node.health.lock())
 }
 
 /// What a job has used here. Somebody else's job looks like one that was never here.
@@ -462,7 +463,7 @@ async fn job_energy(
     let (Path(job), Query(which)) = (job?, which?);
     let (reading, is_hidden) = blocking(move || {
         let at_s = now_s();
-        let mut books = lock(&node.books);
+        let mut books = node.books.lock();
         books.look(&node.params.proc_root);
         let is_hidden = peer.uid != 0 && books.owners.get(&job).is_some_and(|owner| *owner != peer.uid);
         if let Some(restart) = which.restart.filter(|_| !is_hidden) {
@@ -492,7 +493,7 @@ async fn records(
 
 async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let (joules, source, jobs) = {
-        let books = lock(&node.books);
+        let books = node.books.lock();
         let jobs = books.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).count();
         (books.accounts.node_joules(), books.meter.source().as_str(), jobs)
     };

@@ -3,13 +3,12 @@
 //! An order is in the store before it is answered for and before its wrapper hears of it; what came of it stands in the
 //! run's records. So a start of this service finds all of them again.
 
-use crate::lock;
 use crate::store::KeptOrder;
 use anyhow::Result;
+use parking_lot::{Mutex, MutexGuard};
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -115,7 +114,7 @@ impl Orders {
 
     /// Takes up the orders that an earlier life of this service has kept.
     pub fn take_up(&self, now_s: f64, kept: Vec<KeptOrder>) {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         for KeptOrder { status, owner, restart_count, records, is_open } in kept {
             let key = status.key.clone();
             let mut entry = Entry { status, restart_count, owner, settled_s: None };
@@ -143,7 +142,7 @@ impl Orders {
         restart_count: u32,
         keep: impl FnOnce(&OrderStatus) -> Result<()>,
     ) -> Result<OrderStatus, NotTaken> {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         book.tidy(now_s);
         if let Some(known) = book.orders.get(&status.order.id) {
             let same = (&known.status.order, &known.status.key) == (&status.order, &status.key);
@@ -165,7 +164,7 @@ impl Orders {
 
     /// An order, and who owns its run.
     pub fn get(&self, now_s: f64, id: &str) -> Option<(OrderStatus, u32)> {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         book.tidy(now_s);
         book.orders.get(id).map(|e| (e.status.clone(), e.owner))
     }
@@ -182,7 +181,7 @@ impl Orders {
         restart_count: Option<u32>,
         mut taken: impl FnMut(&str) -> Result<()>,
     ) -> Result<(u64, Vec<Order>)> {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         book.tidy(now_s);
         let mut orders = Vec::new();
         let is_for = |e: &Entry| e.status.key == *key && restart_count.is_none_or(|n| n == e.restart_count);
@@ -198,7 +197,7 @@ impl Orders {
 
     /// Takes in records of a run's journal that are stored, in their order; the bell rings once for all of them.
     pub fn heard<'a>(&self, now_s: f64, key: &RunKey, records: impl IntoIterator<Item = &'a Record>) {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         let mut is_news = false;
         for record in records {
             let upto = book.upto.entry(key.clone()).or_default();
@@ -221,16 +220,16 @@ impl Orders {
 
     /// Tells everybody who waits that something happened to a run.
     pub fn tell(&self, key: &RunKey) {
-        self.ring(lock(&self.book), key);
+        self.ring(self.book.lock(), key);
     }
 
     /// A run is over, and its wrapper cannot say so.
     pub fn close(&self, now_s: f64, key: &RunKey) {
-        let mut book = lock(&self.book);
+        let mut book = self.book.lock();
         book.fail(now_s, |e| e.status.key == *key, WORDLESS);
         book.upto.remove(key);
         self.ring(book, key);
-        lock(&self.book).news.remove(key);
+        self.book.lock().news.remove(key);
     }
 
     /// The bell rings when the book is free again: who waits for it looks into the book while holding the bell.
@@ -255,16 +254,16 @@ impl Orders {
     /// Waits until a run has news other than `since`, at most for `limit`.
     pub async fn news(&self, key: &RunKey, since: u64, limit: Duration) {
         let mut bell = self.bell_of(key).subscribe();
-        let is_new = |_: &u64| lock(&self.book).news(key).unwrap_or(self.first) != since;
+        let is_new = |_: &u64| self.book.lock().news(key).unwrap_or(self.first) != since;
         let _ = tokio::time::timeout(limit, bell.wait_for(is_new)).await;
     }
 
     /// Waits until an order is answered, at most for `limit`.
     pub async fn settled(&self, id: &str, limit: Duration) {
-        let key = lock(&self.book).orders.get(id).map(|e| e.status.key.clone());
+        let key = self.book.lock().orders.get(id).map(|e| e.status.key.clone());
         let Some(key) = key else { return };
         let mut bell = self.bell_of(&key).subscribe();
-        let is_settled = |_: &u64| lock(&self.book).orders.get(id).is_none_or(|e| e.settled_s.is_some());
+        let is_settled = |_: &u64| self.book.lock().orders.get(id).is_none_or(|e| e.settled_s.is_some());
         let _ = tokio::time::timeout(limit, bell.wait_for(is_settled)).await;
     }
 }
@@ -475,7 +474,7 @@ mod tests {
             orders.post(100.0, status(&id, "9.1"), 1, 0, kept).unwrap();
             orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), [&ordered(seq, &id)]);
         }
-        assert_eq!(lock(&orders.book).orders.len(), MOST);
+        assert_eq!(orders.book.lock().orders.len(), MOST);
         assert!(orders.get(101.0, "n1").is_none(), "the first answered is forgotten first");
         assert!(orders.get(101.0, "0").is_some(), "an unanswered one is not");
     }

@@ -7,7 +7,6 @@
 mod left;
 
 use crate::leavings::onlooker;
-use crate::lock;
 use crate::node::Node;
 use left::{Place, Step};
 use slurm::Slurm;
@@ -112,7 +111,7 @@ impl Node {
     }
 
     fn has_stepd(&self, step: &Step) -> bool {
-        let books = lock(&self.books);
+        let books = self.books.lock();
         let of_job = books.processes.jobs.iter().find(|j| j.job_id == step.job);
         of_job.is_some_and(|job| job.steps.iter().any(|s| s.name == step.name))
     }

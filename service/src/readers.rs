@@ -1,12 +1,11 @@
 //! Several connections for questions that come over HTTP, so that one does not wait for another's answer.
 
-use crate::lock;
 use crate::store::Store;
 use anyhow::Result;
+use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How many there are; each may keep two megabytes of a SQLite file.
@@ -38,14 +37,9 @@ impl Readers {
 
     /// One that is free, or the next in turn when it is.
     pub fn free(&self) -> MutexGuard<'_, Store> {
-        let free = |store| match Mutex::try_lock(store) {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(panicked)) => Some(panicked.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        self.all.iter().find_map(free).unwrap_or_else(|| {
+        self.all.iter().find_map(Mutex::try_lock).unwrap_or_else(|| {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            lock(&self.all[turn % self.all.len()])
+            self.all[turn % self.all.len()].lock()
         })
     }
 }

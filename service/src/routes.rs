@@ -7,7 +7,7 @@ use crate::controller::{Controller, metrics};
 use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
 use crate::store::{OpenRun, Superseded, Write};
-use crate::{calibrations, capabilities, health, loans, lock, now_s, watching};
+use crate::{calibrations, capabilities, health, loans, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -62,7 +62,7 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
 }
 
 async fn healthz(State(c): Shared) -> Response {
-    health::tell(&lock(&c.health))
+    health::tell(&c.health.lock())
 }
 
 async fn beats(
@@ -75,7 +75,7 @@ async fn beats(
     }
     version(beat.version)?;
     c.beats.fetch_add(1, Ordering::Relaxed);
-    let open = lock(&c.open).clone();
+    let open = c.open.lock().clone();
     for reading in &beat.jobs {
         let of = |r: &&OpenRun| r.job == reading.job && r.record_state == "running" && r.nodes.contains(&beat.node);
         if let Some(run) = open.iter().find(of) {
@@ -89,7 +89,7 @@ async fn beats(
         }
     }
     if let Some(fingerprint) = &beat.fingerprint {
-        lock(&c.fingerprints).insert(beat.node.clone(), fingerprint.clone());
+        c.fingerprints.lock().insert(beat.node.clone(), fingerprint.clone());
     }
     if let Some(engines) = &beat.engines {
         c.told.tell(&beat.node, engines);
@@ -116,7 +116,7 @@ async fn plan(
         // History is personal: a user is who munge says.
         question.user = user_name(peer.uid).unwrap_or(question.user);
         let mut history = c.readers.free().history(&question.user, &question.job_name)?;
-        history.calibrations = lock(&c.known).clone();
+        history.calibrations = c.known.lock().clone();
         let plan = planner::make_plan(&question, &history, &c.site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
         c.planning.took(begun.elapsed());
@@ -213,19 +213,19 @@ async fn health(
     let seeing = c.clone();
     let key = blocking(move || seeing.visible(peer, &key)).await??.ok_or_else(|| absent("such run"))?;
     if let Some(since) = wait.since {
-        let job = lock(&c.open).iter().find(|r| r.key == key).map(|r| r.job);
+        let job = c.open.lock().iter().find(|r| r.key == key).map(|r| r.job);
         let attending = job.map(|job| c.watching.attend(job));
         c.orders.news(&key, since, limit).await;
         attending.into_iter().for_each(watching::Attending::answered);
     }
     let health = blocking(move || -> Result<_> {
         let (news, orders) =
-            c.orders.hand_out(now_s(), &key, wait.restart_count, |id| lock(&c.store).order_taken(id))?;
+            c.orders.hand_out(now_s(), &key, wait.restart_count, |id| c.store.lock().order_taken(id))?;
         let Some(run) = c.readers.free().open_run(&key)? else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });
         };
         let mut nodes = c.watching.health(&run.nodes, run.job);
-        if !lock(&c.open).iter().any(|r| r.key == key) {
+        if !c.open.lock().iter().any(|r| r.key == key) {
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
@@ -250,7 +250,7 @@ async fn report(
     let reporting = c.clone();
     let _turn = reporting.reports.take(peer.uid).await;
     let runs = blocking(move || -> Result<_, Refusal> {
-        let reporter = lock(&c.reporter);
+        let reporter = c.reporter.lock();
         if only.is_some() {
             let asked = account::asked(reporter.connection(), &wanted, only)?;
             asked.allow(wanted.brief).map_err(|e| Refusal(StatusCode::PAYLOAD_TOO_LARGE, e.to_string()))?;
@@ -345,7 +345,7 @@ impl Controller {
             text: String::new(),
             checkpoint: None,
         };
-        let keep = |status: &OrderStatus| lock(&self.store).keep_order(status, run.uid, run.restart_count);
+        let keep = |status: &OrderStatus| self.store.lock().keep_order(status, run.uid, run.restart_count);
         self.orders.post(now_s(), status, run.uid, run.restart_count, keep)
     }
 

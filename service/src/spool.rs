@@ -4,16 +4,16 @@
 //! is synced before it counts, and its file goes when the controller has stored all of it. What the controller itself
 //! refuses for good goes to a folder beside the spool; a refusal without its proof is nobody's, and loses nothing.
 
+use crate::now_s;
 use crate::refused::RefusedFolder;
-use crate::{lock, now_s};
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use protocol::{Batch, Delivered, Event, Record, RunKey};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use wire::{Client, Error};
 
@@ -249,7 +249,7 @@ impl Spool {
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
-        lock(&self.kept)
+        self.kept.lock()
     }
 }
 

@@ -1,10 +1,9 @@
 //! Holds each user to the site's limits, so that nobody takes from others what the service has for all.
 
 use crate::bucket::{Bucket, Rate};
-use crate::lock;
 use config::Limits;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 /// A day, s.
 const DAY_S: f64 = 86_400.0;
@@ -134,7 +133,7 @@ impl Users {
         if uid == 0 {
             return Ok(());
         }
-        let mut users = lock(&self.of);
+        let mut users = self.of.lock();
         if users.len() >= MOST_REMEMBERED && !users.contains_key(&uid) {
             users.retain(|_, user| !self.rests(now_s, user));
         }
@@ -202,6 +201,6 @@ mod tests {
         for uid in 1..=5000 {
             assert!(users.request(f64::from(uid) * 10.0, uid).is_ok());
         }
-        assert!(lock(&users.of).len() <= MOST_REMEMBERED);
+        assert!(users.of.lock().len() <= MOST_REMEMBERED);
     }
 }

@@ -3,11 +3,12 @@
 
 use crate::controller::Controller;
 use crate::http::Refusal;
-use crate::{lock, now_s};
+use crate::now_s;
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 use slurm::{Accounted, Job, JobName, JobState, JobText};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// For how long an answer about a job holds, s.
 const KEPT_S: f64 = 30.0;
@@ -130,7 +131,7 @@ impl Words {
         let now_s = now_s();
         let is_fresh = |kept: &&Kept| (0.0..KEPT_S).contains(&(now_s - kept.at_s)) && kept.at_s >= since_s;
         let is_enough = |kept: &&Kept| kept.is_wide || (!wide && enough(&kept.heard.lives));
-        if let Some(kept) = lock(&self.jobs).get(&job).filter(is_fresh).filter(is_enough) {
+        if let Some(kept) = self.jobs.lock().get(&job).filter(is_fresh).filter(is_enough) {
             return Ok(kept.heard.clone());
         }
         c.users.command(now_s, uid)?;
@@ -154,7 +155,7 @@ impl Words {
         if let (Err(e), true) = (now, heard.lives.is_empty()) {
             return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string()));
         }
-        let mut jobs = lock(&self.jobs);
+        let mut jobs = self.jobs.lock();
         if jobs.len() >= MOST_KEPT {
             jobs.clear();
         }
@@ -164,7 +165,7 @@ impl Words {
 
     /// The account of a job that was heard of; empty if Slurm does not say.
     pub fn account(&self, c: &Controller, uid: u32, job: u32) -> String {
-        if let Some(account) = lock(&self.jobs).get(&job).and_then(|kept| kept.account.clone()) {
+        if let Some(account) = self.jobs.lock().get(&job).and_then(|kept| kept.account.clone()) {
             return account;
         }
         let asked = || -> Result<String, slurm::Error> {
@@ -175,7 +176,7 @@ impl Words {
         };
         let is_allowed = c.users.command(now_s(), uid).is_ok();
         let account = if is_allowed { asked().unwrap_or_default() } else { String::new() };
-        if let Some(kept) = lock(&self.jobs).get_mut(&job) {
+        if let Some(kept) = self.jobs.lock().get_mut(&job) {
             kept.account = Some(account.clone());
         }
         account
@@ -185,7 +186,7 @@ impl Words {
     pub fn cluster(&self, c: &Controller) -> Option<Nodes> {
         let now_s = now_s();
         let before = {
-            let mut kept = lock(&self.nodes);
+            let mut kept = self.nodes.lock();
             if let Some((_, nodes)) = kept.as_ref().filter(|(until_s, _)| now_s < *until_s) {
                 return nodes.clone();
             }
@@ -201,7 +202,7 @@ impl Words {
                 (before, KEPT_S)
             }
         };
-        *lock(&self.nodes) = Some((now_s + holds_s, nodes.clone()));
+        *self.nodes.lock() = Some((now_s + holds_s, nodes.clone()));
         nodes
     }
 

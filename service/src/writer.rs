@@ -1,10 +1,10 @@
 //! Writes to the store from one thread: what waits at the same time shares one transaction and one sync.
 
-use crate::lock;
 use crate::store::{Store, Write};
 use anyhow::{Result, anyhow};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 /// Most writes that may wait; more are turned away and sent again later.
@@ -64,7 +64,7 @@ fn write_for_ever(store: &Mutex<Store>, receiver: &Receiver<Waiting>) {
             writes.push(write);
             answers.push(answer);
         }
-        let written = lock(store).write(&writes);
+        let written = store.lock().write(&writes);
         match written {
             Ok(results) => {
                 for (result, answer) in results.into_iter().zip(answers) {

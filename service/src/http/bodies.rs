@@ -1,8 +1,8 @@
 //! Bounds the memory that bodies of requests take, in all and of one user, while they come and are worked on.
 
-use crate::lock;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Most bytes of all bodies; what is made of them takes several times as much.
 const MOST: usize = 12 << 20;
@@ -52,7 +52,7 @@ impl Held {
     /// # Errors
     /// Why there is none.
     pub fn more(&mut self, bytes: usize) -> Result<(), Crowded> {
-        let mut sums = lock(&self.bodies.0);
+        let mut sums = self.bodies.0.lock();
         let own = sums.of.get(&self.uid).copied().unwrap_or(0);
         if self.uid != 0 && own + bytes > MOST_OF_ONE {
             return Err(Crowded::One(self.uid));
@@ -69,7 +69,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut sums = lock(&self.bodies.0);
+        let mut sums = self.bodies.0.lock();
         sums.all -= self.bytes.min(sums.all);
         if let Some(own) = sums.of.get_mut(&self.uid) {
             *own -= self.bytes.min(*own);
@@ -98,7 +98,7 @@ mod tests {
         held.remove(0);
         assert_eq!(held[1].more(1), Ok(()));
         drop(held);
-        let sums = lock(&bodies.0);
+        let sums = bodies.0.lock();
         assert!(sums.all == 0 && sums.of.is_empty(), "{sums:?}");
     }
 }

@@ -4,15 +4,16 @@ use super::bodies::{Bodies, Held};
 use super::refusals::Refused;
 use super::seen::Seen;
 use super::{Limits, Origin, Refusal, Refusals, Seat, Turns, blocking, in_turn};
+use crate::now_s;
 use crate::users::Users;
-use crate::{lock, now_s};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use wire::{Munge, MungeError, Opened, Peer};
 
 /// Longest path and query, bytes.
@@ -184,7 +185,7 @@ impl Gate {
         let opened =
             blocking(move || Opened::read(&munge, &audience, credential.as_deref(), method.as_str(), &path)).await?;
         let opened = opened.map_err(refused)?;
-        if !lock(&self.seen).is_first(now_s(), &shown) {
+        if !self.seen.lock().is_first(now_s(), &shown) {
             return Err(refused(wire::Refused::Credential(MungeError::Replayed.to_string())));
         }
         Ok(Known::Munge(opened))

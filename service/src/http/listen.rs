@@ -3,7 +3,6 @@
 use super::Refusals;
 use super::refusals::Refused;
 use super::room::{Bounds, Room};
-use crate::lock;
 use crate::now_s;
 use axum::Router;
 use axum::http::Request;
@@ -12,12 +11,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -125,20 +125,20 @@ impl Seat {
         let (end, ended) = oneshot::channel();
         let uid = if let Origin::Local(peer) = origin { Some(peer.uid) } else { None };
         // Whoever goes hears so by the end of its channel.
-        let (id, gone) = lock(doors).enter(Whose::from(origin), uid, end)?;
+        let (id, gone) = doors.lock().enter(Whose::from(origin), uid, end)?;
         drop(gone);
         Some((Arc::new(Seat { doors: doors.clone(), id }), ended))
     }
 
     /// Notes that it is used; by whom, once that was shown.
     pub fn active(&self, uid: Option<u32>) {
-        drop(lock(&self.doors).active(self.id, uid));
+        drop(self.doors.lock().active(self.id, uid));
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        drop(lock(&self.doors).leave(self.id));
+        drop(self.doors.lock().leave(self.id));
     }
 }
 

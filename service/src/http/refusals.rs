@@ -1,7 +1,6 @@
 //! Logs what was refused, to whom and why, at a bounded rate, so that a flood of requests is no flood of lines.
 
-use crate::lock;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Lines that may come at once.
 const BURST: f64 = 100.0;
@@ -45,7 +44,7 @@ impl Default for Refusals {
 impl Refusals {
     /// Logs one, unless too many were logged lately; the next line says how many were left out.
     pub fn note(&self, now_s: f64, refused: &Refused) {
-        let Some(unlogged) = lock(&self.0).take(now_s) else { return };
+        let Some(unlogged) = self.0.lock().take(now_s) else { return };
         // Texts of strangers are written with their control characters escaped.
         let Refused { uid, from, what, status, why } = refused;
         tracing::warn!(uid, from, ?what, status, ?why, unlogged, "a request is refused");

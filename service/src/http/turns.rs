@@ -1,9 +1,9 @@
 //! Gives each user a bounded number of turns at what waits for a disk, Slurm or another process, so that one who asks for
 //! much waits for himself.
 
-use crate::lock;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Of how many users turns are remembered before those who rest are forgotten.
@@ -30,7 +30,7 @@ impl Turns {
         if uid == 0 {
             return None;
         }
-        let mut of = lock(&self.of);
+        let mut of = self.of.lock();
         if of.len() >= MOST_REMEMBERED {
             of.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
@@ -70,7 +70,7 @@ mod tests {
         for uid in 2..5000 {
             turns.of(uid);
         }
-        assert!(lock(&turns.of).len() <= MOST_REMEMBERED && lock(&turns.of).contains_key(&1));
+        assert!(turns.of.lock().len() <= MOST_REMEMBERED && turns.of.lock().contains_key(&1));
         drop(kept);
     }
 }

@@ -15,15 +15,15 @@ mod simulation;
 
 use crate::audit::{self, By};
 use crate::controller::Controller;
+use crate::now_s;
 use crate::store::OpenRun;
-use crate::{lock, now_s};
 use anyhow::Result;
 use machine::{Act, Next, World};
+use parking_lot::Mutex;
 use preempt::Unlisted;
 use protocol::{ChosenState, Loan, LoanState, RunKey, Stay};
 use slurm::{Job, JobState, JobText, Jobs, Node, Reservation, Window};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// What names of our reservations and helper jobs begin with; the loan's id follows.
@@ -81,7 +81,7 @@ impl Seen {
 impl Loans {
     /// The open loan of an id.
     fn get(&self, id: &str) -> Option<Loan> {
-        lock(&self.open).get(id).cloned()
+        self.open.lock().get(id).cloned()
     }
 
     /// Whether a run's life has lent a node, or lost it while it was lent: what happens there is no failure of it.
@@ -91,13 +91,13 @@ impl Loans {
             let is_back = l.back_s.is_some() && l.back.iter().any(|n| n == node);
             its && l.lent_s.is_some() && !is_back && l.nodes.iter().any(|n| n == node)
         };
-        lock(&self.open).values().any(lent)
-            || lock(&self.gone).contains(&(run.key.clone(), run.restart_count, node.to_string()))
+        self.open.lock().values().any(lent)
+            || self.gone.lock().contains(&(run.key.clone(), run.restart_count, node.to_string()))
     }
 
     /// Notes what did not come back of a loan that is over.
     fn note_gone(&self, loan: &Loan) {
-        let mut gone = lock(&self.gone);
+        let mut gone = self.gone.lock();
         let missing = loan.nodes.iter().filter(|n| loan.lent_s.is_some() && !loan.back.contains(n));
         gone.extend(missing.map(|n| (loan.key.clone(), loan.restart_count, n.clone())));
         while gone.len() > MOST_GONE {
@@ -131,17 +131,17 @@ impl Controller {
     }
 
     fn take_up_loans(&self) -> Result<()> {
-        let open = lock(&self.reader).lendings(f64::INFINITY)?;
+        let open = self.reader.lock().lendings(f64::INFINITY)?;
         if !open.is_empty() {
             tracing::info!(loans = open.len(), "open loans are taken up");
             self.watching.wait_for(open.iter().flat_map(|l| &l.nodes));
         }
-        lock(&self.loans.open).extend(open.into_iter().map(|l| (l.id.clone(), l)));
+        self.loans.open.lock().extend(open.into_iter().map(|l| (l.id.clone(), l)));
         Ok(())
     }
 
     fn look_at_loans(&self) -> Result<()> {
-        let ids: Vec<String> = lock(&self.loans.open).keys().cloned().collect();
+        let ids: Vec<String> = self.loans.open.lock().keys().cloned().collect();
         if ids.is_empty() {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Controller {
     }
 
     fn see(&self) -> Result<Seen> {
-        let (slurm, open) = (&self.slurm, lock(&self.loans.open).clone());
+        let (slurm, open) = (&self.slurm, self.loans.open.lock().clone());
         let named = |l: &Loan| Ok((l.id.clone(), understood(slurm.jobs_named(l.uid, &[&l.name])?)));
         let helpers = open.values().map(named).collect::<Result<_, slurm::Error>>()?;
         let jobs = understood(slurm.jobs()?);
@@ -234,10 +234,10 @@ impl Controller {
 
     /// Changes an open loan, on disk first.
     fn change(&self, id: &str, change: impl FnOnce(&mut Loan)) -> Result<()> {
-        let mut open = lock(&self.loans.open);
+        let mut open = self.loans.open.lock();
         let Some(mut loan) = open.get(id).cloned() else { return Ok(()) };
         change(&mut loan);
-        lock(&self.store).save_lending(&loan)?;
+        self.store.lock().save_lending(&loan)?;
         if loan.state.is_over() {
             self.loans.note_gone(&loan);
             self.ended.add_loan(&loan);
@@ -297,7 +297,7 @@ impl Controller {
                     l.back = missing;
                 }
             })?;
-        } else if let Some(l) = lock(&self.loans.open).get_mut(&loan.id) {
+        } else if let Some(l) = self.loans.open.lock().get_mut(&loan.id) {
             // Figures that grow with every look are written with the next change.
             l.stays = stays;
         }
@@ -338,7 +338,7 @@ impl Controller {
             Act::EndHelper { helper } => slurm.cancel(*helper)?,
             Act::Unreserve => slurm.unreserve(name)?,
             Act::Requeue => {
-                let runs = lock(&self.reader).open_runs()?;
+                let runs = self.reader.lock().open_runs()?;
                 let hit: Vec<_> = runs.into_iter().filter(|r| r.key == loan.key).collect();
                 self.watching.hit(&hit);
                 slurm.requeue(loan.job)?;
@@ -385,7 +385,7 @@ impl Controller {
         let since_s = now_s - self.site.lend.longest_s - rules::DAY_S;
         let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
         let lately = |l: &Loan| l.state.is_over() && now_s - l.state_s < LEFTOVER_S;
-        for loan in lock(&self.reader).lendings(since_s)?.into_iter().filter(lately) {
+        for loan in self.reader.lock().lendings(since_s)?.into_iter().filter(lately) {
             names.entry(loan.uid).or_default().push(loan.name);
         }
         for (uid, names) in names {
@@ -401,7 +401,7 @@ impl Controller {
     /// The loan of a name, its own or that of a reservation for a chosen borrower, if it is ours and over.
     fn over(&self, name: &str) -> Result<Option<Loan>> {
         let Some(id) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('_').next()) else { return Ok(None) };
-        let known = lock(&self.reader).lending(id)?;
+        let known = self.reader.lock().lending(id)?;
         Ok(known.filter(|l| l.state.is_over()))
     }
 }

@@ -7,8 +7,8 @@ use super::chosen::{Deed, Sight};
 use super::machine::World;
 use super::{Loans, PREFIX, Seen};
 use crate::controller::Controller;
+use crate::now_s;
 use crate::store::OpenRun;
-use crate::{lock, now_s};
 use anyhow::{Context, Result};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
 use slurm::{Job, JobState, JobText, Node, Window, expand_nodelist};
@@ -111,7 +111,7 @@ fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> V
 impl Loans {
     /// Those of the free nodes that have been so for a time; notes the others.
     fn long_free<'a>(&self, now_s: f64, loan: &Loan, free: &[&'a Node], time_s: f64) -> Vec<&'a Node> {
-        let mut since = lock(&self.free_since);
+        let mut since = self.free_since.lock();
         since.retain(|(of, node), _| *of != loan.id || free.iter().any(|n| n.name == *node));
         let is_long = |n: &&&Node| {
             let since_s = since.entry((loan.id.clone(), n.name.clone())).or_insert(now_s);
@@ -123,7 +123,7 @@ impl Loans {
     /// Whether an open loan has a job already.
     fn has_chosen(&self, job: u32) -> bool {
         let is_it = |c: &Chosen| c.job == job && c.state != ChosenState::Over;
-        lock(&self.open).values().any(|l| l.chosen.iter().any(is_it))
+        self.open.lock().values().any(|l| l.chosen.iter().any(is_it))
     }
 }
 
@@ -134,7 +134,7 @@ impl Controller {
         let is_open = loan.mode == LoanMode::Preempt && loan.state == LoanState::Lent;
         let is_calling = loan.chosen.iter().any(|c| c.state == ChosenState::Called);
         if !is_open || is_calling || loan.return_s - now_s < self.site.lend.shortest_s {
-            lock(&self.loans.free_since).retain(|(of, _), _| *of != loan.id);
+            self.loans.free_since.lock().retain(|(of, _), _| *of != loan.id);
             return Ok(false);
         }
         let free = free_nodes(loan, seen);
@@ -175,7 +175,7 @@ impl Controller {
     /// What the listing leaves out of a waiting job that asked for Joulepoint in a way that lets it be preempted; nothing
     /// of any other, or as long as that is not known.
     pub(super) fn suits(&self, job: &Job, asked: &mut usize) -> Result<Option<Unlisted>> {
-        if let Some(known) = lock(&self.loans.suited).get(&job.id) {
+        if let Some(known) = self.loans.suited.lock().get(&job.id) {
             return Ok(known.clone());
         }
         *asked += 1;
@@ -194,7 +194,7 @@ impl Controller {
             }),
             false => None,
         };
-        let mut known = lock(&self.loans.suited);
+        let mut known = self.loans.suited.lock();
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
@@ -208,7 +208,7 @@ impl Controller {
         if open().next().is_none() {
             return Ok(BTreeMap::new());
         }
-        let runs = lock(&self.reader).open_runs()?;
+        let runs = self.reader.lock().open_runs()?;
         let sight = |c: &Chosen| Sight {
             job: seen.jobs.iter().find(|j| j.id == c.job).cloned(),
             is_reserved: seen.reservations.iter().any(|r| r.name == c.name),
@@ -235,7 +235,7 @@ impl Controller {
             Deed::Dismiss => slurm.unreserve(&chosen.name)?,
             Deed::Preempt => self.preempt(loan, chosen)?,
             Deed::PutBack => {
-                let runs = lock(&self.reader).open_runs()?;
+                let runs = self.reader.lock().open_runs()?;
                 let hit: Vec<_> = runs.into_iter().filter(|r| is_of(r, chosen)).collect();
                 self.watching.hit(&hit);
                 slurm.requeue(job)?;
@@ -246,7 +246,7 @@ impl Controller {
 
     /// Orders a borrower's wrapper to checkpoint and to go; the same again is the same order.
     fn preempt(&self, loan: &Loan, chosen: &Chosen) -> Result<()> {
-        let runs = lock(&self.reader).open_runs()?;
+        let runs = self.reader.lock().open_runs()?;
         let Some(run) = runs.into_iter().find(|r| is_of(r, chosen)) else { return Ok(()) };
         let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone() };
         let posted = self.post(&run, order);

@@ -2,8 +2,8 @@
 
 use crate::controller::Controller;
 use crate::http::{Answer, Refusal, blocking};
+use crate::now_s;
 use crate::routes::{Shared, no_slurm};
-use crate::{lock, now_s};
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use axum::{Extension, Json};
@@ -57,7 +57,7 @@ impl Controller {
 
     /// All jobs, as they were listed a moment ago.
     fn listed(&self) -> Result<Arc<Vec<Job>>, slurm::Error> {
-        let mut listed = lock(&self.loans.listed);
+        let mut listed = self.loans.listed.lock();
         let now_s = now_s();
         if let Some((_, jobs)) = listed.as_ref().filter(|(at_s, _)| (0.0..KEPT_S).contains(&(now_s - at_s))) {
             return Ok(jobs.clone());

@@ -3,8 +3,8 @@
 use super::rules::{self, Ask, DAY_S};
 use crate::controller::Controller;
 use crate::http::{Answer, Document, Refusal, absent, blocking, version};
+use crate::now_s;
 use crate::routes::{LONGEST_WAIT, Shared, check_id, no_slurm};
-use crate::{lock, now_s};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -112,7 +112,7 @@ pub(crate) async fn list(
     let loans = blocking(move || -> Result<_> {
         // A loan that ended in the window was asked for at most the longest time before.
         let since_s = which.start.map_or(0.0, |start_s| start_s - c.site.lend.longest_s - DAY_S);
-        let all = lock(&c.reporter).lendings(since_s)?;
+        let all = c.reporter.lock().lendings(since_s)?;
         let may = |l: &Loan| c.access.may(peer.uid, l.uid);
         // What borrowers have used so far is on disk at the next change only.
         let all = all.into_iter().map(|l| c.loans.get(&l.id).unwrap_or(l));
@@ -134,7 +134,7 @@ impl Controller {
     /// Allows a loan, on disk, or says why not.
     fn allow(&self, peer: Peer, wish: &LoanRequest) -> Result<Loan, Refusal> {
         let refused = |text: String| Refusal(StatusCode::CONFLICT, text);
-        let _one_at_a_time = lock(&self.loans.asking);
+        let _one_at_a_time = self.loans.asking.lock();
         if self.readers.free().lending(&wish.id)?.is_some() {
             return self.loan(peer, &wish.id);
         }
@@ -199,9 +199,9 @@ impl Controller {
             stays: Vec::new(),
             chosen: Vec::new(),
         };
-        lock(&self.store).save_lending(&loan)?;
+        self.store.lock().save_lending(&loan)?;
         tracing::info!(loan = loan.id, job = loan.job, nodes = ?loan.nodes, reason = loan.reason, "a loan begins");
-        lock(&self.loans.open).insert(loan.id.clone(), loan.clone());
+        self.loans.open.lock().insert(loan.id.clone(), loan.clone());
         self.loans.ring();
         Ok(loan)
     }

@@ -4,8 +4,8 @@ use super::power;
 use crate::account;
 use crate::audit::{self, Act, By};
 use crate::controller::Controller;
+use crate::now_s;
 use crate::store::OpenRun;
-use crate::{lock, now_s};
 use anyhow::{Context, Result, bail};
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState};
@@ -26,13 +26,13 @@ impl Controller {
         for action in actions {
             let done = match action {
                 nodes::Action::Keep { node } => self.keep_node(&node),
-                nodes::Action::Forget { node } => lock(&self.store).forget_node(&node),
+                nodes::Action::Forget { node } => self.store.lock().forget_node(&node),
                 nodes::Action::Look { node, epoch, witnesses, ended } => {
                     self.look_at(node, epoch, witnesses, ended);
                     Ok(())
                 }
                 nodes::Action::Dead { node, silent_s } => {
-                    lock(&self.watching.downs).want(self.watching.now_s(), &node);
+                    self.watching.downs.lock().want(self.watching.now_s(), &node);
                     let seen = format!("neither this host nor its witnesses have reached it for {silent_s:.1} s");
                     self.node_died(&node, silent_s, &seen)
                 }
@@ -41,7 +41,7 @@ impl Controller {
                 }
                 nodes::Action::Back { node } => {
                     tracing::info!(node, "a node that was dead is heard again");
-                    lock(&self.watching.downs).back(&node);
+                    self.watching.downs.lock().back(&node);
                     Ok(())
                 }
             };
@@ -56,11 +56,11 @@ impl Controller {
         let now_s = now_s();
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
-        let open = lock(&self.open).clone();
+        let open = self.open.lock().clone();
         let spared: Vec<_> = open.iter().filter(|run| self.loans.has_lent(run, node)).map(|run| &run.key).collect();
         let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
         let text = format!("node {node} died: {seen}");
-        let hit = lock(&self.store).node_died(node, now_s - silent_s, now_s, &text, is_hit)?;
+        let hit = self.store.lock().node_died(node, now_s - silent_s, now_s, &text, is_hit)?;
         self.watching.hit(&hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(())
@@ -68,19 +68,19 @@ impl Controller {
 
     /// Sets those dead nodes down on which every job is ours to recover, a few at a time.
     pub(super) fn set_down_due(self: &Arc<Self>, runs: &[OpenRun]) {
-        let due = lock(&self.watching.downs).due(self.watching.now_s(), &self.watching.limits);
+        let due = self.watching.downs.lock().due(self.watching.now_s(), &self.watching.limits);
         for node in due {
             if let Err(e) = self.set_down(&node, runs) {
                 tracing::error!(node, error = format!("{e:#}"), "a dead node is not down yet; it will be tried again");
-                lock(&self.watching.downs).failed(self.watching.now_s(), &node);
+                self.watching.downs.lock().failed(self.watching.now_s(), &node);
             }
         }
     }
 
     fn set_down(self: &Arc<Self>, node: &str, runs: &[OpenRun]) -> Result<()> {
         let now_s = self.watching.now_s();
-        if !lock(&self.watching.nodes).is_dead(node) {
-            lock(&self.watching.downs).forget(node);
+        if !self.watching.nodes.lock().is_dead(node) {
+            self.watching.downs.lock().forget(node);
             return Ok(());
         }
         let known = self.slurm.node(node)?.with_context(|| format!("Slurm does not know node {node}"))?;
@@ -93,12 +93,12 @@ impl Controller {
         for on in self.slurm.jobs_on(node)? {
             jobs.push(JobOn { job: on.job, fate: self.fate(&on, runs)? });
         }
-        if jobs.iter().any(|j| j.fate != Fate::Unprotected) && lock(&self.watching.nodes).is_unfenced(node) {
+        if jobs.iter().any(|j| j.fate != Fate::Unprotected) && self.watching.nodes.lock().is_unfenced(node) {
             self.fence_by_power(node);
         }
-        let is_off = lock(&self.watching.nodes).is_off(node);
+        let is_off = self.watching.nodes.lock().is_off(node);
         if let Err(why) = judge(&jobs, is_off) {
-            let is_news = lock(&self.watching.downs).left_to_slurm(now_s, node, why.clone());
+            let is_news = self.watching.downs.lock().left_to_slurm(now_s, node, why.clone());
             if is_news {
                 tracing::warn!(node, %why, "a dead node is left to Slurm");
             }
@@ -115,11 +115,11 @@ impl Controller {
         let on_it = |r: &&OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
         let on_it: Vec<&OpenRun> = runs.iter().filter(on_it).collect();
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
-        lock(&self.watching.nodes).give_up(node, lives);
+        self.watching.nodes.lock().give_up(node, lives);
         self.keep_node(node)?;
         match by_us {
-            true => lock(&self.watching.downs).done(self.watching.now_s(), node),
-            false => lock(&self.watching.downs).others(node),
+            true => self.watching.downs.lock().done(self.watching.now_s(), node),
+            false => self.watching.downs.lock().others(node),
         }
         self.keep_node(node)?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
@@ -132,7 +132,7 @@ impl Controller {
     fn script_is_lost(&self, run: &OpenRun, node: &str) -> Result<()> {
         let life = Incarnation { job: run.job, restart_count: run.restart_count };
         let others: Vec<&str> = run.nodes.iter().map(String::as_str).filter(|other| *other != node).collect();
-        others.iter().for_each(|other| lock(&self.watching.nodes).give_up(other, [life]));
+        others.iter().for_each(|other| self.watching.nodes.lock().give_up(other, [life]));
         self.keep_nodes(&others)
     }
 
@@ -149,7 +149,7 @@ impl Controller {
     /// Takes the power of a dead node away, where the site allows it.
     fn fence_by_power(self: &Arc<Self>, node: &str) {
         let Some(power) = self.watching.power.clone().filter(|p| p.may_cut) else { return };
-        if !lock(&self.watching.cutting).insert(node.to_string()) {
+        if !self.watching.cutting.lock().insert(node.to_string()) {
             return;
         }
         let (controller, node) = (self.clone(), node.to_string());
@@ -161,19 +161,19 @@ impl Controller {
             match off {
                 Ok(power::Status::Off) => {
                     let now_s = controller.watching.now_s();
-                    let actions = lock(&controller.watching.nodes).powered_off(now_s, &node);
+                    let actions = controller.watching.nodes.lock().powered_off(now_s, &node);
                     controller.act_on_nodes(actions);
                 }
                 Ok(power::Status::On) => tracing::error!(node, "it has power all the same"),
                 Err(e) => tracing::error!(node, %e, "the power controller did not take it away"),
             }
-            lock(&controller.watching.cutting).remove(&node);
+            controller.watching.cutting.lock().remove(&node);
         });
     }
 
     /// Puts nodes that we have set down back into service that are well; those that failed to be are tried again.
     pub(crate) fn resume_well(&self) {
-        let down: Vec<String> = lock(&self.watching.downs).down().map(str::to_string).collect();
+        let down: Vec<String> = self.watching.downs.lock().down().map(str::to_string).collect();
         for name in down.iter().filter(|n| self.watching.is_well(n)) {
             if let Err(e) = self.resume(name) {
                 tracing::error!(
@@ -191,7 +191,7 @@ impl Controller {
             tracing::info!(node = name, "a node that was set down is well again");
             audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
         }
-        lock(&self.watching.downs).forget(name);
+        self.watching.downs.lock().forget(name);
         self.keep_node(name)
     }
 
@@ -226,9 +226,9 @@ impl Controller {
         };
         tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
         self.orders.close(now_s(), &run.key);
-        lock(&self.store).close(run, now_s(), state)?;
+        self.store.lock().close(run, now_s(), state)?;
         // Slurm takes no AdminComment of a job that is over.
-        self.account_end(&account::account(lock(&self.reader).connection(), &run.key)?);
+        self.account_end(&account::account(self.reader.lock().connection(), &run.key)?);
         Ok(())
     }
 
@@ -261,12 +261,12 @@ impl Controller {
             Cause::WrapperKilled => "the wrapper was killed",
         };
         if cause == Cause::WrapperKilled {
-            let deaths = lock(&self.store).failures(&run.key, FailureKind::Wrapper)?;
+            let deaths = self.store.lock().failures(&run.key, FailureKind::Wrapper)?;
             if deaths >= MOST_WRAPPER_DEATHS {
                 tracing::error!(job = run.job, deaths, "its wrapper is killed again and again: the run is given up");
                 return self.close(run, Ended::Failed);
             }
-            lock(&self.store).failed(&run.key, FailureKind::Wrapper, now_s, reason)?;
+            self.store.lock().failed(&run.key, FailureKind::Wrapper, now_s, reason)?;
         }
         tracing::warn!(job = run.job, reason, "requeueing");
         self.watching.hit(std::slice::from_ref(run));

@@ -1,7 +1,6 @@
 //! Says to a wrapper whether its run may begin again, as far as nodes go that it cannot ask itself.
 
 use crate::http::{Answer, Document, Refusal, absent, blocking, version};
-use crate::lock;
 use crate::routes::{Shared, named};
 use anyhow::Result;
 use axum::Extension;
@@ -42,7 +41,7 @@ pub(crate) async fn begin(
         let mut waits = Vec::new();
         for former in former {
             let (released, has_changed) = {
-                let mut nodes = lock(&c.watching.nodes);
+                let mut nodes = c.watching.nodes.lock();
                 let before = nodes.known(&former.node).map(|k| k.ended.clone());
                 let released = nodes.released(c.watching.now_s(), &former.node, former.of);
                 (released, before != nodes.known(&former.node).map(|k| k.ended.clone()))

@@ -2,7 +2,6 @@
 
 use super::power;
 use crate::controller::Controller;
-use crate::lock;
 use crate::reach::{Places, see};
 use protocol::{Incarnation, Testimony, TestimonyRequest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,15 +20,15 @@ impl Controller {
         witnesses: BTreeSet<String>,
         ended: BTreeSet<Incarnation>,
     ) {
-        if !lock(&self.watching.looking).insert(node.clone()) {
+        if !self.watching.looking.lock().insert(node.clone()) {
             return;
         }
         let controller = self.clone();
         std::thread::spawn(move || {
-            let known = lock(&controller.watching.slurmds).get(&node).cloned();
+            let known = controller.watching.slurmds.lock().get(&node).cloned();
             // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
             let slurmd = known.clone().or_else(|| controller.ask_slurmd(&node));
-            let url = lock(&controller.watching.beats).get(&node).map(|b| b.url.clone()).unwrap_or_default();
+            let url = controller.watching.beats.lock().get(&node).map(|b| b.url.clone()).unwrap_or_default();
             let places = Places { url, slurmd };
             let (here, testimonies) = std::thread::scope(|scope| {
                 let here = scope.spawn(|| see(&places));
@@ -38,15 +37,15 @@ impl Controller {
             });
             tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
             let now_s = controller.watching.now_s();
-            let mut actions = lock(&controller.watching.nodes).looked(now_s, &node, epoch, here, &testimonies);
+            let mut actions = controller.watching.nodes.lock().looked(now_s, &node, epoch, here, &testimonies);
             if let Some(power) = &controller.watching.power {
                 actions.extend(controller.ask_power(power, &node));
             }
-            lock(&controller.watching.looking).remove(&node);
+            controller.watching.looking.lock().remove(&node);
             controller.act_on_nodes(actions);
-            if known.is_some() && lock(&controller.watching.asking).insert(node.clone()) {
+            if known.is_some() && controller.watching.asking.lock().insert(node.clone()) {
                 controller.ask_slurmd(&node);
-                lock(&controller.watching.asking).remove(&node);
+                controller.watching.asking.lock().remove(&node);
             }
         });
     }
@@ -54,7 +53,7 @@ impl Controller {
     /// What a power controller says of a node.
     fn ask_power(&self, power: &power::Controller, node: &str) -> Vec<watch::nodes::Action> {
         match power.status(node) {
-            Ok(power::Status::Off) => lock(&self.watching.nodes).powered_off(self.watching.now_s(), node),
+            Ok(power::Status::Off) => self.watching.nodes.lock().powered_off(self.watching.now_s(), node),
             Ok(power::Status::On) => Vec::new(),
             Err(e) => {
                 tracing::warn!(node, %e, "the power controller gives no answer");
@@ -67,7 +66,7 @@ impl Controller {
     fn ask_slurmd(&self, node: &str) -> Option<String> {
         let known = self.slurm.node(node).ok().flatten()?;
         let slurmd = format!("{}:{}", known.addr, known.port.unwrap_or_else(|| self.slurm.slurmd_port()));
-        lock(&self.watching.slurmds).insert(node.to_string(), slurmd.clone());
+        self.watching.slurmds.lock().insert(node.to_string(), slurmd.clone());
         Some(slurmd)
     }
 
@@ -89,7 +88,7 @@ impl Controller {
         };
         std::thread::scope(|scope| {
             let ask = |witness: &String| {
-                let url = lock(&self.watching.beats).get(witness).map(|b| b.url.clone()).filter(|u| !u.is_empty());
+                let url = self.watching.beats.lock().get(witness).map(|b| b.url.clone()).filter(|u| !u.is_empty());
                 let (witness, request) = (witness.clone(), &request);
                 scope.spawn(move || {
                     let client = wire::Client::of_node(&url?, &witness, self.site.munge_socket.clone(), WITNESS_LIMIT);

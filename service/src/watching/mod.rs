@@ -12,14 +12,13 @@ pub(crate) use begin::begin;
 
 use crate::bucket::{Bucket, Rate};
 use crate::controller::Controller;
-use crate::lock;
 use crate::store::{NodeWatch, OpenRun};
 use anyhow::Result;
 use config::Site;
+use parking_lot::Mutex;
 use protocol::{Beat, BeatReply, Held, NodeHealth, Witness};
 use slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use watch::nodes::{Action, Heard, Known};
@@ -118,49 +117,49 @@ impl Watching {
 
     /// Whether a life of a run's job ends with a node, by Slurm's last word.
     fn ends_with(&self, run: &OpenRun, node: &str) -> bool {
-        lock(&self.words).get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
+        self.words.lock().get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
     }
 
     /// How many nodes are heard.
     pub(crate) fn heard(&self) -> usize {
-        lock(&self.nodes).heard_now(self.now_s()).count()
+        self.nodes.lock().heard_now(self.now_s()).count()
     }
 
     /// Nodes that are heard, for the time that they were watched.
     pub(crate) fn heard_names(&self) -> Vec<String> {
-        lock(&self.nodes).heard_now(self.now_s()).map(str::to_string).collect()
+        self.nodes.lock().heard_now(self.now_s()).map(str::to_string).collect()
     }
 
     /// Nodes from which heartbeats are to come from now on.
     pub(crate) fn wait_for<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
-        lock(&self.nodes).wait_for(self.now_s(), names);
+        self.nodes.lock().wait_for(self.now_s(), names);
     }
 
     /// Runs that were hit by a death, or are being helped.
     pub(crate) fn hit(&self, runs: &[OpenRun]) {
-        lock(&self.runs).hit(self.now_s(), runs.iter().map(|r| r.job));
+        self.runs.lock().hit(self.now_s(), runs.iter().map(|r| r.job));
     }
 
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.
     pub(crate) fn is_well(&self, node: &str) -> bool {
-        lock(&self.nodes).is_well(self.now_s(), node)
+        self.nodes.lock().is_well(self.now_s(), node)
     }
 
     /// Energy that a job has used on a node, as its last heartbeat told, J.
     pub(crate) fn joules(&self, node: &str, job: u32) -> Option<f64> {
-        lock(&self.beats).get(node)?.jobs.iter().find(|r| r.job == job).map(|r| r.joules)
+        self.beats.lock().get(node)?.jobs.iter().find(|r| r.job == job).map(|r| r.joules)
     }
 
     /// A run's wrapper waits for news of it, until the value is dropped.
     pub(crate) fn attend(self: &std::sync::Arc<Self>, job: u32) -> Attending {
-        lock(&self.runs).attended(self.now_s(), job);
+        self.runs.lock().attended(self.now_s(), job);
         Attending { watching: self.clone(), job, has_answered: false }
     }
 
     /// Health of some nodes, with the last counters of a job.
     pub(crate) fn health(&self, names: &[String], job: u32) -> Vec<NodeHealth> {
         let now_s = self.now_s();
-        let (nodes, downs, beats) = (lock(&self.nodes), lock(&self.downs), lock(&self.beats));
+        let (nodes, downs, beats) = (self.nodes.lock(), self.downs.lock(), self.beats.lock());
         let of = |name: &String| {
             let beat = beats.get(name).filter(|_| nodes.silent_s(now_s, name).is_some());
             let doomed = nodes.is_dead(name);
@@ -180,7 +179,7 @@ impl Watching {
     /// How nodes stand, for people: how many are heard, and each that is not.
     pub(crate) fn in_words(&self) -> String {
         let now_s = self.now_s();
-        let (nodes, downs) = (lock(&self.nodes), lock(&self.downs));
+        let (nodes, downs) = (self.nodes.lock(), self.downs.lock());
         let mut text = format!("{} heard", nodes.heard_now(now_s).count());
         let silent: Vec<(&str, &str)> = nodes.silent(now_s).collect();
         for (name, stands) in silent.iter().take(MOST_NAMED) {
@@ -214,7 +213,7 @@ impl Attending {
 impl Drop for Attending {
     fn drop(&mut self) {
         if !self.has_answered {
-            lock(&self.watching.runs).left(self.watching.now_s(), self.job);
+            self.watching.runs.lock().left(self.watching.now_s(), self.job);
         }
     }
 }
@@ -232,16 +231,16 @@ impl Controller {
             jobs: beat.jobs.iter().map(|j| j.job).collect(),
         };
         let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
-        lock(&watching.beats).insert(beat.node.clone(), last);
+        watching.beats.lock().insert(beat.node.clone(), last);
         let (actions, word, has_changed) = {
-            let mut nodes = lock(&watching.nodes);
+            let mut nodes = watching.nodes.lock();
             let actions = nodes.heard(now_s, heard);
             let (word, has_changed) = nodes.word(now_s, &beat.node);
             (actions, word, has_changed)
         };
         let must_keep = has_changed || actions.iter().any(|a| matches!(a, Action::Keep { .. }));
-        lock(&watching.news).extend(actions.into_iter().filter(|a| !matches!(a, Action::Keep { .. })));
-        let beats = lock(&watching.beats);
+        watching.news.lock().extend(actions.into_iter().filter(|a| !matches!(a, Action::Keep { .. })));
+        let beats = watching.beats.lock();
         let url = |node: &String| beats.get(node).map(|b| b.url.clone()).unwrap_or_default();
         let reply = BeatReply {
             held: word.held,
@@ -262,25 +261,25 @@ impl Controller {
     /// Likewise of several.
     pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> Result<()> {
         // What is read first must not be written last.
-        let _keeping = lock(&self.watching.keeping);
+        let _keeping = self.watching.keeping.lock();
         let watched = |node: &&str| {
-            let known: Known = lock(&self.watching.nodes).known(node).cloned()?;
-            let is_down = lock(&self.watching.downs).is_down_by_us(node);
-            let url = lock(&self.watching.beats).get(*node).map(|b| b.url.clone()).unwrap_or_default();
+            let known: Known = self.watching.nodes.lock().known(node).cloned()?;
+            let is_down = self.watching.downs.lock().is_down_by_us(node);
+            let url = self.watching.beats.lock().get(*node).map(|b| b.url.clone()).unwrap_or_default();
             Some(NodeWatch { node: node.to_string(), known, is_down, url })
         };
         let watched: Vec<NodeWatch> = nodes.iter().filter_map(watched).collect();
-        lock(&self.store).keep_nodes(&watched)
+        self.store.lock().keep_nodes(&watched)
     }
 
     /// Looks at everything once, and does what follows.
     pub(crate) fn watch_once(self: &std::sync::Arc<Self>) -> Result<()> {
         let watching = &self.watching;
-        let runs = lock(&self.reader).open_runs_kept()?;
+        let runs = self.reader.lock().open_runs_kept()?;
         let now_s = watching.now_s();
-        let mut actions = std::mem::take(&mut *lock(&watching.news));
-        actions.extend(lock(&watching.nodes).look(now_s));
-        if lock(&watching.nodes).is_crowd(now_s) {
+        let mut actions = std::mem::take(&mut *watching.news.lock());
+        actions.extend(watching.nodes.lock().look(now_s));
+        if watching.nodes.lock().is_crowd(now_s) {
             self.ask_who_is_out(now_s);
         }
         self.act_on_nodes(actions);
@@ -297,12 +296,12 @@ impl Controller {
         let watching = &self.watching;
         let known: Vec<runs::Run> = runs.iter().map(run).collect();
         let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
-        lock(&watching.words).retain(|job, _| open.contains(job));
-        let due = lock(&watching.runs).due(watching.now_s(), &known, &lock(&watching.nodes));
+        watching.words.lock().retain(|job, _| open.contains(job));
+        let due = watching.runs.lock().due(watching.now_s(), &known, &watching.nodes.lock());
         let begun = Instant::now();
         let mut asked = Ok(());
         for job in due {
-            let may_ask = lock(&watching.questions).take(watching.now_s(), watching.rate, 1.0);
+            let may_ask = watching.questions.lock().take(watching.now_s(), watching.rate, 1.0);
             if !may_ask || begun.elapsed() > ASKING {
                 break;
             }
@@ -313,7 +312,7 @@ impl Controller {
                 Ok(answer) => self.hear_of(now_s, job, answer, runs.iter().zip(&known).filter(|(r, _)| r.job == job)),
                 Err(e) => {
                     // Whatever it is about this one job, the others are asked about.
-                    lock(&watching.runs).unanswered(now_s, job);
+                    watching.runs.lock().unanswered(now_s, job);
                     asked = Err(e.into());
                 }
             }
@@ -332,11 +331,11 @@ impl Controller {
         let watching = &self.watching;
         let word = answer.as_ref().map(|j| word(j, crate::now_s()));
         match answer {
-            Some(answer) => drop(lock(&watching.words).insert(job, (now_s, answer))),
-            None => drop(lock(&watching.words).remove(&job)),
+            Some(answer) => drop(watching.words.lock().insert(job, (now_s, answer))),
+            None => drop(watching.words.lock().remove(&job)),
         }
         for (open, known) in of {
-            let action = lock(&watching.runs).answered(now_s, known, word.as_ref(), &lock(&watching.nodes));
+            let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
             if let Some(action) = action {
                 self.act_on_run(open, action);
             }
@@ -345,7 +344,7 @@ impl Controller {
 
     /// Notes which protected jobs hold which nodes, and which runs are their owners' by Slurm's word.
     fn note_held(&self, runs: &[OpenRun]) {
-        let words = lock(&self.watching.words);
+        let words = self.watching.words.lock();
         let theirs = |r: &&OpenRun| words.get(&r.job).is_some_and(|(_, j)| j.uid == r.uid);
         let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
         for run in runs.iter().filter(theirs) {
@@ -362,13 +361,13 @@ impl Controller {
         }
         let open = runs.iter().filter(theirs).cloned().collect();
         drop(words);
-        *lock(&self.open) = std::sync::Arc::new(open);
-        lock(&self.watching.nodes).set_held(held);
+        *self.open.lock() = std::sync::Arc::new(open);
+        self.watching.nodes.lock().set_held(held);
     }
 
     /// Asks Slurm which nodes nobody misses, while so many are silent that it matters; the only question about all nodes.
     fn ask_who_is_out(&self, now_s: f64) {
-        let mut asked_s = lock(&self.watching.out_asked_s);
+        let mut asked_s = self.watching.out_asked_s.lock();
         if now_s - *asked_s < ASK_OUT_S {
             return;
         }
@@ -379,7 +378,7 @@ impl Controller {
                     n.state == "DOWN" || n.has_flag("POWERED_DOWN") || n.has_flag("DRAIN") && n.state == "IDLE"
                 };
                 let out = nodes.iter().filter(is_out).map(|n| n.name.clone()).collect();
-                lock(&self.watching.nodes).set_out(&out);
+                self.watching.nodes.lock().set_out(&out);
             }
             Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),
         }
