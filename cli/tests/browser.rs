@@ -11,12 +11,12 @@ use chrome::Chrome;
 use planner::History;
 use protocol::{Plan, PlanRequest, Request, Setting, Source};
 use serde_json::{Value, json};
-use service::store::Store;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use store::Store;
 use wire::private::PrivateMunged;
 
 /// A controller over a filled store, with a `sacct` that knows job 7 only.

@@ -4,13 +4,13 @@ use crate::controller::Controller;
 use crate::http::{Refusal, forbidden};
 use crate::now_s;
 use crate::plausible::{self, Implausible, Known};
-use crate::store::{OpenRun, RunRow};
 use crate::words::{Heard, Life};
 use anyhow::Result;
 use axum::http::StatusCode;
 use protocol::{Batch, Event, RunKey};
 use slurm::JobName;
 use std::collections::BTreeSet;
+use store::{OpenRun, RunRow};
 use wire::Peer;
 
 /// Most nodes that a run outside Slurm may name: it runs on the host where it was started.
@@ -118,7 +118,7 @@ impl Controller {
     /// Whose run a name means for who asks, if it may be seen.
     pub(crate) fn visible(&self, peer: Peer, key: &RunKey) -> Result<Option<RunKey>> {
         let store = self.readers.free();
-        if store.owner(key)?.is_some_and(|o| self.access.may(peer.uid, o.uid)) {
+        if store.owner(key)?.is_some_and(|owner| self.access.may(peer.uid, owner)) {
             return Ok(Some(key.clone()));
         }
         let own = own_key(key, peer.uid);

@@ -1,7 +1,6 @@
 //! The role `controller`: answers wrappers and people, watches nodes and jobs, helps where nobody else does.
 
 use crate::access::Access;
-use crate::account;
 use crate::audit::{self, By};
 use crate::capabilities::Told;
 use crate::comment;
@@ -13,12 +12,9 @@ use crate::latency::Latency;
 use crate::loans::Loans;
 use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
-use crate::readers::Readers;
-use crate::store::{OpenRun, Store};
 use crate::users::Users;
 use crate::watching::{LOOK, Watching};
 use crate::words::Words;
-use crate::writer::Writer;
 use crate::{now_s, routes};
 use anyhow::{Context, Result, bail};
 use axum::extract::State;
@@ -31,6 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use store::{OpenRun, Readers, Store, Writer, account};
 use wire::Peer;
 
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.

@@ -1,8 +1,9 @@
 //! Takes over from Slurm which nodes died before Joulepoint watched them.
 
-use crate::store::Store;
 use anyhow::Result;
+use parking_lot::Mutex;
 use slurm::{NodeEvent, NodeHistory};
+use store::{Before, Store};
 
 /// How far back Slurm's events are read, s.
 const LOOK_BACK_S: u64 = 365 * 86_400;
@@ -10,20 +11,11 @@ const LOOK_BACK_S: u64 = 365 * 86_400;
 /// What the reasons of failures begin with that Slurm told us.
 const SOURCE: &str = "slurm: ";
 
-/// Node failures and watched time from before the store's beginning.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Before {
-    /// Node, moment and reason of each death.
-    pub failures: Vec<(String, f64, String)>,
-    /// Node and seconds in service.
-    pub watched: Vec<(String, f64)>,
-}
-
 /// Fills a store that has watched nothing yet; whether it did. A later start finds it filled and does nothing.
 ///
 /// # Errors
 /// What Slurm or the store says; a site without slurmdbd has no events.
-pub fn take_over(slurm: &slurm::Slurm, store: &parking_lot::Mutex<Store>, now_s: f64) -> Result<bool> {
+pub fn take_over(slurm: &slurm::Slurm, store: &Mutex<Store>, now_s: f64) -> Result<bool> {
     if store.lock().has_watched()? {
         return Ok(false);
     }

@@ -1,8 +1,6 @@
 //! `joulepointd`: on the controller it plans, stores and watches; on a node it meters and beats.
 
 mod access;
-pub mod account;
-mod apply;
 pub mod audit;
 mod bucket;
 mod calibrations;
@@ -28,17 +26,13 @@ mod orders;
 mod plausible;
 mod pmix;
 mod reach;
-mod readers;
 mod refused;
 mod routes;
 mod signal;
 pub mod spool;
-pub mod store;
-mod store_report;
 mod users;
 mod watching;
 mod words;
-mod writer;
 
 /// The limits of a site, by which controller and nodes agree.
 pub(crate) fn limits(site: &config::Site) -> watch::Limits {

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use service::store::Store;
 use service::{controller, node};
 use std::path::PathBuf;
+use store::Store;
 
 /// Joulepoint's service.
 ///
@@ -90,7 +90,7 @@ fn main() -> Result<()> {
         site.controller.store = store.into();
     }
     if let Some(Inner::Backup { file }) = &cli.inner {
-        return Store::back_up(&site.controller.store, file);
+        return Ok(Store::back_up(&site.controller.store, file)?);
     }
     allow_connections();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

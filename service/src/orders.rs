@@ -3,13 +3,13 @@
 //! An order is in the store before it is answered for and before its wrapper hears of it; what came of it stands in the
 //! run's records. So a start of this service finds all of them again.
 
-use crate::store::KeptOrder;
-use anyhow::Result;
 use parking_lot::{Mutex, MutexGuard};
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
+use store::Result;
+use store::{KeptOrder, concerns_orders};
 use tokio::sync::watch;
 
 /// Most unanswered orders of one run.
@@ -77,11 +77,6 @@ impl Entry {
             self.status.text = text.to_string();
         }
     }
-}
-
-/// Whether an event tells something of orders.
-pub(crate) fn matters(event: &Event) -> bool {
-    matches!(event, Event::Ordered { .. } | Event::Started { .. } | Event::Ended { .. })
 }
 
 #[derive(Default)]
@@ -205,7 +200,7 @@ impl Orders {
                 continue;
             }
             *upto = record.seq;
-            if matters(&record.event) {
+            if concerns_orders(&record.event) {
                 is_news = true;
                 book.orders.values_mut().filter(|e| e.status.key == *key).for_each(|e| e.hear(now_s, &record.event));
             }
@@ -408,7 +403,7 @@ mod tests {
     #[test]
     fn an_order_that_is_not_kept_is_not_given_and_one_that_is_not_noted_is_not_handed_out() {
         let orders = Orders::new(100.0);
-        let fails = || anyhow::bail!("the disk is full");
+        let fails = || Err(store::Error::NoWriter);
         assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0, |_| fails()), Err(NotTaken::NotKept));
         assert!(orders.get(100.0, "a").is_none());
         orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();

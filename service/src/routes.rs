@@ -1,12 +1,10 @@
 //! What the controller answers: plans, records, health, reports and orders. `docs/openapi.json` describes each route.
 
-use crate::account::{self, Wanted};
 use crate::audit::{self, Act, By};
 use crate::claim::Claimed;
 use crate::controller::{Controller, metrics};
 use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
-use crate::store::{OpenRun, Superseded, Write};
 use crate::{calibrations, capabilities, health, loans, now_s, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -22,6 +20,8 @@ use protocol::{
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use store::account::{self, Wanted};
+use store::{OpenRun, Write};
 use wire::Peer;
 
 /// Longest time for which an answer is held back.
@@ -149,9 +149,9 @@ async fn records(
     let telling: Vec<Record> = batch.records.iter().filter(|r| concerns_more(&r.event)).cloned().collect();
     let last = batch.records.last().map(|r| Record { event: NOTHING, ..*r });
     let written = c.writer.write(Write::Batch { batch, uid: peer.uid, verified }).await;
-    let upto = written.map_err(|e| match e.downcast_ref::<Superseded>() {
-        Some(superseded) => Refusal(StatusCode::CONFLICT, superseded.to_string()),
-        None => e.into(),
+    let upto = written.map_err(|e| match e {
+        store::Error::Superseded { .. } => Refusal(StatusCode::CONFLICT, e.to_string()),
+        other => other.into(),
     })?;
     if let Some(named) = named {
         c.writer.write(Write::Named { key: key.clone(), named }).await?;

@@ -1,8 +1,8 @@
 //! Runs as their wrappers tell them, put into a real store.
 
 use protocol::{Batch, Event, FailureKind, JobReading, Loan, Phase, Plan, Record, RunKey};
-use service::store::Store;
 use std::collections::BTreeMap;
+use store::Store;
 
 /// When the first run began: 20 November 2026, UTC.
 pub const BEGIN_S: f64 = 1_795_165_200.0;

@@ -94,6 +94,12 @@ impl From<anyhow::Error> for Refusal {
     }
 }
 
+impl From<store::Error> for Refusal {
+    fn from(e: store::Error) -> Refusal {
+        Refusal::from(anyhow::Error::from(e))
+    }
+}
+
 impl From<TooMuch> for Refusal {
     fn from(e: TooMuch) -> Refusal {
         Refusal(StatusCode::TOO_MANY_REQUESTS, e.to_string())

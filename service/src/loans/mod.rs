@@ -16,7 +16,6 @@ mod simulation;
 use crate::audit::{self, By};
 use crate::controller::Controller;
 use crate::now_s;
-use crate::store::OpenRun;
 use anyhow::Result;
 use machine::{Act, Next, World};
 use parking_lot::Mutex;
@@ -25,6 +24,7 @@ use protocol::{ChosenState, Loan, LoanState, RunKey, Stay};
 use slurm::{Job, JobState, JobText, Jobs, Node, Reservation, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use store::OpenRun;
 
 /// What names of our reservations and helper jobs begin with; the loan's id follows.
 const PREFIX: &str = "joulepoint_";

@@ -8,11 +8,11 @@ use super::machine::World;
 use super::{Loans, PREFIX, Seen};
 use crate::controller::Controller;
 use crate::now_s;
-use crate::store::OpenRun;
 use anyhow::{Context, Result};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
 use slurm::{Job, JobState, JobText, Node, Window, expand_nodelist};
 use std::collections::BTreeMap;
+use store::OpenRun;
 
 /// How many looks of backfill must have left a node free.
 const BACKFILL_LOOKS: f64 = 2.0;

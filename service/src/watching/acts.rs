@@ -1,15 +1,15 @@
 //! Does what the watch says: sets nodes down and back in service, requeues and starts jobs, closes runs.
 
 use super::power;
-use crate::account;
 use crate::audit::{self, Act, By};
 use crate::controller::Controller;
 use crate::now_s;
-use crate::store::OpenRun;
 use anyhow::{Context, Result, bail};
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState};
 use std::sync::Arc;
+use store::OpenRun;
+use store::account;
 use watch::nodes;
 use watch::runs::{Action, Cause, Ended};
 use watch::set_down::{Fate, JobOn, judge};
@@ -46,13 +46,13 @@ impl Controller {
                 }
             };
             if let Err(e) = done {
-                tracing::error!(error = format!("{e:#}"), "what was seen of a node could not be acted upon");
+                tracing::error!(error = %e, "what was seen of a node could not be acted upon");
             }
         }
     }
 
     /// Notes a death while the runs are still open there, before Slurm ends them.
-    fn node_died(&self, node: &str, silent_s: f64, seen: &str) -> Result<()> {
+    fn node_died(&self, node: &str, silent_s: f64, seen: &str) -> store::Result<()> {
         let now_s = now_s();
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
@@ -133,7 +133,7 @@ impl Controller {
         let life = Incarnation { job: run.job, restart_count: run.restart_count };
         let others: Vec<&str> = run.nodes.iter().map(String::as_str).filter(|other| *other != node).collect();
         others.iter().for_each(|other| self.watching.nodes.lock().give_up(other, [life]));
-        self.keep_nodes(&others)
+        Ok(self.keep_nodes(&others)?)
     }
 
     /// What would become of a job if its node were set down.
@@ -192,7 +192,7 @@ impl Controller {
             audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
         }
         self.watching.downs.lock().forget(name);
-        self.keep_node(name)
+        Ok(self.keep_node(name)?)
     }
 
     /// Does what follows from Slurm's word on a run's job.

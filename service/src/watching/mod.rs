@@ -12,7 +12,6 @@ pub(crate) use begin::begin;
 
 use crate::bucket::{Bucket, Rate};
 use crate::controller::Controller;
-use crate::store::{NodeWatch, OpenRun};
 use anyhow::Result;
 use config::Site;
 use parking_lot::Mutex;
@@ -21,6 +20,7 @@ use slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use store::{NodeWatch, OpenRun};
 use watch::nodes::{Action, Heard, Known};
 use watch::runs::{self, Doing};
 use watch::{Limits, Nodes, Runs, SetDowns};
@@ -254,12 +254,12 @@ impl Controller {
     }
 
     /// Writes down what must outlive this service of a node, before anything rests on it.
-    pub(crate) fn keep_node(&self, node: &str) -> Result<()> {
+    pub(crate) fn keep_node(&self, node: &str) -> store::Result<()> {
         self.keep_nodes(&[node])
     }
 
     /// Likewise of several.
-    pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> Result<()> {
+    pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> store::Result<()> {
         // What is read first must not be written last.
         let _keeping = self.watching.keeping.lock();
         let watched = |node: &&str| {

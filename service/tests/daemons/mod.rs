@@ -1,11 +1,11 @@
 //! Real daemons of a site, over the real wire with a munged of their own, that can be killed and started again.
 
 use protocol::{Batch, Delivered, Event, Record, RunKey};
-use service::store::{Store, Value};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use store::{Store, Value};
 use wire::private::PrivateMunged;
 use wire::{Client, Error};
 
@@ -151,7 +151,7 @@ impl Site {
         assert_eq!(stored.len(), sent.len(), "events of run {run}");
         assert!(stored == sent, "run {run} reads back otherwise than it was sent");
         let store = Store::open_again(&self.store).expect("opens");
-        let decisions = service::account::account(store.connection(), &key(run)).expect("account").decisions;
+        let decisions = store::account::account(store.connection(), &key(run)).expect("account").decisions;
         assert_eq!(decisions.len(), sent.len() - 1, "each decision of run {run} took effect once");
     }
 }

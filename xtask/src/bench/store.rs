@@ -3,12 +3,12 @@
 use super::{quantile, row};
 use anyhow::{Context, Result};
 use protocol::{Batch, Event, JobReading, Phase, Record, RunKey};
-use service::account::{Wanted, accounts};
-use service::store::{Store, Write};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
+use store::account::{Wanted, accounts};
+use store::{Store, Write};
 use testbed::PrivateMariadb;
 
 /// How often the history of a user's job is read.
@@ -119,7 +119,7 @@ pub fn year(place: &Path) -> Result<Store> {
     for first in (0..RUNS).step_by(TOGETHER as usize) {
         let writes: Vec<Write> =
             (first..first + TOGETHER).map(|n| Write::Batch { batch: hour(n), uid: n % 100, verified: true }).collect();
-        store.write(&writes)?.into_iter().collect::<Result<Vec<u64>>>().context("a run of the year")?;
+        store.write(&writes)?.into_iter().collect::<store::Result<Vec<u64>>>().context("a run of the year")?;
     }
     Ok(store)
 }

@@ -1,8 +1,8 @@
 //! What a report asks of the store: a fixed number of queries, and the same sums in brief as in full.
 
 use protocol::{Batch, Event, Phase, Record, RunKey};
-use service::account::{Wanted, accounts};
-use service::store::Store;
+use store::Store;
+use store::account::{Wanted, accounts};
 
 /// A run of `job` with a checkpoint, a loan, and a decision.
 fn run(job: u32) -> Batch {

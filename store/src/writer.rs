@@ -1,7 +1,7 @@
 //! Writes to the store from one thread: what waits at the same time shares one transaction and one sync.
 
+use crate::error::{Error, Result};
 use crate::store::{Store, Write};
-use anyhow::{Result, anyhow};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -37,7 +37,7 @@ impl Writer {
     pub async fn write(&self, write: Write) -> Result<u64> {
         let (answer, answered) = oneshot::channel();
         self.send(write, Some(answer))?;
-        answered.await?
+        answered.await.map_err(|_| Error::NoWriter)?
     }
 
     /// Writes when there is room, and waits for nothing.
@@ -49,8 +49,8 @@ impl Writer {
 
     fn send(&self, write: Write, answer: Option<oneshot::Sender<Result<u64>>>) -> Result<()> {
         self.sender.try_send((write, answer)).map_err(|e| match e {
-            TrySendError::Full(_) => anyhow!("{MOST_WAITING} writes wait for the disk"),
-            TrySendError::Disconnected(_) => anyhow!("the writing thread has ended"),
+            TrySendError::Full(_) => Error::Busy(MOST_WAITING),
+            TrySendError::Disconnected(_) => Error::NoWriter,
         })
     }
 }
@@ -72,9 +72,9 @@ fn write_for_ever(store: &Mutex<Store>, receiver: &Receiver<Waiting>) {
                 }
             }
             Err(e) => {
-                tracing::error!(error = format!("{e:#}"), "the store cannot be written");
+                tracing::error!(%e, "the store cannot be written");
                 for answer in answers {
-                    tell(answer, Err(anyhow!("{e:#}")));
+                    tell(answer, Err(Error::NotWritten(e.to_string())));
                 }
             }
         }
@@ -87,7 +87,7 @@ fn tell(answer: Option<oneshot::Sender<Result<u64>>>, result: Result<u64>) {
         Some(answer) => drop(answer.send(result)),
         None => {
             if let Err(e) = result {
-                tracing::error!(error = format!("{e:#}"), "counters could not be stored");
+                tracing::error!(%e, "counters could not be stored");
             }
         }
     }

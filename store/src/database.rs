@@ -1,143 +1,13 @@
 //! One face for both databases: statements in SQLite's words, values, rows and transactions.
 
-use super::{mysql, sqlite};
-use anyhow::{Context, Result, bail};
+use crate::error::{Error, Result};
+use crate::value::{FromValue, Value};
+use crate::{mysql, sqlite};
 use policy::calibration::Fits;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A value of a column or a parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nothing.
-    Null,
-    /// A whole number.
-    Integer(i64),
-    /// Any other number.
-    Real(f64),
-    /// A text.
-    Text(String),
-}
-
-/// What can be given to a statement.
-pub trait ToValue {
-    /// The value.
-    fn to_value(&self) -> Value;
-}
-
-/// What can be read from a row.
-pub trait FromValue: Sized {
-    /// The value, or itself if it is of another kind.
-    fn from_value(value: Value) -> Result<Self, Value>;
-}
-
-macro_rules! whole_numbers {
-    ($($kind:ty),*) => {$(
-        impl ToValue for $kind {
-            fn to_value(&self) -> Value {
-                Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
-            }
-        }
-        impl FromValue for $kind {
-            fn from_value(value: Value) -> Result<Self, Value> {
-                match value {
-                    Value::Integer(n) => <$kind>::try_from(n).map_err(|_| value),
-                    other => Err(other),
-                }
-            }
-        }
-    )*};
-}
-whole_numbers!(u16, u32, u64, i64);
-
-impl ToValue for f64 {
-    fn to_value(&self) -> Value {
-        Value::Real(*self)
-    }
-}
-
-impl ToValue for bool {
-    fn to_value(&self) -> Value {
-        Value::Integer(i64::from(*self))
-    }
-}
-
-impl ToValue for str {
-    fn to_value(&self) -> Value {
-        Value::Text(self.to_string())
-    }
-}
-
-impl ToValue for String {
-    fn to_value(&self) -> Value {
-        Value::Text(self.clone())
-    }
-}
-
-impl ToValue for Value {
-    fn to_value(&self) -> Value {
-        self.clone()
-    }
-}
-
-impl<T: ToValue> ToValue for Option<T> {
-    fn to_value(&self) -> Value {
-        self.as_ref().map_or(Value::Null, ToValue::to_value)
-    }
-}
-
-impl<T: ToValue + ?Sized> ToValue for &T {
-    fn to_value(&self) -> Value {
-        (**self).to_value()
-    }
-}
-
-impl FromValue for f64 {
-    fn from_value(value: Value) -> Result<Self, Value> {
-        match value {
-            Value::Real(x) => Ok(x),
-            Value::Integer(n) => Ok(n as f64),
-            other => Err(other),
-        }
-    }
-}
-
-impl FromValue for bool {
-    fn from_value(value: Value) -> Result<Self, Value> {
-        i64::from_value(value).map(|n| n != 0)
-    }
-}
-
-impl FromValue for String {
-    fn from_value(value: Value) -> Result<Self, Value> {
-        match value {
-            Value::Text(text) => Ok(text),
-            other => Err(other),
-        }
-    }
-}
-
-impl<T: FromValue> FromValue for Option<T> {
-    fn from_value(value: Value) -> Result<Self, Value> {
-        match value {
-            Value::Null => Ok(None),
-            other => T::from_value(other).map(Some),
-        }
-    }
-}
-
-/// The values of a row.
-macro_rules! row {
-    ($($value:expr),* $(,)?) => { [$($crate::store::ToValue::to_value(&$value)),*] };
-}
-
-/// The values of a statement's `?1`, `?2`, ...
-macro_rules! params {
-    ($($value:expr),* $(,)?) => { &$crate::store::row![$($value),*] };
-}
-pub(crate) use {params, row};
 
 /// A row of an answer.
 pub enum Row<'a> {
@@ -157,8 +27,11 @@ impl Row<'_> {
             Row::Sqlite(row) => sqlite::value(row, column)?,
             Row::Mysql(row) => mysql::value(row, column)?,
         };
-        T::from_value(value)
-            .map_err(|v| anyhow::anyhow!("column {column} holds {v:?}, which is no {}", std::any::type_name::<T>()))
+        T::from_value(value).map_err(|v| Error::Column {
+            column,
+            found: format!("{v:?}"),
+            wanted: std::any::type_name::<T>(),
+        })
     }
 
     /// Whether a column, from 0, holds this text.
@@ -198,7 +71,7 @@ impl Connection {
     /// # Errors
     /// What the database says.
     pub fn open(place: &Path) -> Result<Connection> {
-        let backend = match super::url(place) {
+        let backend = match url(place) {
             Some(url) => Backend::Mysql(mysql::Session::open(url)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
@@ -239,9 +112,7 @@ impl Connection {
     pub fn copy_to(&self, copy: &Path) -> Result<()> {
         match &self.0 {
             Backend::Sqlite(c) => sqlite::copy_to(c, copy),
-            Backend::Mysql(_) => {
-                bail!("the store is a MariaDB: use 'mariadb-dump --single-transaction', as for slurmdbd's")
-            }
+            Backend::Mysql(_) => Err(Error::CopyOfMariadb),
         }
     }
 
@@ -397,7 +268,7 @@ impl Statement<'_> {
     /// # Errors
     /// What the database says, or that there is none.
     pub fn query_row<T>(&mut self, values: &[Value], read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
-        self.query_optional(values, read)?.context("the store has no such row")
+        self.query_optional(values, read)?.ok_or(Error::NoRow)
     }
 
     /// Reads the row of its answer, if there is one.
@@ -412,5 +283,18 @@ impl Statement<'_> {
         let mut first = Some(read);
         let row = self.query_map(values, |row| first.take().map(|read| read(row)).transpose())?.next();
         Ok(row.transpose()?.flatten())
+    }
+}
+
+/// The URL of a MariaDB, if a place is one.
+pub(crate) fn url(place: &Path) -> Option<&str> {
+    place.to_str().filter(|p| p.starts_with("mysql://"))
+}
+
+/// A place as it may stand in a log: without a password.
+pub fn shown(place: &Path) -> String {
+    match url(place).and_then(|u| u.rsplit_once('@')) {
+        Some((_, host)) => format!("mysql://...@{host}"),
+        None => place.display().to_string(),
     }
 }

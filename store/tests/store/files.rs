@@ -3,11 +3,11 @@
 use super::{UID, batch, both, ended, joules, mariadb, phase, reading, records, run_with_a_death, started, sums, told};
 use protocol::{Batch, Phase, Record};
 use rusqlite::Connection;
-use service::account::{Wanted, accounts};
-use service::store::Store;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use store::Store;
+use store::account::{Wanted, accounts};
 use testbed::PrivateMariadb;
 
 #[test]

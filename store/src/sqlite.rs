@@ -1,7 +1,7 @@
 //! SQLite's side of the store: one file in WAL mode, synced before anything counts.
 
-use super::Value;
-use anyhow::{Context, Result, bail};
+use crate::error::{At, Error, Result};
+use crate::value::Value;
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql};
@@ -32,12 +32,13 @@ impl ToSql for Value {
 
 /// The value of a column.
 pub fn value(row: &rusqlite::Row<'_>, column: usize) -> Result<Value> {
+    let other = |found: &str| Error::Column { column, found: found.to_string(), wanted: "value" };
     Ok(match row.get_ref(column)? {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(n) => Value::Integer(n),
         ValueRef::Real(x) => Value::Real(x),
-        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text)?.to_string()),
-        ValueRef::Blob(_) => bail!("column {column} holds bytes"),
+        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text).map_err(|_| other("bytes"))?.to_string()),
+        ValueRef::Blob(_) => return Err(other("bytes")),
     })
 }
 
@@ -45,14 +46,14 @@ pub fn value(row: &rusqlite::Row<'_>, column: usize) -> Result<Value> {
 pub fn open(path: &Path) -> Result<Connection> {
     let name = || path.display().to_string();
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(name)?;
+        fs::create_dir_all(folder).at(name)?;
     }
-    let connection = Connection::open(path).with_context(name)?;
+    let connection = Connection::open(path).at(name)?;
     connection.busy_timeout(BUSY_LIMIT)?;
     // Without it each `LIMIT ?` makes SQLite prepare its statement anew for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.pragma_update(None, "journal_mode", "WAL").with_context(name)?;
+    connection.pragma_update(None, "journal_mode", "WAL").at(name)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
@@ -75,8 +76,8 @@ pub fn damage(c: &Connection) -> Result<Option<String>> {
 }
 
 /// Whether an error means that the file is damaged.
-pub fn is_damage(error: &anyhow::Error) -> bool {
-    let code = error.chain().find_map(|e| e.downcast_ref::<rusqlite::Error>()?.sqlite_error_code());
+pub fn is_damage(error: &Error) -> bool {
+    let code = if let Error::Sqlite(e) = error.cause() { e.sqlite_error_code() } else { None };
     matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
@@ -86,14 +87,14 @@ pub fn copy_to(c: &Connection, copy: &Path) -> Result<()> {
     let folder = copy.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let part = tempfile_name(copy)?;
     let _ = fs::remove_file(&part); // left by a copy that was killed
-    c.execute("VACUUM INTO ?1", [part.to_str().context("the name of the copy is not UTF-8")?]).with_context(name)?;
+    c.execute("VACUUM INTO ?1", [part.to_str().ok_or(Error::CopyName)?]).at(name)?;
     File::open(&part)?.sync_all()?;
-    fs::rename(&part, copy).with_context(name)?;
+    fs::rename(&part, copy).at(name)?;
     Ok(File::open(folder)?.sync_all()?)
 }
 
 fn tempfile_name(copy: &Path) -> Result<std::path::PathBuf> {
-    let mut name = copy.file_name().context("the copy needs a name")?.to_os_string();
+    let mut name = copy.file_name().ok_or(Error::CopyName)?.to_os_string();
     name.push(".part");
     Ok(copy.with_file_name(name))
 }

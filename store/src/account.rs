@@ -1,8 +1,8 @@
 //! Tells what runs cost: adds up what the store holds of them.
 
-use crate::store::Connection;
-use crate::store_report::{self, ByRun, Counted, PhaseSum, Selection};
-use anyhow::{Context, Result};
+use crate::database::Connection;
+use crate::error::{Error, Result};
+use crate::report::{self, ByRun, Counted, PhaseSum, Selection};
 use protocol::{AdminSummary, Phase, PhaseAccount, RecordAccount, RunAccount, RunKey, Totals};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ impl Asked {
 /// # Errors
 /// What the store says.
 pub fn asked(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Asked> {
-    let (runs, bytes) = store_report::size(c, &wanted.selection(uid))?;
+    let (runs, bytes) = report::size(c, &wanted.selection(uid))?;
     Ok(Asked { runs, bytes })
 }
 
@@ -144,7 +144,7 @@ fn one(c: &Connection, key: &RunKey, brief: bool) -> Result<RunAccount> {
     let mut selection = Selection::default();
     selection.and("cluster = ?", [&key.cluster]);
     selection.and("run = ?", [&key.run]);
-    read(c, &selection, brief)?.pop().with_context(|| format!("run {} is not in the store", key.run))
+    read(c, &selection, brief)?.pop().ok_or_else(|| Error::NoRun(key.run.clone()))
 }
 
 fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
@@ -154,16 +154,16 @@ fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAcc
 }
 
 fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
-    store_report::choose(c, selection)?;
-    let runs = store_report::runs(c)?;
+    report::choose(c, selection)?;
+    let runs = report::runs(c)?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sums = store_report::phase_sums(c)?;
-    let mut counters = store_report::counters(c)?;
-    let mut records = store_report::records(c, brief)?;
-    let mut failures = store_report::failures(c)?;
-    let mut counts = store_report::checkpoint_counts(c)?;
+    let mut sums = report::phase_sums(c)?;
+    let mut counters = report::counters(c)?;
+    let mut records = report::records(c, brief)?;
+    let mut failures = report::failures(c)?;
+    let mut counts = report::checkpoint_counts(c)?;
     let mut lists = if brief { None } else { Some(Lists::read(c)?) };
     let accounts = runs.into_iter().map(|(place, mut run, plan)| {
         let (mut of_run, sums, counted) = (records.of(place), sums.of(place), counters.of(place));
@@ -185,7 +185,7 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
             }
             Some(lists) => {
                 run.records = of_run;
-                run.plan = store_report::plan(plan.as_deref());
+                run.plan = report::plan(plan.as_deref());
                 lists.give(place, &mut run);
             }
         }
@@ -222,10 +222,10 @@ struct Lists {
 impl Lists {
     fn read(c: &Connection) -> Result<Lists> {
         Ok(Lists {
-            checkpoints: store_report::checkpoints(c)?,
-            spans: store_report::spans(c)?,
-            decisions: store_report::decisions(c)?,
-            loans: store_report::loans(c)?,
+            checkpoints: report::checkpoints(c)?,
+            spans: report::spans(c)?,
+            decisions: report::decisions(c)?,
+            loans: report::loans(c)?,
         })
     }
 

@@ -5,8 +5,8 @@ use protocol::{
     BasePower, Batch, CALIBRATION_VERSION, Calibration, Correction, Event, Fingerprint, Measured, Noise, Operation,
     Phase, Plan, PlanRequest, Point, Quantity, Record, Request, RunKey, Setting, Source, Storage,
 };
-use service::store::Store;
 use std::collections::BTreeMap;
+use store::Store;
 
 /// Writes 100 MB/s to the shared file system.
 fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {

@@ -1,8 +1,10 @@
 //! What earlier runs of a user and a job name tell a plan.
 
-use super::{Row, Store, params};
 use crate::apply;
-use anyhow::Result;
+use crate::database::Row;
+use crate::error::Result;
+use crate::store::Store;
+use crate::value::params;
 use planner::History;
 use planner::restart::takes_up;
 

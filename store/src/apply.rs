@@ -1,9 +1,11 @@
 //! What an event of a run changes in the tables.
 
 use crate::calibrations::{self, Measured};
-use crate::store::{Connection, Row, Rows, Value, params, row};
-use crate::store_report;
-use anyhow::Result;
+use crate::database::{Connection, Row};
+use crate::error::Result;
+use crate::report;
+use crate::rows::Rows;
+use crate::value::{Value, params, row};
 use planner::restart::takes_up;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
 
@@ -235,7 +237,7 @@ fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
     let mut statement = c.prepare_cached("SELECT plan FROM runs WHERE cluster = ?1 AND run = ?2")?;
     let read = |r: &Row| r.get::<Option<String>>(0);
     let text = statement.query_optional(params![key.cluster, key.run], read)?.flatten();
-    Ok(store_report::plan(text.as_deref()))
+    Ok(report::plan(text.as_deref()))
 }
 
 /// The mean checkpoint of a record that is over: all of them together are one observation, since they share volume, place

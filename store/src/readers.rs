@@ -1,7 +1,7 @@
 //! Several connections for questions that come over HTTP, so that one does not wait for another's answer.
 
+use crate::error::Result;
 use crate::store::Store;
-use anyhow::Result;
 use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZero;
 use std::path::Path;

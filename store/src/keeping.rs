@@ -1,7 +1,8 @@
 //! How long runs are kept, and copies of the whole.
 
-use super::{Store, params};
-use anyhow::Result;
+use crate::error::Result;
+use crate::store::Store;
+use crate::value::params;
 use protocol::RunKey;
 use std::path::Path;
 

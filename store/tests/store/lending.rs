@@ -2,7 +2,7 @@
 
 use super::{batch, both, key, records, started};
 use protocol::{Loan, LoanState, Stay};
-use service::account::account;
+use store::account::account;
 
 fn loan(id: &str, state: LoanState, asked_s: f64) -> Loan {
     let example: Loan = serde_json::from_str(include_str!("../../../protocol/tests/loan.json")).expect("a loan");

@@ -1,7 +1,8 @@
 //! Rows that are inserted together: a statement for many of them costs hardly more than for one.
 
-use super::{Connection, Value};
-use anyhow::Result;
+use crate::database::Connection;
+use crate::error::Result;
+use crate::value::Value;
 
 /// How many rows go into one statement; few sizes, so that each is prepared once.
 const TOGETHER: [usize; 3] = [64, 8, 1];

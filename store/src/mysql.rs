@@ -1,7 +1,7 @@
 //! MariaDB's side of the store: the session, and what differs from SQLite's words.
 
-use super::Value;
-use anyhow::{Context, Result, bail};
+use crate::error::{At, Error, Result};
+use crate::value::Value;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Params};
 use std::cell::{Cell, RefCell};
@@ -45,8 +45,8 @@ struct Translated {
 }
 
 /// Whether an error is MariaDB's own word on a statement, and not the loss of the connection.
-pub fn is_said(error: &anyhow::Error) -> bool {
-    error.chain().any(|e| matches!(e.downcast_ref(), Some(mysql::Error::MySqlError(_))))
+pub fn is_said(error: &Error) -> bool {
+    matches!(error.cause(), Error::Mysql(mysql::Error::MySqlError(_)))
 }
 
 impl Session {
@@ -55,7 +55,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the URL, without the password in it, or what MariaDB says.
     pub fn open(url: &str) -> Result<Session> {
-        let options = Opts::from_url(url).map_err(|e| anyhow::anyhow!("controller.store is not a good URL: {e}"))?;
+        let options = Opts::from_url(url)?;
         let builder = OptsBuilder::from_opts(options)
             .init(BEGINNING.to_vec())
             .stmt_cache_size(STATEMENTS)
@@ -75,7 +75,7 @@ impl Session {
 
     fn connect(&self) -> Result<Conn> {
         let host = self.options.get_ip_or_hostname();
-        Conn::new(self.options.clone()).with_context(|| format!("MariaDB at {host} cannot be reached"))
+        Conn::new(self.options.clone()).at(|| format!("MariaDB at {host} cannot be reached"))
     }
 
     /// Does something with the connection; a lost one is made again once, if nothing is open on it.
@@ -83,7 +83,7 @@ impl Session {
         let kept = self.live.take();
         if self.inside.get() && (self.spoiled.get() || kept.is_none()) {
             self.live.replace(kept);
-            bail!("the transaction has failed before");
+            return Err(Error::Transaction);
         }
         let again = kept.is_some() && !self.inside.get();
         let mut connection = kept.map_or_else(|| self.connect(), Ok)?;
@@ -149,7 +149,7 @@ impl Session {
     /// Brings the tables to a version; MariaDB cannot undo a step that is cut short, but every step can be repeated.
     pub fn migrate(&self, version: i64, sql: &str) -> Result<()> {
         for statement in sql.split(";\n").map(|s| tables(s.trim())).filter(|s| !s.is_empty()) {
-            self.with(|c| c.query_drop(&statement)).with_context(|| statement.clone())?;
+            self.with(|c| c.query_drop(&statement)).at(|| statement.clone())?;
         }
         self.with(|c| c.exec_drop("INSERT INTO schema_version VALUES (?)", (version,)))
     }
@@ -186,14 +186,17 @@ impl Translated {
 
 /// The value of a column.
 pub fn value(row: &mysql::Row, column: usize) -> Result<Value> {
-    Ok(match row.as_ref(column).with_context(|| format!("there is no column {column}"))? {
+    let other = |found: String| Error::Column { column, found, wanted: "value" };
+    Ok(match row.as_ref(column).ok_or_else(|| other("nothing".to_string()))? {
         mysql::Value::NULL => Value::Null,
         mysql::Value::Int(n) => Value::Integer(*n),
-        mysql::Value::UInt(n) => Value::Integer(i64::try_from(*n)?),
+        mysql::Value::UInt(n) => Value::Integer(i64::try_from(*n).map_err(|_| other(n.to_string()))?),
         mysql::Value::Float(x) => Value::Real(f64::from(*x)),
         mysql::Value::Double(x) => Value::Real(*x),
-        mysql::Value::Bytes(bytes) => Value::Text(String::from_utf8(bytes.clone())?),
-        other => bail!("column {column} holds {other:?}"),
+        mysql::Value::Bytes(bytes) => {
+            Value::Text(String::from_utf8(bytes.clone()).map_err(|_| other("bytes".to_string()))?)
+        }
+        value => return Err(other(format!("{value:?}"))),
     })
 }
 

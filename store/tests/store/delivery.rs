@@ -4,8 +4,8 @@ use super::{UID, batch, both, ended, records, run_with_a_death, started, told};
 use protocol::{Batch, Event, Record, RunAccount};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
-use service::account::{Wanted, accounts};
-use service::store::{Superseded, Write};
+use store::account::{Wanted, accounts};
+use store::{Error, Write};
 
 #[test]
 fn what_is_sent_twice_is_stored_once() {
@@ -28,8 +28,7 @@ fn a_holder_that_another_has_followed_may_repeat_what_is_stored_and_adds_nothing
         assert_eq!(store.append(&of(2, &all[..8]), UID).expect("the second"), 8);
         assert_eq!(store.append(&of(1, &all[..8]), UID).expect("nothing new"), 8);
         let late = store.append(&of(1, &all[..9]), UID).expect_err("something new");
-        let newer = late.downcast_ref::<Superseded>().map(|s| (s.holder, s.newer));
-        assert_eq!(newer, Some((1, 2)));
+        assert!(matches!(late, Error::Superseded { holder: 1, newer: 2 }), "{late}");
         assert_eq!(store.append(&of(2, &all[8..10]), UID).expect("the second goes on"), 10);
         // Another run has holders of its own, and a sender of a version before says nothing.
         assert_eq!(store.append(&Batch { holder: Some(1), ..batch("8.1", all.clone()) }, UID).expect("stored"), 27);

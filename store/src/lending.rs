@@ -1,10 +1,20 @@
 //! Keeps loans as the broker drives them, each with its state.
 
-use super::{Store, params};
-use anyhow::{Context, Result};
-use protocol::{Loan, LoanAccount};
+use crate::apply;
+use crate::error::{At, Result};
+use crate::store::Store;
+use crate::value::params;
+use protocol::{Loan, LoanAccount, RunKey};
 
 impl Store {
+    /// Notes a loan that has begun, or what has become of it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn note_loan(&mut self, key: &RunKey, loan: &LoanAccount) -> Result<()> {
+        apply::lent(self.connection(), key, loan)
+    }
+
     /// Writes a loan's state, and what of it belongs into the run's account, in one transaction.
     ///
     /// # Errors
@@ -26,7 +36,7 @@ impl Store {
                 loan.asked_s,
                 json
             ])?;
-            accounts(loan).iter().try_for_each(|account| crate::apply::lent(c, &loan.key, account))
+            accounts(loan).iter().try_for_each(|account| apply::lent(c, &loan.key, account))
         })
     }
 
@@ -53,7 +63,7 @@ impl Store {
 }
 
 fn read(json: &str) -> Result<Loan> {
-    serde_json::from_str(json).with_context(|| format!("a loan in the store: {json}"))
+    serde_json::from_str(json).at(|| format!("a loan in the store: {json}"))
 }
 
 /// Each borrower's time on each node; a node to which nobody came is lent to nobody, once it is back.

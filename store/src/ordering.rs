@@ -1,9 +1,9 @@
 //! Keeps orders of people, so that they outlive the controller. What came of them stands in the runs' records.
 
-use super::{Store, params};
-use crate::orders::matters;
-use anyhow::{Context, Result};
-use protocol::{OrderState, OrderStatus, Record};
+use crate::error::{At, Result};
+use crate::store::Store;
+use crate::value::params;
+use protocol::{Event, OrderState, OrderStatus, Record};
 
 /// How long an order is kept, s: longer than anybody asks after it.
 const KEPT_S: f64 = 86_400.0;
@@ -21,6 +21,11 @@ pub struct KeptOrder {
     pub records: Vec<Record>,
     /// Whether the run has not ended.
     pub is_open: bool,
+}
+
+/// Whether an event tells something of orders.
+pub fn concerns_orders(event: &Event) -> bool {
+    matches!(event, Event::Ordered { .. } | Event::Started { .. } | Event::Ended { .. })
 }
 
 impl Store {
@@ -77,7 +82,7 @@ impl Store {
             .collect::<Result<_>>()?;
         let kept = |(json, owner, restart_count, after, taken, is_open): Row| {
             let mut status: OrderStatus =
-                serde_json::from_str(&json).with_context(|| format!("an order in the store: {json}"))?;
+                serde_json::from_str(&json).at(|| format!("an order in the store: {json}"))?;
             status.state = if taken { OrderState::Taken } else { OrderState::Waiting };
             let records = self.records_after(&status.key, after)?;
             Ok(KeptOrder { status, owner, restart_count, records, is_open })
@@ -92,7 +97,7 @@ impl Store {
         let (mut telling, mut last) = (Vec::new(), None);
         self.connection().prepare_cached(sql)?.each(params![key.cluster, key.run, seq], |r| {
             let record: Record = serde_json::from_str(&r.get::<String>(0)?)?;
-            if matters(&record.event) {
+            if concerns_orders(&record.event) {
                 telling.push(record)
             } else {
                 last = Some(record)

@@ -8,11 +8,11 @@ mod lending;
 mod ordering;
 
 use protocol::{Batch, Event, FailureKind, JobReading, Phase, Record, RunAccount, RunKey};
-use service::account::account;
-use service::store::Store;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use store::Store;
+use store::account::account;
 use testbed::PrivateMariadb;
 
 const UID: u32 = 1000;

@@ -8,9 +8,9 @@ use protocol::{
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use service::account::{Wanted, accounts, summary};
-use service::store::{Store, Value, Write};
 use slurm::JobName;
+use store::account::{Wanted, accounts, summary};
+use store::{Store, Value, Write};
 
 #[test]
 fn the_account_of_a_run_that_lost_a_node() {

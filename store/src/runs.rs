@@ -1,7 +1,9 @@
 //! Which runs there are, whose they are, and which have not ended.
 
-use super::{Row, Store, params};
-use anyhow::Result;
+use crate::database::Row;
+use crate::error::Result;
+use crate::store::Store;
+use crate::value::params;
 use protocol::RunKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,14 +28,7 @@ pub struct OpenRun {
     pub protection: String,
 }
 
-/// Who owns a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User id, as munge vouched for it at the first record.
-    pub uid: u32,
-}
-
-/// What the door needs to know of a run that is there.
+/// Whose a run is, and since when it is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRow {
     /// User id of its owner, as munge vouched for it at the first record.
@@ -57,12 +52,12 @@ const OPEN: &str = "SELECT r.cluster, r.run, r.job, r.restart_count, c.nodes, c.
 const WATCHED: &str = "r.verified = 1";
 
 impl Store {
-    /// The owner of a run, if it is known.
+    /// The user id of a run's owner, if it is known.
     ///
     /// # Errors
     /// What the database says.
-    pub fn owner(&self, key: &RunKey) -> Result<Option<Owner>> {
-        Ok(self.run(key)?.map(|run| Owner { uid: run.uid }))
+    pub fn owner(&self, key: &RunKey) -> Result<Option<u32>> {
+        Ok(self.run(key)?.map(|run| run.uid))
     }
 
     /// A run, if it is there.
@@ -171,11 +166,6 @@ impl Store {
             self.runs_changed();
         }
         Ok(closed)
-    }
-
-    /// Tells all connections of this service that the open runs are others now.
-    pub(super) fn runs_changed(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 

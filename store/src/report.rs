@@ -1,7 +1,8 @@
 //! Reads what reports need from the store: a fixed number of queries, however many runs are wanted.
 
-use crate::store::{Connection, Row, ToValue, Value};
-use anyhow::Result;
+use crate::database::{Connection, Row};
+use crate::error::Result;
+use crate::value::{ToValue, Value};
 use protocol::{
     CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount, RunAccount,
     Totals,

@@ -1,0 +1,89 @@
+//! Failures of runs that their wrappers could not tell: of nodes that died, and of wrappers.
+
+use crate::apply;
+use crate::error::Result;
+use crate::runs::OpenRun;
+use crate::store::Store;
+use crate::value::params;
+use protocol::{FailureKind, NodeFailure, Phase, RunKey};
+
+impl Store {
+    /// Notes the death of a node, and a failure for every open run on it that `is_hit` by it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn node_died(
+        &mut self,
+        node: &str,
+        at_s: f64,
+        detected_s: f64,
+        reason: &str,
+        is_hit: impl Fn(&OpenRun) -> bool,
+    ) -> Result<Vec<OpenRun>> {
+        let open = self.open_runs()?;
+        let on_it = |r: &OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
+        let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && is_hit(r)).collect();
+        let c = self.connection();
+        c.transaction(|| {
+            c.prepare_cached("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![node, at_s, detected_s, reason])?;
+            for run in &hit {
+                let kind = if run.nodes.first().is_some_and(|n| n == node) {
+                    FailureKind::BatchHost
+                } else {
+                    FailureKind::Node
+                };
+                apply::failure(c, &run.key, kind, Some(node), at_s, detected_s, reason)?;
+            }
+            Ok(())
+        })?;
+        Ok(hit)
+    }
+
+    /// Notes a failure of a run that its wrapper could not tell.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn failed(&mut self, key: &RunKey, kind: FailureKind, at_s: f64, reason: &str) -> Result<()> {
+        apply::failure(self.connection(), key, kind, None, at_s, at_s, reason)
+    }
+
+    /// How many failures of a kind a run has had.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn failures(&self, key: &RunKey, kind: FailureKind) -> Result<u32> {
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3")?;
+        statement.query_row(params![key.cluster, key.run, kind.as_str()], |r| r.get(0))
+    }
+
+    /// Closes a run whose wrapper did not.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
+        let c = self.connection();
+        c.transaction(|| {
+            // Nobody has said that it did anything else than compute.
+            apply::close_record(c, &run.key, run.restart_count, at_s, state, Phase::Compute)?;
+            c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
+                .execute(params![run.key.cluster, run.key.run, state, at_s])?;
+            Ok(())
+        })?;
+        self.runs_changed();
+        Ok(())
+    }
+
+    /// Every death of a node, oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn node_failures(&self) -> Result<Vec<NodeFailure>> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
+        let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
+        rows.collect()
+    }
+}

@@ -1,0 +1,33 @@
+//! Keeps every record of every run exactly once, in SQLite or MariaDB, and adds up what the runs cost.
+
+pub mod account;
+mod apply;
+mod calibrations;
+mod database;
+mod error;
+mod failures;
+mod history;
+mod holders;
+mod keeping;
+mod lending;
+mod mysql;
+mod nodes;
+mod ordering;
+mod readers;
+mod report;
+mod rows;
+mod runs;
+mod sqlite;
+mod store;
+mod value;
+mod writer;
+
+pub use database::{Connection, Row, Statement, shown};
+pub use error::{Error, Result};
+pub use nodes::{Before, NodeWatch};
+pub use ordering::{KeptOrder, concerns_orders};
+pub use readers::Readers;
+pub use runs::{OpenRun, RunRow};
+pub use store::{Store, Write};
+pub use value::{FromValue, ToValue, Value};
+pub use writer::Writer;
