@@ -1,9 +1,9 @@
 //! Calibrations of the cluster: taken to the plans, and told to whoever asks.
 
-use crate::audit::{self, By};
 use crate::controller::Controller;
 use crate::http::{Document, Refusal, blocking, forbidden};
 use anyhow::Result;
+use audit::By;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;

@@ -1,7 +1,6 @@
 //! The role `controller`: answers wrappers and people, watches nodes and jobs, helps where nobody else does.
 
 use crate::access::Access;
-use crate::audit::{self, By};
 use crate::capabilities::Told;
 use crate::comment;
 use crate::energy_tres::EnergyTres;
@@ -9,7 +8,7 @@ use crate::health::part;
 use crate::history;
 use crate::http::{self, Gate, Limits, Listener, Refusal, Turns};
 use crate::latency::Latency;
-use crate::loans::Loans;
+use crate::loans::Around;
 use crate::metrics::{self, Ended, Family};
 use crate::orders::Orders;
 use crate::users::Users;
@@ -17,8 +16,10 @@ use crate::watching::{LOOK, Watching};
 use crate::words::Words;
 use crate::{now_s, routes};
 use anyhow::{Context, Result, bail};
+use audit::By;
 use axum::extract::State;
 use axum::response::Response;
+use broker::Broker;
 use config::Site;
 use parking_lot::Mutex;
 use protocol::{Health, Part, ProtectionState, RunAccount, RunKey};
@@ -58,9 +59,9 @@ pub struct Controller {
     pub(crate) slurm: Slurm,
     pub(crate) store: Arc<Mutex<Store>>,
     /// For the looks at the cluster.
-    pub(crate) reader: Mutex<Store>,
+    pub(crate) reader: Arc<Mutex<Store>>,
     /// For questions over HTTP.
-    pub(crate) readers: Readers,
+    pub(crate) readers: Arc<Readers>,
     /// For reports, which may take long, so that plans do not wait for them.
     pub(crate) reporter: Mutex<Store>,
     pub(crate) writer: Writer,
@@ -68,8 +69,8 @@ pub struct Controller {
     /// Open runs whose job Slurm knows as their owner's, at the last look.
     pub(crate) open: Mutex<Arc<Vec<OpenRun>>>,
     pub(crate) access: Access,
-    pub(crate) orders: Orders,
-    pub(crate) loans: Loans,
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) broker: Broker,
     pub(crate) health: Mutex<Health>,
     commented_s: Mutex<BTreeMap<RunKey, f64>>,
     pub(crate) beats: AtomicU64,
@@ -80,7 +81,7 @@ pub struct Controller {
     /// What nodes are made of, as their services told last.
     pub(crate) fingerprints: Mutex<BTreeMap<String, protocol::Fingerprint>>,
     pub(crate) told: Told,
-    pub(crate) ended: Ended,
+    pub(crate) ended: Arc<Ended>,
     energy_tres: EnergyTres,
     pub(crate) users: Arc<Users>,
     pub(crate) words: Words,
@@ -96,13 +97,30 @@ pub struct Controller {
 pub async fn serve(site: Site) -> Result<()> {
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
     let again = || Ok::<_, anyhow::Error>(Mutex::new(store.lock().another(&site.controller.store)?));
-    let (reader, readers, reporter) = (again()?, Readers::open(&site.controller.store)?, again()?);
-    let orders = Orders::new(now_s());
+    let (reader, reporter) = (Arc::new(again()?), again()?);
+    let readers = Arc::new(Readers::open(&site.controller.store)?);
+    let orders = Arc::new(Orders::new(now_s()));
     orders.take_up(now_s(), store.lock().kept_orders(now_s())?);
     let watching = Arc::new(Watching::new(&site, store.lock().kept_nodes()?));
+    let (ended, slurm) = (Arc::new(Ended::default()), Slurm::new(site.slurm_bin.clone()));
+    let broker = Broker::new(broker::Parts {
+        site: site.lend.clone(),
+        defaults: site.defaults.clone(),
+        idle_w: site.energy.idle_w,
+        slurm: slurm.clone(),
+        store: store.clone(),
+        reader: reader.clone(),
+        readers: readers.clone(),
+        ports: Arc::new(Around {
+            watching: watching.clone(),
+            orders: orders.clone(),
+            store: store.clone(),
+            ended: ended.clone(),
+        }),
+    });
     let controller = Arc::new(Controller {
         munge: wire::Munge::new(site.munge_socket.clone()),
-        slurm: Slurm::new(site.slurm_bin.clone()),
+        slurm,
         writer: Writer::start(store.clone()),
         store,
         reader,
@@ -112,7 +130,7 @@ pub async fn serve(site: Site) -> Result<()> {
         watching,
         access: Access::new(&site.controller.operators),
         orders,
-        loans: Loans::default(),
+        broker,
         health: Mutex::new(Health { ok: false, parts: BTreeMap::new() }),
         commented_s: Mutex::default(),
         beats: AtomicU64::new(0),
@@ -121,7 +139,7 @@ pub async fn serve(site: Site) -> Result<()> {
         known: Mutex::default(),
         fingerprints: Mutex::default(),
         told: Told::default(),
-        ended: Ended::default(),
+        ended,
         energy_tres: EnergyTres::default(),
         users: Arc::new(Users::new(site.limits)),
         words: Words::default(),
@@ -135,7 +153,7 @@ pub async fn serve(site: Site) -> Result<()> {
     let (watching, looking, lending) = (controller.clone(), controller.clone(), controller.clone());
     std::thread::spawn(move || watching.watch_for_ever());
     std::thread::spawn(move || looking.look_at_self_for_ever());
-    std::thread::spawn(move || lending.lend_for_ever());
+    std::thread::spawn(move || lending.broker.lend_for_ever());
     let gate = Arc::new(Gate::new(
         controller.munge.clone(),
         wire::CONTROLLER.to_string(),

@@ -1,6 +1,6 @@
 //! Tells Slurm's accounting the energy of jobs that Slurm did not measure itself (25.11 and later).
 
-use crate::audit::{self, Act, By};
+use audit::{Act, By};
 use parking_lot::Mutex;
 use protocol::RunAccount;
 use slurm::{Accounted, Error, Slurm};

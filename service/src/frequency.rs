@@ -1,8 +1,8 @@
 //! Holds this node's CPU frequency for a job that checkpoints or waits, on a lease, and puts back what was there.
 
-use crate::audit::{self, Act, By};
 use crate::http::{Document, Hidden, Refusal, blocking};
 use crate::node::Node;
+use audit::{Act, By};
 use axum::Extension;
 use axum::Json;
 use axum::extract::rejection::PathRejection;

@@ -1,7 +1,6 @@
 //! Holds this node's lease: asks its witnesses when the controller does not answer, freezes what is protected when
 //! nobody does, and answers for other nodes as their witness.
 
-use crate::audit::{self, Act, By};
 use crate::http::{Answer, Document, Refusal, blocking, forbidden, version};
 use crate::limits;
 use crate::lives::Lives;
@@ -9,6 +8,7 @@ use crate::node::Node;
 use crate::pmix::Ended;
 use crate::reach::{Places, see};
 use anyhow::{Context, Result};
+use audit::{Act, By};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};

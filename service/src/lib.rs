@@ -1,7 +1,6 @@
 //! `joulepointd`: on the controller it plans, stores and watches; on a node it meters and beats.
 
 mod access;
-pub mod audit;
 mod bucket;
 mod calibrations;
 mod capabilities;

@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_loan_that_is_over_counts_with_what_was_used_of_it() {
         let ended = Ended::default();
-        ended.add_loan(&crate::loans::example());
+        ended.add_loan(&serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap());
         let text: String = ended.families().into_iter().map(|f| f.text).collect();
         for line in [
             "joulepoint_loans_total 1\n",

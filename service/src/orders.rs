@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use store::Result;
-use store::{KeptOrder, concerns_orders};
+use store::{KeptOrder, OpenRun, Store, concerns_orders};
 use tokio::sync::watch;
 
 /// Most unanswered orders of one run.
@@ -155,6 +155,24 @@ impl Orders {
         book.orders.insert(status.order.id.clone(), entry);
         self.ring(book, &status.key);
         Ok(status)
+    }
+
+    /// Keeps an order for a run and lets its wrapper know; the same again is the same order.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub fn give(&self, now_s: f64, store: &Mutex<Store>, run: &OpenRun, order: Order) -> Result<OrderStatus, NotTaken> {
+        let status = OrderStatus {
+            order,
+            key: run.key.clone(),
+            job: run.job,
+            at_s: now_s,
+            state: OrderState::Waiting,
+            text: String::new(),
+            checkpoint: None,
+        };
+        let keep = |status: &OrderStatus| store.lock().keep_order(status, run.uid, run.restart_count);
+        self.post(now_s, status, run.uid, run.restart_count, keep)
     }
 
     /// An order, and who owns its run.

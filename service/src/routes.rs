@@ -1,12 +1,12 @@
 //! What the controller answers: plans, records, health, reports and orders. `docs/openapi.json` describes each route.
 
-use crate::audit::{self, Act, By};
 use crate::claim::Claimed;
 use crate::controller::{Controller, metrics};
 use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
 use crate::{calibrations, capabilities, health, loans, now_s, watching};
 use anyhow::Result;
+use audit::{Act, By};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -14,8 +14,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use protocol::{
-    Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Order, OrderRequest, OrderState, OrderStatus, Plan,
-    PlanRequest, Record, RunAccount, RunHealth, RunKey, Verb,
+    Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Order, OrderRequest, OrderStatus, Plan, PlanRequest, Record,
+    RunAccount, RunHealth, RunKey, Verb,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,11 +50,11 @@ pub(crate) fn controller() -> Vec<Route<Arc<Controller>>> {
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(give_order)),
         Route::new("GET", "/v1/orders/{id}", Known, get(order)),
-        Route::new("GET", "/v1/queue", Known, get(loans::queue::tell)),
-        Route::new("POST", "/v1/loans", Known, post(loans::routes::ask)),
-        Route::new("GET", "/v1/loans", Known, get(loans::routes::list)),
-        Route::new("GET", "/v1/loans/{id}", Known, get(loans::routes::follow)),
-        Route::new("POST", "/v1/loans/{id}/return", Known, post(loans::routes::progress)),
+        Route::new("GET", "/v1/queue", Known, get(loans::queue)),
+        Route::new("POST", "/v1/loans", Known, post(loans::ask)),
+        Route::new("GET", "/v1/loans", Known, get(loans::list)),
+        Route::new("GET", "/v1/loans/{id}", Known, get(loans::follow)),
+        Route::new("POST", "/v1/loans/{id}/return", Known, post(loans::progress)),
         Route::new("GET", "/v1/capabilities", Known, get(capabilities::tell)),
         Route::new("GET", "/v1/calibrations", Known, get(calibrations::tell)),
         Route::new("POST", "/v1/calibrations", Known, post(calibrations::keep)),
@@ -229,7 +229,7 @@ async fn health(
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
-        nodes.iter_mut().filter(|h| c.loans.has_lent(&run, &h.node)).for_each(|h| (h.dead, h.doomed) = (false, false));
+        nodes.iter_mut().filter(|h| c.broker.has_lent(&run, &h.node)).for_each(|h| (h.dead, h.doomed) = (false, false));
         Ok(RunHealth { news, nodes, orders })
     });
     Ok(Json(health.await??))
@@ -278,7 +278,7 @@ async fn give_order(
     });
     let (run, order) = given.await??;
     let (job, why) = (run.job, format!("{} {}", order.verb.as_str(), order.id));
-    let posted = blocking(move || c.post(&run, order)).await?;
+    let posted = blocking(move || c.orders.give(now_s(), &c.store, &run, order)).await?;
     let posted = audit::note(By::User(peer), Act::Order, (job, ""), &why, posted);
     posted.map(Json).map_err(|why| {
         let status = match why {
@@ -329,24 +329,6 @@ impl Controller {
             return Err(Refusal(StatusCode::CONFLICT, text));
         }
         Ok(run)
-    }
-
-    /// Keeps an order for a run and lets its wrapper know; the same again is the same order.
-    ///
-    /// # Errors
-    /// Why it is not taken.
-    pub(crate) fn post(&self, run: &OpenRun, order: Order) -> Result<OrderStatus, NotTaken> {
-        let status = OrderStatus {
-            order,
-            key: run.key.clone(),
-            job: run.job,
-            at_s: now_s(),
-            state: OrderState::Waiting,
-            text: String::new(),
-            checkpoint: None,
-        };
-        let keep = |status: &OrderStatus| self.store.lock().keep_order(status, run.uid, run.restart_count);
-        self.orders.post(now_s(), status, run.uid, run.restart_count, keep)
     }
 
     /// Refuses what would end a job instead of moving it.

@@ -1,10 +1,10 @@
 //! Does what the watch says: sets nodes down and back in service, requeues and starts jobs, closes runs.
 
 use super::power;
-use crate::audit::{self, Act, By};
 use crate::controller::Controller;
 use crate::now_s;
 use anyhow::{Context, Result, bail};
+use audit::{Act, By};
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Controller {
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
         let open = self.open.lock().clone();
-        let spared: Vec<_> = open.iter().filter(|run| self.loans.has_lent(run, node)).map(|run| &run.key).collect();
+        let spared: Vec<_> = open.iter().filter(|run| self.broker.has_lent(run, node)).map(|run| &run.key).collect();
         let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
         let text = format!("node {node} died: {seen}");
         let hit = self.store.lock().node_died(node, now_s - silent_s, now_s, &text, is_hit)?;

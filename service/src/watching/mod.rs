@@ -131,7 +131,7 @@ impl Watching {
     }
 
     /// Nodes from which heartbeats are to come from now on.
-    pub(crate) fn wait_for<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
+    pub(crate) fn wait_for(&self, names: &[String]) {
         self.nodes.lock().wait_for(self.now_s(), names);
     }
 

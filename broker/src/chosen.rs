@@ -3,8 +3,7 @@
 //! It is called into a reservation of its own, taken out of it as soon as it runs, and told to checkpoint and to go when
 //! the lender needs the nodes. Only jobs under Joulepoint are ever told to go.
 
-use super::machine::{Act, Next, World};
-use crate::audit;
+use crate::machine::{Act, Next, World};
 use protocol::{Chosen, ChosenState, Loan, LoanState, OrderState};
 use slurm::{Job, JobState};
 
@@ -13,7 +12,7 @@ const CALLED_S: f64 = 30.0;
 
 /// What is done to a chosen borrower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     /// Reserve its nodes for it.
     Call,
     /// Put it into that reservation.
@@ -28,20 +27,20 @@ pub enum Deed {
     PutBack,
 }
 
-impl Deed {
+impl Action {
     /// What the audit calls it.
     pub fn audited(self) -> audit::Act {
         match self {
-            Deed::Call | Deed::CallIn | Deed::CallOut | Deed::Dismiss => audit::Act::Reservation,
-            Deed::Preempt => audit::Act::Order,
-            Deed::PutBack => audit::Act::Requeue,
+            Action::Call | Action::CallIn | Action::CallOut | Action::Dismiss => audit::Act::Reservation,
+            Action::Preempt => audit::Act::Order,
+            Action::PutBack => audit::Act::Requeue,
         }
     }
 }
 
 /// What is seen of a chosen borrower.
 #[derive(Clone, Debug, Default)]
-pub struct Sight {
+pub struct Observation {
     /// Its job.
     pub job: Option<Job>,
     /// Its reservation is there.
@@ -52,7 +51,7 @@ pub struct Sight {
     pub order: Option<OrderState>,
 }
 
-impl Sight {
+impl Observation {
     /// The job, if it is still the life of it that was chosen.
     fn life(&self, chosen: &Chosen) -> Option<&Job> {
         self.job.as_ref().filter(|j| j.uid == chosen.uid && j.restarts == chosen.restart_count)
@@ -67,18 +66,18 @@ impl Sight {
     }
 
     /// What is left to remove of what was made for it; a life that was requeued may still be in the reservation.
-    fn leftover(&self, chosen: &Chosen) -> Option<Deed> {
+    fn leftover(&self, chosen: &Chosen) -> Option<Action> {
         let job = self.job.as_ref().filter(|j| j.uid == chosen.uid && !j.state.is_over());
         match job.filter(|j| j.reservation == chosen.name) {
-            Some(_) => Some(Deed::CallOut),
-            None => self.is_reserved.then_some(Deed::Dismiss),
+            Some(_) => Some(Action::CallOut),
+            None => self.is_reserved.then_some(Action::Dismiss),
         }
     }
 }
 
 /// What the first chosen borrower with something to do goes through next.
 pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<Next> {
-    let nobody = Sight::default();
+    let nobody = Observation::default();
     let open = loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
     let mut steps = open.map(|c| step(now_s, loan, c, world.chosen.get(&c.job).unwrap_or(&nobody), patience_s));
     steps.find_map(|next| Some(next).filter(|n| *n != Next::Wait))
@@ -87,8 +86,8 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<N
 /// When the last borrower that was told to go has gone, or has had its time to, s.
 pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
     let is_going = |c: &Chosen| {
-        let is_told = |s: &Sight| s.is_protected || s.order.is_some();
-        world.chosen.get(&c.job).is_some_and(|sight| is_told(sight) && sight.is_there(c))
+        let is_told = |s: &Observation| s.is_protected || s.order.is_some();
+        world.chosen.get(&c.job).is_some_and(|seen| is_told(seen) && seen.is_there(c))
     };
     let gone_s = |c: &Chosen| match c.state {
         ChosenState::Leaving if is_going(c) => Some(c.state_s + patience_s),
@@ -99,19 +98,19 @@ pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
     loan.chosen.iter().filter_map(gone_s).fold(f64::NEG_INFINITY, f64::max)
 }
 
-fn step(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Next {
+fn step(now_s: f64, loan: &Loan, chosen: &Chosen, seen: &Observation, patience_s: f64) -> Next {
     let turn = |state, why: &str| Next::Turn { job: chosen.job, state, reason: why.to_string() };
-    let act = |deed| Next::Do(Act::Borrower { job: chosen.job, deed });
-    let is_there = sight.is_there(chosen);
-    let leftover = sight.leftover(chosen);
+    let act = |action| Next::Do(Act::Borrower { job: chosen.job, action });
+    let is_there = seen.is_there(chosen);
+    let leftover = seen.leftover(chosen);
     let is_wanted = matches!(loan.state, LoanState::Returning | LoanState::Growing);
     // What people may do to its reservation meanwhile does not keep it from being told to go.
-    let is_leaving = chosen.state == ChosenState::Leaving && is_wanted && is_there && sight.is_protected;
-    let goes = is_leaving.then(|| leaving(now_s, chosen, sight, patience_s)).flatten();
+    let is_leaving = chosen.state == ChosenState::Leaving && is_wanted && is_there && seen.is_protected;
+    let goes = is_leaving.then(|| leaving(now_s, chosen, seen, patience_s)).flatten();
     match chosen.state {
         ChosenState::Over => Next::Wait,
         ChosenState::Called if is_there => turn(ChosenState::Running, "it has begun"),
-        ChosenState::Called if may_begin(now_s, loan, chosen, sight) => calling(chosen, sight).map_or(Next::Wait, act),
+        ChosenState::Called if may_begin(now_s, loan, chosen, seen) => calling(chosen, seen).map_or(Next::Wait, act),
         ChosenState::Called => turn(ChosenState::Leaving, "it did not begin on the nodes"),
         ChosenState::Running if is_wanted && is_there => turn(ChosenState::Leaving, "the lender needs its nodes"),
         _ if goes.or(leftover).is_some() => goes.or(leftover).map_or(Next::Wait, act),
@@ -125,29 +124,29 @@ fn step(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight, patience_s: f64
 }
 
 /// Whether a borrower that was called waits and may still begin.
-fn may_begin(now_s: f64, loan: &Loan, chosen: &Chosen, sight: &Sight) -> bool {
-    let waits = sight.life(chosen).is_some_and(|j| j.state == JobState::Pending);
+fn may_begin(now_s: f64, loan: &Loan, chosen: &Chosen, seen: &Observation) -> bool {
+    let waits = seen.life(chosen).is_some_and(|j| j.state == JobState::Pending);
     waits && loan.state == LoanState::Lent && now_s - chosen.state_s <= CALLED_S
 }
 
 /// What it needs to begin.
-fn calling(chosen: &Chosen, sight: &Sight) -> Option<Deed> {
-    let is_in = sight.job.as_ref().is_some_and(|j| j.reservation == chosen.name);
-    match sight.is_reserved {
-        false => Some(Deed::Call),
-        true => (!is_in).then_some(Deed::CallIn),
+fn calling(chosen: &Chosen, seen: &Observation) -> Option<Action> {
+    let is_in = seen.job.as_ref().is_some_and(|j| j.reservation == chosen.name);
+    match seen.is_reserved {
+        false => Some(Action::Call),
+        true => (!is_in).then_some(Action::CallIn),
     }
 }
 
 /// First it is asked to checkpoint and to go by itself; if it cannot, or not in time, it is put back as it is.
-fn leaving(now_s: f64, chosen: &Chosen, sight: &Sight, patience_s: f64) -> Option<Deed> {
+fn leaving(now_s: f64, chosen: &Chosen, seen: &Observation, patience_s: f64) -> Option<Action> {
     // Its owner may have changed his mind since: what cannot be put back would end.
     let may_go = |j: &&Job| j.batch && j.requeue && matches!(j.state, JobState::Running | JobState::Suspended);
-    sight.life(chosen).filter(may_go)?;
-    match sight.order {
-        Some(OrderState::Failed) => Some(Deed::PutBack),
-        _ if now_s - chosen.state_s > patience_s => Some(Deed::PutBack),
-        None => Some(Deed::Preempt),
+    seen.life(chosen).filter(may_go)?;
+    match seen.order {
+        Some(OrderState::Failed) => Some(Action::PutBack),
+        _ if now_s - chosen.state_s > patience_s => Some(Action::PutBack),
+        None => Some(Action::Preempt),
         Some(_) => None,
     }
 }
@@ -173,20 +172,20 @@ mod tests {
         serde_json::from_value(loan).unwrap()
     }
 
-    fn sight(state: &str, more: &str) -> Sight {
+    fn seen(state: &str, more: &str) -> Observation {
         let usual = "JobId=18 JobName=j UserId=carol(1002) GroupId=g(1) BatchFlag=1";
         let requeue = if more.contains("Requeue=") { "" } else { "Requeue=1" };
         let line = format!("{usual} {requeue} JobState={state} {more}");
-        Sight { job: slurm::parse_job(&line, 18).unwrap(), is_protected: true, ..Sight::default() }
+        Observation { job: slurm::parse_job(&line, 18).unwrap(), is_protected: true, ..Observation::default() }
     }
 
-    fn at(now_s: f64, loan: &Loan, sight: &Sight) -> Option<Next> {
-        let world = World { chosen: [(18, sight.clone())].into(), ..World::default() };
+    fn at(now_s: f64, loan: &Loan, seen: &Observation) -> Option<Next> {
+        let world = World { chosen: [(18, seen.clone())].into(), ..World::default() };
         next(now_s, loan, &world, PATIENCE_S)
     }
 
-    fn does(deed: Deed) -> Option<Next> {
-        Some(Next::Do(Act::Borrower { job: 18, deed }))
+    fn does(action: Action) -> Option<Next> {
+        Some(Next::Do(Act::Borrower { job: 18, action }))
     }
 
     fn turns(next: Option<Next>) -> Option<ChosenState> {
@@ -199,47 +198,47 @@ mod tests {
     #[test]
     fn a_borrower_is_called_in_and_let_out_again() {
         let called = loan("lent", "called");
-        let waits = sight("PENDING", "");
-        let reserved = Sight { is_reserved: true, ..waits.clone() };
-        let inside = Sight { is_reserved: true, ..sight("PENDING", "Reservation=joulepoint_a_18") };
-        let there = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
-        assert_eq!(at(101.0, &called, &waits), does(Deed::Call));
-        assert_eq!(at(101.0, &called, &reserved), does(Deed::CallIn));
+        let waits = seen("PENDING", "");
+        let reserved = Observation { is_reserved: true, ..waits.clone() };
+        let inside = Observation { is_reserved: true, ..seen("PENDING", "Reservation=joulepoint_a_18") };
+        let there = Observation { is_reserved: true, ..seen("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
+        assert_eq!(at(101.0, &called, &waits), does(Action::Call));
+        assert_eq!(at(101.0, &called, &reserved), does(Action::CallIn));
         assert_eq!(at(101.0, &called, &inside), None);
         assert_eq!(turns(at(131.0, &called, &inside)), Some(ChosenState::Leaving), "it did not begin in time");
         assert_eq!(turns(at(101.0, &loan("returning", "called"), &inside)), Some(ChosenState::Leaving));
         assert_eq!(turns(at(101.0, &called, &there)), Some(ChosenState::Running));
         for (of, state) in [("lent", "running"), ("returning", "leaving")] {
             let open = loan(of, state);
-            let there = Sight { order: Some(OrderState::Taken), ..there.clone() };
-            assert_eq!(at(101.0, &open, &there), does(Deed::CallOut));
-            let out = Sight { job: sight("RUNNING", "NodeList=n3").job, ..there.clone() };
-            assert_eq!(at(101.0, &open, &out), does(Deed::Dismiss));
-            let requeued = sight("PENDING", "Restarts=1 Reservation=joulepoint_a_18");
-            assert_eq!(at(101.0, &open, &requeued), does(Deed::CallOut), "also its next life");
-            assert_eq!(turns(at(101.0, &open, &sight("PENDING", "Restarts=1"))), Some(ChosenState::Over));
+            let there = Observation { order: Some(OrderState::Taken), ..there.clone() };
+            assert_eq!(at(101.0, &open, &there), does(Action::CallOut));
+            let out = Observation { job: seen("RUNNING", "NodeList=n3").job, ..there.clone() };
+            assert_eq!(at(101.0, &open, &out), does(Action::Dismiss));
+            let requeued = seen("PENDING", "Restarts=1 Reservation=joulepoint_a_18");
+            assert_eq!(at(101.0, &open, &requeued), does(Action::CallOut), "also its next life");
+            assert_eq!(turns(at(101.0, &open, &seen("PENDING", "Restarts=1"))), Some(ChosenState::Over));
         }
     }
 
     #[test]
     fn who_cannot_checkpoint_in_time_is_put_back_and_who_is_not_protected_never() {
         let leaving = loan("returning", "leaving");
-        let there = sight("RUNNING", "NodeList=n3");
-        let ordered = |state| Sight { order: Some(state), ..there.clone() };
+        let there = seen("RUNNING", "NodeList=n3");
+        let ordered = |state| Observation { order: Some(state), ..there.clone() };
         assert_eq!(turns(at(101.0, &loan("returning", "running"), &there)), Some(ChosenState::Leaving));
-        assert_eq!(at(101.0, &leaving, &there), does(Deed::Preempt));
+        assert_eq!(at(101.0, &leaving, &there), does(Action::Preempt));
         assert_eq!(at(130.0, &leaving, &ordered(OrderState::Taken)), None);
-        assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Deed::PutBack));
-        assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Deed::PutBack));
-        let inside = Sight { is_reserved: true, ..sight("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
-        assert_eq!(at(101.0, &leaving, &inside), does(Deed::Preempt), "whatever becomes of its reservation");
-        assert_eq!(at(1e9, &leaving, &sight("RUNNING", "NodeList=n3 Requeue=0")), None, "it would end");
-        let bare = Sight { is_protected: false, ..there.clone() };
+        assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Action::PutBack));
+        assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Action::PutBack));
+        let inside = Observation { is_reserved: true, ..seen("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
+        assert_eq!(at(101.0, &leaving, &inside), does(Action::Preempt), "whatever becomes of its reservation");
+        assert_eq!(at(1e9, &leaving, &seen("RUNNING", "NodeList=n3 Requeue=0")), None, "it would end");
+        let bare = Observation { is_protected: false, ..there.clone() };
         assert_eq!(at(1e9, &leaving, &bare), None);
         for state in ["closing", "failing"] {
             assert_eq!(turns(at(101.0, &loan(state, "leaving"), &there)), Some(ChosenState::Over), "it runs on");
         }
-        let world = |sight: Sight| World { chosen: [(18, sight)].into(), ..World::default() };
+        let world = |seen: Observation| World { chosen: [(18, seen)].into(), ..World::default() };
         assert_eq!(gone_s(&leaving, &world(there), PATIENCE_S), 130.0);
         assert_eq!(gone_s(&leaving, &world(bare), PATIENCE_S), f64::NEG_INFINITY);
         assert_eq!(gone_s(&loan("returning", "over"), &World::default(), PATIENCE_S), 100.0);

@@ -1,8 +1,7 @@
 //! Many seeded histories of one loan against a Slurm of a few lines, in which everybody dies at any moment.
 
-use super::chosen::{Deed, Sight};
-use super::example;
-use super::machine::{Act, Next, World, missing, next};
+use crate::chosen::{Action, Observation};
+use crate::machine::{Act, Next, World, example, missing, next};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
@@ -75,14 +74,14 @@ impl Long {
         }
     }
 
-    fn obey(&mut self, name: &str, deed: Deed) {
-        match deed {
-            Deed::Call => self.is_reserved = true,
-            Deed::CallIn => self.job.reservation = name.to_string(),
-            Deed::CallOut => self.job.reservation.clear(),
-            Deed::Dismiss => self.is_reserved = false,
-            Deed::Preempt => self.order = self.order.or(Some(OrderState::Waiting)),
-            Deed::PutBack => self.requeue(),
+    fn obey(&mut self, name: &str, action: Action) {
+        match action {
+            Action::Call => self.is_reserved = true,
+            Action::CallIn => self.job.reservation = name.to_string(),
+            Action::CallOut => self.job.reservation.clear(),
+            Action::Dismiss => self.is_reserved = false,
+            Action::Preempt => self.order = self.order.or(Some(OrderState::Waiting)),
+            Action::PutBack => self.requeue(),
         }
     }
 }
@@ -149,9 +148,9 @@ impl Site {
     fn look(&mut self, loan: &Loan) {
         let Long { job, is_reserved, is_protected, order } = &self.long;
         let is_protected = *is_protected && job.state == JobState::Running;
-        let sight = Sight { job: Some(job.clone()), is_reserved: *is_reserved, is_protected, order: *order };
+        let seen = Observation { job: Some(job.clone()), is_reserved: *is_reserved, is_protected, order: *order };
         let open = loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
-        self.world.chosen = open.map(|c| (c.job, sight.clone())).collect();
+        self.world.chosen = open.map(|c| (c.job, seen.clone())).collect();
     }
 
     /// What happens by itself within a second.
@@ -238,12 +237,12 @@ impl Site {
             Act::EndHelper { .. } => w.helper = None,
             Act::Unreserve => w.reservation = None,
             Act::Requeue => self.requeue(),
-            Act::Borrower { job, deed } => {
-                let drives_out = matches!(deed, Deed::Preempt | Deed::PutBack);
+            Act::Borrower { job, action } => {
+                let drives_out = matches!(action, Action::Preempt | Action::PutBack);
                 let keeps = w.reservation.as_ref().is_some_and(|r| r.users.len() == 2 && r.start_s <= now_s);
                 assert!(!drives_out || self.long.is_protected && keeps, "{loan:?}");
                 assert_eq!(*job, 18);
-                self.long.obey(&loan.chosen[0].name, *deed);
+                self.long.obey(&loan.chosen[0].name, *action);
             }
         }
     }

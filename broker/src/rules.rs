@@ -6,7 +6,7 @@ use slurm::{Job, JobState, Reservation, Step};
 use std::collections::BTreeMap;
 
 /// A day, s.
-pub(super) const DAY_S: f64 = 86_400.0;
+pub const DAY_S: f64 = 86_400.0;
 
 /// What a loan is judged by.
 pub struct Ask<'a> {

@@ -3,7 +3,7 @@
 //! A state is on disk before anything of it is done, and everything done in a state is told from what Slurm shows:
 //! after a crash at any point the same look leads to the same act, or finds it done.
 
-use super::chosen::{self, Deed, Sight};
+use crate::chosen::{self, Action, Observation};
 use policy::lending::WRITTEN_S;
 use protocol::{ChosenState, Loan, LoanState};
 use slurm::{Job, JobState, Reservation};
@@ -28,7 +28,7 @@ pub struct World {
     /// Jobs of others that have lent nodes.
     pub borrowers: Vec<Job>,
     /// What is seen of chosen borrowers that are not over, by job.
-    pub chosen: BTreeMap<u32, Sight>,
+    pub chosen: BTreeMap<u32, Observation>,
     /// Nodes that are out of service.
     pub down: BTreeSet<String>,
     /// Whether slurmctld has not heard of some of the lent nodes since it began.
@@ -72,7 +72,7 @@ pub enum Act {
         /// Its job id.
         job: u32,
         /// What.
-        deed: Deed,
+        action: Action,
     },
 }
 
@@ -278,6 +278,12 @@ fn longer_limit_min(loan: &Loan, lender: &Job) -> Option<u64> {
     let minutes = (loan.time_limit_s? as f64 + away_s).max(0.0) / 60.0;
     let minutes = minutes.ceil() as u64;
     (lender.time_limit_s? < minutes * 60).then_some(minutes)
+}
+
+/// The loan that tests of several rooms know.
+#[cfg(test)]
+pub(crate) fn example() -> Loan {
+    serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap()
 }
 
 #[cfg(test)]

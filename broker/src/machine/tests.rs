@@ -1,7 +1,6 @@
 //! Each state's way out.
 
 use super::*;
-use crate::loans::example;
 
 const PATIENCE_S: f64 = 30.0;
 

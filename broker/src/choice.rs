@@ -1,31 +1,15 @@
-//! Chooses borrowers that need longer than the window, and does to them what `chosen.rs` says.
+//! Says which waiting jobs that need longer than the window may borrow which nodes: pure.
 //!
 //! Slurm comes first: only nodes that its backfill has left free for a while are offered, to one job after the other in
 //! the order of its priorities.
 
-use super::chosen::{Deed, Sight};
-use super::machine::World;
-use super::{Loans, PREFIX, Seen};
-use crate::controller::Controller;
-use crate::now_s;
-use anyhow::{Context, Result};
-use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, Order, Verb};
-use slurm::{Job, JobState, JobText, Node, Window, expand_nodelist};
-use std::collections::BTreeMap;
-use store::OpenRun;
-
-/// How many looks of backfill must have left a node free.
-const BACKFILL_LOOKS: f64 = 2.0;
-
-/// Of how many waiting jobs it is found out in one look what they asked for.
-const MOST_ASKED: usize = 8;
-
-/// Most jobs of which it is remembered.
-const MOST_KNOWN: usize = 10_000;
+use crate::seen::Seen;
+use protocol::Loan;
+use slurm::{Job, JobState, Node, expand_nodelist};
 
 /// Lent nodes that nobody uses, on which backfill plans nothing before the return, and that no reservation but the
 /// loan's wants.
-fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
+pub(crate) fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
     let is_ours = |name: &str| name == loan.name;
     let taken = |node: &str| {
         let holds = |j: &&Job| matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
@@ -45,14 +29,14 @@ fn free_nodes<'a>(loan: &Loan, seen: &'a Seen) -> Vec<&'a Node> {
 
 /// What a waiting job asks for that the queue's listing does not tell.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Unlisted {
-    excluded_nodes: Vec<String>,
-    has_burst_buffer: bool,
+pub(crate) struct Unlisted {
+    pub excluded_nodes: Vec<String>,
+    pub has_burst_buffer: bool,
 }
 
 /// As many of the free nodes of one of its partitions as a job needs, if they are enough and it is known that they can
 /// serve it.
-fn room(job: &Job, unlisted: &Unlisted, free: &[&Node]) -> Option<Vec<String>> {
+pub(crate) fn room(job: &Job, unlisted: &Unlisted, free: &[&Node]) -> Option<Vec<String>> {
     job.partition.split(',').find_map(|partition| room_in(partition, job, unlisted, free))
 }
 
@@ -89,7 +73,7 @@ fn features(job: &Job) -> Option<Vec<&str>> {
 
 /// Jobs that wait for nothing but nodes and would not end before the return, the highest priority first; by all that the
 /// listing tells there is room for them.
-fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> Vec<(&'a Job, Vec<String>)> {
+pub(crate) fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> Vec<(&'a Job, Vec<String>)> {
     let nothing = Unlisted::default();
     let waits = |j: &&Job| {
         let for_nodes = matches!(j.reason.as_str(), "Resources" | "Priority" | "");
@@ -108,161 +92,10 @@ fn candidates<'a>(now_s: f64, loan: &Loan, jobs: &'a [Job], free: &[&Node]) -> V
     found
 }
 
-impl Loans {
-    /// Those of the free nodes that have been so for a time; notes the others.
-    fn long_free<'a>(&self, now_s: f64, loan: &Loan, free: &[&'a Node], time_s: f64) -> Vec<&'a Node> {
-        let mut since = self.free_since.lock();
-        since.retain(|(of, node), _| *of != loan.id || free.iter().any(|n| n.name == *node));
-        let is_long = |n: &&&Node| {
-            let since_s = since.entry((loan.id.clone(), n.name.clone())).or_insert(now_s);
-            now_s - *since_s >= time_s
-        };
-        free.iter().filter(is_long).copied().collect()
-    }
-
-    /// Whether an open loan has a job already.
-    fn has_chosen(&self, job: u32) -> bool {
-        let is_it = |c: &Chosen| c.job == job && c.state != ChosenState::Over;
-        self.open.lock().values().any(|l| l.chosen.iter().any(is_it))
-    }
-}
-
-impl Controller {
-    /// Chooses a borrower, on disk, if one is to be chosen; whether one was.
-    pub(super) fn choose(&self, loan: &Loan, seen: &Seen) -> Result<bool> {
-        let now_s = now_s();
-        let is_open = loan.mode == LoanMode::Preempt && loan.state == LoanState::Lent;
-        let is_calling = loan.chosen.iter().any(|c| c.state == ChosenState::Called);
-        if !is_open || is_calling || loan.return_s - now_s < self.site.lend.shortest_s {
-            self.loans.free_since.lock().retain(|(of, _), _| *of != loan.id);
-            return Ok(false);
-        }
-        let free = free_nodes(loan, seen);
-        if candidates(now_s, loan, &seen.jobs, &free).is_empty() {
-            self.loans.long_free(now_s, loan, &free, 0.0);
-            return Ok(false);
-        }
-        let time_s = BACKFILL_LOOKS * slurm::backfill_s(&self.slurm.config()?);
-        let free = self.loans.long_free(now_s, loan, &free, time_s);
-        let mut asked = 0;
-        for (job, _) in candidates(now_s, loan, &seen.jobs, &free) {
-            if self.loans.has_chosen(job.id) {
-                continue;
-            }
-            let unlisted = self.suits(job, &mut asked).unwrap_or_else(|e| {
-                tracing::warn!(job = job.id, "what it asked for is not known: {e:#}");
-                None
-            });
-            let Some(nodes) = unlisted.and_then(|unlisted| room(job, &unlisted, &free)) else { continue };
-            tracing::info!(loan = loan.id, job = job.id, user = job.user, ?nodes, "a borrower is chosen");
-            let chosen = Chosen {
-                job: job.id,
-                uid: job.uid,
-                user: job.user.clone(),
-                restart_count: job.restarts,
-                name: format!("{PREFIX}{}_{}", loan.id, job.id),
-                nodes,
-                state: ChosenState::Called,
-                state_s: now_s,
-                reason: "its nodes are free, and it can checkpoint".into(),
-            };
-            self.change(&loan.id, |l| l.chosen.push(chosen))?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// What the listing leaves out of a waiting job that asked for Joulepoint in a way that lets it be preempted; nothing
-    /// of any other, or as long as that is not known.
-    pub(super) fn suits(&self, job: &Job, asked: &mut usize) -> Result<Option<Unlisted>> {
-        if let Some(known) = self.loans.suited.lock().get(&job.id) {
-            return Ok(known.clone());
-        }
-        *asked += 1;
-        if *asked > MOST_ASKED {
-            return Ok(None);
-        }
-        // Accounting may learn of it a moment later.
-        let Some(line) = self.slurm.submit_line(job.id)? else { return Ok(None) };
-        let command = self.slurm.text(job, JobText::Command)?;
-        let request = options::submitted(&line, &command, &self.slurm.batch_script(job.id)?);
-        let settings = options::resolve(&request, &self.site.defaults);
-        let unlisted = match settings.is_ok_and(|s| s.can_be_preempted()) {
-            true => Some(Unlisted {
-                excluded_nodes: self.slurm.excluded_nodes(job)?,
-                has_burst_buffer: !self.slurm.text(job, JobText::BurstBuffer)?.trim().is_empty(),
-            }),
-            false => None,
-        };
-        let mut known = self.loans.suited.lock();
-        if known.len() >= MOST_KNOWN {
-            known.clear();
-        }
-        known.insert(job.id, unlisted.clone());
-        Ok(unlisted)
-    }
-
-    /// What is seen of the borrowers that were chosen.
-    pub(super) fn sights(&self, loan: &Loan, seen: &Seen) -> Result<BTreeMap<u32, Sight>> {
-        let open = || loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
-        if open().next().is_none() {
-            return Ok(BTreeMap::new());
-        }
-        let runs = self.reader.lock().open_runs()?;
-        let sight = |c: &Chosen| Sight {
-            job: seen.jobs.iter().find(|j| j.id == c.job).cloned(),
-            is_reserved: seen.reservations.iter().any(|r| r.name == c.name),
-            is_protected: runs.iter().any(|r| is_of(r, c)),
-            order: self.orders.get(now_s(), &c.name).map(|(status, _)| status.state),
-        };
-        Ok(open().map(|c| (c.job, sight(c))).collect())
-    }
-
-    /// Does something to a chosen borrower.
-    pub(super) fn do_to_chosen(&self, loan: &Loan, world: &World, job: u32, deed: Deed) -> Result<()> {
-        let slurm = &self.slurm;
-        let chosen = loan.chosen.iter().find(|c| c.job == job).context("the borrower was not chosen")?;
-        match deed {
-            Deed::Call => {
-                let limit_s = world.chosen.get(&job).and_then(|s| s.job.as_ref()?.time_limit_s).unwrap_or(0);
-                // Slurm ends what still runs in a reservation when that ends.
-                let minutes = u32::try_from(limit_s / 60).unwrap_or(u32::MAX).saturating_add(2);
-                let window = Window { start_s: Some(0.0), minutes, users: &[&chosen.user] };
-                slurm.reserve(&chosen.name, &chosen.nodes, window)?;
-            }
-            Deed::CallIn => slurm.call_into(job, &chosen.name)?,
-            Deed::CallOut => slurm.call_out(job)?,
-            Deed::Dismiss => slurm.unreserve(&chosen.name)?,
-            Deed::Preempt => self.preempt(loan, chosen)?,
-            Deed::PutBack => {
-                let runs = self.reader.lock().open_runs()?;
-                let hit: Vec<_> = runs.into_iter().filter(|r| is_of(r, chosen)).collect();
-                self.watching.hit(&hit);
-                slurm.requeue(job)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Orders a borrower's wrapper to checkpoint and to go; the same again is the same order.
-    fn preempt(&self, loan: &Loan, chosen: &Chosen) -> Result<()> {
-        let runs = self.reader.lock().open_runs()?;
-        let Some(run) = runs.into_iter().find(|r| is_of(r, chosen)) else { return Ok(()) };
-        let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone() };
-        let posted = self.post(&run, order);
-        posted.map(drop).map_err(|why| anyhow::anyhow!("the order is not taken: {why:?}"))
-    }
-}
-
-/// Whether a run is the one of the chosen life of a job.
-fn is_of(run: &OpenRun, chosen: &Chosen) -> bool {
-    let same = (run.job, run.uid, run.restart_count) == (chosen.job, chosen.uid, chosen.restart_count);
-    same && run.record_state == "running"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::{Chosen, ChosenState};
     use slurm::{parse_job, parse_nodes, parse_reservations};
 
     fn job(id: u32, more: &str) -> Job {
@@ -383,7 +216,7 @@ mod tests {
                 job(5, "StartTime=999 SchedNodeList=n6"),
                 job(6, "StartTime=1000 SchedNodeList=n2"),
             ],
-            helpers: BTreeMap::new(),
+            helpers: Default::default(),
             nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
             reservations: parse_reservations(&reservations).unwrap(),
         };

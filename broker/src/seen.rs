@@ -1,0 +1,83 @@
+//! What Slurm shows at one moment, of everything and of one loan.
+
+use crate::machine::World;
+use protocol::Loan;
+use slurm::{Job, JobState, Jobs, Node, Reservation, Slurm};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::UNIX_EPOCH;
+
+/// What names of our reservations and helper jobs begin with; the loan's id follows.
+pub(crate) const PREFIX: &str = "joulepoint_";
+
+/// Seconds since the Unix epoch.
+pub(crate) fn now_s() -> f64 {
+    UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// What Slurm shows of everything, at one moment.
+pub(crate) struct Seen {
+    pub jobs: Vec<Job>,
+    /// Jobs that bear a loan's name and are of its user, by the loan's id: a name is a user's text, and is asked for by
+    /// itself.
+    pub helpers: BTreeMap<String, Vec<Job>>,
+    pub nodes: Vec<Node>,
+    pub reservations: Vec<Reservation>,
+}
+
+impl Seen {
+    /// Looks at Slurm, for loans that are open.
+    pub fn look(slurm: &Slurm, open: &BTreeMap<String, Loan>) -> Result<Seen, slurm::Error> {
+        let named = |l: &Loan| Ok((l.id.clone(), understood(slurm.jobs_named(l.uid, &[&l.name])?)));
+        let helpers = open.values().map(named).collect::<Result<_, slurm::Error>>()?;
+        let jobs = understood(slurm.jobs()?);
+        Ok(Seen { jobs, helpers, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
+    }
+
+    /// The jobs that bear a loan's name.
+    pub fn helpers_of(&self, loan: &Loan) -> impl Iterator<Item = &Job> {
+        self.helpers.get(&loan.id).into_iter().flatten().filter(|j| j.uid == loan.uid)
+    }
+}
+
+/// The jobs of a listing; a line that is not understood is told, and hides no other.
+pub(crate) fn understood(listed: Jobs) -> Vec<Job> {
+    if let Some(e) = listed.unreadable.first() {
+        tracing::warn!(%e, lines = listed.unreadable.len(), "jobs of Slurm's queue are not understood and left out");
+    }
+    listed.jobs
+}
+
+pub(crate) fn is_there(job: &Job) -> bool {
+    matches!(job.state, JobState::Pending | JobState::Running | JobState::Suspended)
+}
+
+/// Whether a job began on lent nodes while they were lent.
+pub(crate) fn is_borrower(job: &Job, loan: &Loan, lent_s: f64, seen: &Seen) -> bool {
+    let ours = job.id == loan.job || seen.helpers_of(loan).any(|helper| helper.id == job.id);
+    // Slurm's times are whole seconds.
+    let began = job.start_s.is_some_and(|s| s >= lent_s.floor() - 1.0);
+    !ours && began && job.state != JobState::Pending && job.nodes.iter().any(|n| loan.nodes.contains(n))
+}
+
+/// What Slurm shows of one loan.
+pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
+    let on_nodes = |j: &&Job| {
+        let runs = matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
+        runs && is_borrower(j, loan, loan.lent_s.unwrap_or(f64::INFINITY), seen)
+    };
+    let lost = |n: &&Node| {
+        loan.nodes.contains(&n.name)
+            && (matches!(n.state.as_str(), "DOWN" | "ERROR" | "FAIL") || n.has_flag("DRAIN") || n.has_flag("FAIL"))
+    };
+    World {
+        lender: seen.jobs.iter().find(|j| j.id == loan.job).cloned(),
+        // One that a slurmctld has remembered again may wait beside the one that was asked for since.
+        helper: seen.helpers_of(loan).filter(|j| is_there(j)).max_by_key(|j| j.nodes.len()).cloned(),
+        reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
+        borrowers: seen.jobs.iter().filter(on_nodes).cloned().collect(),
+        chosen: BTreeMap::new(),
+        down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
+        unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
+        booted_s: 0.0,
+    }
+}
