@@ -1,13 +1,13 @@
 //! Calibrations of the cluster: taken to the plans, and told to whoever asks.
 
 use crate::controller::Controller;
-use crate::http::{Document, Refusal, blocking, forbidden};
 use anyhow::Result;
 use audit::By;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use listener::{Document, Refusal, blocking, forbidden};
 use planner::{Known, calibrated, sound};
 use protocol::{Calibration, StoredCalibration};
 use std::sync::Arc;

@@ -1,12 +1,13 @@
 //! Holds a batch against Slurm's word before anything of it is stored: whose its job is, when it ran, and on which nodes.
 
 use crate::controller::Controller;
-use crate::http::{Refusal, forbidden};
-use crate::now_s;
 use crate::plausible::{self, Implausible, Known};
+use crate::refusal::of_store;
 use crate::words::{Heard, Life};
 use anyhow::Result;
 use axum::http::StatusCode;
+use listener::now_s;
+use listener::{Refusal, forbidden};
 use protocol::{Batch, Event, RunKey};
 use slurm::JobName;
 use std::collections::BTreeSet;
@@ -79,7 +80,7 @@ impl Controller {
                 uid = row.uid,
                 "Slurm now knows the job of a run as its user's"
             );
-            self.store.lock().verify(&batch.key)?;
+            self.store.lock().verify(&batch.key).map_err(of_store)?;
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
         clean(&mut batch);
@@ -93,12 +94,12 @@ impl Controller {
     /// Finds the run that a batch means, under the name by which it is stored: that of another user does not count.
     fn resolve(&self, peer: Peer, batch: &mut Batch) -> Result<Option<RunRow>, Refusal> {
         let store = self.readers.free();
-        let plain = store.run(&batch.key)?;
+        let plain = store.run(&batch.key).map_err(of_store)?;
         if let Some(row) = plain.as_ref().filter(|row| self.access.may(peer.uid, row.uid)) {
             return Ok(Some(row.clone()));
         }
         let own = own_key(&batch.key, peer.uid);
-        if let Some(row) = store.run(&own)? {
+        if let Some(row) = store.run(&own).map_err(of_store)? {
             batch.key = own;
             return Ok(Some(row));
         }
@@ -168,7 +169,7 @@ impl Controller {
             Word::Theirs(heard) => Some(heard),
         };
         let mut nodes = match row {
-            Some(_) => self.readers.free().nodes_of(&batch.key)?,
+            Some(_) => self.readers.free().nodes_of(&batch.key).map_err(of_store)?,
             None => BTreeSet::new(),
         };
         nodes.extend(heard.iter().flat_map(|h| h.nodes_of(peer.uid)));
@@ -213,7 +214,8 @@ impl Controller {
         is_verified: bool,
         names: BTreeSet<&String>,
     ) -> Result<(), Refusal> {
-        let mut nodes = if is_verified { self.readers.free().nodes_of(key)? } else { BTreeSet::new() };
+        let mut nodes =
+            if is_verified { self.readers.free().nodes_of(key).map_err(of_store)? } else { BTreeSet::new() };
         if names.iter().all(|name| nodes.contains(*name)) {
             return Ok(());
         }
@@ -233,7 +235,7 @@ impl Controller {
             return Ok(());
         }
         self.users.run(now_s, peer.uid)?;
-        let (open, limit) = (self.readers.free().count_open(peer.uid)?, self.site.limits.open_runs);
+        let (open, limit) = (self.readers.free().count_open(peer.uid).map_err(of_store)?, self.site.limits.open_runs);
         if open >= limit {
             let text = format!(
                 "user {} has {open} runs that have not ended: limits.open_runs of the site file is {limit}; the records of \

@@ -4,23 +4,25 @@ use crate::access::Access;
 use crate::capabilities::Told;
 use crate::comment;
 use crate::energy_tres::EnergyTres;
-use crate::health::part;
 use crate::history;
-use crate::http::{self, Gate, Limits, Listener, Refusal, Turns};
 use crate::latency::Latency;
 use crate::loans::Around;
-use crate::metrics::{self, Ended, Family};
+use crate::metrics::Ended;
 use crate::orders::Orders;
-use crate::users::Users;
+use crate::routes;
 use crate::watching::{LOOK, Watching};
 use crate::words::Words;
-use crate::{now_s, routes};
 use anyhow::{Context, Result, bail};
 use audit::By;
 use axum::extract::State;
 use axum::response::Response;
 use broker::Broker;
 use config::Site;
+use listener::Users;
+use listener::health::part;
+use listener::metrics::{self, Family};
+use listener::now_s;
+use listener::{Gate, Limits, Listener, Refusal, Turns};
 use parking_lot::Mutex;
 use protocol::{Health, Part, ProtectionState, RunAccount, RunKey};
 use slurm::{JobText, Slurm};
@@ -160,9 +162,9 @@ pub async fn serve(site: Site) -> Result<()> {
         Limits::default(),
         controller.users.clone(),
     ));
-    let app = http::router(routes::controller(), gate.clone(), controller.clone());
+    let app = listener::router(routes::controller(), gate.clone(), controller.clone());
     tracing::info!(listen = controller.site.controller.listen, "the controller serves");
-    http::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), crate::told_to_stop()).await;
+    listener::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), listener::stopping()).await;
     Ok(())
 }
 
@@ -180,7 +182,7 @@ impl Controller {
         match uid {
             None => Ok(peer),
             Some(uid) if peer.uid == 0 => Ok(Peer { uid, ..peer }),
-            Some(_) => Err(http::forbidden(peer, "send records of others")),
+            Some(_) => Err(listener::forbidden(peer, "send records of others")),
         }
     }
 
@@ -250,7 +252,7 @@ impl Controller {
             let nodes: Vec<(String, f64)> = self.watching.heard_names().into_iter().map(|n| (n, seconds)).collect();
             self.store.lock().watched(&nodes)?;
             due.booked_s = now_s;
-            self.forget(crate::now_s())?;
+            self.forget(listener::now_s())?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Counts how long something took, in the steps of an OpenMetrics histogram.
 
-use crate::metrics::Family;
+use listener::metrics::Family;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

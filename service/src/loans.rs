@@ -1,18 +1,18 @@
 //! What the controller answers about loans: asking for one, following it, moving its end, listing them; and the queue.
 
 use crate::controller::Controller;
-use crate::http::{Answer, Document, Refusal, absent, blocking, version};
 use crate::metrics::Ended;
-use crate::now_s;
 use crate::orders::Orders;
+use crate::refusal::of_broker;
 use crate::routes::{LONGEST_WAIT, Shared, check_id};
 use crate::watching::Watching;
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::{Extension, Json};
-use broker::{DAY_S, Error};
+use broker::DAY_S;
+use listener::now_s;
+use listener::{Answer, Document, Refusal, absent, blocking, version};
 use parking_lot::Mutex;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Order, OrderState, Queue};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) async fn ask(
     version(request.version)?;
     check_id("a loan", &request.id)?;
     blocking(move || {
-        if let Some(loan) = c.broker.loan(&request.id)? {
+        if let Some(loan) = c.broker.loan(&request.id).map_err(of_broker)? {
             return c.visible_loan(peer, Some(loan));
         }
         let run = c.run_of(peer, &request.job)?;
@@ -39,7 +39,7 @@ pub(crate) async fn ask(
             c.users.command(now_s(), peer.uid)?;
         }
         // Somebody else may have asked with this id meanwhile.
-        let loan = c.broker.allow(peer.uid, run, &request)?;
+        let loan = c.broker.allow(peer.uid, run, &request).map_err(of_broker)?;
         c.visible_loan(peer, Some(loan))
     })
     .await?
@@ -82,7 +82,7 @@ pub(crate) async fn progress(
     let Path(id) = id?;
     blocking(move || {
         c.loan(peer, &id)?;
-        c.broker.expect_return(&id, progress.return_s)?;
+        c.broker.expect_return(&id, progress.return_s).map_err(of_broker)?;
         c.loan(peer, &id)
     })
     .await?
@@ -151,29 +151,17 @@ pub(crate) async fn queue(
 ) -> Answer<Queue> {
     let Query(For { partition, cpus }) = nodes?;
     c.users.command(now_s(), peer.uid)?;
-    Ok(Json(blocking(move || c.broker.queue(&partition, cpus)).await??))
+    Ok(Json(blocking(move || c.broker.queue(&partition, cpus)).await?.map_err(of_broker)?))
 }
 
 impl Controller {
     /// A loan that this user may see.
     fn loan(&self, peer: Peer, id: &str) -> Result<Loan, Refusal> {
-        self.visible_loan(peer, self.broker.loan(id)?)
+        self.visible_loan(peer, self.broker.loan(id).map_err(of_broker)?)
     }
 
     fn visible_loan(&self, peer: Peer, loan: Option<Loan>) -> Result<Loan, Refusal> {
         loan.filter(|l| self.access.may(peer.uid, l.uid)).ok_or_else(|| absent("such loan"))
-    }
-}
-
-impl From<Error> for Refusal {
-    fn from(e: Error) -> Refusal {
-        let status = match e {
-            Error::Refused(_) => StatusCode::CONFLICT,
-            Error::LateReturn { .. } => StatusCode::BAD_REQUEST,
-            Error::Slurm(_) => StatusCode::SERVICE_UNAVAILABLE,
-            other => return anyhow::Error::from(other).into(),
-        };
-        Refusal(status, e.to_string())
     }
 }
 

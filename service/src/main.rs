@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use service::{controller, node};
+use service::controller;
 use std::path::PathBuf;
 use store::Store;
 

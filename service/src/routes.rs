@@ -2,9 +2,9 @@
 
 use crate::claim::Claimed;
 use crate::controller::{Controller, metrics};
-use crate::http::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
 use crate::orders::NotTaken;
-use crate::{calibrations, capabilities, health, loans, now_s, watching};
+use crate::refusal::{of_slurm, of_store};
+use crate::{calibrations, capabilities, loans, watching};
 use anyhow::Result;
 use audit::{Act, By};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -13,6 +13,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json};
+use listener::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, version};
+use listener::{health, now_s};
 use protocol::{
     Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Order, OrderRequest, OrderStatus, Plan, PlanRequest, Record,
     RunAccount, RunHealth, RunKey, Verb,
@@ -98,7 +100,7 @@ async fn beats(
     reply.capabilities = Some(c.capabilities());
     if must_keep {
         // A node that holds its lease from witnesses whom a later life of this service does not know could not be fenced.
-        blocking(move || c.keep_node(&beat.node)).await??;
+        blocking(move || c.keep_node(&beat.node)).await?.map_err(of_store)?;
     }
     Ok(Json(reply))
 }
@@ -115,7 +117,7 @@ async fn plan(
     let plan = blocking(move || -> Result<_, Refusal> {
         // History is personal: a user is who munge says.
         question.user = user_name(peer.uid).unwrap_or(question.user);
-        let mut history = c.readers.free().history(&question.user, &question.job_name)?;
+        let mut history = c.readers.free().history(&question.user, &question.job_name).map_err(of_store)?;
         history.calibrations = c.known.lock().clone();
         let plan = planner::make_plan(&question, &history, &c.site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;
@@ -151,10 +153,10 @@ async fn records(
     let written = c.writer.write(Write::Batch { batch, uid: peer.uid, verified }).await;
     let upto = written.map_err(|e| match e {
         store::Error::Superseded { .. } => Refusal(StatusCode::CONFLICT, e.to_string()),
-        other => other.into(),
+        other => of_store(other),
     })?;
     if let Some(named) = named {
-        c.writer.write(Write::Named { key: key.clone(), named }).await?;
+        c.writer.write(Write::Named { key: key.clone(), named }).await.map_err(of_store)?;
     }
     c.records.fetch_add(count as u64, Ordering::Relaxed);
     c.orders.heard(now_s(), &key, telling.iter().chain(&last).filter(|r| r.seq <= upto));
@@ -237,7 +239,7 @@ async fn health(
 
 /// Every death of a node: no secret, Slurm shows it to everybody.
 async fn failures(State(c): Shared) -> Answer<Vec<NodeFailure>> {
-    Ok(Json(blocking(move || c.readers.free().node_failures()).await??))
+    Ok(Json(blocking(move || c.readers.free().node_failures()).await?.map_err(of_store)?))
 }
 
 async fn report(
@@ -252,10 +254,10 @@ async fn report(
     let runs = blocking(move || -> Result<_, Refusal> {
         let reporter = c.reporter.lock();
         if only.is_some() {
-            let asked = account::asked(reporter.connection(), &wanted, only)?;
+            let asked = account::asked(reporter.connection(), &wanted, only).map_err(of_store)?;
             asked.allow(wanted.brief).map_err(|e| Refusal(StatusCode::PAYLOAD_TOO_LARGE, e.to_string()))?;
         }
-        let runs = account::accounts(reporter.connection(), &wanted, only)?;
+        let runs = account::accounts(reporter.connection(), &wanted, only).map_err(of_store)?;
         runs.iter().for_each(|run| c.ended.name(run));
         Ok(runs)
     });
@@ -313,13 +315,13 @@ impl Controller {
             None => Some(number(job)?),
             Some((array, task)) => {
                 self.users.command(now_s(), peer.uid)?;
-                self.slurm.array_task(number(array)?, number(task)?).map_err(no_slurm)?
+                self.slurm.array_task(number(array)?, number(task)?).map_err(of_slurm)?
             }
         };
         if id == Some(0) {
             return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
         }
-        let open = id.map_or(Ok(Vec::new()), |id| self.readers.free().open_runs_of(id))?;
+        let open = id.map_or(Ok(Vec::new()), |id| self.readers.free().open_runs_of(id)).map_err(of_store)?;
         let run = open
             .into_iter()
             .find(|r| self.access.may(peer.uid, r.uid))
@@ -341,7 +343,7 @@ impl Controller {
             return Ok(());
         }
         self.users.command(now_s(), peer.uid)?;
-        let job = self.slurm.job(run.job).map_err(no_slurm)?;
+        let job = self.slurm.job(run.job).map_err(of_slurm)?;
         let can = job.is_some_and(|j| j.requeue && j.batch && j.uid == run.uid);
         let text =
             format!("job {} cannot be requeued (--no-requeue, or no batch job), so it cannot be vacated", run.job);
@@ -353,10 +355,6 @@ impl Controller {
 pub(crate) fn check_id(of: &str, id: &str) -> Result<(), Refusal> {
     let plain = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric());
     if plain { Ok(()) } else { Err(bad(format!("{of}'s id has 1 to {LONGEST_ID} letters and digits"))) }
-}
-
-pub(crate) fn no_slurm(e: slurm::Error) -> Refusal {
-    Refusal(StatusCode::SERVICE_UNAVAILABLE, e.to_string())
 }
 
 fn number(text: &str) -> Result<u32, Refusal> {

@@ -2,9 +2,9 @@
 //! on the account of who causes it.
 
 use crate::controller::Controller;
-use crate::http::Refusal;
-use crate::now_s;
 use axum::http::StatusCode;
+use listener::Refusal;
+use listener::now_s;
 use parking_lot::Mutex;
 use slurm::{Accounted, Job, JobName, JobState, JobText};
 use std::collections::{BTreeMap, BTreeSet};

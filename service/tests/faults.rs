@@ -4,10 +4,10 @@
 mod daemons;
 
 use daemons::{Daemon, Site, batch, is_root, key, preload, records, send, send_all, until};
+use node::spool::Spool;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, Record, RunHealth};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use service::spool::Spool;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;

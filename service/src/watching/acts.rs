@@ -2,9 +2,9 @@
 
 use super::power;
 use crate::controller::Controller;
-use crate::now_s;
 use anyhow::{Context, Result, bail};
 use audit::{Act, By};
+use listener::now_s;
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState};
 use std::sync::Arc;

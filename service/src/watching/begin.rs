@@ -1,6 +1,6 @@
 //! Says to a wrapper whether its run may begin again, as far as nodes go that it cannot ask itself.
 
-use crate::http::{Answer, Document, Refusal, absent, blocking, version};
+use crate::refusal::of_store;
 use crate::routes::{Shared, named};
 use anyhow::Result;
 use axum::Extension;
@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use listener::{Answer, Document, Refusal, absent, blocking, version};
 use protocol::{BeginReply, BeginRequest, RunKey, WaitsFor};
 use watch::Released;
 use wire::Peer;
@@ -29,7 +30,7 @@ pub(crate) async fn begin(
         return Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
     let waits = blocking(move || -> Result<_, Refusal> {
-        let ((uid, job), is_verified) = match c.readers.free().run(&key)? {
+        let ((uid, job), is_verified) = match c.readers.free().run(&key).map_err(of_store)? {
             Some(run) if c.access.may(peer.uid, run.uid) => ((run.uid, run.job), run.verified),
             Some(_) => return Err(absent("such run")),
             // Its records may wait elsewhere: Slurm knows whose the job is, and which nodes it had.
@@ -48,7 +49,7 @@ pub(crate) async fn begin(
             };
             // Whatever comes of it: the node is to end it when it is heard again.
             if has_changed {
-                c.keep_node(&former.node)?;
+                c.keep_node(&former.node).map_err(of_store)?;
             }
             if let Released::No(because) = released {
                 waits.push(WaitsFor { former, because });

@@ -2,7 +2,7 @@
 
 use super::power;
 use crate::controller::Controller;
-use crate::reach::{Places, see};
+use node::reach::{Places, see};
 use protocol::{Incarnation, Testimony, TestimonyRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -10,10 +10,10 @@ mod power;
 
 pub(crate) use begin::begin;
 
-use crate::bucket::{Bucket, Rate};
 use crate::controller::Controller;
 use anyhow::Result;
 use config::Site;
+use listener::{Bucket, Rate};
 use parking_lot::Mutex;
 use protocol::{Beat, BeatReply, Held, NodeHealth, Witness};
 use slurm::{Job, JobState};
@@ -83,7 +83,7 @@ pub(crate) struct Watching {
 impl Watching {
     /// The watch, with what an earlier life of it has kept.
     pub(crate) fn new(site: &Site, kept: Vec<NodeWatch>) -> Watching {
-        let limits = crate::limits(site);
+        let limits = node::limits(site);
         let per_s = f64::from(site.watch.questions_per_minute) / 60.0;
         let rate = Rate { per_s, burst: (per_s * BURST_S).max(1.0) };
         let known = |k: &NodeWatch| (k.node.clone(), k.known.clone());
@@ -329,7 +329,7 @@ impl Controller {
         of: impl Iterator<Item = (&'a OpenRun, &'a runs::Run)>,
     ) {
         let watching = &self.watching;
-        let word = answer.as_ref().map(|j| word(j, crate::now_s()));
+        let word = answer.as_ref().map(|j| word(j, listener::now_s()));
         match answer {
             Some(answer) => drop(watching.words.lock().insert(job, (now_s, answer))),
             None => drop(watching.words.lock().remove(&job)),

@@ -1,7 +1,6 @@
 //! Holds this node's CPU frequency for a job that checkpoints or waits, on a lease, and puts back what was there.
 
-use crate::http::{Document, Hidden, Refusal, blocking};
-use crate::node::Node;
+use crate::metering::Metering;
 use audit::{Act, By};
 use axum::Extension;
 use axum::Json;
@@ -10,10 +9,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hardware::cpufreq::{Cpufreq, Held};
+use listener::{Document, Hidden, Refusal, blocking};
 use parking_lot::Mutex;
 use protocol::{FrequencyRequest, FrequencyState};
+use slurm::Slurm;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use wire::Peer;
 
@@ -112,34 +113,74 @@ impl Drop for Frequency {
     }
 }
 
+/// The frequency of this node, and who may set it.
+pub(crate) struct Setting {
+    pub frequency: Frequency,
+    /// Whether the site allows it.
+    pub is_allowed: bool,
+    pub metering: Arc<Metering>,
+    pub slurm: Slurm,
+    /// CPUs of this node that Slurm gives out.
+    pub cpus: OnceLock<u32>,
+}
+
+impl Setting {
+    /// Whether the CPU frequency is a job's to set: the site allows it, and all CPUs that Slurm gives out are the job's.
+    ///
+    /// # Errors
+    /// Why not.
+    fn may_set(&self, job: u32) -> Result<(), String> {
+        if !self.is_allowed {
+            return Err("node.cpufreq is off on this site".to_string());
+        }
+        let own = self.metering.held.lock().iter().find(|h| h.job == job).map_or(0, |h| h.cpus);
+        let others = self.metering.lock().processes.jobs.iter().any(|j| j.job_id != job);
+        match self.cpus()? {
+            all if others || own < all => {
+                Err(format!("the job has {own} of {all} CPUs here: only one that has the whole node may set them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cpus(&self) -> Result<u32, String> {
+        if let Some(cpus) = self.cpus.get() {
+            return Ok(*cpus);
+        }
+        let here = self.slurm.node(&self.metering.name).map_err(|e| e.to_string())?;
+        let cpus = here.ok_or_else(|| format!("Slurm does not know node {}", self.metering.name))?.cpus;
+        Ok(*self.cpus.get_or_init(|| cpus))
+    }
+}
+
 /// `POST /v1/jobs/{job}/frequency`: for a job of one's own that has this node for itself.
 pub(crate) async fn set(
-    State(node): State<Arc<Node>>,
+    State(of): State<Arc<Setting>>,
     Extension(peer): Extension<Peer>,
     job: Result<Path<u32>, PathRejection>,
     Document(wanted): Document<FrequencyRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::http::version(wanted.version)?;
+    listener::version(wanted.version)?;
     if !wanted.hz.is_none_or(|hz| hz >= 0.0) || wanted.lease_s.is_nan() || wanted.lease_s < 0.0 {
         return Err(Refusal(StatusCode::BAD_REQUEST, "neither hz nor lease_s may be below 0".to_string()));
     }
     let answer = blocking(move || {
-        if node.is_owner(peer.uid, job) != Some(true) {
+        if of.metering.is_owner(peer.uid, job) != Some(true) {
             return Err(None);
         }
-        let place = (job, node.params.node.as_str());
+        let place = (job, of.metering.name.as_str());
         let Some(hz) = wanted.hz else {
-            if node.frequency.give_back(job) {
+            if of.frequency.give_back(job) {
                 let _: Result<(), String> = audit::note(By::User(peer), Act::Frequency, place, "given back", Ok(()));
             }
-            return Ok(FrequencyState { hz: node.frequency.held_hz() });
+            return Ok(FrequencyState { hz: of.frequency.held_hz() });
         };
-        node.may_set_frequency(job).map_err(Some)?;
+        of.may_set(job).map_err(Some)?;
         let lease = Duration::from_secs_f64(wanted.lease_s.min(LONGEST_LEASE.as_secs_f64()));
-        let held = node.frequency.hold(job, hz, lease, Instant::now());
+        let held = of.frequency.hold(job, hz, lease, Instant::now());
         audit::note(By::User(peer), Act::Frequency, place, &format!("{hz} Hz"), held).map_err(Some)?;
-        Ok(FrequencyState { hz: node.frequency.held_hz() })
+        Ok(FrequencyState { hz: of.frequency.held_hz() })
     });
     match answer.await? {
         Ok(state) => Ok(Json(state).into_response()),

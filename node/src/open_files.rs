@@ -1,13 +1,13 @@
 //! Says which processes of a job on this node may still write to files that its wrapper is about to copy.
 
-use crate::http::{Document, Hidden, Refusal, blocking};
-use crate::node::Node;
+use crate::metering::Metering;
 use axum::Extension;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use listener::{Document, Hidden, Refusal, blocking};
 use openfiles::FileId;
 use protocol::{FileWriter, Writers, WritersRequest};
 use std::sync::Arc;
@@ -22,21 +22,21 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// `POST /v1/jobs/{job}/writers`: for a job of one's own. No path is opened; a job without processes here writes nothing.
 pub(crate) async fn writers(
-    State(node): State<Arc<Node>>,
+    State(metering): State<Arc<Metering>>,
     Extension(peer): Extension<Peer>,
     job: Result<Path<u32>, PathRejection>,
     Document(asked): Document<WritersRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::http::version(asked.version)?;
+    listener::version(asked.version)?;
     if asked.files.len() > MOST_FILES {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_FILES} files")));
     }
     let found = blocking(move || {
-        let pids = node.processes_of(peer.uid, job)?;
+        let pids = metering.processes_of(peer.uid, job)?;
         let files: Vec<FileId> =
             asked.files.into_iter().map(|file| FileId { inode: file.inode, fs: file.fs }).collect();
-        let look = openfiles::writers(&node.params.proc_root, &pids, &files, Instant::now() + LIMIT);
+        let look = openfiles::writers(&metering.proc_root, &pids, &files, Instant::now() + LIMIT);
         let writer = |w: openfiles::Writer| FileWriter {
             file: w.file as u32,
             pid: w.pid,
@@ -44,7 +44,7 @@ pub(crate) async fn writers(
             is_mapped: w.is_mapped,
         };
         let writers = look.writers.into_iter().map(writer).collect();
-        Some(Writers { node: node.params.node.clone(), writers, unseen: look.unseen.len() as u32 })
+        Some(Writers { node: metering.name.clone(), writers, unseen: look.unseen.len() as u32 })
     });
     Ok(found.await?.map_or_else(|| not_here(job), |writers| Json(writers).into_response()))
 }

@@ -1,18 +1,15 @@
 //! Logs what was refused, to whom and why, at a bounded rate, so that a flood of requests is no flood of lines.
 
+use crate::bucket::{Bucket, Rate};
 use parking_lot::Mutex;
 
-/// Lines that may come at once.
-const BURST: f64 = 100.0;
+/// Lines in the long run, and at once.
+const RATE: Rate = Rate { per_s: 5.0, burst: 100.0 };
 
-/// Lines a second in the long run.
-const PER_S: f64 = 5.0;
-
-/// The rate so far.
+/// What is left of it, and what was not logged for want of it.
 #[derive(Debug)]
 struct Allowance {
-    left: f64,
-    at_s: f64,
+    lines: Bucket,
     unlogged: u64,
 }
 
@@ -37,7 +34,7 @@ pub struct Refused<'a> {
 
 impl Default for Refusals {
     fn default() -> Self {
-        Refusals(Mutex::new(Allowance { left: BURST, at_s: 0.0, unlogged: 0 }))
+        Refusals(Mutex::new(Allowance::full()))
     }
 }
 
@@ -45,23 +42,24 @@ impl Refusals {
     /// Logs one, unless too many were logged lately; the next line says how many were left out.
     pub fn note(&self, now_s: f64, refused: &Refused) {
         let Some(unlogged) = self.0.lock().take(now_s) else { return };
-        // Texts of strangers are written with their control characters escaped.
+        // Texts of unauthenticated peers are written with their control characters escaped.
         let Refused { uid, from, what, status, why } = refused;
         tracing::warn!(uid, from, ?what, status, ?why, unlogged, "a request is refused");
     }
 }
 
 impl Allowance {
+    fn full() -> Allowance {
+        Allowance { lines: Bucket::full(RATE), unlogged: 0 }
+    }
+
     /// Whether a line may be written now, and how many were not since the last one.
     fn take(&mut self, now_s: f64) -> Option<u64> {
-        self.left = (self.left + (now_s - self.at_s).max(0.0) * PER_S).min(BURST);
-        self.at_s = now_s;
-        if self.left < 1.0 {
-            self.unlogged += 1;
-            return None;
+        if self.lines.take(now_s, RATE, 1.0) {
+            return Some(std::mem::take(&mut self.unlogged));
         }
-        self.left -= 1.0;
-        Some(std::mem::take(&mut self.unlogged))
+        self.unlogged += 1;
+        None
     }
 }
 
@@ -71,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_not_written() {
-        let mut allowance = Allowance { left: BURST, at_s: 0.0, unlogged: 0 };
+        let mut allowance = Allowance::full();
         let written = (0..1000).filter(|_| allowance.take(1.0).is_some()).count();
         assert_eq!(written, 100);
         assert_eq!(allowance.take(1.1), None);

@@ -4,9 +4,9 @@
 //! is synced before it counts, and its file goes when the controller has stored all of it. What the controller itself
 //! refuses for good goes to a folder beside the spool; a refusal without its proof is nobody's, and loses nothing.
 
-use crate::now_s;
 use crate::refused::RefusedFolder;
 use anyhow::{Context, Result};
+use listener::now_s;
 use parking_lot::{Mutex, MutexGuard};
 use protocol::{Batch, Delivered, Event, Record, RunKey};
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! Asks the program of a job for a checkpoint: those processes of its steps on this node get the signal that have a handler
 //! for it, and no other, since a signal without a handler kills.
 
-use crate::http::{Document, Refusal, blocking};
-use crate::node::Node;
+use crate::metering::Metering;
 use crate::open_files::not_here;
 use axum::Extension;
 use axum::Json;
@@ -10,6 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use listener::{Document, Refusal, blocking};
 use protocol::{SignalReply, SignalRequest};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
@@ -18,21 +18,21 @@ use wire::Peer;
 
 /// `POST /v1/jobs/{job}/signal`: for a job of one's own.
 pub(crate) async fn signal(
-    State(node): State<Arc<Node>>,
+    State(metering): State<Arc<Metering>>,
     Extension(peer): Extension<Peer>,
     job: Result<Path<u32>, PathRejection>,
     Document(asked): Document<SignalRequest>,
 ) -> Result<Response, Refusal> {
     let Path(job) = job?;
-    crate::http::version(asked.version)?;
+    listener::version(asked.version)?;
     let Some(signal) = Signal::from_named_raw(asked.signal) else {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("there is no signal {}", asked.signal)));
     };
     let asked = blocking(move || {
-        let (owner, pids) = node.tasks_of(peer.uid, job)?;
-        let root = &node.params.proc_root;
+        let (owner, pids) = metering.tasks_of(peer.uid, job)?;
+        let root = &metering.proc_root;
         let asked = pids.into_iter().filter(|pid| ask(&root.join(pid.to_string()), *pid, owner, signal)).count();
-        Some(SignalReply { node: node.params.node.clone(), asked: asked as u32 })
+        Some(SignalReply { node: metering.name.clone(), asked: asked as u32 })
     });
     Ok(asked.await?.map_or_else(|| not_here(job), |reply| Json(reply).into_response()))
 }

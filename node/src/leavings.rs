@@ -1,27 +1,25 @@
 //! Says whether steps of a job have left files on storage that only this node has: such a step is run again elsewhere.
 
-mod walk;
-
-use crate::http::{Document, Refusal, blocking};
-use crate::node::Node;
-use crate::now_s;
+use crate::lease::Holder;
+use crate::metering::Metering;
+use crate::mounts::{INIT, is_read_only, onlooker};
+use crate::pmix::Pmix;
+use crate::walk::{self, Walk};
 use axum::Extension;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use config::Runs;
+use listener::{Document, Refusal, blocking, now_s};
 use openfiles::{Mount, Mounts};
 use parking_lot::Mutex;
 use protocol::{Leavings, LeavingsRequest, StepSpan};
 use std::collections::BTreeSet;
-use std::path::{Path as FsPath, PathBuf};
+use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use walk::Walk;
 use wire::Peer;
-
-/// The first process, which sees all mounts of the host.
-const INIT: &str = "1";
 
 /// Most steps of one question.
 const MOST_STEPS: usize = 1000;
@@ -54,32 +52,41 @@ impl Walks {
     }
 }
 
+/// What a look for leavings needs.
+pub(crate) struct Looker {
+    pub metering: Arc<Metering>,
+    pub lease: Arc<Holder>,
+    pub pmix: Arc<Pmix>,
+    pub runs: Runs,
+    pub walks: Walks,
+}
+
 /// `POST /v1/jobs/{job}/leavings`: whoever asks hears of files of their own only.
 pub(crate) async fn leavings(
-    State(node): State<Arc<Node>>,
+    State(of): State<Arc<Looker>>,
     Extension(peer): Extension<Peer>,
     job: Result<Path<u32>, PathRejection>,
     Document(asked): Document<LeavingsRequest>,
 ) -> Result<Json<Leavings>, Refusal> {
     let Path(job) = job?;
-    crate::http::version(asked.version)?;
+    listener::version(asked.version)?;
     if asked.steps.len() > MOST_STEPS {
         return Err(Refusal(StatusCode::BAD_REQUEST, format!("more than {MOST_STEPS} steps")));
     }
     let seen = blocking(move || {
-        let host = onlooker(&node.params.proc_root);
+        let host = onlooker(&of.metering.proc_root);
         if asked.steps.is_empty() {
-            let (node, boot_id) = (node.params.node.clone(), node.lease.boot_id());
+            let (node, boot_id) = (of.metering.name.clone(), of.lease.boot_id());
             return Some(Leavings { node, boot_id, is_whole: true, ..Leavings::default() });
         }
-        node.walks.take(|| {
+        of.walks.take(|| {
             let begun = Instant::now();
             // The clocks of two nodes may differ; a little is the time that the question was under way.
             let shift_s = Some(now_s() - asked.now_s).filter(|s| !(0.0..UNDER_WAY_S).contains(s)).unwrap_or(0.0);
             let shifted =
                 |step: &StepSpan| StepSpan { begun_s: step.begun_s + shift_s, ended_s: step.ended_s + shift_s };
             let steps = asked.steps.iter().map(shifted).collect();
-            let (runs, spool) = (&node.params.site.runs, node.slurmd_folders().map(|f| f.spool));
+            let (runs, spool) = (&of.runs, of.pmix.slurmd_folders().map(|f| f.spool));
             // What Slurm itself keeps there of a user's job goes with the job.
             let is_no_place = |path: &FsPath, fs: &str| runs.is_shared(path, fs) || spool.as_deref() == Some(path);
             let mut walk = Walk::new(peer.uid, steps, MOST_ENTRIES, begun + LIMIT);
@@ -89,15 +96,15 @@ pub(crate) async fn leavings(
                         walk.has_missed("the first process cannot be looked into, and from this one much is hidden");
                     }
                     walk.all(&host.join("root"), &mounts, &is_no_place);
-                    if node.has_other_storage(job, &mounts) {
+                    if of.has_other_storage(job, &mounts) {
                         walk.has_missed("the job has storage mounted that the host does not see");
                     }
                 }
                 Err(e) => walk.has_missed(&format!("the mounts: {e}")),
             }
             Leavings {
-                node: node.params.node.clone(),
-                boot_id: node.lease.boot_id(),
+                node: of.metering.name.clone(),
+                boot_id: of.lease.boot_id(),
                 is_whole: walk.is_whole(),
                 took_s: begun.elapsed().as_secs_f64(),
                 steps: walk.into_left(),
@@ -108,36 +115,18 @@ pub(crate) async fn leavings(
     seen.await?.map(Json).ok_or_else(later)
 }
 
-/// The process, by its folder in `/proc`, whose mounts are looked at: the first one. This service's unit hides `/home` and
-/// `/tmp` from it, and shows the rest as read-only. Where the first process is beyond reach, as in some containers, this one.
-pub(crate) fn onlooker(proc_root: &FsPath) -> PathBuf {
-    let host = proc_root.join(INIT);
-    match std::fs::metadata(host.join("root")) {
-        Ok(_) => host,
-        Err(e) => {
-            tracing::debug!(%e, "the mounts of the first process cannot be seen");
-            proc_root.join("self")
-        }
-    }
-}
-
-/// Whether the root is shown as read-only, as a unit's `ProtectSystem=strict` does.
-fn is_read_only(mounts: &Mounts) -> bool {
-    mounts.iter().rfind(|m| m.point == FsPath::new("/")).is_some_and(|m| m.options.split(',').any(|o| o == "ro"))
-}
-
-impl Node {
+impl Looker {
     /// Whether processes of a job see local storage that the host does not. A `/tmp` of their own may be a folder that
     /// it sees elsewhere, or memory that goes with them.
     fn has_other_storage(&self, job: u32, host: &Mounts) -> bool {
         let mut seen = BTreeSet::new();
-        let pids = self.books.lock().pids_of(job);
+        let pids = self.metering.lock().pids_of(job);
         pids.iter().any(|pid| {
-            let process = self.params.proc_root.join(pid.to_string());
+            let process = self.metering.proc_root.join(pid.to_string());
             let namespace = std::fs::read_link(process.join("ns/mnt")).ok();
             seen.insert(namespace)
                 && Mounts::of(&process).is_ok_and(|mounts| {
-                    let is_shared = |m: &Mount| self.params.site.runs.is_shared(&m.point, &m.fs);
+                    let is_shared = |m: &Mount| self.runs.is_shared(&m.point, &m.fs);
                     let others = mounts.iter().filter(|m| walk::outlives_a_boot(m) && !is_shared(m));
                     others.into_iter().any(|m| host.fs_by_device(&m.device).is_none())
                 })
@@ -148,17 +137,6 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_process_is_looked_at_where_it_can_be_and_hidden_storage_is_no_empty_storage() {
-        let proc = tempfile::tempdir().unwrap();
-        std::fs::create_dir(proc.path().join("1")).unwrap();
-        assert_eq!(onlooker(proc.path()), proc.path().join("self"));
-        std::fs::create_dir(proc.path().join("1/root")).unwrap();
-        assert_eq!(onlooker(proc.path()), proc.path().join("1"));
-        let root = |options: &str| Mounts::parse(&format!("22 1 254:0 / / {options} shared:1 - ext4 /dev/vda rw"));
-        assert!(is_read_only(&root("ro,relatime")) && !is_read_only(&root("rw,relatime")));
-    }
 
     #[test]
     fn looks_that_come_too_fast_are_refused_and_take_no_more_than_their_share() {

@@ -1,6 +1,6 @@
 //! Asks Slurm which of this node's GPUs each job holds; a user's word is not taken for it.
 
-use crate::node::Node;
+use crate::metering::Metering;
 use energy::Gpus;
 use slurm::Slurm;
 use std::time::Duration;
@@ -12,18 +12,17 @@ const LOOK: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Asks once for each job, beside the heartbeat, on a node whose GPUs are metered.
-pub(crate) fn ask_for_ever(node: &Node) {
-    let slurm = Slurm::new(node.params.site.slurm_bin.clone());
+pub(crate) fn ask_for_ever(metering: &Metering, slurm: &Slurm) {
     loop {
         std::thread::sleep(LOOK);
         let unknown = {
-            let books = node.books.lock();
-            if books.meter.has_gpus() { books.accounts.without_gpus() } else { Vec::new() }
+            let meters = metering.lock();
+            if meters.meter.has_gpus() { meters.accounts.without_gpus() } else { Vec::new() }
         };
         let mut pause = Duration::ZERO;
         for job in unknown {
-            match slurm.gpus(job, &node.params.node) {
-                Ok(gpus) => node.books.lock().accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
+            match slurm.gpus(job, &metering.name) {
+                Ok(gpus) => metering.lock().accounts.set_gpus(job, gpus.map_or(Gpus::NotKnown, Gpus::Own)),
                 Err(e) => {
                     tracing::info!(job, %e, "it is not known which GPUs are the job's");
                     pause = ASK_AGAIN;

@@ -1,9 +1,8 @@
-//! Accepts connections, each bounded in time and header; who stays when there is no more room, `room.rs` says.
+//! Accepts connections, each bounded in time and header; who stays when there are too many, `connections.rs` says.
 
-use super::Refusals;
-use super::refusals::Refused;
-use super::room::{Bounds, Room};
-use crate::now_s;
+use crate::clock::now_s;
+use crate::connections::{Bounds, Connections};
+use crate::refusals::{Refusals, Refused};
 use axum::Router;
 use axum::http::Request;
 use hyper::body::Incoming;
@@ -110,35 +109,35 @@ impl From<&Origin> for Whose {
 }
 
 /// The connections of a service; each can be told to end.
-type Doors = Mutex<Room<Whose, oneshot::Sender<()>>>;
+type Open = Mutex<Connections<Whose, oneshot::Sender<()>>>;
 
-/// One of them: it notes who uses it, and gives its place back when dropped.
+/// One of them: it notes who uses it, and is free for another when dropped.
 #[derive(Debug)]
-pub struct Seat {
-    doors: Arc<Doors>,
+pub struct Slot {
+    open: Arc<Open>,
     id: u64,
 }
 
-impl Seat {
-    /// Takes a place, and what says that it is needed for somebody else; none if nobody can go for it.
-    fn take(doors: &Arc<Doors>, origin: &Origin) -> Option<(Arc<Seat>, oneshot::Receiver<()>)> {
+impl Slot {
+    /// Takes a slot, and what says that it is needed for somebody else; none if nobody can go for it.
+    fn take(open: &Arc<Open>, origin: &Origin) -> Option<(Arc<Slot>, oneshot::Receiver<()>)> {
         let (end, ended) = oneshot::channel();
         let uid = if let Origin::Local(peer) = origin { Some(peer.uid) } else { None };
         // Whoever goes hears so by the end of its channel.
-        let (id, gone) = doors.lock().enter(Whose::from(origin), uid, end)?;
+        let (id, gone) = open.lock().enter(Whose::from(origin), uid, end)?;
         drop(gone);
-        Some((Arc::new(Seat { doors: doors.clone(), id }), ended))
+        Some((Arc::new(Slot { open: open.clone(), id }), ended))
     }
 
     /// Notes that it is used; by whom, once that was shown.
     pub fn active(&self, uid: Option<u32>) {
-        drop(self.doors.lock().active(self.id, uid));
+        drop(self.open.lock().active(self.id, uid));
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
-        drop(self.doors.lock().leave(self.id));
+        drop(self.open.lock().leave(self.id));
     }
 }
 
@@ -151,35 +150,35 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let bounds = Bounds { all: limits.connections, of_one: limits.of_one, unknown: limits.unknown };
-    let doors = Arc::new(Mutex::new(Room::new(bounds)));
+    let open = Arc::new(Mutex::new(Connections::new(bounds)));
     let mut serving = JoinSet::new();
     for listener in listeners {
-        let door = Door { app: app.clone(), limits, refusals: refusals.clone(), doors: doors.clone() };
-        serving.spawn(door.serve(listener, stop.clone()));
+        let acceptor = Acceptor { app: app.clone(), limits, refusals: refusals.clone(), open: open.clone() };
+        serving.spawn(acceptor.serve(listener, stop.clone()));
     }
     while serving.join_next().await.is_some() {}
 }
 
-async fn told(stop: &mut watch::Receiver<bool>) {
+async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// One listener's.
-struct Door {
+struct Acceptor {
     app: Router,
     limits: Limits,
     refusals: Arc<Refusals>,
-    doors: Arc<Doors>,
+    open: Arc<Open>,
 }
 
-impl Door {
+impl Acceptor {
     async fn serve(self, listener: Listener, mut stop: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
-                () = told(&mut stop) => break,
+                () = stopped(&mut stop) => break,
             };
             let (origin, stream) = match accepted {
                 Ok(accepted) => accepted,
@@ -189,9 +188,9 @@ impl Door {
                     continue;
                 }
             };
-            match Seat::take(&self.doors, &origin) {
-                Some((seat, ended)) => {
-                    let answering = self.answer(origin, stream, seat, stop.clone());
+            match Slot::take(&self.open, &origin) {
+                Some((slot, ended)) => {
+                    let answering = self.answer(origin, stream, slot, stop.clone());
                     connections.spawn(async move {
                         tokio::select! {
                             () = answering => {}
@@ -215,7 +214,7 @@ impl Door {
         &self,
         origin: Origin,
         stream: Stream,
-        seat: Arc<Seat>,
+        slot: Arc<Slot>,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + use<> {
         let (app, from, refusals) = (TowerToHyperService::new(self.app.clone()), origin.clone(), self.refusals.clone());
@@ -223,9 +222,9 @@ impl Door {
         let asked = has_asked.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            seat.active(None);
+            slot.active(None);
             request.extensions_mut().insert(from.clone());
-            request.extensions_mut().insert(seat.clone());
+            request.extensions_mut().insert(slot.clone());
             app.call(request)
         });
         let connection = http1::Builder::new()
@@ -238,7 +237,7 @@ impl Door {
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = told(&mut stop) => {
+                () = stopped(&mut stop) => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }

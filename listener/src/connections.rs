@@ -15,7 +15,7 @@ const ROOT: u32 = 0;
 pub struct Bounds {
     /// In all.
     pub all: usize,
-    /// From one place.
+    /// From one connection.
     pub of_one: usize,
     /// In all, of those who have not shown who they are.
     pub unknown: usize,
@@ -23,26 +23,26 @@ pub struct Bounds {
 
 /// The connections that are open, each with what ends it.
 #[derive(Debug)]
-pub struct Room<W, T> {
+pub struct Connections<W, T> {
     bounds: Bounds,
     next: u64,
-    places: HashMap<u64, Place<W, T>>,
+    open: HashMap<u64, Connection<W, T>>,
     unknown: BTreeSet<u64>,
     known: Known,
-    corners: HashMap<W, Corner>,
+    sources: HashMap<W, Source>,
 }
 
 #[derive(Debug)]
-struct Place<W, T> {
+struct Connection<W, T> {
     from: W,
     uid: Option<u32>,
     active: u64,
     end: T,
 }
 
-/// What comes from one place.
+/// What comes from one connection.
 #[derive(Debug, Default)]
-struct Corner {
+struct Source {
     unknown: BTreeSet<u64>,
     known: Known,
 }
@@ -85,7 +85,7 @@ impl Known {
     }
 }
 
-impl Corner {
+impl Source {
     fn count(&self) -> usize {
         self.unknown.len() + self.known.count()
     }
@@ -95,16 +95,16 @@ impl Corner {
     }
 }
 
-impl<W: Copy + Eq + Hash, T> Room<W, T> {
+impl<W: Copy + Eq + Hash, T> Connections<W, T> {
     /// No connections yet.
-    pub fn new(bounds: Bounds) -> Room<W, T> {
-        Room {
+    pub fn new(bounds: Bounds) -> Connections<W, T> {
+        Connections {
             bounds,
             next: 0,
-            places: HashMap::new(),
+            open: HashMap::new(),
             unknown: BTreeSet::new(),
             known: Known::default(),
-            corners: HashMap::new(),
+            sources: HashMap::new(),
         }
     }
 
@@ -113,34 +113,34 @@ impl<W: Copy + Eq + Hash, T> Room<W, T> {
     pub fn enter(&mut self, from: W, uid: Option<u32>, end: T) -> Option<(u64, Vec<T>)> {
         let mut gone = Vec::new();
         let Bounds { all, of_one, unknown } = self.bounds;
-        if self.corners.get(&from).map_or(0, Corner::count) >= of_one {
-            let first = self.corners.get(&from).and_then(Corner::first_to_go);
+        if self.sources.get(&from).map_or(0, Source::count) >= of_one {
+            let first = self.sources.get(&from).and_then(Source::first_to_go);
             gone.extend(self.leave(first?));
         }
         if uid.is_none() && self.unknown.len() >= unknown {
             let first = self.unknown.first().copied();
             gone.extend(self.leave(first?));
         }
-        if self.places.len() >= all {
+        if self.open.len() >= all {
             let first = self.unknown.first().copied().or_else(|| self.known.of_most());
             gone.extend(self.leave(first?));
         }
         let id = self.tick();
-        self.places.insert(id, Place { from, uid, active: id, end });
+        self.open.insert(id, Connection { from, uid, active: id, end });
         self.sort_in(id);
         gone.extend(uid.and_then(|uid| self.share(from, uid)));
         Some((id, gone))
     }
 
     /// Notes that a connection is used, and by whom if they have shown it; what ends another of theirs, where they have
-    /// more than their share from one place.
+    /// more than their share from one connection.
     pub fn active(&mut self, id: u64, uid: Option<u32>) -> Option<T> {
         let active = self.tick();
         self.sort_out(id)?;
-        let place = self.places.get_mut(&id)?;
-        place.active = active;
-        place.uid = uid.or(place.uid);
-        let (from, uid) = (place.from, place.uid);
+        let connection = self.open.get_mut(&id)?;
+        connection.active = active;
+        connection.uid = uid.or(connection.uid);
+        let (from, uid) = (connection.from, connection.uid);
         self.sort_in(id);
         uid.and_then(|uid| self.share(from, uid))
     }
@@ -148,14 +148,14 @@ impl<W: Copy + Eq + Hash, T> Room<W, T> {
     /// A connection has ended, or has to; what ends it.
     pub fn leave(&mut self, id: u64) -> Option<T> {
         self.sort_out(id);
-        self.places.remove(&id).map(|place| place.end)
+        self.open.remove(&id).map(|connection| connection.end)
     }
 
     /// One user has half of what one place may have.
     fn share(&mut self, from: W, uid: u32) -> Option<T> {
-        let corner = self.corners.get(&from)?;
-        let is_over = uid != ROOT && corner.known.of(uid) > self.bounds.of_one.div_ceil(2);
-        let first = corner.known.least_active(uid).filter(|_| is_over)?;
+        let source = self.sources.get(&from)?;
+        let is_over = uid != ROOT && source.known.of(uid) > self.bounds.of_one.div_ceil(2);
+        let first = source.known.least_active(uid).filter(|_| is_over)?;
         self.leave(first)
     }
 
@@ -165,35 +165,35 @@ impl<W: Copy + Eq + Hash, T> Room<W, T> {
     }
 
     fn sort_in(&mut self, id: u64) {
-        let Some(place) = self.places.get(&id) else { return };
-        let corner = self.corners.entry(place.from).or_default();
-        match place.uid {
+        let Some(connection) = self.open.get(&id) else { return };
+        let source = self.sources.entry(connection.from).or_default();
+        match connection.uid {
             Some(uid) => {
-                corner.known.insert(uid, place.active, id);
-                self.known.insert(uid, place.active, id);
+                source.known.insert(uid, connection.active, id);
+                self.known.insert(uid, connection.active, id);
             }
             None => {
-                corner.unknown.insert(id);
+                source.unknown.insert(id);
                 self.unknown.insert(id);
             }
         }
     }
 
     fn sort_out(&mut self, id: u64) -> Option<()> {
-        let place = self.places.get(&id)?;
-        let corner = self.corners.get_mut(&place.from)?;
-        match place.uid {
+        let connection = self.open.get(&id)?;
+        let source = self.sources.get_mut(&connection.from)?;
+        match connection.uid {
             Some(uid) => {
-                corner.known.remove(uid, place.active, id);
-                self.known.remove(uid, place.active, id);
+                source.known.remove(uid, connection.active, id);
+                self.known.remove(uid, connection.active, id);
             }
             None => {
-                corner.unknown.remove(&id);
+                source.unknown.remove(&id);
                 self.unknown.remove(&id);
             }
         }
-        if corner.count() == 0 {
-            self.corners.remove(&place.from);
+        if source.count() == 0 {
+            self.sources.remove(&connection.from);
         }
         Some(())
     }
@@ -203,8 +203,8 @@ impl<W: Copy + Eq + Hash, T> Room<W, T> {
 mod tests {
     use super::*;
 
-    fn room(all: usize, of_one: usize, unknown: usize) -> Room<&'static str, u32> {
-        Room::new(Bounds { all, of_one, unknown })
+    fn room(all: usize, of_one: usize, unknown: usize) -> Connections<&'static str, u32> {
+        Connections::new(Bounds { all, of_one, unknown })
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         for n in 0..200 {
             room.enter(hosts[n as usize % 4], None, n).expect("room");
         }
-        assert_eq!(room.places.len(), 16);
+        assert_eq!(room.open.len(), 16);
         let (id, gone) = room.enter("e", None, 500).expect("room");
         assert_eq!(gone.len(), 1);
         room.active(id, Some(7));
@@ -277,7 +277,7 @@ mod tests {
         for n in 0..20 {
             room.enter(["a", "b", "c"][n as usize % 3], None, n).expect("room");
         }
-        assert_eq!(room.places.len(), 5);
+        assert_eq!(room.open.len(), 5);
     }
 
     #[test]
@@ -287,9 +287,7 @@ mod tests {
         let (b, _) = room.enter("a", Some(3), 2).expect("room");
         room.active(a, Some(3));
         assert_eq!((room.leave(a), room.leave(b), room.leave(b)), (Some(1), Some(2), None));
-        assert!(
-            room.places.is_empty() && room.corners.is_empty() && room.unknown.is_empty() && room.known.0.is_empty()
-        );
+        assert!(room.open.is_empty() && room.sources.is_empty() && room.unknown.is_empty() && room.known.0.is_empty());
         assert_eq!(room.active(a, Some(5)), None);
     }
 }

@@ -31,7 +31,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// A step, by the numbers in the names of its files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Step {
+pub(crate) struct Step {
     pub job: u32,
     pub name: String,
 }
@@ -45,7 +45,7 @@ impl Step {
 
 /// A folder that is held open.
 #[derive(Debug)]
-pub(super) struct Place(File);
+pub(crate) struct Place(File);
 
 impl Place {
     /// Opens a folder as a process sees it whose root is `root`.
@@ -68,7 +68,7 @@ impl Place {
 
 /// A file or folder of a step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// In which of the places.
     place: usize,
     name: String,
@@ -76,7 +76,7 @@ pub(super) struct Entry {
 }
 
 /// What is there of steps: the first of the places is slurmd's, the others are for temporary files.
-pub(super) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
+pub(crate) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
     let mut found: BTreeMap<Step, Vec<Entry>> = BTreeMap::new();
     for (number, place) in places.iter().enumerate() {
         for name in place.names()? {
@@ -104,7 +104,7 @@ fn of_program(owner: u32, name: &str) -> Option<Step> {
 }
 
 /// Whether a step's slurmstepd listens, or may.
-pub(super) fn listens(places: &[Place], of: &[Entry]) -> bool {
+pub(crate) fn listens(places: &[Place], of: &[Entry]) -> bool {
     of.iter().filter(|entry| entry.is_socket).any(|entry| !is_refused(&places[entry.place].path(&entry.name)))
 }
 
@@ -119,7 +119,7 @@ fn is_refused(path: &Path) -> bool {
 ///
 /// # Errors
 /// The first; the others are freed all the same.
-pub(super) fn set_aside(places: &[Place], of: &[Entry]) -> io::Result<()> {
+pub(crate) fn set_aside(places: &[Place], of: &[Entry]) -> io::Result<()> {
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     let free = |Entry { place, name, is_socket }: &Entry| {
         let path = places[*place].path(name);
@@ -137,7 +137,7 @@ pub(super) fn set_aside(places: &[Place], of: &[Entry]) -> io::Result<()> {
 
 /// Removes what was set aside, as far as it is its owner's, and no more than a step leaves. In slurmd's own folder, where nobody
 /// else makes such names, files of root's go with it: slurmstepd has made them.
-pub(super) fn remove_aside(places: &[Place]) {
+pub(crate) fn remove_aside(places: &[Place]) {
     for (number, place) in places.iter().enumerate() {
         let Ok(names) = place.names() else { continue };
         let mut bounds = Bounds { entries: MOST_REMOVED, until: Instant::now() + LONGEST, may_be_roots: number == 0 };

@@ -1,7 +1,7 @@
 //! The spool of a node: synced, bounded, fair, and cut where it is damaged.
 
+use node::spool::{Refused, Spool};
 use protocol::{Batch, Event, Record, RunKey};
-use service::spool::{Refused, Spool};
 use std::path::{Path, PathBuf};
 
 fn batch(run: &str, seqs: std::ops::RangeInclusive<u64>) -> Batch {

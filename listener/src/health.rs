@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use protocol::{Health, Part};
 
 /// What a look at a part showed.
-pub(crate) fn part<E: std::fmt::Display>(seen: Result<String, E>) -> Part {
+pub fn part<E: std::fmt::Display>(seen: Result<String, E>) -> Part {
     match seen {
         Ok(text) => Part { ok: true, text },
         Err(e) => Part { ok: false, text: format!("{e:#}") },
@@ -14,7 +14,7 @@ pub(crate) fn part<E: std::fmt::Display>(seen: Result<String, E>) -> Part {
 }
 
 /// A service's health, with the status that says the same.
-pub(crate) fn tell(health: &Health) -> Response {
+pub fn tell(health: &Health) -> Response {
     let status = if health.ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(health.clone())).into_response()
 }

@@ -1,10 +1,12 @@
 //! The gate before every route: who asks, for what, with which body; and the signature on every answer.
 
-use super::bodies::{Bodies, Held};
-use super::refusals::Refused;
-use super::seen::Seen;
-use super::{Limits, Origin, Refusal, Refusals, Seat, Turns, blocking, in_turn};
-use crate::now_s;
+use crate::bodies::{Bodies, Held};
+use crate::clock::now_s;
+use crate::listen::{Limits, Origin, Slot};
+use crate::refusal::Refusal;
+use crate::refusals::{Refusals, Refused};
+use crate::seen::Seen;
+use crate::turns::{Turns, blocking, in_turn};
 use crate::users::Users;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
@@ -78,8 +80,8 @@ pub async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) 
         Known::Munge(opened) => (opened.peer, true),
         Known::Kernel(peer) => (*peer, false),
     };
-    if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
-        seat.active(Some(peer.uid));
+    if let Some(slot) = parts.extensions.get::<Arc<Slot>>() {
+        slot.active(Some(peer.uid));
     }
     if let Err(too_much) = gate.users.request(now_s(), peer.uid) {
         let mut response = Refusal::from(too_much).into_response();

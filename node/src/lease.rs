@@ -1,11 +1,10 @@
 //! Holds this node's lease: asks its witnesses when the controller does not answer, freezes what is protected when
 //! nobody does, and answers for other nodes as their witness.
 
-use crate::http::{Answer, Document, Refusal, blocking, forbidden, version};
-use crate::limits;
+use crate::limits::limits;
 use crate::lives::Lives;
-use crate::node::Node;
-use crate::pmix::Ended;
+use crate::metering::Metering;
+use crate::pmix::Pmix;
 use crate::reach::{Places, see};
 use anyhow::{Context, Result};
 use audit::{Act, By};
@@ -13,6 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use config::Site;
+use listener::{Answer, Document, Refusal, blocking, forbidden, version};
 use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use protocol::{BeatReply, EndReply, EndRequest, Incarnation, LeaseReply, LeaseRequest, Testimony, TestimonyRequest};
@@ -46,7 +46,10 @@ pub(crate) struct Holder {
     kept: Mutex<Kept>,
     file: PathBuf,
     limits: Limits,
-    pub(crate) lives: Mutex<Lives>,
+    lives: Mutex<Lives>,
+    munge_socket: Option<PathBuf>,
+    metering: Arc<Metering>,
+    pmix: Arc<Pmix>,
 }
 
 /// Seconds of this boot, those in suspension included.
@@ -57,9 +60,9 @@ pub(crate) fn now_s() -> f64 {
 
 impl Holder {
     /// The lease that an earlier life of the service held in this boot, or none yet.
-    pub(crate) fn open(site: &Site, node: &str, proc_root: &Path) -> Result<Holder> {
-        let boot_id = boot_id(proc_root);
-        let file = site.watch.lease_file_of(node);
+    pub(crate) fn open(site: &Site, metering: Arc<Metering>, pmix: Arc<Pmix>) -> Result<Holder> {
+        let boot_id = boot_id(&metering.proc_root);
+        let file = site.watch.lease_file_of(&metering.name);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("watch.lease_file = {}", file.display()))?;
         }
@@ -69,8 +72,16 @@ impl Holder {
             .unwrap_or(Kept { boot_id, ..Kept::default() });
         let frozen = kept.lease.held().filter(|(_, state)| matches!(state, watch::lease::State::Frozen { .. }));
         let frozen = frozen.map(|(of, _)| of).collect();
-        let lives = Mutex::new(Lives::new(proc_root.to_path_buf(), frozen));
-        let holder = Holder { kept: Mutex::new(kept), file, limits: limits(site), lives };
+        let lives = Mutex::new(Lives::new(metering.proc_root.clone(), frozen));
+        let holder = Holder {
+            kept: Mutex::new(kept),
+            file,
+            limits: limits(site),
+            lives,
+            munge_socket: site.munge_socket.clone(),
+            metering,
+            pmix,
+        };
         holder.keep(&holder.kept.lock());
         Ok(holder)
     }
@@ -130,31 +141,31 @@ fn boot_id(proc_root: &Path) -> String {
     read.map(|text| text.trim().to_string()).unwrap_or_default()
 }
 
-impl Node {
+impl Holder {
     /// Looks after the lease for ever.
     pub(crate) fn hold_for_ever(self: &Arc<Self>) {
         loop {
             let now_s = now_s();
             let (actions, changed) = {
-                let mut kept = self.lease.kept.lock();
+                let mut kept = self.kept.lock();
                 let before: Vec<_> = kept.lease.held().collect();
-                let actions = kept.lease.look(now_s, &self.lease.limits);
+                let actions = kept.lease.look(now_s, &self.limits);
                 let changed = before != kept.lease.held().collect::<Vec<_>>();
                 if changed {
-                    self.lease.keep(&kept);
+                    self.keep(&kept);
                 }
                 (actions, changed)
             };
             if changed {
                 tracing::warn!(?actions, "this node's lease has changed");
             }
-            self.act_on_lease(actions);
+            self.act(actions);
             std::thread::sleep(LOOK);
         }
     }
 
     /// Does what follows from the lease.
-    pub(crate) fn act_on_lease(self: &Arc<Self>, actions: Vec<Action>) {
+    pub(crate) fn act(self: &Arc<Self>, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Ask { witnesses, epoch } => self.ask(&witnesses, epoch),
@@ -166,7 +177,7 @@ impl Node {
                         audit::done(
                             By::Service,
                             Act::Thaw,
-                            (of.job, &self.params.node),
+                            (of.job, &self.metering.name),
                             "the cluster reaches this node",
                         );
                     }
@@ -181,33 +192,32 @@ impl Node {
     }
 
     fn end_bare_stepds(&self, of: Incarnation) {
-        let ended = self.lease.lives.lock().end_bare_stepds(&self.books.lock().processes, of);
+        let ended = self.lives.lock().end_bare_stepds(&self.metering.lock().processes, of);
         if ended > 0 {
-            audit::done(By::Service, Act::Fence, (of.job, &self.params.node), "slurmstepds without tasks");
-            // One that finds no room is found by a look at all.
-            let _ = self.ended.try_send(Ended { job: of.job, freed: None });
+            audit::done(By::Service, Act::Fence, (of.job, &self.metering.name), "slurmstepds without tasks");
+            self.pmix.killed(of.job);
         }
     }
 
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
-        let mut lives = self.lease.lives.lock();
+        let mut lives = self.lives.lock();
         let pids = self.pids_of_life(&mut lives, of, true);
         let stopped = lives.stop(of, &pids, |lives| self.pids_of_life(lives, of, true));
         match and_stepds {
-            true => lives.stop_stepds(&self.books.lock().processes, of),
-            false => lives.let_stepds_go_on(&self.books.lock().processes, of),
+            true => lives.stop_stepds(&self.metering.lock().processes, of),
+            false => lives.let_stepds_go_on(&self.metering.lock().processes, of),
         }
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
-            audit::done(By::Service, Act::Freeze, (of.job, &self.params.node), "nobody reaches this node");
+            audit::done(By::Service, Act::Freeze, (of.job, &self.metering.name), "nobody reaches this node");
         }
     }
 
     fn go_on(&self, of: Incarnation) -> usize {
-        self.look_at_processes();
-        let mut lives = self.lease.lives.lock();
-        let books = self.books.lock();
-        lives.go_on(&books.processes, of)
+        self.metering.look();
+        let mut lives = self.lives.lock();
+        let meters = self.metering.lock();
+        lives.go_on(&meters.processes, of)
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
@@ -216,15 +226,15 @@ impl Node {
         let find = |lives: &mut Lives| {
             let mut pids = self.pids_of_life(lives, of, unknown);
             if unknown {
-                pids.extend(self.strays(of.job, &pids));
+                pids.extend(self.metering.strays(of.job, &pids));
             }
             pids
         };
         let left = self.end_those(by, of, find);
         if left == 0 {
-            let mut kept = self.lease.kept.lock();
+            let mut kept = self.kept.lock();
             kept.lease.gone(of);
-            self.lease.keep(&kept);
+            self.keep(&kept);
         }
         left
     }
@@ -232,49 +242,49 @@ impl Node {
     /// Ends processes of a job's lives up to one; how many there were.
     fn end_those(&self, by: By, of: Incarnation, find: impl Fn(&mut Lives) -> Vec<i32>) -> u32 {
         let (pids, ended) = {
-            let mut lives = self.lease.lives.lock();
+            let mut lives = self.lives.lock();
             let pids = find(&mut lives);
             let ended = lives.end(of, &pids, find);
-            lives.let_stepds_go_on(&self.books.lock().processes, of);
+            lives.let_stepds_go_on(&self.metering.lock().processes, of);
             (pids, ended)
         };
         if ended > 0 {
             let Incarnation { job, restart_count } = of;
             tracing::warn!(job, restart_count, processes = ended, "a job that goes on elsewhere is ended here");
             let why = format!("lives up to restart {}: {ended} processes", of.restart_count);
-            audit::done(by, Act::Fence, (of.job, &self.params.node), &why);
+            audit::done(by, Act::Fence, (of.job, &self.metering.name), &why);
         }
         u32::try_from(pids.len()).unwrap_or(u32::MAX)
     }
 
     fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
-        self.look_at_processes();
-        let books = self.books.lock();
-        let mut pids = lives.pids(&books.processes, of, unknown);
-        pids.extend(lives.strays(&books.processes, of, |uid| uid != 0));
+        self.metering.look();
+        let meters = self.metering.lock();
+        let mut pids = lives.pids(&meters.processes, of, unknown);
+        pids.extend(lives.strays(&meters.processes, of, |uid| uid != 0));
         pids
     }
 
     /// Tells the lease which protected jobs have processes here.
     pub(crate) fn note_lives(&self) {
-        let here = self.lease.lives.lock().protected(&self.books.lock().processes);
-        self.lease.kept.lock().lease.seen(&here);
+        let here = self.lives.lock().protected(&self.metering.lock().processes);
+        self.kept.lock().lease.seen(&here);
     }
 
     /// Asks witnesses for the lease, each by itself.
     fn ask(self: &Arc<Self>, witnesses: &BTreeSet<String>, epoch: u64) {
         for witness in witnesses {
-            let Some(url) = self.lease.kept.lock().urls.get(witness).cloned().filter(|u| !u.is_empty()) else {
+            let Some(url) = self.kept.lock().urls.get(witness).cloned().filter(|u| !u.is_empty()) else {
                 continue;
             };
-            let (node, witness) = (self.clone(), witness.clone());
+            let (holder, witness) = (self.clone(), witness.clone());
             std::thread::spawn(move || {
                 let sent_s = now_s();
-                let socket = node.params.site.munge_socket.clone();
+                let socket = holder.munge_socket.clone();
                 let client = wire::Client::of_node(&url, &witness, socket, WITNESS_LIMIT);
-                let request = LeaseRequest { version: protocol::VERSION, node: node.params.node.clone(), epoch };
+                let request = LeaseRequest { version: protocol::VERSION, node: holder.metering.name.clone(), epoch };
                 match client.post::<_, LeaseReply>("/v1/lease", &request) {
-                    Ok(LeaseReply { refused: None }) => node.lease.kept.lock().lease.granted(sent_s, &witness, epoch),
+                    Ok(LeaseReply { refused: None }) => holder.kept.lock().lease.granted(sent_s, &witness, epoch),
                     Ok(LeaseReply { refused: Some(why) }) => tracing::info!(witness, ?why, "the lease is not granted"),
                     Err(e) => tracing::debug!(witness, %e, "a witness does not answer"),
                 }
@@ -285,7 +295,7 @@ impl Node {
 
 /// Another node asks for its lease.
 pub(crate) async fn grant(
-    State(node): State<Arc<Node>>,
+    State(holder): State<Arc<Holder>>,
     Extension(peer): Extension<Peer>,
     Document(request): Document<LeaseRequest>,
 ) -> Answer<LeaseReply> {
@@ -293,15 +303,15 @@ pub(crate) async fn grant(
         return Err(forbidden(peer, "ask for a node's lease"));
     }
     version(request.version)?;
-    let mut kept = node.lease.kept.lock();
+    let mut kept = holder.kept.lock();
     let granted = kept.testimonies.grant(now_s(), &request.node, request.epoch);
-    node.lease.keep(&kept);
+    holder.keep(&kept);
     Ok(Json(LeaseReply { refused: granted.err() }))
 }
 
 /// The controller asks what this node sees of another.
 pub(crate) async fn testify(
-    State(node): State<Arc<Node>>,
+    State(holder): State<Arc<Holder>>,
     Extension(peer): Extension<Peer>,
     Document(request): Document<TestimonyRequest>,
 ) -> Answer<Testimony> {
@@ -313,27 +323,27 @@ pub(crate) async fn testify(
         let places = Places { url: request.url.clone(), slurmd: request.slurmd.clone() };
         let seen = see(&places);
         let mut testimony = {
-            let mut kept = node.lease.kept.lock();
+            let mut kept = holder.kept.lock();
             let testimony = kept.testimonies.testify(now_s(), &request.node, request.epoch, seen);
             // What binds this witness is written down before it is said.
-            if !node.lease.keep(&kept) {
+            if !holder.keep(&kept) {
                 let text = "this witness cannot write down what it says".to_string();
                 return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text));
             }
             testimony
         };
         if seen.service {
-            testimony.ended = node.pass_on(&request);
+            testimony.ended = holder.pass_on(&request);
         }
         Ok(testimony)
     });
     Ok(Json(testimony.await??))
 }
 
-impl Node {
+impl Holder {
     /// Passes on to a node that the controller does not reach what is to be ended there; what of it has ended.
     fn pass_on(&self, request: &TestimonyRequest) -> BTreeSet<Incarnation> {
-        let socket = self.params.site.munge_socket.clone();
+        let socket = self.munge_socket.clone();
         let client = wire::Client::of_node(&request.url, &request.node, socket, WITNESS_LIMIT);
         let has_ended = |of: &&Incarnation| {
             let end = EndRequest { version: protocol::VERSION, restart_count: of.restart_count };
@@ -346,7 +356,7 @@ impl Node {
 
 /// Somebody wants what is left of a job's earlier lives ended: its owner, or root.
 pub(crate) async fn end(
-    State(node): State<Arc<Node>>,
+    State(holder): State<Arc<Holder>>,
     Extension(peer): Extension<Peer>,
     job: Result<axum::extract::Path<u32>, axum::extract::rejection::PathRejection>,
     Document(request): Document<EndRequest>,
@@ -355,17 +365,17 @@ pub(crate) async fn end(
     version(request.version)?;
     let of = Incarnation { job, restart_count: request.restart_count };
     let left = blocking(move || -> Result<u32, Refusal> {
-        let left = match node.is_owner(peer.uid, job) {
-            Some(true) => node.end(By::User(peer), of, true),
+        let left = match holder.metering.is_owner(peer.uid, job) {
+            Some(true) => holder.end(By::User(peer), of, true),
             Some(false) => return Err(forbidden(peer, &format!("end what is left of job {job}"))),
             // No step is left; what has left its step may be, and everybody's own is theirs to end.
             None => {
                 let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
-                node.end_those(By::User(peer), of, |lives| lives.strays(&node.books.lock().processes, of, whose))
+                holder.end_those(By::User(peer), of, |lives| lives.strays(&holder.metering.lock().processes, of, whose))
             }
         };
         if left == 0 {
-            node.wait_for_names_of_pmix(job);
+            holder.pmix.wait_for_names(job);
         }
         Ok(left)
     });

@@ -61,7 +61,7 @@ const OURS: &[u8] = b"joulepoint-";
 const TICK_S: f64 = 0.02;
 
 /// Whether files of users on a mount can outlive a boot.
-pub(super) fn outlives_a_boot(mount: &Mount) -> bool {
+pub(crate) fn outlives_a_boot(mount: &Mount) -> bool {
     holds_files(mount) && !IN_MEMORY.contains(&mount.fs.as_str())
 }
 
@@ -85,7 +85,7 @@ struct Facts {
 }
 
 /// A walk, and what it has seen.
-pub(super) struct Walk {
+pub(crate) struct Walk {
     uid: u32,
     steps: Vec<StepSpan>,
     left: Vec<Left>,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     fn now_s() -> f64 {
-        crate::now_s()
+        listener::now_s()
     }
 
     fn walked(dir: &Path, uid: u32, steps: &[StepSpan], most: u32, is_shared: IsShared) -> (Vec<Left>, bool) {

@@ -1,6 +1,8 @@
 //! Gives each user a bounded number of turns at what waits for a disk, Slurm or another process, so that one who asks for
 //! much waits for himself.
 
+use crate::refusal::Refusal;
+use axum::http::StatusCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,6 +47,30 @@ impl Turns {
             None => None,
         }
     }
+}
+
+tokio::task_local! {
+    /// The turns of who asks, while a request is answered.
+    static OWN: Option<Own>;
+}
+
+/// Answers a request as one of a user's turns.
+pub async fn in_turn<T>(own: Option<Own>, answer: impl Future<Output = T>) -> T {
+    OWN.scope(own, answer).await
+}
+
+/// Does something that waits for a disk or another process, without holding the others up: as one of the turns of who
+/// asks.
+///
+/// # Errors
+/// When it panics.
+pub async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    let own = OWN.try_with(Clone::clone).ok().flatten();
+    let _turn = match own {
+        Some(own) => own.acquire_owned().await.ok(),
+        None => None,
+    };
+    tokio::task::spawn_blocking(f).await.map_err(|e| Refusal(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A node's CPU frequency is held on a lease, on a tree of files as the kernel has it, and always put back.
 
-use service::frequency::Frequency;
+use node::frequency::Frequency;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

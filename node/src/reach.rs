@@ -13,7 +13,7 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(600);
 
 /// Where a node is reached.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Places {
+pub struct Places {
     /// Its node service, as `http://host:port`; empty if it is not known.
     pub url: String,
     /// Its slurmd, as `host:port`.
@@ -22,7 +22,7 @@ pub(crate) struct Places {
 
 /// What is seen of a node from here: connections are tried, and a refusal shows a host that lives. A service must answer
 /// as well: the kernel accepts connections also for one that is stopped.
-pub(crate) fn see(places: &Places) -> Seen {
+pub fn see(places: &Places) -> Seen {
     let service = places.url.strip_prefix("http://");
     let (service, slurmd) = std::thread::scope(|scope| {
         let service = scope.spawn(|| service.map_or((Answer::Nothing, false), ask));
