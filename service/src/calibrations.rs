@@ -1,6 +1,6 @@
 //! Calibrations of the cluster: taken to the plans, and told to whoever asks.
 
-use crate::controller::Controller;
+use crate::access::Access;
 use anyhow::Result;
 use audit::By;
 use axum::extract::rejection::QueryRejection;
@@ -8,9 +8,12 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use listener::{Document, Refusal, blocking, forbidden};
+use parking_lot::Mutex;
 use planner::{Known, calibrated, sound};
-use protocol::{Calibration, StoredCalibration};
+use protocol::{Calibration, Fingerprint, StoredCalibration};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::{Readers, Store};
 use wire::Peer;
 
 /// `?node_type=T&history=true`
@@ -25,7 +28,7 @@ pub(crate) struct Wanted {
 /// `GET /v1/calibrations`: the newest of every node type, or all of them, newest first. The one that was stored last is the
 /// newest, whenever it was measured: who imports an old one wants it back.
 pub(crate) async fn tell(
-    State(c): State<Arc<Controller>>,
+    State(c): State<Arc<Calibrations>>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Vec<StoredCalibration>>, Refusal> {
     let Query(wanted) = wanted?;
@@ -39,7 +42,7 @@ pub(crate) async fn tell(
 
 /// `POST /v1/calibrations`: keeps one more; for operators.
 pub(crate) async fn keep(
-    State(c): State<Arc<Controller>>,
+    State(c): State<Arc<Calibrations>>,
     Extension(peer): Extension<Peer>,
     Document(new): Document<Calibration>,
 ) -> Result<Json<StoredCalibration>, Refusal> {
@@ -53,7 +56,7 @@ pub(crate) async fn keep(
         let new = new.clone();
         move || {
             let id = c.store.lock().keep_calibration(&new)?;
-            c.refresh_calibrations()?;
+            c.refresh()?;
             anyhow::Ok(id)
         }
     });
@@ -61,9 +64,21 @@ pub(crate) async fn keep(
     Ok(Json(StoredCalibration { id, calibration: new, corrections: Vec::new(), stale: Vec::new() }))
 }
 
-impl Controller {
+/// What is known of how the cluster was calibrated.
+pub(crate) struct Calibrations {
+    pub store: Arc<Mutex<Store>>,
+    pub reader: Arc<Mutex<Store>>,
+    pub readers: Arc<Readers>,
+    pub access: Arc<Access>,
+    /// The newest, with what plans have fitted to them.
+    pub known: Mutex<Vec<Known>>,
+    /// What nodes are made of, as their services told last.
+    pub fingerprints: Mutex<BTreeMap<String, Fingerprint>>,
+}
+
+impl Calibrations {
     /// Takes what the store has to the plans; a calibration that has not changed keeps what was fitted to it.
-    pub(crate) fn refresh_calibrations(&self) -> Result<()> {
+    pub(crate) fn refresh(&self) -> Result<()> {
         let mut stored = self.reader.lock().calibrations(None, false)?;
         self.mark_stale(&mut stored);
         let mut known = self.known.lock();

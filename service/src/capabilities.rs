@@ -1,7 +1,6 @@
 //! Which checkpoint engines the nodes have: each looks at itself, and they are counted here.
 
-use crate::controller::Controller;
-use crate::routes::Shared;
+use crate::watching::Watching;
 use axum::Json;
 use axum::extract::State;
 use config::Site;
@@ -9,21 +8,22 @@ use listener::now_s;
 use parking_lot::Mutex;
 use protocol::Capabilities;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The nodes are counted at most so often: each heartbeat is answered with the count.
 const COUNT: Duration = Duration::from_secs(2);
 
-/// What the nodes told, and the last count of it.
+/// The engines of the nodes, as each has reported them, and the last count.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Engines {
     nodes: Mutex<BTreeMap<String, BTreeSet<String>>>,
     counted: Mutex<Option<(Instant, Capabilities)>>,
 }
 
-impl Told {
-    /// A node tells what it has.
-    pub(crate) fn tell(&self, node: &str, engines: &BTreeSet<String>) {
+impl Engines {
+    /// A node reports what it has.
+    pub(crate) fn report(&self, node: &str, engines: &BTreeSet<String>) {
         let mut nodes = self.nodes.lock();
         if nodes.get(node) != Some(engines) {
             nodes.insert(node.to_string(), engines.clone());
@@ -48,14 +48,21 @@ fn says_how(site: &Site) -> bool {
     site.hook.checkpoint.is_some() || DEFAULTS.iter().any(|name| site.defaults.contains_key(*name))
 }
 
-impl Controller {
+/// What the nodes of a site have.
+pub(crate) struct Counter {
+    pub engines: Engines,
+    pub site: Arc<Site>,
+    pub watching: Arc<Watching>,
+}
+
+impl Counter {
     /// What the nodes have, counted a moment ago at most.
     pub(crate) fn capabilities(&self) -> Capabilities {
-        let mut counted = self.told.counted.lock();
+        let mut counted = self.engines.counted.lock();
         match counted.as_ref() {
             Some((at, count)) if at.elapsed() < COUNT => count.clone(),
             _ => {
-                let count = self.told.count(&self.watching.heard_names());
+                let count = self.engines.count(&self.watching.heard_names());
                 let count = Capabilities { site_wide: says_how(&self.site), ..count };
                 *counted = Some((Instant::now(), count.clone()));
                 count
@@ -65,8 +72,8 @@ impl Controller {
 }
 
 /// `GET /v1/capabilities`: what the nodes have.
-pub(crate) async fn tell(State(c): Shared) -> Json<Capabilities> {
-    Json(c.capabilities())
+pub(crate) async fn tell(State(counter): State<Arc<Counter>>) -> Json<Capabilities> {
+    Json(counter.capabilities())
 }
 
 #[cfg(test)]
@@ -75,13 +82,13 @@ mod tests {
 
     #[test]
     fn only_nodes_that_are_heard_and_have_looked_are_counted() {
-        let told = Told::default();
-        told.tell("n1", &["criu".to_string()].into());
-        told.tell("n2", &BTreeSet::new());
-        told.tell("n3", &["criu".to_string()].into());
+        let engines = Engines::default();
+        engines.report("n1", &["criu".to_string()].into());
+        engines.report("n2", &BTreeSet::new());
+        engines.report("n3", &["criu".to_string()].into());
         let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<Vec<_>>();
-        let count = told.count(&names(&["n1", "n2", "n4"]));
+        let count = engines.count(&names(&["n1", "n2", "n4"]));
         assert_eq!((count.nodes, count.having("criu"), count.having("dmtcp")), (2, 1, 0));
-        assert_eq!(told.count(&[]).nodes, 0);
+        assert_eq!(engines.count(&[]).nodes, 0);
     }
 }

@@ -1,17 +1,21 @@
 //! Holds a batch against Slurm's word before anything of it is stored: whose its job is, when it ran, and on which nodes.
 
-use crate::controller::Controller;
+use crate::access::Access;
 use crate::plausible::{self, Implausible, Known};
 use crate::refusal::of_store;
-use crate::words::{Heard, Life};
+use crate::words::{Heard, Life, Words};
 use anyhow::Result;
 use axum::http::StatusCode;
+use config::Site;
+use listener::Users;
 use listener::now_s;
 use listener::{Refusal, forbidden};
+use parking_lot::Mutex;
 use protocol::{Batch, Event, RunKey};
 use slurm::JobName;
 use std::collections::BTreeSet;
-use store::{OpenRun, RunRow};
+use std::sync::Arc;
+use store::{OpenRun, Readers, RunRow, Store};
 use wire::Peer;
 
 /// Most nodes that a run outside Slurm may name: it runs on the host where it was started.
@@ -49,7 +53,19 @@ enum Word {
     Unknown,
 }
 
-impl Controller {
+/// What batches are held against.
+pub(crate) struct Claims {
+    pub site: Arc<Site>,
+    pub store: Arc<Mutex<Store>>,
+    /// For the looks at what nobody has vouched for.
+    pub reader: Arc<Mutex<Store>>,
+    pub readers: Arc<Readers>,
+    pub access: Arc<Access>,
+    pub users: Arc<Users>,
+    pub words: Words,
+}
+
+impl Claims {
     /// Holds a batch of `bytes` against what is known of its run and its job.
     ///
     /// # Errors
@@ -130,7 +146,7 @@ impl Controller {
     fn ask(&self, peer: Peer, job: u32, run: &str) -> Result<Word, Refusal> {
         let named_s = named(run).map(|(_, at_s)| at_s);
         let is_theirs = |life: &Life| life.uid == peer.uid && is_during(life, named_s);
-        let heard = self.words.hear(self, peer.uid, job, false, 0.0, &|lives| lives.iter().any(is_theirs))?;
+        let heard = self.words.hear(peer.uid, job, false, 0.0, &|lives| lives.iter().any(is_theirs))?;
         if heard.lives.iter().any(is_theirs) {
             return Ok(Word::Theirs(heard));
         }
@@ -161,8 +177,7 @@ impl Controller {
                 return plausible::check(batch, &known).map_err(refused);
             }
             Word::Unknown => {
-                let known =
-                    Known { since_s: begun_s, ..Known::unknown(&self.site, now_s, self.words.most_nodes(self)) };
+                let known = Known { since_s: begun_s, ..Known::unknown(&self.site, now_s, self.words.most_nodes()) };
                 return plausible::check(batch, &known).map_err(refused);
             }
             Word::Kept => None,
@@ -193,11 +208,11 @@ impl Controller {
     /// The nodes that a user's job has had, by Slurm's word; all, if it cannot say more of a job that `is_theirs`, or that it
     /// knows as theirs.
     fn nodes_by_slurm(&self, uid: u32, job: u32, since_s: f64, is_theirs: bool) -> Result<BTreeSet<String>, Refusal> {
-        let wide = self.words.hear(self, uid, job, true, since_s, &|_| true)?;
+        let wide = self.words.hear(uid, job, true, since_s, &|_| true)?;
         let mut nodes: BTreeSet<String> = wide.nodes_of(uid).collect();
         // Without accounting nobody knows which nodes it had before one of them died.
         if wide.is_without_accounting && (is_theirs || wide.lives.iter().any(|life| life.uid == uid)) {
-            nodes.extend(self.words.cluster(self).iter().flat_map(|all| all.iter().cloned()));
+            nodes.extend(self.words.cluster().iter().flat_map(|all| all.iter().cloned()));
         }
         Ok(nodes)
     }
@@ -263,7 +278,7 @@ impl Controller {
             match known {
                 Some(life) => {
                     user.clone_from(&life.user);
-                    account.clone_from(&self.words.account(self, peer.uid, job));
+                    account.clone_from(&self.words.account(peer.uid, job));
                     if !life.partition.is_empty() {
                         partition.clone_from(&life.partition);
                     }

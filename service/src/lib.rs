@@ -1,20 +1,25 @@
 //! `joulepointd`, on the controller: plans, watches, and answers wrappers, nodes and people.
 
 mod access;
+mod accounting;
+mod asked;
 mod calibrations;
 mod capabilities;
 mod claim;
 mod comment;
 pub mod controller;
 mod energy_tres;
+mod exposed;
 mod history;
 mod latency;
 mod loans;
 mod metrics;
 mod orders;
+mod parts;
 mod plausible;
 mod refusal;
 mod routes;
+mod steering;
 mod watching;
 mod words;
 

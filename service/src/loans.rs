@@ -1,18 +1,21 @@
 //! What the controller answers about loans: asking for one, following it, moving its end, listing them; and the queue.
 
-use crate::controller::Controller;
+use crate::access::Access;
+use crate::asked::{LONGEST_WAIT, check_id};
 use crate::metrics::Ended;
 use crate::orders::Orders;
+use crate::parts::Reporter;
 use crate::refusal::of_broker;
-use crate::routes::{LONGEST_WAIT, Shared, check_id};
+use crate::steering::Steering;
 use crate::watching::Watching;
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use broker::DAY_S;
+use broker::{Broker, DAY_S};
+use config::Site;
 use listener::now_s;
-use listener::{Answer, Document, Refusal, absent, blocking, version};
+use listener::{Answer, Document, Refusal, Users, blocking, version};
 use parking_lot::Mutex;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Order, OrderState, Queue};
 use std::sync::Arc;
@@ -24,23 +27,25 @@ use wire::Peer;
 const COMMANDS: u32 = 5;
 
 pub(crate) async fn ask(
-    State(c): Shared,
+    State(broker): State<Arc<Broker>>,
+    State(steering): State<Arc<Steering>>,
+    State(users): State<Arc<Users>>,
     Extension(peer): Extension<Peer>,
     Document(request): Document<LoanRequest>,
 ) -> Answer<Loan> {
     version(request.version)?;
     check_id("a loan", &request.id)?;
     blocking(move || {
-        if let Some(loan) = c.broker.loan(&request.id).map_err(of_broker)? {
-            return c.visible_loan(peer, Some(loan));
+        if let Some(loan) = broker.loan(&request.id).map_err(of_broker)? {
+            return steering.visible(peer, Some(loan));
         }
-        let run = c.run_of(peer, &request.job)?;
+        let run = steering.run_of(peer, &request.job)?;
         for _ in 0..COMMANDS {
-            c.users.command(now_s(), peer.uid)?;
+            users.command(now_s(), peer.uid)?;
         }
         // Somebody else may have asked with this id meanwhile.
-        let loan = c.broker.allow(peer.uid, run, &request).map_err(of_broker)?;
-        c.visible_loan(peer, Some(loan))
+        let loan = broker.allow(peer.uid, run, &request).map_err(of_broker)?;
+        steering.visible(peer, Some(loan))
     })
     .await?
     .map(Json)
@@ -56,24 +61,26 @@ pub(crate) struct Follow {
 }
 
 pub(crate) async fn follow(
-    State(c): Shared,
+    State(broker): State<Arc<Broker>>,
+    State(steering): State<Arc<Steering>>,
     Extension(peer): Extension<Peer>,
     id: Result<Path<String>, PathRejection>,
     wait: Result<Query<Follow>, QueryRejection>,
 ) -> Answer<Loan> {
     let (Path(id), Query(wait)) = (id?, wait?);
     let limit = Duration::try_from_secs_f64(wait.wait_s).unwrap_or_default().min(LONGEST_WAIT);
-    let (seeing, of) = (c.clone(), id.clone());
-    let loan = blocking(move || seeing.loan(peer, &of)).await??;
-    if Some(loan.state) != wait.since {
-        return Ok(Json(loan));
+    let (looking, seeing, of) = (broker.clone(), steering.clone(), id.clone());
+    let seen = blocking(move || loan(&looking, &seeing, peer, &of)).await??;
+    if Some(seen.state) != wait.since {
+        return Ok(Json(seen));
     }
-    c.broker.moved(&id, wait.since, limit).await;
-    blocking(move || c.loan(peer, &id)).await?.map(Json)
+    broker.moved(&id, wait.since, limit).await;
+    blocking(move || loan(&broker, &steering, peer, &id)).await?.map(Json)
 }
 
 pub(crate) async fn progress(
-    State(c): Shared,
+    State(broker): State<Arc<Broker>>,
+    State(steering): State<Arc<Steering>>,
     Extension(peer): Extension<Peer>,
     id: Result<Path<String>, PathRejection>,
     Document(progress): Document<LoanProgress>,
@@ -81,9 +88,9 @@ pub(crate) async fn progress(
     version(progress.version)?;
     let Path(id) = id?;
     blocking(move || {
-        c.loan(peer, &id)?;
-        c.broker.expect_return(&id, progress.return_s).map_err(of_broker)?;
-        c.loan(peer, &id)
+        loan(&broker, &steering, peer, &id)?;
+        broker.expect_return(&id, progress.return_s).map_err(of_broker)?;
+        loan(&broker, &steering, peer, &id)
     })
     .await?
     .map(Json)
@@ -118,18 +125,21 @@ impl Which {
 }
 
 pub(crate) async fn list(
-    State(c): Shared,
+    State(broker): State<Arc<Broker>>,
+    State(reporter): State<Arc<Reporter>>,
+    State(access): State<Arc<Access>>,
+    State(site): State<Arc<Site>>,
     Extension(peer): Extension<Peer>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Answer<Vec<Loan>> {
     let Query(which) = which?;
     let loans = blocking(move || -> Result<_> {
         // A loan that ended in the window was asked for at most the longest time before.
-        let since_s = which.start.map_or(0.0, |start_s| start_s - c.site.lend.longest_s - DAY_S);
-        let all = c.reporter.lock().lendings(since_s)?;
-        let may = |l: &Loan| c.access.may(peer.uid, l.uid);
+        let since_s = which.start.map_or(0.0, |start_s| start_s - site.lend.longest_s - DAY_S);
+        let all = reporter.store.lock().lendings(since_s)?;
+        let may = |l: &Loan| access.may(peer.uid, l.uid);
         // What borrowers have used so far is on disk at the next change only.
-        let all = all.into_iter().map(|l| c.broker.get(&l.id).unwrap_or(l));
+        let all = all.into_iter().map(|l| broker.get(&l.id).unwrap_or(l));
         Ok(all.filter(|l| may(l) && which.has(l)).collect::<Vec<_>>())
     });
     Ok(Json(loans.await??))
@@ -145,24 +155,19 @@ pub(crate) struct For {
 
 /// `GET /v1/queue`: what waits for so many CPUs of a partition.
 pub(crate) async fn queue(
-    State(c): Shared,
+    State(broker): State<Arc<Broker>>,
+    State(users): State<Arc<Users>>,
     Extension(peer): Extension<Peer>,
     nodes: Result<Query<For>, QueryRejection>,
 ) -> Answer<Queue> {
     let Query(For { partition, cpus }) = nodes?;
-    c.users.command(now_s(), peer.uid)?;
-    Ok(Json(blocking(move || c.broker.queue(&partition, cpus)).await?.map_err(of_broker)?))
+    users.command(now_s(), peer.uid)?;
+    Ok(Json(blocking(move || broker.queue(&partition, cpus)).await?.map_err(of_broker)?))
 }
 
-impl Controller {
-    /// A loan that this user may see.
-    fn loan(&self, peer: Peer, id: &str) -> Result<Loan, Refusal> {
-        self.visible_loan(peer, self.broker.loan(id).map_err(of_broker)?)
-    }
-
-    fn visible_loan(&self, peer: Peer, loan: Option<Loan>) -> Result<Loan, Refusal> {
-        loan.filter(|l| self.access.may(peer.uid, l.uid)).ok_or_else(|| absent("such loan"))
-    }
+/// A loan that this user may see.
+fn loan(broker: &Broker, steering: &Steering, peer: Peer, id: &str) -> Result<Loan, Refusal> {
+    steering.visible(peer, broker.loan(id).map_err(of_broker)?)
 }
 
 /// The service, as the broker needs it.

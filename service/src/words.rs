@@ -1,12 +1,11 @@
 //! What Slurm says of the jobs that users send records of: slurmctld first, then accounting; asked once for a while, and
 //! on the account of who causes it.
 
-use crate::controller::Controller;
 use axum::http::StatusCode;
-use listener::Refusal;
 use listener::now_s;
+use listener::{Refusal, Users};
 use parking_lot::Mutex;
-use slurm::{Accounted, Job, JobName, JobState, JobText};
+use slurm::{Accounted, Job, JobName, JobState, JobText, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -106,14 +105,20 @@ struct Kept {
 type Nodes = Arc<BTreeSet<String>>;
 
 /// Slurm's answers of the last moments.
-#[derive(Debug, Default)]
 pub(crate) struct Words {
+    slurm: Slurm,
+    users: Arc<Users>,
     jobs: Mutex<BTreeMap<u32, Kept>>,
     /// Those of the cluster, if Slurm has said so, and until when that holds.
     nodes: Mutex<Option<(f64, Option<Nodes>)>>,
 }
 
 impl Words {
+    /// Nothing was asked yet.
+    pub fn new(slurm: Slurm, users: Arc<Users>) -> Words {
+        Words { slurm, users, jobs: Mutex::default(), nodes: Mutex::default() }
+    }
+
     /// What Slurm says of a job, on the account of `uid`; accounting is asked if slurmctld's word is not `enough`, or
     /// if `wide`. What was heard before `since_s` does not count: a job has other nodes after a requeue.
     ///
@@ -121,7 +126,6 @@ impl Words {
     /// That the user has caused too many commands, or that neither of the two answers.
     pub fn hear(
         &self,
-        c: &Controller,
         uid: u32,
         job: u32,
         wide: bool,
@@ -134,14 +138,14 @@ impl Words {
         if let Some(kept) = self.jobs.lock().get(&job).filter(is_fresh).filter(is_enough) {
             return Ok(kept.heard.clone());
         }
-        c.users.command(now_s, uid)?;
-        let now = c.slurm.job(job);
+        self.users.command(now_s, uid)?;
+        let now = self.slurm.job(job);
         let current: Option<Life> = now.as_ref().ok().and_then(Clone::clone).map(Life::from);
         let mut heard = Heard { lives: current.into_iter().collect(), is_without_accounting: false };
         let is_wide = wide || !enough(&heard.lives);
         if is_wide {
-            c.users.command(now_s, uid)?;
-            match c.slurm.accounted(job) {
+            self.users.command(now_s, uid)?;
+            match self.slurm.accounted(job) {
                 Ok(lives) => {
                     // slurmctld's word is the newest, and stands last.
                     heard.lives.splice(0..0, lives.into_iter().map(Life::from));
@@ -164,17 +168,17 @@ impl Words {
     }
 
     /// The account of a job that was heard of; empty if Slurm does not say.
-    pub fn account(&self, c: &Controller, uid: u32, job: u32) -> String {
+    pub fn account(&self, uid: u32, job: u32) -> String {
         if let Some(account) = self.jobs.lock().get(&job).and_then(|kept| kept.account.clone()) {
             return account;
         }
         let asked = || -> Result<String, slurm::Error> {
-            match c.slurm.job(job)? {
-                Some(known) => c.slurm.text(&known, JobText::Account),
-                None => Ok(c.slurm.accounted_account(job)?.unwrap_or_default()),
+            match self.slurm.job(job)? {
+                Some(known) => self.slurm.text(&known, JobText::Account),
+                None => Ok(self.slurm.accounted_account(job)?.unwrap_or_default()),
             }
         };
-        let is_allowed = c.users.command(now_s(), uid).is_ok();
+        let is_allowed = self.users.command(now_s(), uid).is_ok();
         let account = if is_allowed { asked().unwrap_or_default() } else { String::new() };
         if let Some(kept) = self.jobs.lock().get_mut(&job) {
             kept.account = Some(account.clone());
@@ -183,7 +187,7 @@ impl Words {
     }
 
     /// The names of the cluster's nodes; none while Slurm does not say.
-    pub fn cluster(&self, c: &Controller) -> Option<Nodes> {
+    pub fn cluster(&self) -> Option<Nodes> {
         let now_s = now_s();
         let before = {
             let mut kept = self.nodes.lock();
@@ -195,7 +199,7 @@ impl Words {
             *kept = Some((now_s + KEPT_S, before.clone()));
             before
         };
-        let (nodes, holds_s) = match c.slurm.nodes() {
+        let (nodes, holds_s) = match self.slurm.nodes() {
             Ok(nodes) => (Some(Arc::new(nodes.into_iter().map(|n| n.name).collect())), NODES_KEPT_S),
             Err(e) => {
                 tracing::debug!(%e, "Slurm does not say which nodes there are");
@@ -207,8 +211,8 @@ impl Words {
     }
 
     /// How many nodes a run may name.
-    pub fn most_nodes(&self, c: &Controller) -> usize {
-        self.cluster(c).map_or(MOST_NODES, |nodes| nodes.len().max(1))
+    pub fn most_nodes(&self) -> usize {
+        self.cluster().map_or(MOST_NODES, |nodes| nodes.len().max(1))
     }
 }
 

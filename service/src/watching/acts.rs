@@ -1,15 +1,21 @@
 //! Does what the watch says: sets nodes down and back in service, requeues and starts jobs, closes runs.
 
+use super::looks::Looks;
 use super::power;
-use crate::controller::Controller;
+use super::state::Watching;
+use crate::accounting::Accounting;
+use crate::orders::Orders;
 use anyhow::{Context, Result, bail};
 use audit::{Act, By};
+use broker::Broker;
 use listener::now_s;
+use parking_lot::Mutex;
 use protocol::{FailureKind, Incarnation};
-use slurm::{Job, JobState};
+use slurm::{Job, JobState, Slurm};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::OpenRun;
 use store::account;
+use store::{OpenRun, Store};
 use watch::nodes;
 use watch::runs::{Action, Cause, Ended};
 use watch::set_down::{Fate, JobOn, judge};
@@ -20,15 +26,29 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
 
-impl Controller {
+/// What acts on nodes and runs.
+pub(crate) struct Acts {
+    pub watching: Arc<Watching>,
+    pub looks: Looks,
+    pub slurm: Slurm,
+    pub store: Arc<Mutex<Store>>,
+    /// For the looks at the cluster.
+    pub reader: Arc<Mutex<Store>>,
+    pub broker: Arc<Broker>,
+    pub orders: Arc<Orders>,
+    pub accounting: Arc<Accounting>,
+    pub start_requeued_at_once: bool,
+}
+
+impl Acts {
     /// Does what follows from what is known of nodes.
-    pub(super) fn act_on_nodes(self: &Arc<Self>, actions: Vec<nodes::Action>) {
+    pub(super) fn on_nodes(self: &Arc<Self>, actions: Vec<nodes::Action>) {
         for action in actions {
             let done = match action {
-                nodes::Action::Keep { node } => self.keep_node(&node),
+                nodes::Action::Keep { node } => self.watching.keep_node(&node),
                 nodes::Action::Forget { node } => self.store.lock().forget_node(&node),
                 nodes::Action::Look { node, epoch, witnesses, ended } => {
-                    self.look_at(node, epoch, witnesses, ended);
+                    self.look(node, epoch, witnesses, ended);
                     Ok(())
                 }
                 nodes::Action::Dead { node, silent_s } => {
@@ -51,12 +71,28 @@ impl Controller {
         }
     }
 
+    /// Looks at a silent node beside everything else, and does what follows from what is seen.
+    fn look(self: &Arc<Self>, node: String, epoch: u64, witnesses: BTreeSet<String>, ended: BTreeSet<Incarnation>) {
+        if !self.watching.looking.lock().insert(node.clone()) {
+            return;
+        }
+        let acts = self.clone();
+        std::thread::spawn(move || {
+            let (actions, asks_again) = acts.looks.look(&node, epoch, &witnesses, &ended);
+            acts.watching.looking.lock().remove(&node);
+            acts.on_nodes(actions);
+            if asks_again {
+                acts.looks.ask_again(&node);
+            }
+        });
+    }
+
     /// Notes a death while the runs are still open there, before Slurm ends them.
     fn node_died(&self, node: &str, silent_s: f64, seen: &str) -> store::Result<()> {
         let now_s = now_s();
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
-        let open = self.open.lock().clone();
+        let open = self.watching.open.lock().clone();
         let spared: Vec<_> = open.iter().filter(|run| self.broker.has_lent(run, node)).map(|run| &run.key).collect();
         let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
         let text = format!("node {node} died: {seen}");
@@ -116,12 +152,12 @@ impl Controller {
         let on_it: Vec<&OpenRun> = runs.iter().filter(on_it).collect();
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         self.watching.nodes.lock().give_up(node, lives);
-        self.keep_node(node)?;
+        self.watching.keep_node(node)?;
         match by_us {
             true => self.watching.downs.lock().done(self.watching.now_s(), node),
             false => self.watching.downs.lock().others(node),
         }
-        self.keep_node(node)?;
+        self.watching.keep_node(node)?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
         let mut ending = on_it.iter().filter(|run| self.watching.ends_with(run, node));
         ending.try_for_each(|run| self.script_is_lost(run, node))
@@ -133,7 +169,7 @@ impl Controller {
         let life = Incarnation { job: run.job, restart_count: run.restart_count };
         let others: Vec<&str> = run.nodes.iter().map(String::as_str).filter(|other| *other != node).collect();
         others.iter().for_each(|other| self.watching.nodes.lock().give_up(other, [life]));
-        Ok(self.keep_nodes(&others)?)
+        Ok(self.watching.keep_nodes(&others)?)
     }
 
     /// What would become of a job if its node were set down.
@@ -152,7 +188,7 @@ impl Controller {
         if !self.watching.cutting.lock().insert(node.to_string()) {
             return;
         }
-        let (controller, node) = (self.clone(), node.to_string());
+        let (acts, node) = (self.clone(), node.to_string());
         std::thread::spawn(move || {
             tracing::warn!(node, "a dead node's power is taken away");
             let cut =
@@ -160,14 +196,14 @@ impl Controller {
             let off = cut.and_then(|()| power.status(&node));
             match off {
                 Ok(power::Status::Off) => {
-                    let now_s = controller.watching.now_s();
-                    let actions = controller.watching.nodes.lock().powered_off(now_s, &node);
-                    controller.act_on_nodes(actions);
+                    let now_s = acts.watching.now_s();
+                    let actions = acts.watching.nodes.lock().powered_off(now_s, &node);
+                    acts.on_nodes(actions);
                 }
                 Ok(power::Status::On) => tracing::error!(node, "it has power all the same"),
                 Err(e) => tracing::error!(node, %e, "the power controller did not take it away"),
             }
-            controller.watching.cutting.lock().remove(&node);
+            acts.watching.cutting.lock().remove(&node);
         });
     }
 
@@ -192,14 +228,14 @@ impl Controller {
             audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
         }
         self.watching.downs.lock().forget(name);
-        Ok(self.keep_node(name)?)
+        Ok(self.watching.keep_node(name)?)
     }
 
     /// Does what follows from Slurm's word on a run's job.
-    pub(super) fn act_on_run(&self, run: &OpenRun, action: Action) {
+    pub(super) fn on_run(&self, run: &OpenRun, action: Action) {
         tracing::debug!(job = run.job, ?action, "acting");
         let done = match action {
-            Action::StartNow if self.site.controller.start_requeued_at_once => self.start_now(run),
+            Action::StartNow if self.start_requeued_at_once => self.start_now(run),
             Action::StartNow => Ok(()),
             Action::Requeue(cause) => self.requeue(run, cause),
             Action::Close(ended) => self.close(run, ended),
@@ -228,7 +264,7 @@ impl Controller {
         self.orders.close(now_s(), &run.key);
         self.store.lock().close(run, now_s(), state)?;
         // Slurm takes no AdminComment of a job that is over.
-        self.account_end(&account::account(self.reader.lock().connection(), &run.key)?);
+        self.accounting.ended(&account::account(self.reader.lock().connection(), &run.key)?);
         Ok(())
     }
 

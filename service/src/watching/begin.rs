@@ -1,7 +1,9 @@
 //! Says to a wrapper whether its run may begin again, as far as nodes go that it cannot ask itself.
 
+use super::state::Watching;
+use crate::asked::named;
+use crate::claim::Claims;
 use crate::refusal::of_store;
-use crate::routes::{Shared, named};
 use anyhow::Result;
 use axum::Extension;
 use axum::Json;
@@ -10,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use listener::{Answer, Document, Refusal, absent, blocking, version};
 use protocol::{BeginReply, BeginRequest, RunKey, WaitsFor};
+use std::sync::Arc;
 use watch::Released;
 use wire::Peer;
 
@@ -17,7 +20,8 @@ use wire::Peer;
 const MOST: usize = 4096;
 
 pub(crate) async fn begin(
-    State(c): Shared,
+    State(watching): State<Arc<Watching>>,
+    State(claims): State<Arc<Claims>>,
     Extension(peer): Extension<Peer>,
     path: std::result::Result<Path<(String, String)>, PathRejection>,
     Document(question): Document<BeginRequest>,
@@ -30,26 +34,26 @@ pub(crate) async fn begin(
         return Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
     let waits = blocking(move || -> Result<_, Refusal> {
-        let ((uid, job), is_verified) = match c.readers.free().run(&key).map_err(of_store)? {
-            Some(run) if c.access.may(peer.uid, run.uid) => ((run.uid, run.job), run.verified),
+        let ((uid, job), is_verified) = match claims.readers.free().run(&key).map_err(of_store)? {
+            Some(run) if claims.access.may(peer.uid, run.uid) => ((run.uid, run.job), run.verified),
             Some(_) => return Err(absent("such run")),
             // Its records may wait elsewhere: Slurm knows whose the job is, and which nodes it had.
             None => ((peer.uid, question.former.first().map_or(0, |f| f.of.job)), false),
         };
         // Of this run's own job, and of nodes that it had.
         let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == job).collect();
-        c.had(&key, (uid, job), is_verified, former.iter().map(|f| &f.node).collect())?;
+        claims.had(&key, (uid, job), is_verified, former.iter().map(|f| &f.node).collect())?;
         let mut waits = Vec::new();
         for former in former {
             let (released, has_changed) = {
-                let mut nodes = c.watching.nodes.lock();
+                let mut nodes = watching.nodes.lock();
                 let before = nodes.known(&former.node).map(|k| k.ended.clone());
-                let released = nodes.released(c.watching.now_s(), &former.node, former.of);
+                let released = nodes.released(watching.now_s(), &former.node, former.of);
                 (released, before != nodes.known(&former.node).map(|k| k.ended.clone()))
             };
             // Whatever comes of it: the node is to end it when it is heard again.
             if has_changed {
-                c.keep_node(&former.node).map_err(of_store)?;
+                watching.keep_node(&former.node).map_err(of_store)?;
             }
             if let Released::No(because) = released {
                 waits.push(WaitsFor { former, because });

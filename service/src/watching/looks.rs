@@ -1,57 +1,65 @@
 //! Looks at silent nodes from here, and asks their witnesses what they see.
 
 use super::power;
-use crate::controller::Controller;
+use super::state::Watching;
 use node::reach::{Places, see};
 use protocol::{Incarnation, Testimony, TestimonyRequest};
+use slurm::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use watch::nodes::Action;
 
 /// Longest wait for a witness: it looks itself for more than a second.
 const WITNESS_LIMIT: Duration = Duration::from_millis(2000);
 
-impl Controller {
-    /// Looks at a silent node beside everything else; what is seen goes to the watch.
-    pub(super) fn look_at(
-        self: &Arc<Self>,
-        node: String,
+/// What looks at nodes.
+pub(crate) struct Looks {
+    pub watching: Arc<Watching>,
+    pub slurm: Slurm,
+    pub munge_socket: Option<PathBuf>,
+}
+
+impl Looks {
+    /// Looks at a silent node, from here and through its witnesses; what follows from it, and whether Slurm is to be asked
+    /// afterwards where the node's slurmd is.
+    pub(super) fn look(
+        &self,
+        node: &str,
         epoch: u64,
-        witnesses: BTreeSet<String>,
-        ended: BTreeSet<Incarnation>,
-    ) {
-        if !self.watching.looking.lock().insert(node.clone()) {
-            return;
-        }
-        let controller = self.clone();
-        std::thread::spawn(move || {
-            let known = controller.watching.slurmds.lock().get(&node).cloned();
-            // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
-            let slurmd = known.clone().or_else(|| controller.ask_slurmd(&node));
-            let url = controller.watching.beats.lock().get(&node).map(|b| b.url.clone()).unwrap_or_default();
-            let places = Places { url, slurmd };
-            let (here, testimonies) = std::thread::scope(|scope| {
-                let here = scope.spawn(|| see(&places));
-                let asked = controller.ask_witnesses(&node, epoch, &witnesses, &ended, &places);
-                (here.join().unwrap_or_default(), asked)
-            });
-            tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
-            let now_s = controller.watching.now_s();
-            let mut actions = controller.watching.nodes.lock().looked(now_s, &node, epoch, here, &testimonies);
-            if let Some(power) = &controller.watching.power {
-                actions.extend(controller.ask_power(power, &node));
-            }
-            controller.watching.looking.lock().remove(&node);
-            controller.act_on_nodes(actions);
-            if known.is_some() && controller.watching.asking.lock().insert(node.clone()) {
-                controller.ask_slurmd(&node);
-                controller.watching.asking.lock().remove(&node);
-            }
+        witnesses: &BTreeSet<String>,
+        ended: &BTreeSet<Incarnation>,
+    ) -> (Vec<Action>, bool) {
+        let known = self.watching.slurmds.lock().get(node).cloned();
+        // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
+        let slurmd = known.clone().or_else(|| self.ask_slurmd(node));
+        let url = self.watching.beats.lock().get(node).map(|b| b.url.clone()).unwrap_or_default();
+        let places = Places { url, slurmd };
+        let (here, testimonies) = std::thread::scope(|scope| {
+            let here = scope.spawn(|| see(&places));
+            let asked = self.ask_witnesses(node, epoch, witnesses, ended, &places);
+            (here.join().unwrap_or_default(), asked)
         });
+        tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
+        let now_s = self.watching.now_s();
+        let mut actions = self.watching.nodes.lock().looked(now_s, node, epoch, here, &testimonies);
+        if let Some(power) = &self.watching.power {
+            actions.extend(self.ask_power(power, node));
+        }
+        (actions, known.is_some())
+    }
+
+    /// Asks Slurm again where a node's slurmd is, unless somebody does.
+    pub(super) fn ask_again(&self, node: &str) {
+        if self.watching.asking.lock().insert(node.to_string()) {
+            self.ask_slurmd(node);
+            self.watching.asking.lock().remove(node);
+        }
     }
 
     /// What a power controller says of a node.
-    fn ask_power(&self, power: &power::Controller, node: &str) -> Vec<watch::nodes::Action> {
+    fn ask_power(&self, power: &power::Controller, node: &str) -> Vec<Action> {
         match power.status(node) {
             Ok(power::Status::Off) => self.watching.nodes.lock().powered_off(self.watching.now_s(), node),
             Ok(power::Status::On) => Vec::new(),
@@ -91,7 +99,7 @@ impl Controller {
                 let url = self.watching.beats.lock().get(witness).map(|b| b.url.clone()).filter(|u| !u.is_empty());
                 let (witness, request) = (witness.clone(), &request);
                 scope.spawn(move || {
-                    let client = wire::Client::of_node(&url?, &witness, self.site.munge_socket.clone(), WITNESS_LIMIT);
+                    let client = wire::Client::of_node(&url?, &witness, self.munge_socket.clone(), WITNESS_LIMIT);
                     let said = client.post::<_, Testimony>("/v1/testimony", request);
                     let said = said.inspect_err(|e| tracing::debug!(witness, %e, "a witness does not answer"));
                     Some((witness, said.ok()?))

@@ -1,0 +1,124 @@
+//! Orders of people for their runs: given, and asked after.
+
+use crate::access::Access;
+use crate::asked::{Wait, check_id, number, user_name};
+use crate::orders::{NotTaken, Orders};
+use crate::refusal::{of_slurm, of_store};
+use audit::{Act, By};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use listener::{Answer, Document, Refusal, Users, absent, blocking, now_s, version};
+use parking_lot::Mutex;
+use protocol::{Loan, Order, OrderRequest, OrderStatus, Verb};
+use slurm::Slurm;
+use std::sync::Arc;
+use store::{OpenRun, Readers, Store};
+use wire::Peer;
+
+/// What people steer runs with.
+pub(crate) struct Steering {
+    pub readers: Arc<Readers>,
+    pub access: Arc<Access>,
+    pub users: Arc<Users>,
+    pub slurm: Slurm,
+}
+
+impl Steering {
+    /// A loan, if this user may see it.
+    ///
+    /// # Errors
+    /// That there is none of theirs.
+    pub(crate) fn visible(&self, peer: Peer, loan: Option<Loan>) -> Result<Loan, Refusal> {
+        loan.filter(|l| self.access.may(peer.uid, l.uid)).ok_or_else(|| absent("such loan"))
+    }
+
+    /// The running run of a job, `123` or `123_4`, that this user may steer.
+    pub(crate) fn run_of(&self, peer: Peer, job: &str) -> Result<OpenRun, Refusal> {
+        let id = match job.split_once('_') {
+            None => Some(number(job)?),
+            Some((array, task)) => {
+                self.users.command(now_s(), peer.uid)?;
+                self.slurm.array_task(number(array)?, number(task)?).map_err(of_slurm)?
+            }
+        };
+        if id == Some(0) {
+            return Err(Refusal(StatusCode::CONFLICT, "a run outside Slurm takes no orders".into()));
+        }
+        let open = id.map_or(Ok(Vec::new()), |id| self.readers.free().open_runs_of(id)).map_err(of_store)?;
+        let run = open
+            .into_iter()
+            .find(|r| self.access.may(peer.uid, r.uid))
+            .ok_or_else(|| absent(format!("running job {job} under protection")))?;
+        if run.record_state != "running" {
+            let text = format!("job {job} does not run at the moment ({})", run.record_state);
+            return Err(Refusal(StatusCode::CONFLICT, text));
+        }
+        Ok(run)
+    }
+
+    /// Refuses what would end a job instead of moving it.
+    fn check_order(&self, peer: Peer, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
+        if verb == Verb::Preempt {
+            let text = "only the broker of loans preempts; joulepoint vacate JOB does the same for people";
+            return Err(Refusal(StatusCode::CONFLICT, text.into()));
+        }
+        if verb != Verb::Vacate {
+            return Ok(());
+        }
+        self.users.command(now_s(), peer.uid)?;
+        let job = self.slurm.job(run.job).map_err(of_slurm)?;
+        let can = job.is_some_and(|j| j.requeue && j.batch && j.uid == run.uid);
+        let text =
+            format!("job {} cannot be requeued (--no-requeue, or no batch job), so it cannot be vacated", run.job);
+        if can { Ok(()) } else { Err(Refusal(StatusCode::CONFLICT, text)) }
+    }
+}
+
+/// `POST /v1/orders`: an order for a running job.
+pub(crate) async fn give_order(
+    State(steering): State<Arc<Steering>>,
+    State(orders): State<Arc<Orders>>,
+    State(store): State<Arc<Mutex<Store>>>,
+    Extension(peer): Extension<Peer>,
+    Document(request): Document<OrderRequest>,
+) -> Answer<OrderStatus> {
+    version(request.version)?;
+    check_id("an order", &request.id)?;
+    let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
+    let given = blocking(move || -> Result<_, Refusal> {
+        let run = steering.run_of(peer, &request.job)?;
+        steering.check_order(peer, &run, request.verb)?;
+        Ok((run, Order { id: request.id, verb: request.verb, by }))
+    });
+    let (run, order) = given.await??;
+    let (job, why) = (run.job, format!("{} {}", order.verb.as_str(), order.id));
+    let given = blocking(move || orders.give(now_s(), &store, &run, order)).await?;
+    let given = audit::note(By::User(peer), Act::Order, (job, ""), &why, given);
+    given.map(Json).map_err(|why| {
+        let status = match why {
+            NotTaken::OtherOrder => StatusCode::CONFLICT,
+            NotTaken::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            NotTaken::NotKept => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal(status, why.to_string())
+    })
+}
+
+/// `GET /v1/orders/{id}`: how far an order has come.
+pub(crate) async fn order(
+    State(orders): State<Arc<Orders>>,
+    State(access): State<Arc<Access>>,
+    Extension(peer): Extension<Peer>,
+    id: Result<Path<String>, PathRejection>,
+    wait: Result<Query<Wait>, QueryRejection>,
+) -> Answer<OrderStatus> {
+    let (Path(id), Query(wait)) = (id?, wait?);
+    let limit = wait.limit()?;
+    let seen = || orders.get(now_s(), &id).filter(|(_, owner)| access.may(peer.uid, *owner)).map(|(status, _)| status);
+    let lost = || absent("such order");
+    seen().ok_or_else(lost)?;
+    orders.settled(&id, limit).await;
+    seen().map(Json).ok_or_else(lost)
+}

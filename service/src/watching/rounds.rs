@@ -1,0 +1,264 @@
+//! Looks at nodes and runs again and again, and does what follows.
+
+use super::acts::Acts;
+use super::state::Watching;
+use crate::accounting::Accounting;
+use crate::history;
+use anyhow::Result;
+use listener::now_s;
+use protocol::Held;
+use slurm::{Job, JobState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use store::OpenRun;
+use watch::runs::{self, Doing};
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Longest time for which one look asks Slurm about jobs: a slow slurmctld does not keep deaths of nodes from being seen.
+const ASKING: Duration = Duration::from_secs(1);
+
+/// Time between two questions about all nodes while many of them are silent, s.
+const ASK_OUT_S: f64 = 30.0;
+
+/// Signal of a job whose script was killed.
+const SIGKILL: i32 = 9;
+
+/// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
+const RESUME_S: f64 = 1.0;
+
+/// Time between two tellings of the energy of jobs to Slurm's accounting, s.
+const TELL_ENERGY_S: f64 = 10.0;
+
+/// Most runs that are forgotten in one transaction.
+const FORGET_TOGETHER: u32 = 100;
+
+/// Time between two bookings of watched time, s.
+const BOOK_S: f64 = 60.0;
+
+/// When things that are looked at less often were done last, s.
+#[derive(Default)]
+struct Due {
+    resumed_s: f64,
+    told_s: f64,
+    booked_s: f64,
+}
+
+/// The watch of a controller.
+pub(crate) struct Watcher {
+    pub watching: Arc<Watching>,
+    pub acts: Arc<Acts>,
+    pub accounting: Arc<Accounting>,
+    /// How long runs are kept that have ended, days; for ever if 0.
+    pub keep_days: f64,
+}
+
+impl Watcher {
+    /// Watches for ever.
+    pub(crate) fn watch_for_ever(&self) {
+        if let Err(e) = history::take_over(&self.acts.slurm, &self.acts.store, now_s()) {
+            tracing::info!(reason = format!("{e:#}"), "no history is taken over from Slurm");
+        }
+        let mut due = Due::default();
+        let mut known = String::new();
+        loop {
+            std::thread::sleep(LOOK);
+            let looked = self.watch_once().and_then(|()| self.look_now_and_then(&mut due));
+            let error = looked.err().map(|e| format!("{e:#}")).unwrap_or_default();
+            if error != known {
+                match error.as_str() {
+                    "" => tracing::info!("the cluster can be looked at again"),
+                    error => tracing::error!(error, "a look at the cluster failed; said once until it changes"),
+                }
+                known = error;
+            }
+        }
+    }
+
+    /// Looks at everything once, and does what follows.
+    fn watch_once(&self) -> Result<()> {
+        let watching = &self.watching;
+        let runs = self.acts.reader.lock().open_runs_kept()?;
+        let now_s = watching.now_s();
+        let mut actions = std::mem::take(&mut *watching.news.lock());
+        actions.extend(watching.nodes.lock().look(now_s));
+        if watching.nodes.lock().is_crowd(now_s) {
+            self.ask_who_is_out(now_s);
+        }
+        self.acts.on_nodes(actions);
+        // First: Slurm requeues the jobs of a node that is down at once, and one that we requeue waits for its epilog there.
+        self.acts.set_down_due(&runs);
+        let asked = self.ask_about_jobs(&runs);
+        self.note_held(&runs);
+        asked
+    }
+
+    /// Asks Slurm about those of our own jobs to which something may have happened, and helps them; no more often than
+    /// the site allows, however many there are.
+    fn ask_about_jobs(&self, runs: &[OpenRun]) -> Result<()> {
+        let watching = &self.watching;
+        let known: Vec<runs::Run> = runs.iter().map(run).collect();
+        let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
+        watching.words.lock().retain(|job, _| open.contains(job));
+        let due = watching.runs.lock().due(watching.now_s(), &known, &watching.nodes.lock());
+        let begun = Instant::now();
+        let mut asked = Ok(());
+        for job in due {
+            let may_ask = watching.questions.lock().take(watching.now_s(), watching.rate, 1.0);
+            if !may_ask || begun.elapsed() > ASKING {
+                break;
+            }
+            let answer = self.acts.slurm.job(job);
+            watching.asked.fetch_add(1, Ordering::Relaxed);
+            let now_s = watching.now_s();
+            match answer {
+                Ok(answer) => self.hear_of(now_s, job, answer, runs.iter().zip(&known).filter(|(r, _)| r.job == job)),
+                Err(e) => {
+                    // Whatever it is about this one job, the others are asked about.
+                    watching.runs.lock().unanswered(now_s, job);
+                    asked = Err(e.into());
+                }
+            }
+        }
+        asked
+    }
+
+    /// Does what follows from Slurm's word on a job for the runs that are of it.
+    fn hear_of<'a>(
+        &self,
+        now_s: f64,
+        job: u32,
+        answer: Option<Job>,
+        of: impl Iterator<Item = (&'a OpenRun, &'a runs::Run)>,
+    ) {
+        let watching = &self.watching;
+        let word = answer.as_ref().map(|j| word(j, listener::now_s()));
+        match answer {
+            Some(answer) => drop(watching.words.lock().insert(job, (now_s, answer))),
+            None => drop(watching.words.lock().remove(&job)),
+        }
+        for (open, known) in of {
+            let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
+            if let Some(action) = action {
+                self.acts.on_run(open, action);
+            }
+        }
+    }
+
+    /// Notes which protected jobs hold which nodes, and which runs are their owners' by Slurm's word.
+    fn note_held(&self, runs: &[OpenRun]) {
+        let words = self.watching.words.lock();
+        let theirs = |r: &&OpenRun| words.get(&r.job).is_some_and(|(_, j)| j.uid == r.uid);
+        let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+        for run in runs.iter().filter(theirs) {
+            let Some((_, job)) = words.get(&run.job) else { continue };
+            if job.state != JobState::Running || job.restarts != run.restart_count {
+                continue;
+            }
+            // Slurm's short record has the sum only: the nodes of a job are mostly alike.
+            let cpus = job.num_cpus.div_ceil(job.nodes.len().max(1) as u32);
+            for node in &job.nodes {
+                let holds = Held { job: run.job, restart_count: run.restart_count, cpus };
+                held.entry(node.clone()).or_default().push(holds);
+            }
+        }
+        let open = runs.iter().filter(theirs).cloned().collect();
+        drop(words);
+        *self.watching.open.lock() = Arc::new(open);
+        self.watching.nodes.lock().set_held(held);
+    }
+
+    /// Asks Slurm which nodes nobody misses, while so many are silent that it matters; the only question about all nodes.
+    fn ask_who_is_out(&self, now_s: f64) {
+        let mut asked_s = self.watching.out_asked_s.lock();
+        if now_s - *asked_s < ASK_OUT_S {
+            return;
+        }
+        *asked_s = now_s;
+        match self.acts.slurm.nodes() {
+            Ok(nodes) => {
+                let is_out = |n: &&slurm::Node| {
+                    n.state == "DOWN" || n.has_flag("POWERED_DOWN") || n.has_flag("DRAIN") && n.state == "IDLE"
+                };
+                let out = nodes.iter().filter(is_out).map(|n| n.name.clone()).collect();
+                self.watching.nodes.lock().set_out(&out);
+            }
+            Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),
+        }
+    }
+
+    /// What is looked at less often.
+    fn look_now_and_then(&self, due: &mut Due) -> Result<()> {
+        let now_s = self.watching.now_s();
+        if now_s - due.resumed_s >= RESUME_S {
+            due.resumed_s = now_s;
+            self.acts.resume_well();
+        }
+        if now_s - due.told_s >= TELL_ENERGY_S {
+            due.told_s = now_s;
+            if let Err(e) = self.accounting.tell_energy() {
+                tracing::warn!(%e, "Slurm's accounting was not told the energy of jobs; it will be tried again");
+            }
+        }
+        if now_s - due.booked_s >= BOOK_S {
+            let seconds = now_s - due.booked_s;
+            let nodes: Vec<(String, f64)> = self.watching.heard_names().into_iter().map(|n| (n, seconds)).collect();
+            self.acts.store.lock().watched(&nodes)?;
+            due.booked_s = now_s;
+            self.forget(listener::now_s())?;
+        }
+        Ok(())
+    }
+
+    /// Forgets runs that ended longer ago than the site keeps them, a few at a time.
+    fn forget(&self, now_s: f64) -> Result<()> {
+        let keep_s = self.keep_days * 86_400.0;
+        if keep_s > 0.0 {
+            while self.acts.store.lock().forget(now_s - keep_s, FORGET_TOGETHER)? == FORGET_TOGETHER as usize {}
+        }
+        Ok(())
+    }
+}
+
+fn run(open: &OpenRun) -> runs::Run {
+    runs::Run {
+        job: open.job,
+        restart_count: open.restart_count,
+        uid: open.uid,
+        nodes: open.nodes.clone(),
+        is_requeued: open.record_state == "requeued",
+        is_running: open.record_state == "running",
+    }
+}
+
+/// What a job is doing, by Slurm's word at `now_s`.
+fn word(job: &Job, now_s: f64) -> runs::Job {
+    let doing = match job.state {
+        // Its nodes may still boot for it: as little is to be done as while its end is cleaned up.
+        JobState::Running if job.has_flag("COMPLETING") || job.has_flag("CONFIGURING") => Doing::Completing,
+        JobState::Running => Doing::Running,
+        JobState::Completing => Doing::Completing,
+        JobState::Suspended => Doing::Suspended,
+        JobState::Pending if job.reason == "BeginTime" || job.eligible_s.is_some_and(|at_s| at_s > now_s + 1.0) => {
+            Doing::Delayed
+        }
+        JobState::Pending => Doing::Waiting,
+        JobState::Completed => Doing::Completed,
+        JobState::Cancelled => Doing::Cancelled,
+        JobState::Timeout | JobState::Deadline => Doing::Timeout,
+        JobState::Failed if job.exit.signal == SIGKILL || job.exit.code == 128 + SIGKILL => Doing::Killed,
+        _ => Doing::Failed,
+    };
+    runs::Job {
+        uid: job.uid,
+        doing,
+        batch: job.batch,
+        batch_host: job.batch_host.clone(),
+        nodes: job.nodes.clone(),
+        requeue: job.requeue,
+        began_ago_s: job.start_s.map(|at_s| (now_s - at_s).max(0.0)),
+    }
+}

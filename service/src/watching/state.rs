@@ -1,0 +1,280 @@
+//! What is known of nodes and runs, from heartbeats and from Slurm.
+
+use super::power;
+use config::Site;
+use listener::{Bucket, Rate};
+use parking_lot::Mutex;
+use protocol::{Beat, BeatReply, NodeHealth, Witness};
+use slurm::Job;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+use store::{NodeWatch, OpenRun, Store};
+use watch::nodes::{Action, Heard, Known};
+use watch::{Limits, Nodes, Runs, SetDowns};
+
+/// So many questions about jobs may come at once after a pause, as seconds' worth of `watch.questions_per_minute`.
+const BURST_S: f64 = 6.0;
+
+/// Most silent nodes that are named where people read.
+const MOST_NAMED: usize = 10;
+
+/// What a heartbeat brought beside its place in the watch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastBeat {
+    pub(super) url: String,
+    slurmd_up: bool,
+    jobs: Vec<protocol::JobReading>,
+}
+
+/// The watch of a controller.
+pub(crate) struct Watching {
+    began: Instant,
+    pub(super) limits: Limits,
+    pub(super) nodes: Mutex<Nodes>,
+    pub(super) downs: Mutex<SetDowns>,
+    pub(super) runs: Mutex<Runs>,
+    /// Slurm's last word on the jobs of open runs, and when it came, s.
+    pub(super) words: Mutex<BTreeMap<u32, (f64, Job)>>,
+    pub(super) beats: Mutex<BTreeMap<String, LastBeat>>,
+    /// What heartbeats brought about, for the thread that acts.
+    pub(super) news: Mutex<Vec<Action>>,
+    /// Nodes that are being looked at.
+    pub(super) looking: Mutex<BTreeSet<String>>,
+    /// Nodes whose power is being taken away.
+    pub(super) cutting: Mutex<BTreeSet<String>>,
+    /// Where slurmds are reached, as Slurm told last.
+    pub(super) slurmds: Mutex<BTreeMap<String, String>>,
+    /// Nodes about whose slurmd Slurm is being asked.
+    pub(super) asking: Mutex<BTreeSet<String>>,
+    pub(super) out_asked_s: Mutex<f64>,
+    keeping: Mutex<()>,
+    /// Questions about jobs that slurmctld may still be asked.
+    pub(super) questions: Mutex<Bucket>,
+    pub(super) rate: Rate,
+    pub(super) power: Option<power::Controller>,
+    pub(crate) asked: AtomicU64,
+    /// Open runs whose job Slurm knows as their owner's, at the last look.
+    pub(crate) open: Mutex<Arc<Vec<OpenRun>>>,
+    /// The connection that writes.
+    store: Arc<Mutex<Store>>,
+}
+
+impl Watching {
+    /// The watch, with what an earlier life of it has kept.
+    pub(crate) fn new(site: &Site, store: Arc<Mutex<Store>>) -> store::Result<Watching> {
+        let kept = store.lock().kept_nodes()?;
+        let limits = node::limits(site);
+        let per_s = f64::from(site.watch.questions_per_minute) / 60.0;
+        let rate = Rate { per_s, burst: (per_s * BURST_S).max(1.0) };
+        let known = |k: &NodeWatch| (k.node.clone(), k.known.clone());
+        let beat = |k: &NodeWatch| (k.node.clone(), LastBeat { url: k.url.clone(), slurmd_up: true, jobs: Vec::new() });
+        Ok(Watching {
+            began: Instant::now(),
+            limits,
+            nodes: Mutex::new(Nodes::new(limits, 0.0, kept.iter().map(known))),
+            downs: Mutex::new(SetDowns::new(kept.iter().filter(|k| k.is_down).map(|k| k.node.clone()))),
+            runs: Mutex::new(Runs::new(0.0)),
+            words: Mutex::default(),
+            beats: Mutex::new(kept.iter().map(beat).collect()),
+            news: Mutex::default(),
+            looking: Mutex::default(),
+            cutting: Mutex::default(),
+            slurmds: Mutex::default(),
+            asking: Mutex::default(),
+            out_asked_s: Mutex::new(f64::NEG_INFINITY),
+            keeping: Mutex::default(),
+            questions: Mutex::new(Bucket::full(rate)),
+            rate,
+            power: power::Controller::new(&site.watch),
+            asked: AtomicU64::new(0),
+            open: Mutex::default(),
+            store,
+        })
+    }
+
+    /// Seconds since this service began, on the monotonic clock.
+    pub(crate) fn now_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Whether a life of a run's job ends with a node, by Slurm's last word.
+    pub(super) fn ends_with(&self, run: &OpenRun, node: &str) -> bool {
+        self.words.lock().get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
+    }
+
+    /// How many nodes are heard.
+    pub(crate) fn heard(&self) -> usize {
+        self.nodes.lock().heard_now(self.now_s()).count()
+    }
+
+    /// Nodes that are heard, for the time that they were watched.
+    pub(crate) fn heard_names(&self) -> Vec<String> {
+        self.nodes.lock().heard_now(self.now_s()).map(str::to_string).collect()
+    }
+
+    /// Nodes from which heartbeats are to come from now on.
+    pub(crate) fn wait_for(&self, names: &[String]) {
+        self.nodes.lock().wait_for(self.now_s(), names);
+    }
+
+    /// Runs that were hit by a death, or are being helped.
+    pub(crate) fn hit(&self, runs: &[OpenRun]) {
+        self.runs.lock().hit(self.now_s(), runs.iter().map(|r| r.job));
+    }
+
+    /// Whether a node is heard, has its slurmd, and nothing speaks against it.
+    pub(crate) fn is_well(&self, node: &str) -> bool {
+        self.nodes.lock().is_well(self.now_s(), node)
+    }
+
+    /// Energy that a job has used on a node, as its last heartbeat told, J.
+    pub(crate) fn joules(&self, node: &str, job: u32) -> Option<f64> {
+        self.beats.lock().get(node)?.jobs.iter().find(|r| r.job == job).map(|r| r.joules)
+    }
+
+    /// A run's wrapper waits for news of it, until the value is dropped.
+    pub(crate) fn attend(self: &Arc<Self>, job: u32) -> Attending {
+        self.runs.lock().attended(self.now_s(), job);
+        Attending { watching: self.clone(), job, has_answered: false }
+    }
+
+    /// Health of some nodes, with the last counters of a job.
+    pub(crate) fn health(&self, names: &[String], job: u32) -> Vec<NodeHealth> {
+        let now_s = self.now_s();
+        let (nodes, downs, beats) = (self.nodes.lock(), self.downs.lock(), self.beats.lock());
+        let of = |name: &String| {
+            let beat = beats.get(name).filter(|_| nodes.silent_s(now_s, name).is_some());
+            let doomed = nodes.is_dead(name);
+            NodeHealth {
+                node: name.clone(),
+                url: beat.map(|b| b.url.clone()).unwrap_or_default(),
+                silent_s: nodes.dead_for_s(now_s, name).or(nodes.silent_s(now_s, name)),
+                slurmd_up: beat.is_none_or(|b| b.slurmd_up),
+                dead: downs.is_down(name) && nodes.is_fenced(now_s, name),
+                doomed,
+                job: beat.and_then(|b| b.jobs.iter().find(|j| j.job == job).cloned()),
+            }
+        };
+        names.iter().map(of).collect()
+    }
+
+    /// How nodes stand, for people: how many are heard, and each that is not.
+    pub(crate) fn in_words(&self) -> String {
+        let now_s = self.now_s();
+        let (nodes, downs) = (self.nodes.lock(), self.downs.lock());
+        let mut text = format!("{} heard", nodes.heard_now(now_s).count());
+        let silent: Vec<(&str, &str)> = nodes.silent(now_s).collect();
+        for (name, stands) in silent.iter().take(MOST_NAMED) {
+            let down = downs.stands(name).map(|d| format!(", {d}")).unwrap_or_default();
+            text.push_str(&format!("; {name} {stands}{down}"));
+        }
+        if silent.len() > MOST_NAMED {
+            text.push_str(&format!("; and {} more", silent.len() - MOST_NAMED));
+        }
+        if nodes.is_crowd(now_s) {
+            text.push_str("; so many are silent that none is taken for dead");
+        }
+        text
+    }
+
+    /// Takes in a heartbeat; what the node is told, and whether what is known of it is to be kept before.
+    pub(crate) fn take_in(&self, beat: &Beat) -> (BeatReply, bool) {
+        let now_s = self.now_s();
+        let heard = Heard {
+            node: beat.node.clone(),
+            boot_id: beat.boot_id.clone(),
+            slurmd_up: beat.slurmd_up,
+            epoch: beat.epoch,
+            jobs: beat.jobs.iter().map(|j| j.job).collect(),
+        };
+        let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
+        self.beats.lock().insert(beat.node.clone(), last);
+        let (actions, word, has_changed) = {
+            let mut nodes = self.nodes.lock();
+            let actions = nodes.heard(now_s, heard);
+            let (word, has_changed) = nodes.word(now_s, &beat.node);
+            (actions, word, has_changed)
+        };
+        let must_keep = has_changed || actions.iter().any(|a| matches!(a, Action::Keep { .. }));
+        self.news.lock().extend(actions.into_iter().filter(|a| !matches!(a, Action::Keep { .. })));
+        let beats = self.beats.lock();
+        let url = |node: &String| beats.get(node).map(|b| b.url.clone()).unwrap_or_default();
+        let reply = BeatReply {
+            held: word.held,
+            fence: word.ended.iter().map(|of| of.job).collect(),
+            ended: word.ended,
+            epoch: word.epoch,
+            witnesses: word.witnesses.iter().map(|node| Witness { node: node.clone(), url: url(node) }).collect(),
+            capabilities: None,
+        };
+        (reply, must_keep)
+    }
+
+    /// Writes down what must outlive this service of a node, before anything rests on it.
+    pub(crate) fn keep_node(&self, node: &str) -> store::Result<()> {
+        self.keep_nodes(&[node])
+    }
+
+    /// Likewise of several.
+    pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> store::Result<()> {
+        // What is read first must not be written last.
+        let _keeping = self.keeping.lock();
+        let watched = |node: &&str| {
+            let known: Known = self.nodes.lock().known(node).cloned()?;
+            let is_down = self.downs.lock().is_down_by_us(node);
+            let url = self.beats.lock().get(*node).map(|b| b.url.clone()).unwrap_or_default();
+            Some(NodeWatch { node: node.to_string(), known, is_down, url })
+        };
+        let watched: Vec<NodeWatch> = nodes.iter().filter_map(watched).collect();
+        self.store.lock().keep_nodes(&watched)
+    }
+}
+
+/// A wrapper that waits for news of its run; it has gone away if this is dropped without an answer.
+pub(crate) struct Attending {
+    watching: Arc<Watching>,
+    job: u32,
+    has_answered: bool,
+}
+
+impl Attending {
+    /// It gets its answer, and will ask again.
+    pub(crate) fn answered(mut self) {
+        self.has_answered = true;
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        if !self.has_answered {
+            self.watching.runs.lock().left(self.watching.now_s(), self.job);
+        }
+    }
+}
+
+/// Whether a life of a job ends with a node: its script is there, and Slurm requeues it. Another life may be elsewhere.
+fn ends_with(job: &Job, restart_count: u32, node: &str) -> bool {
+    let is_requeued = job.batch && job.requeue;
+    is_requeued && job.restarts == restart_count && job.batch_host.as_deref() == Some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_with;
+
+    #[test]
+    fn a_life_ends_with_the_node_of_its_own_script_if_slurm_requeues_it() {
+        let job = |more: &str| {
+            let text = "JobId=7 JobName=j UserId=u(9) GroupId=g(9) JobState=RUNNING NodeList=n[1-2] BatchHost=n1";
+            slurm::parse_job(&format!("{text} {more}"), 7).expect("understood").expect("a job")
+        };
+        let usual = job("Restarts=1 BatchFlag=1 Requeue=1");
+        assert!(ends_with(&usual, 1, "n1"));
+        assert!(!ends_with(&usual, 1, "n2"), "its script lives");
+        assert!(!ends_with(&usual, 2, "n1"), "the word is of the life before");
+        assert!(!ends_with(&job("Restarts=1 BatchFlag=0 Requeue=1"), 1, "n1"), "its script is elsewhere");
+        assert!(!ends_with(&job("Restarts=1 BatchFlag=1 Requeue=0"), 1, "n1"), "it may go on without the node");
+    }
+}
