@@ -76,7 +76,7 @@ fn a_program_that_waits_for_a_message_rests_and_goes_on_waiting_at_another_relay
         });
         wait_for("the program", || run.status(0).filter(|s| s.program));
         assert!(rested(&run, 0, &[]));
-        // Its relay goes, as that of a parked group, and another one comes.
+        // Its relay goes, as that of a suspended group, and another one comes.
         first.kill();
         let _second = run.relay(0);
         wait_for("the program again", || run.status(0).filter(|s| s.program));

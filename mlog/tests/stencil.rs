@@ -1,4 +1,4 @@
-//! Programs and relays die, are parked and come back: the result keeps every bit, and only the group that died goes back.
+//! Programs and relays die, are suspended and come back: the result keeps every bit, and only the group that died goes back.
 
 mod run;
 
@@ -138,8 +138,8 @@ fn a_parked_program_has_its_log_served_and_goes_on_where_it_was() {
         });
         programs[3].kill();
         programs[3] = run.stencil(3, &RARE);
-        // Group 3 gets again what the parked group had sent to it since its checkpoint, and catches up with it.
-        wait_for("replay from the parked group", || run.status(2).filter(|s| s.counts.replayed > 0));
+        // Group 3 gets again what the suspended group had sent to it since its checkpoint, and catches up with it.
+        wait_for("replay from the suspended group", || run.status(2).filter(|s| s.counts.replayed > 0));
         wait_for("its messages again", || run.status(3).filter(|s| s.counts.repeated > 0 && s.behind == 0));
         std::thread::sleep(Duration::from_millis(100));
         programs[2].signal(Signal::SIGCONT);

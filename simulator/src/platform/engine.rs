@@ -167,8 +167,8 @@ impl<'a> Engine<'a> {
     }
 
     fn next_failure(&mut self) -> Result<(), Error> {
-        let (at_s, seat) = self.failures.draw()?;
-        self.events.push(at_s, Event::Failure { seat });
+        let (at_s, position) = self.failures.draw()?;
+        self.events.push(at_s, Event::Failure { position });
         Ok(())
     }
 
@@ -184,12 +184,12 @@ impl<'a> Engine<'a> {
             self.count += 1;
             match event {
                 Event::Step { slot, epoch } => self.step(slot, epoch, now_s)?,
-                Event::Failure { seat } => {
+                Event::Failure { position } => {
                     self.next_failure()?;
-                    self.fail(seat, now_s);
+                    self.fail(position, now_s);
                 }
                 Event::PutOff { slot, instance } => self.strike_again(slot, instance, now_s),
-                Event::SeatBack => {
+                Event::NodeBack => {
                     self.settle(now_s);
                     self.down -= 1;
                     self.free += 1;
@@ -317,24 +317,24 @@ impl<'a> Engine<'a> {
         self.world.ledger.charge(Phase::Down, f64::from(self.down), seconds);
     }
 
-    fn fail(&mut self, seat: u32, now_s: f64) {
-        let mut seat = seat;
+    fn fail(&mut self, position: u32, now_s: f64) {
+        let mut position = position;
         for index in 0..self.slots.len() {
             let Some(slot) = &self.slots[index] else { continue };
-            if seat < slot.width {
+            if position < slot.width {
                 self.struck += 1;
-                return self.strike(index, f64::from(seat) + 0.5, now_s);
+                return self.strike(index, f64::from(position) + 0.5, now_s);
             }
-            seat -= slot.width;
+            position -= slot.width;
         }
         // A node without a job; one that is down already cannot fail again.
-        if seat < self.free {
+        if position < self.free {
             self.struck += 1;
             self.settle(now_s);
             self.free -= 1;
             self.down += 1;
             let back_s = self.replacement_s(now_s);
-            self.events.push(back_s, Event::SeatBack);
+            self.events.push(back_s, Event::NodeBack);
         }
     }
 

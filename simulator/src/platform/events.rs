@@ -7,11 +7,11 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A node without a job is back.
-    SeatBack,
+    NodeBack,
     /// The job in a slot does what it announced; void if something struck it since.
     Step { slot: usize, epoch: u64 },
-    /// A failure of a seat.
-    Failure { seat: u32 },
+    /// A failure of the node at a position, among the nodes in service.
+    Failure { position: u32 },
     /// A failure that was put off strikes the same job.
     PutOff { slot: usize, instance: u64 },
     /// A job is submitted.

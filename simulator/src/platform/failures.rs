@@ -1,4 +1,4 @@
-//! Says when the next failure strikes, and which seat of the machine.
+//! Draws the next failure: when, and at which position among the nodes in service.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ pub(super) struct FailureSource {
 enum Kind {
     /// Memoryless nodes together are one memoryless machine.
     Memoryless(Gaps),
-    /// One clock for each node: bits of its next failure's time, and its seat.
+    /// One clock for each node: bits of its next failure's time, and its position.
     Clocks(Gaps, BinaryHeap<Reverse<(u64, u32)>>),
     Logged {
         gaps_s: Vec<f64>,
@@ -63,7 +63,7 @@ impl FailureSource {
         Ok(FailureSource { kind, random, nodes: machine.nodes, now_s: 0.0 })
     }
 
-    /// The time and the seat of the next failure.
+    /// The time and the position of the next failure.
     pub(super) fn draw(&mut self) -> Result<(f64, u32), Error> {
         let any = self.random.random_range(0..self.nodes);
         match &mut self.kind {

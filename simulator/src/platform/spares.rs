@@ -30,7 +30,7 @@ impl Spares {
         (now_s + down_s).max(free_s)
     }
 
-    /// Charges the pool up to now. A broken node beyond the pool's size leaves its seat empty, and its job pays for it.
+    /// Charges the pool up to now. A broken node beyond the pool's size leaves its position empty, and its job pays for it.
     pub(super) fn settle(&mut self, now_s: f64, ledger: &mut Ledger) {
         while let Some(&whole_s) = self.whole_from_s.front()
             && whole_s <= now_s
