@@ -177,6 +177,43 @@ fn words_of_before_do_not_come_back_into_the_docs() {
     }
 }
 
+/// A symptom is searched for by the words that a program prints: each quoted piece of a first column stands in the code.
+#[test]
+fn symptoms_are_in_the_words_of_the_programs() {
+    // What others print, and commands.
+    let others = ["unrecognized option", "No space left", "sbatch"];
+    let code: String = walk(&repository())
+        .into_iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "rs" || e == "h") && !p.ends_with("tests/tests/tidy.rs"))
+        .map(|p| printed(&fs::read_to_string(&p).expect("readable")))
+        .collect();
+    let page = read("docs/symptoms.md");
+    let mut seen = 0;
+    for cell in page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()) {
+        for quoted in cell.split('`').skip(1).step_by(2).filter(|q| others.iter().all(|other| !q.starts_with(other))) {
+            for piece in quoted.split("...").map(|piece| piece.trim().trim_start_matches("NOT PROTECTED: ")) {
+                let piece = piece.trim_end_matches([' ', ':', ';', ',']);
+                assert!(code.contains(piece), "docs/symptoms.md quotes {piece:?}, which no program prints");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 80, "{seen} pieces: has the page another form?");
+}
+
+/// A source with its continued strings joined and without the places that `format!` fills.
+fn printed(source: &str) -> String {
+    let joined: String =
+        source.split("\\\n").enumerate().map(|(i, s)| if i == 0 { s } else { s.trim_start() }).collect();
+    let mut pieces = joined.split('{');
+    let first = pieces.next().unwrap_or("").to_string();
+    let is_place = |inside: &str| inside.chars().all(|c| c.is_alphanumeric() || "_.:?>#".contains(c));
+    pieces.fold(first, |text, piece| match piece.split_once('}') {
+        Some((inside, after)) if is_place(inside) => text + after,
+        _ => text + "{" + piece,
+    })
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     for file in documents() {
