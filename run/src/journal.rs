@@ -44,7 +44,8 @@ impl Journal {
         }
     }
 
-    /// Appends events as records, in one write and one sync; each has its moment. The records that count from now on.
+    /// Appends events as records in one write and one sync; each event comes with its time. Returns the records that
+    /// count from now on.
     ///
     /// # Errors
     /// A newer holder is there, or the file system says no: then the events wait for the next call.
@@ -65,7 +66,8 @@ impl Journal {
         self.waiting.clear();
         self.next_seq += records.len() as u64;
         self.unconfirmed.extend(records);
-        // Whoever came meanwhile has read the journal without them. If nobody has, it will be read with them.
+        // A newer holder may have read the journal without these records. If there is none, every later holder will
+        // read them.
         self.holder.show()?;
         Ok(std::mem::take(&mut self.unconfirmed))
     }
@@ -90,7 +92,8 @@ impl Journal {
                 Ok(())
             }
             Err(e) => {
-                // Part of a line would hide what follows it; and after a failed sync nobody knows what is on disk.
+                // An incomplete line would hide what follows it, and after a failed sync the content on disk is
+                // unknown: cut the file back.
                 self.is_torn |= file.set_len(self.length).and_then(|()| file.sync_data()).is_err();
                 Err(Error::at(&self.path)(e))
             }
@@ -153,7 +156,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = journal(dir.path());
         journal.append(vec![event(1)]).unwrap();
-        // As after a write that failed half way, and could not be taken back either.
+        // As after a write that failed half way and could not be cut back either.
         let path = journal.path.clone();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"00000000 {\"seq\":2,").unwrap();
         journal.file = None;
