@@ -35,7 +35,7 @@ impl LongRunning {
         self.0.retain(|pid| begun_s(*pid).is_some());
     }
 
-    /// Whether one of them dies within [`AFTERMATH`].
+    /// Whether one of them dies within 2 s, long enough on a busy machine.
     pub fn has_losses(&self) -> bool {
         let until = Instant::now() + AFTERMATH;
         loop {
