@@ -1,7 +1,7 @@
 //! `joulepoint loans`: which nodes were lent, by whom and to whom, and what it was worth.
 
-use crate::report::moment;
 use crate::{Failure, out};
+use ::report::moment;
 use driver::groups::ports::LoanOutcome;
 use planner::{Lent, Party};
 use protocol::{Loan, LoanProgress, LoanState};

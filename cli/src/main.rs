@@ -16,7 +16,6 @@ mod report;
 mod simulate;
 mod status;
 mod steer;
-mod words;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;

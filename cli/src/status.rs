@@ -1,7 +1,10 @@
 //! `joulepoint status`: how runs are doing now.
 
-use crate::report::{known_jobs, printable, protection, state};
-use crate::{Failure, out, report, words};
+use crate::report::known_jobs;
+use crate::{Failure, out, report};
+use ::report::columns::{protection, state};
+use ::report::sheet::printable;
+use ::report::words;
 use anyhow::anyhow;
 use protocol::{ProtectionState, RunAccount};
 use std::path::Path;

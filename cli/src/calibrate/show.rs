@@ -2,7 +2,7 @@
 
 use super::{ShowArgs, of_type};
 use crate::out;
-use crate::report::moment;
+use ::report::moment;
 use anyhow::{Context, bail};
 use calibration::{campaign, inquiry, plot};
 use config::Site;

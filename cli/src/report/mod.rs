@@ -1,29 +1,19 @@
 //! `joulepoint report`: what runs cost, with the habits of sacct.
 
-mod accounted;
-mod accuracy;
 mod asked;
-mod columns;
-mod cost;
-mod describe;
-pub(crate) mod moment;
-mod page;
-mod sheet;
-mod sums;
 
-use crate::{Failure, out, words};
-use accounted::Joined;
+use crate::{Failure, out};
+use ::report::accounted::{self, Joined};
+use ::report::columns::{self, Column, FIELDS, Field};
+use ::report::sheet::{Form, printable};
+use ::report::sums::{self, By, Others};
+use ::report::{accuracy, describe, moment, page, words};
 use asked::Jobs;
 pub(crate) use asked::known_jobs;
-use columns::{Column, FIELDS, Field};
-pub(crate) use columns::{protection, state};
 use config::Site;
 use protocol::{Loan, RunAccount};
-use sheet::Form;
-pub(crate) use sheet::printable;
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
-use sums::{By, Others};
 
 /// Arguments of `joulepoint report`.
 ///

@@ -1,9 +1,9 @@
 //! One run as text: what its user wants to know first, then phase by phase, prediction beside measurement.
 
-use super::accounted::{Joined, Lending};
-use super::columns::{percent, share, state};
-use super::cost::KWH_J;
-use super::sheet::printable;
+use crate::accounted::{Joined, Lending};
+use crate::columns::{percent, share, state};
+use crate::cost::KWH_J;
+use crate::sheet::printable;
 use crate::words::{counted, energy, folded, hanging, volume};
 use options::spoken;
 use planner::Modelled;
@@ -280,8 +280,8 @@ fn beside_the_model(model: &Modelled) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::accounted::alone;
     use super::*;
+    use crate::accounted::alone;
     use config::Accounting;
     use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The columns of the report: what each is called, and what it holds of a run.
 
-use super::accounted::{Joined, SlurmSide};
-use super::sheet::{Cell, Head, Sheet};
+use crate::accounted::{Joined, SlurmSide};
+use crate::sheet::{Cell, Head, Sheet};
 use protocol::{Phase, RunAccount};
 
 /// One column: name, heading, width, value.

@@ -1,6 +1,6 @@
 //! What others know of the runs: Slurm's own accounting, by one `sacct` for all of them, and the broker of loans.
 
-use super::cost::Costs;
+use crate::cost::Costs;
 use crate::words::counted;
 use config::Accounting;
 use planner::{Lent, Modelled};

@@ -2,11 +2,11 @@
 
 use super::chart::{self, Bar};
 use super::{Cell, Set, Table, energy, known_energy, tile};
-use crate::report::accounted::Joined;
-use crate::report::columns::{percent, share, state};
-use crate::report::cost::KWH_J;
-use crate::report::moment::shown;
-use crate::report::sums::{By, Sum, sums, total};
+use crate::accounted::Joined;
+use crate::columns::{percent, share, state};
+use crate::cost::KWH_J;
+use crate::moment::shown;
+use crate::sums::{By, Sum, sums, total};
 use config::Accounting;
 use maud::{Markup, html};
 use protocol::Phase;

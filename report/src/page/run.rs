@@ -3,11 +3,11 @@
 use super::chart::{self, Bar, spoken};
 use super::timeline::{borrower, by_number, timeline};
 use super::{Cell, Set, Table, energy, known_energy, tile};
-use crate::report::accounted::{Joined, Lending};
-use crate::report::columns::{joules_of, percent, share, state};
-use crate::report::cost::KWH_J;
-use crate::report::describe::whose;
-use crate::report::moment::shown;
+use crate::accounted::{Joined, Lending};
+use crate::columns::{joules_of, percent, share, state};
+use crate::cost::KWH_J;
+use crate::describe::whose;
+use crate::moment::shown;
 use maud::{Markup, html};
 use planner::restart::restart_s;
 use planner::{Modelled, Pair};

@@ -1,10 +1,10 @@
 //! Sums of runs, by who or what they are summed, with a line for all.
 
-use super::accounted::{JSON_VERSION, Joined};
-use super::columns::{joules_of, share};
-use super::cost::Costs;
-use super::moment::shown;
-use super::sheet::{Cell, Head, Sheet};
+use crate::accounted::{JSON_VERSION, Joined};
+use crate::columns::{joules_of, share};
+use crate::cost::Costs;
+use crate::moment::shown;
+use crate::sheet::{Cell, Head, Sheet};
 use crate::words::{WIDTH, energy};
 use config::Accounting;
 use planner::Lent;
@@ -303,9 +303,9 @@ pub fn sheet(sums: &[Sum], by: &[By], site: &Accounting, wide: bool) -> Sheet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::accounted::alone;
-    use super::super::sheet::Form;
     use super::*;
+    use crate::accounted::alone;
+    use crate::sheet::Form;
     use protocol::{RunAccount, Totals};
 
     fn run(account: &str, start_s: f64, joules: Option<f64>) -> RunAccount {

@@ -1,6 +1,6 @@
 //! Tables in the forms that people and programs read: aligned, with separators, or as CSV of plain numbers.
 
-use super::moment;
+use crate::moment;
 
 /// How a table is printed.
 #[derive(Clone, Debug, PartialEq)]

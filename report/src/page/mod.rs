@@ -5,7 +5,7 @@ mod run;
 mod timeline;
 mod window;
 
-use super::accounted::Joined;
+use crate::accounted::Joined;
 use crate::words::energy;
 use base64::Engine;
 use config::Accounting;

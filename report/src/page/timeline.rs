@@ -2,7 +2,7 @@
 
 use super::chart::{key, shortened, spoken};
 use super::energy;
-use crate::report::accounted::Joined;
+use crate::accounted::Joined;
 use crate::words::counted;
 use maud::{Markup, html};
 use protocol::{Loan, Phase, PhaseSpan, RunAccount};

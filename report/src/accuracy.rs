@@ -1,6 +1,6 @@
 //! `report --accuracy`: how far plans were from what was measured.
 
-use super::accounted::JSON_VERSION;
+use crate::accounted::JSON_VERSION;
 use planner::{Deviation, accuracy};
 use protocol::RunAccount;
 use serde_json::{Value, json};
