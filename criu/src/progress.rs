@@ -46,30 +46,33 @@ pub struct Progress {
     proc: PathBuf,
     patience: Duration,
     last: Look,
-    since: Instant,
+    /// For how long nothing has happened; a time in which we were stopped with all others does not count.
+    still: Duration,
     looked: Instant,
 }
 
 impl Progress {
     /// Of a restore that may take so long in all: it is stuck after a quarter of that at the latest.
     pub fn new(proc: &Path, limit: Duration) -> Progress {
-        let now = Instant::now();
         let patience = PATIENCE.min(limit / 4);
-        Progress { proc: proc.to_path_buf(), patience, last: Look::default(), since: now, looked: now }
+        let (still, looked) = (Duration::ZERO, Instant::now());
+        Progress { proc: proc.to_path_buf(), patience, last: Look::default(), still, looked }
     }
 
     /// Looks now and then; why the restore will not come to an end, if nothing gets on any more.
     pub fn stuck(&mut self, now: Instant) -> Option<String> {
-        if now.duration_since(self.looked) < LOOK.min(self.patience) {
+        let since = now.duration_since(self.looked);
+        if since < LOOK {
             return None;
         }
         self.looked = now;
         let look = Look::at(&self.proc);
         if look.work != self.last.work || look.waits_for_storage {
-            (self.last, self.since) = (look, now);
+            (self.last, self.still) = (look, Duration::ZERO);
             return None;
         }
-        let still = now.duration_since(self.since);
+        self.still += since.min(2 * LOOK);
+        let still = self.still;
         let is_busy = look.cpu_s - self.last.cpu_s > BUSY * still.as_secs_f64();
         if still < if is_busy { BUSY_PATIENCE } else { self.patience } {
             return None;
@@ -140,46 +143,48 @@ mod tests {
         }
     }
 
+    /// Looks once a second for so long; what is said last.
+    fn after(progress: &mut Progress, seconds: u64) -> Option<String> {
+        (0..seconds).map(|_| progress.stuck(progress.looked + LOOK)).last().flatten()
+    }
+
     #[test]
     fn a_restore_is_stuck_when_nothing_gets_on_and_not_when_it_is_slow() {
         let proc = Fake(tempfile::tempdir().unwrap());
         let mut progress = Progress::new(proc.0.path(), Duration::from_secs(3600));
-        let begun = Instant::now();
-        let mut stuck_at = |s: u64| progress.stuck(begun + Duration::from_secs(s));
         proc.process(1, "R", 0, 0);
         proc.process(7, "S", 100, 1);
-        assert_eq!(stuck_at(1), None);
-        assert_eq!(stuck_at(59), None);
+        assert_eq!(after(&mut progress, 60), None);
         // It reads, and is waited for again.
         proc.process(7, "S", 101, 1);
-        assert_eq!(stuck_at(61), None);
-        assert_eq!(stuck_at(120), None);
+        assert_eq!(after(&mut progress, 60), None);
         // A storage that hangs is no fault of a checkpoint.
         proc.process(7, "D", 101, 1);
-        assert_eq!((stuck_at(122), stuck_at(900)), (None, None));
+        assert_eq!(after(&mut progress, 900), None);
         proc.process(7, "S", 101, 1);
-        assert_eq!(stuck_at(959), None);
-        let why = stuck_at(961).expect("stuck");
-        assert_eq!(why, "criu has made no progress for 61 s: all of it waits (a (name S in futex_wait_queue)");
+        assert_eq!(after(&mut progress, 57), None);
+        // The job is suspended for an hour, and we with it.
+        assert_eq!(progress.stuck(progress.looked + Duration::from_secs(3600)), None);
+        let why = after(&mut progress, 1).expect("stuck");
+        assert_eq!(why, "criu has made no progress for 60 s: all of it waits (a (name S in futex_wait_queue)");
         // Another process is progress, too.
         proc.process(8, "S", 0, 0);
-        assert_eq!(stuck_at(962), None);
+        assert_eq!(after(&mut progress, 1), None);
         // One that computes has longer.
         proc.process(8, "R", 0, 10_000_000);
-        assert_eq!(stuck_at(1100), None);
-        assert!(stuck_at(1600).expect("stuck").contains("computes"));
+        assert_eq!(after(&mut progress, 599), None);
+        assert!(after(&mut progress, 1).expect("stuck").contains("computes"));
     }
 
     #[test]
     fn it_is_stuck_after_a_quarter_of_its_time_at_the_latest() {
         let proc = Fake(tempfile::tempdir().unwrap());
         let mut progress = Progress::new(proc.0.path(), Duration::from_secs(8));
-        let begun = Instant::now();
         for pid in 7..12 {
             proc.process(pid, "S", 0, 0);
         }
-        assert_eq!(progress.stuck(begun + Duration::from_secs(1)), None);
-        let why = progress.stuck(begun + Duration::from_secs(4)).expect("stuck");
+        assert_eq!(after(&mut progress, 2), None);
+        let why = after(&mut progress, 1).expect("stuck");
         assert!(why.ends_with("and 2 others)"), "{why}");
     }
 
