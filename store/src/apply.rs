@@ -5,9 +5,10 @@ use crate::database::{Connection, Row};
 use crate::error::Result;
 use crate::report;
 use crate::rows::Rows;
-use crate::value::{Value, params, row};
+use crate::value::{params, row};
 use planner::restart::takes_up;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
+use rusqlite::types::Value;
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;

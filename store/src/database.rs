@@ -1,9 +1,9 @@
 //! One face for both databases: statements in SQLite's words, values, rows and transactions.
 
 use crate::error::{Error, Result};
-use crate::value::{FromValue, Value};
 use crate::{mysql, sqlite};
 use policy::calibration::Fits;
+use rusqlite::types::{FromSql, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,11 @@ impl Row<'_> {
     ///
     /// # Errors
     /// When there is no such column, or its value is of another kind.
-    pub fn get<T: FromValue>(&self, column: usize) -> Result<T> {
-        let value = match self {
-            Row::Sqlite(row) => sqlite::value(row, column)?,
-            Row::Mysql(row) => mysql::value(row, column)?,
-        };
-        T::from_value(value).map_err(|v| Error::Column {
-            column,
-            found: format!("{v:?}"),
-            wanted: std::any::type_name::<T>(),
-        })
+    pub fn get<T: FromSql>(&self, column: usize) -> Result<T> {
+        match self {
+            Row::Sqlite(row) => Ok(row.get(column)?),
+            Row::Mysql(row) => mysql::get(row, column),
+        }
     }
 
     /// Whether a column, from 0, holds this text.

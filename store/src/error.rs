@@ -47,7 +47,7 @@ pub enum Error {
     /// Tables of a version that this service does not know.
     #[error("version {0} of the store is not known here")]
     Version(i64),
-    /// A column holds something else than is wanted.
+    /// A column of MariaDB's holds something else than is wanted.
     #[error("column {column} holds {found}, which is no {wanted}")]
     Column {
         /// From 0.

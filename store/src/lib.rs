@@ -28,6 +28,6 @@ pub use nodes::{Before, NodeWatch};
 pub use ordering::{KeptOrder, concerns_orders};
 pub use readers::Readers;
 pub use runs::{OpenRun, RunRow};
+pub use rusqlite::types::Value;
 pub use store::{Store, Write};
-pub use value::{FromValue, ToValue, Value};
 pub use writer::Writer;

@@ -1,9 +1,9 @@
 //! MariaDB's side of the store: the session, and what differs from SQLite's words.
 
 use crate::error::{At, Error, Result};
-use crate::value::Value;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Params};
+use rusqlite::types::{FromSql, Value, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ impl Translated {
             return Params::Empty;
         }
         let value = |at: &usize| match values.get(*at) {
-            None | Some(Value::Null) => mysql::Value::NULL,
+            None | Some(Value::Null | Value::Blob(_)) => mysql::Value::NULL,
             Some(Value::Integer(n)) => mysql::Value::Int(*n),
             Some(Value::Real(x)) => mysql::Value::Double(*x),
             Some(Value::Text(text)) => mysql::Value::Bytes(text.clone().into_bytes()),
@@ -185,19 +185,18 @@ impl Translated {
 }
 
 /// The value of a column.
-pub fn value(row: &mysql::Row, column: usize) -> Result<Value> {
-    let other = |found: String| Error::Column { column, found, wanted: "value" };
-    Ok(match row.as_ref(column).ok_or_else(|| other("nothing".to_string()))? {
-        mysql::Value::NULL => Value::Null,
-        mysql::Value::Int(n) => Value::Integer(*n),
-        mysql::Value::UInt(n) => Value::Integer(i64::try_from(*n).map_err(|_| other(n.to_string()))?),
-        mysql::Value::Float(x) => Value::Real(f64::from(*x)),
-        mysql::Value::Double(x) => Value::Real(*x),
-        mysql::Value::Bytes(bytes) => {
-            Value::Text(String::from_utf8(bytes.clone()).map_err(|_| other("bytes".to_string()))?)
-        }
+pub fn get<T: FromSql>(row: &mysql::Row, column: usize) -> Result<T> {
+    let other = |found: String| Error::Column { column, found, wanted: std::any::type_name::<T>() };
+    let value = match row.as_ref(column).ok_or_else(|| other("nothing".to_string()))? {
+        mysql::Value::NULL => ValueRef::Null,
+        mysql::Value::Int(n) => ValueRef::Integer(*n),
+        mysql::Value::UInt(n) => ValueRef::Integer(i64::try_from(*n).map_err(|_| other(n.to_string()))?),
+        mysql::Value::Float(x) => ValueRef::Real(f64::from(*x)),
+        mysql::Value::Double(x) => ValueRef::Real(*x),
+        mysql::Value::Bytes(bytes) => ValueRef::Text(bytes),
         value => return Err(other(format!("{value:?}"))),
-    })
+    };
+    T::column_result(value).map_err(|e| other(e.to_string()))
 }
 
 /// A statement on tables, whose texts are compared byte by byte, as SQLite does.

@@ -2,11 +2,12 @@
 
 use crate::database::{Connection, Row};
 use crate::error::Result;
-use crate::value::{ToValue, Value};
+use crate::value::value;
 use protocol::{
     CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount, RunAccount,
     Totals,
 };
+use rusqlite::types::{ToSql, Value};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -30,15 +31,15 @@ pub struct Selection {
 
 impl Selection {
     /// Adds a condition with one `?` for each value.
-    pub fn and<V: ToValue>(&mut self, condition: &str, values: impl IntoIterator<Item = V>) {
+    pub fn and<V: ToSql>(&mut self, condition: &str, values: impl IntoIterator<Item = V>) {
         let mut numbered = String::new();
         let mut values = values.into_iter();
         for part in condition.split_inclusive('?') {
             numbered += part.trim_end_matches('?');
             if part.ends_with('?')
-                && let Some(value) = values.next()
+                && let Some(given) = values.next()
             {
-                self.values.push(value.to_value());
+                self.values.push(value(&given));
                 numbered += &format!("?{}", self.values.len());
             }
         }
@@ -46,7 +47,7 @@ impl Selection {
     }
 
     /// Adds `column IN (...)`; an empty list does not restrict.
-    pub fn one_of<V: ToValue>(&mut self, column: &str, values: Vec<V>) {
+    pub fn one_of<V: ToSql>(&mut self, column: &str, values: Vec<V>) {
         if !values.is_empty() {
             let marks = vec!["?"; values.len()].join(", ");
             self.and(&format!("{column} IN ({marks})"), values);

@@ -2,7 +2,7 @@
 
 use crate::database::Connection;
 use crate::error::Result;
-use crate::value::Value;
+use rusqlite::types::Value;
 
 /// How many rows go into one statement; few sizes, so that each is prepared once.
 const TOGETHER: [usize; 3] = [64, 8, 1];

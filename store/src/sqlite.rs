@@ -1,10 +1,8 @@
 //! SQLite's side of the store: one file in WAL mode, synced before anything counts.
 
 use crate::error::{At, Error, Result};
-use crate::value::Value;
 use rusqlite::config::DbConfig;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, ToSql};
+use rusqlite::{Connection, ErrorCode};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
@@ -18,29 +16,6 @@ const STATEMENTS: usize = 128;
 /// The runs that a report is about, in the order of their names.
 pub const CHOSEN: &str = "CREATE TEMP TABLE IF NOT EXISTS chosen (
     place INTEGER PRIMARY KEY, cluster TEXT NOT NULL, run TEXT NOT NULL)";
-
-impl ToSql for Value {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Value::Null => ValueRef::Null,
-            Value::Integer(n) => ValueRef::Integer(*n),
-            Value::Real(x) => ValueRef::Real(*x),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-        }))
-    }
-}
-
-/// The value of a column.
-pub fn value(row: &rusqlite::Row<'_>, column: usize) -> Result<Value> {
-    let other = |found: &str| Error::Column { column, found: found.to_string(), wanted: "value" };
-    Ok(match row.get_ref(column)? {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(n) => Value::Integer(n),
-        ValueRef::Real(x) => Value::Real(x),
-        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text).map_err(|_| other("bytes"))?.to_string()),
-        ValueRef::Blob(_) => return Err(other("bytes")),
-    })
-}
 
 /// Opens or creates a file.
 pub fn open(path: &Path) -> Result<Connection> {
