@@ -86,8 +86,8 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<N
 /// When the last borrower that was told to go has gone, or has had its time to, s.
 pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
     let is_going = |c: &Chosen| {
-        let is_told = |s: &Observation| s.is_protected || s.order.is_some();
-        world.chosen.get(&c.job).is_some_and(|seen| is_told(seen) && seen.is_there(c))
+        let has_wrapper = |s: &Observation| s.is_protected || s.order.is_some();
+        world.chosen.get(&c.job).is_some_and(|seen| has_wrapper(seen) && seen.is_there(c))
     };
     let gone_s = |c: &Chosen| match c.state {
         ChosenState::Leaving if is_going(c) => Some(c.state_s + patience_s),

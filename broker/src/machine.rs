@@ -71,7 +71,7 @@ pub enum Act {
     Borrower {
         /// Its job id.
         job: u32,
-        /// What.
+        /// What is done to it.
         action: Action,
     },
 }
@@ -89,7 +89,7 @@ pub enum Next {
         job: u32,
         /// Its state.
         state: ChosenState,
-        /// Why.
+        /// The reason, for its owner.
         reason: String,
     },
     /// Look again later.

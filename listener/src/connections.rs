@@ -243,7 +243,7 @@ mod tests {
         room.active(id, Some(7));
         for n in 600..700 {
             let (_, gone) = room.enter(hosts[n as usize % 4], None, n).expect("room");
-            assert!(!gone.contains(&500), "who has shown who they are stays, while strangers can go");
+            assert!(!gone.contains(&500), "who has shown who they are stays, while unknown ones can go");
         }
     }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_in_all_are_few() {
+    fn unknown_ones_in_all_are_few() {
         let mut room = room(100, 10, 5);
         for n in 0..20 {
             room.enter(["a", "b", "c"][n as usize % 3], None, n).expect("room");

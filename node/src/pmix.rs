@@ -75,8 +75,8 @@ impl Pmix {
         }
         let host = nix::unistd::gethostname().ok()?.to_string_lossy().into_owned();
         let folder = |key: &str| {
-            let told = self.slurm.config_value(key).ok()??;
-            Some(PathBuf::from(told.replace("%n", &self.metering.name).replace("%h", &host)))
+            let value = self.slurm.config_value(key).ok()??;
+            Some(PathBuf::from(value.replace("%n", &self.metering.name).replace("%h", &host)))
         };
         let temporary = [Some(folder("TmpFS")?), folder("PMIxCliTmpDirBase").filter(|path| path.is_absolute())];
         let folders =

@@ -33,12 +33,12 @@ impl Engines {
     /// What those nodes have that are heard.
     fn count(&self, heard: &[String]) -> Capabilities {
         let nodes = self.nodes.lock();
-        let told: Vec<&BTreeSet<String>> = heard.iter().filter_map(|node| nodes.get(node)).collect();
+        let reported: Vec<&BTreeSet<String>> = heard.iter().filter_map(|node| nodes.get(node)).collect();
         let mut engines = BTreeMap::new();
-        for engine in told.iter().copied().flatten() {
+        for engine in reported.iter().copied().flatten() {
             *engines.entry(engine.clone()).or_insert(0) += 1;
         }
-        Capabilities { at_s: now_s(), nodes: told.len(), engines, site_wide: false }
+        Capabilities { at_s: now_s(), nodes: reported.len(), engines, site_wide: false }
     }
 }
 

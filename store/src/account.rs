@@ -108,18 +108,12 @@ impl Asked {
 }
 
 /// How much the runs that are wanted are, of those of `uid` if given.
-///
-/// # Errors
-/// What the store says.
 pub fn asked(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Asked> {
     let (runs, bytes) = report::size(c, &wanted.selection(uid))?;
     Ok(Asked { runs, bytes })
 }
 
 /// The accounts of the runs that are wanted, oldest first; only those of `uid` if given.
-///
-/// # Errors
-/// What the store says.
 pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec<RunAccount>> {
     read(c, &wanted.selection(uid), wanted.brief)
 }

@@ -44,17 +44,11 @@ impl<'a> Applying<'a> {
     }
 
     /// Applies one event.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn apply(&mut self, record: &Record) -> Result<()> {
         self.change(record.at_s, &record.event)
     }
 
     /// Inserts what is still on its way.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn end(mut self) -> Result<()> {
         self.insert()
     }
@@ -318,9 +312,6 @@ pub fn counter(
 }
 
 /// Notes a failure; what the controller and the wrapper both tell of one dead node is one failure.
-///
-/// # Errors
-/// What the database says.
 pub fn failure(
     c: &Connection,
     key: &RunKey,
@@ -331,13 +322,13 @@ pub fn failure(
     reason: &str,
 ) -> Result<()> {
     if kind.is_true_failure() {
-        let told: bool = c
+        let is_known: bool = c
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM failures WHERE cluster = ?1 AND run = ?2 AND counts = 1
                  AND abs(at_s - ?3) < ?4 AND (node IS NULL OR ?5 IS NULL OR node = ?5))",
             )?
             .query_row(params![key.cluster, key.run, at_s, SAME_DEATH_S, node], |r| r.get(0))?;
-        if told {
+        if is_known {
             return Ok(());
         }
     }
@@ -430,9 +421,6 @@ fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) ->
 }
 
 /// Whether a record has not ended.
-///
-/// # Errors
-/// What the database says.
 pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool> {
     let mut statement = c.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND state = 'running')",
@@ -442,9 +430,6 @@ pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool>
 
 /// Ends a record, gives what its counters show beyond its phases to the phase `rest_is`, and learns from its checkpoints.
 /// One that has ended stays as it is.
-///
-/// # Errors
-/// What the database says.
 pub fn close_record(
     c: &Connection,
     key: &RunKey,

@@ -125,9 +125,6 @@ pub(crate) struct Measured {
 
 /// Learns from the checkpoints or the restart of a user's run, if they were the kind that is measured: of the engine
 /// `app`, of one group. `nodes` are the run's.
-///
-/// # Errors
-/// What the database says.
 pub(crate) fn learn(
     c: &Connection,
     (at_s, uid): (f64, u32),

@@ -62,9 +62,6 @@ pub struct Statement<'a> {
 
 impl Connection {
     /// Connects to a file, or to what a URL (`mysql://...`) names.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn open(place: &Path) -> Result<Connection> {
         let backend = match url(place) {
             Some(url) => Backend::Mysql(mysql::Session::open(url)?),
@@ -130,9 +127,6 @@ impl Connection {
     }
 
     /// Makes the table in which a report notes the runs it is about: this connection's own, outside the store.
-    ///
-    /// # Errors
-    /// What the database says.
     pub(crate) fn make_room_for_choice(&self) -> Result<()> {
         self.plain(match &self.0 {
             Backend::Sqlite(_) => sqlite::CHOSEN,
@@ -201,9 +195,6 @@ impl Drop for Undo<'_> {
 
 impl Statement<'_> {
     /// Runs it; the number of rows it changed.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn execute(&mut self, values: &[Value]) -> Result<u64> {
         match &self.connection.0 {
             Backend::Sqlite(c) => {
@@ -215,9 +206,6 @@ impl Statement<'_> {
     }
 
     /// Reads all rows of its answer.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn query_map<T>(
         &mut self,
         values: &[Value],
@@ -267,9 +255,6 @@ impl Statement<'_> {
     }
 
     /// Reads the row of its answer, if there is one.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn query_optional<T>(
         &mut self,
         values: &[Value],

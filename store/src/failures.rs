@@ -9,9 +9,6 @@ use protocol::{FailureKind, NodeFailure, Phase, RunKey};
 
 impl Store {
     /// Notes the death of a node, and a failure for every open run on it that `is_hit` by it.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn node_died(
         &mut self,
         node: &str,
@@ -41,17 +38,11 @@ impl Store {
     }
 
     /// Notes a failure of a run that its wrapper could not tell.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn failed(&mut self, key: &RunKey, kind: FailureKind, at_s: f64, reason: &str) -> Result<()> {
         apply::failure(self.connection(), key, kind, None, at_s, at_s, reason)
     }
 
     /// How many failures of a kind a run has had.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn failures(&self, key: &RunKey, kind: FailureKind) -> Result<u32> {
         let mut statement = self
             .connection()
@@ -60,9 +51,6 @@ impl Store {
     }
 
     /// Closes a run whose wrapper did not.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
@@ -77,9 +65,6 @@ impl Store {
     }
 
     /// Every death of a node, oldest first.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn node_failures(&self) -> Result<Vec<NodeFailure>> {
         let mut statement =
             self.connection().prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;

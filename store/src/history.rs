@@ -16,9 +16,6 @@ const LARGEST: u64 = 64 << 20;
 
 impl Store {
     /// What bears on a new run of this user and job name.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn history(&self, user: &str, job_name: &str) -> Result<History> {
         let c = self.connection();
         let (node_failures, node_seconds) = c

@@ -8,9 +8,6 @@ use protocol::{Loan, LoanAccount, RunKey};
 
 impl Store {
     /// Notes a loan that has begun, or what has become of it.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn note_loan(&mut self, key: &RunKey, loan: &LoanAccount) -> Result<()> {
         apply::lent(self.connection(), key, loan)
     }
@@ -41,9 +38,6 @@ impl Store {
     }
 
     /// A loan.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn lending(&self, id: &str) -> Result<Option<Loan>> {
         let mut statement = self.connection().prepare_cached("SELECT json FROM lending WHERE id = ?1")?;
         let json: Option<String> = statement.query_optional(params![id], |r| r.get(0))?;
@@ -51,9 +45,6 @@ impl Store {
     }
 
     /// Loans asked for since a moment, and those of before that are not over; oldest first.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn lendings(&self, since_s: f64) -> Result<Vec<Loan>> {
         let sql = "SELECT json FROM lending WHERE asked_s >= ?1 OR state NOT IN ('closed', 'failed') ORDER BY asked_s";
         let mut statement = self.connection().prepare_cached(sql)?;

@@ -1,4 +1,6 @@
 //! Keeps every record of every run exactly once, in SQLite or MariaDB, and adds up what the runs cost.
+//!
+//! Whatever gives a [`Result`] gives what the database says as its [`Error`]; only other errors are named beside it.
 
 pub mod account;
 mod apply;

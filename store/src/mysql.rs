@@ -45,7 +45,7 @@ struct Translated {
 }
 
 /// Whether an error is MariaDB's own word on a statement, and not the loss of the connection.
-pub fn is_said(error: &Error) -> bool {
+pub fn is_refusal(error: &Error) -> bool {
     matches!(error.cause(), Error::Mysql(mysql::Error::MySqlError(_)))
 }
 
@@ -202,21 +202,21 @@ pub fn get<T: FromSql>(row: &mysql::Row, column: usize) -> Result<T> {
 /// A statement on tables, whose texts are compared byte by byte, as SQLite does.
 fn tables(sql: &str) -> String {
     let lines: Vec<&str> = sql.lines().filter(|l| !l.starts_with("--")).collect();
-    let said = lines.join("\n").replace("INTEGER PRIMARY KEY", "BIGINT PRIMARY KEY AUTO_INCREMENT");
+    let sql = lines.join("\n").replace("INTEGER PRIMARY KEY", "BIGINT PRIMARY KEY AUTO_INCREMENT");
     let bytewise =
-        if said.starts_with("CREATE TABLE") { " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" } else { "" };
-    format!("{}{bytewise}", said.trim_end_matches(" WITHOUT ROWID"))
+        if sql.starts_with("CREATE TABLE") { " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" } else { "" };
+    format!("{}{bytewise}", sql.trim_end_matches(" WITHOUT ROWID"))
 }
 
 /// A statement on rows: `?3` becomes `?`, and SQLite's way of saying "or else change it" MariaDB's.
 fn translate(sql: &str) -> Translated {
-    let mut said = sql.replace("INSERT OR IGNORE", "INSERT IGNORE");
-    if let Some(at) = said.find("ON CONFLICT (")
-        && let Some(length) = said[at..].find("DO UPDATE SET")
+    let mut new = sql.replace("INSERT OR IGNORE", "INSERT IGNORE");
+    if let Some(at) = new.find("ON CONFLICT (")
+        && let Some(length) = new[at..].find("DO UPDATE SET")
     {
-        said.replace_range(at..at + length + "DO UPDATE SET".len(), "ON DUPLICATE KEY UPDATE");
+        new.replace_range(at..at + length + "DO UPDATE SET".len(), "ON DUPLICATE KEY UPDATE");
     }
-    let mut parts = said.split("excluded.");
+    let mut parts = new.split("excluded.");
     let mut new = parts.next().unwrap_or_default().to_string();
     for part in parts {
         let end = part.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(part.len());

@@ -30,9 +30,6 @@ pub struct Before {
 
 impl Store {
     /// Adds time for which nodes were watched.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn watched(&mut self, nodes: &[(String, f64)]) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
@@ -47,17 +44,11 @@ impl Store {
     }
 
     /// Whether any time of any node is booked.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn has_watched(&self) -> Result<bool> {
         self.connection().prepare_cached("SELECT EXISTS (SELECT 1 FROM nodes)")?.query_row(params![], |r| r.get(0))
     }
 
     /// Stores what is known of the nodes from before, in one transaction.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn take_over(&mut self, before: &Before) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
@@ -74,9 +65,6 @@ impl Store {
     }
 
     /// Keeps what is known of nodes, in one transaction.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn keep_nodes(&mut self, all: &[NodeWatch]) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
@@ -92,9 +80,6 @@ impl Store {
     }
 
     /// All that is kept.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn kept_nodes(&self) -> Result<Vec<NodeWatch>> {
         let read = |r: &Row| -> Result<NodeWatch> {
             let known: String = r.get(1)?;
@@ -112,9 +97,6 @@ impl Store {
     }
 
     /// Forgets a node.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn forget_node(&mut self, node: &str) -> Result<()> {
         self.connection().prepare_cached("DELETE FROM node_watch WHERE node = ?1")?.execute(params![node])?;
         Ok(())

@@ -30,9 +30,6 @@ pub fn concerns_orders(event: &Event) -> bool {
 
 impl Store {
     /// Keeps an order that is new, and forgets those of long ago.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn keep_order(&mut self, status: &OrderStatus, owner: u32, restart_count: u32) -> Result<()> {
         let (c, key) = (self.connection(), &status.key);
         let json = serde_json::to_string(status)?;
@@ -57,18 +54,12 @@ impl Store {
     }
 
     /// Notes that the run's wrapper is told of an order.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn order_taken(&mut self, id: &str) -> Result<()> {
         let mut statement = self.connection().prepare_cached("UPDATE orders SET taken = 1 WHERE id = ?1")?;
         statement.execute(params![id]).map(drop)
     }
 
     /// The orders that are kept, oldest first, with all that was heard since.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn kept_orders(&self, now_s: f64) -> Result<Vec<KeptOrder>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT o.json, o.uid, o.restart_count, o.after_seq, o.taken, r.state = 'running' FROM orders o

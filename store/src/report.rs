@@ -60,9 +60,6 @@ impl Selection {
 }
 
 /// Notes which runs are wanted, for all that is read in this transaction.
-///
-/// # Errors
-/// What the store says.
 pub fn choose(c: &Connection, selection: &Selection) -> Result<()> {
     c.prepare_cached("DELETE FROM chosen")?.execute(&[])?;
     let sql = format!(
@@ -73,18 +70,12 @@ pub fn choose(c: &Connection, selection: &Selection) -> Result<()> {
 }
 
 /// How many runs are wanted, and how many bytes their records have.
-///
-/// # Errors
-/// What the store says.
 pub fn size(c: &Connection, selection: &Selection) -> Result<(u64, u64)> {
     let sql = format!("SELECT count(*), coalesce(sum(bytes), 0) FROM runs WHERE {}", selection.condition());
     c.prepare_cached(&sql)?.query_row(&selection.values, |r| Ok((r.get(0)?, r.get(1)?)))
 }
 
 /// A row of `runs` with its place and its plan as text; what is added up is not there yet.
-///
-/// # Errors
-/// What the store says.
 pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
     let sql =
         "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan,
@@ -149,9 +140,6 @@ pub struct PhaseSum {
 /// Energy and time by record, phase and source.
 ///
 /// Added up here: a database would sort all rows for it, where they come run by run anyway.
-///
-/// # Errors
-/// What the store says.
 pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
     let columns = "t.restart_count, t.phase, t.source, t.joules, t.end_s - t.start_s, t.end_s";
     fold(c, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
@@ -189,9 +177,6 @@ pub struct Counted {
 }
 
 /// What the nodes' counters showed.
-///
-/// # Errors
-/// What the store says.
 pub fn counters(c: &Connection) -> Result<ByRun<Vec<Counted>>> {
     rows(c, "t.restart_count, t.joules, t.metered_j", "counters", "", |r| {
         Ok(Counted { restart_count: r.get(1)?, joules: r.get(2)?, metered_j: r.get(3)? })
@@ -199,9 +184,6 @@ pub fn counters(c: &Connection) -> Result<ByRun<Vec<Counted>>> {
 }
 
 /// Slurm job records, in order; if brief, without their nodes.
-///
-/// # Errors
-/// What the store says.
 pub fn records(c: &Connection, brief: bool) -> Result<ByRun<Vec<RecordAccount>>> {
     let nodes = if brief { "'[]'" } else { "t.nodes" };
     let columns = &format!("t.job, t.restart_count, t.start_s, t.end_s, t.state, {nodes}");
@@ -220,9 +202,6 @@ pub fn records(c: &Connection, brief: bool) -> Result<ByRun<Vec<RecordAccount>>>
 }
 
 /// Failures, in order of time.
-///
-/// # Errors
-/// What the store says.
 pub fn failures(c: &Connection) -> Result<ByRun<Vec<FailureAccount>>> {
     let columns = "t.kind, t.node, t.at_s, t.detected_s, t.counts, t.reason";
     rows(c, columns, "failures", ", t.at_s, t.id", |r| {
@@ -239,9 +218,6 @@ pub fn failures(c: &Connection) -> Result<ByRun<Vec<FailureAccount>>> {
 }
 
 /// How many complete checkpoints each run has.
-///
-/// # Errors
-/// What the store says.
 pub fn checkpoint_counts(c: &Connection) -> Result<ByRun<u32>> {
     fold(c, "1", "checkpoints", "", |count, _| {
         *count += 1;
@@ -250,9 +226,6 @@ pub fn checkpoint_counts(c: &Connection) -> Result<ByRun<u32>> {
 }
 
 /// Complete checkpoints, in order of time.
-///
-/// # Errors
-/// What the store says.
 pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
     let columns = "t.number, t.begun_s, t.ended_s, t.bytes, t.joules, t.still_s, t.written_bytes";
     rows(c, columns, "checkpoints", ", t.begun_s", |r| {
@@ -270,9 +243,6 @@ pub fn checkpoints(c: &Connection) -> Result<ByRun<Vec<CheckpointAccount>>> {
 }
 
 /// What each node did, in order of time.
-///
-/// # Errors
-/// What the store says.
 pub fn spans(c: &Connection) -> Result<ByRun<Vec<PhaseSpan>>> {
     let columns = "t.node, t.phase, t.start_s, t.end_s, t.joules, t.source";
     rows(c, columns, "phases", ", t.start_s, t.node", |r| {
@@ -289,9 +259,6 @@ pub fn spans(c: &Connection) -> Result<ByRun<Vec<PhaseSpan>>> {
 }
 
 /// Decisions, in order of time.
-///
-/// # Errors
-/// What the store says.
 pub fn decisions(c: &Connection) -> Result<ByRun<Vec<DecisionAccount>>> {
     let columns = "t.at_s, t.action, t.reason, t.interval_s";
     rows(c, columns, "decisions", ", t.at_s, t.id", |r| {
@@ -300,9 +267,6 @@ pub fn decisions(c: &Connection) -> Result<ByRun<Vec<DecisionAccount>>> {
 }
 
 /// Loans, in order of time.
-///
-/// # Errors
-/// What the store says.
 pub fn loans(c: &Connection) -> Result<ByRun<Vec<LoanAccount>>> {
     let columns = "t.node, t.borrower, t.start_s, t.end_s, t.joules";
     rows(c, columns, "loans", ", t.start_s, t.node, t.borrower", |r| {

@@ -28,9 +28,6 @@ impl Rows {
     }
 
     /// Inserts all rows so far, in their order.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn insert(&mut self, c: &Connection) -> Result<()> {
         let mut rest = &self.values[..];
         for rows in TOGETHER {

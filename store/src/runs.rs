@@ -53,17 +53,11 @@ const WATCHED: &str = "r.verified = 1";
 
 impl Store {
     /// The user id of a run's owner, if it is known.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn owner(&self, key: &RunKey) -> Result<Option<u32>> {
         Ok(self.run(key)?.map(|run| run.uid))
     }
 
     /// A run, if it is there.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn run(&self, key: &RunKey) -> Result<Option<RunRow>> {
         let sql = "SELECT uid, job, verified, start_s FROM runs WHERE cluster = ?1 AND run = ?2";
         let read = |r: &Row<'_>| Ok(RunRow { uid: r.get(0)?, job: r.get(1)?, verified: r.get(2)?, start_s: r.get(3)? });
@@ -71,17 +65,11 @@ impl Store {
     }
 
     /// All runs that have not ended and whose job is their owner's by Slurm's word, or outside Slurm.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
         self.connection().prepare_cached(&format!("{OPEN} AND {WATCHED}"))?.query_map(params![], open)?.collect()
     }
 
     /// The same as they were read last, if this service has changed nothing of them since.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn open_runs_kept(&self) -> Result<Arc<Vec<OpenRun>>> {
         let now = self.changes.load(Ordering::Acquire);
         if let Some((_, kept)) = self.open.borrow().as_ref().filter(|(at, _)| *at == now) {
@@ -93,18 +81,12 @@ impl Store {
     }
 
     /// The open run of a name, verified or not.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn open_run(&self, key: &RunKey) -> Result<Option<OpenRun>> {
         let sql = format!("{OPEN} AND r.cluster = ?1 AND r.run = ?2");
         self.connection().prepare_cached(&sql)?.query_optional(params![key.cluster, key.run], open)
     }
 
     /// The nodes of all records of a run.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn nodes_of(&self, key: &RunKey) -> Result<BTreeSet<String>> {
         let mut all = BTreeSet::new();
         let sql = "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2";
@@ -116,18 +98,12 @@ impl Store {
     }
 
     /// The open runs of a job that Slurm says are of the job's owner.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn open_runs_of(&self, job: u32) -> Result<Vec<OpenRun>> {
         let sql = format!("{OPEN} AND {WATCHED} AND r.job = ?1");
         self.connection().prepare_cached(&sql)?.query_map(params![job], open)?.collect()
     }
 
     /// How many runs of a user have not ended.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn count_open(&self, uid: u32) -> Result<u32> {
         let sql = "SELECT count(*) FROM runs WHERE uid = ?1 AND state = 'running'";
         self.connection().prepare_cached(sql)?.query_row(params![uid], |r| r.get(0))
@@ -135,18 +111,12 @@ impl Store {
 
     /// Runs in Slurm that have not ended and of whose owner Slurm has said nothing yet, those that were heard of last
     /// first.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn unverified(&self, most: u32) -> Result<Vec<OpenRun>> {
         let sql = format!("{OPEN} AND r.verified = 0 AND r.job > 0 ORDER BY r.heard_s DESC LIMIT ?1");
         self.connection().prepare_cached(&sql)?.query_map(params![most], open)?.collect()
     }
 
     /// Notes that Slurm says that a run's job is its owner's.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn verify(&self, key: &RunKey) -> Result<()> {
         let sql = "UPDATE runs SET verified = 1 WHERE cluster = ?1 AND run = ?2";
         self.connection().prepare_cached(sql)?.execute(params![key.cluster, key.run])?;
@@ -155,9 +125,6 @@ impl Store {
     }
 
     /// Ends runs that nobody watches and that were last heard of before a moment; how many.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn close_unverified(&self, heard_before_s: f64) -> Result<u64> {
         let sql = "UPDATE runs SET state = 'unknown', end_s = CASE WHEN heard_s > start_s THEN heard_s ELSE start_s END
             WHERE state = 'running' AND verified = 0 AND heard_s < ?1";

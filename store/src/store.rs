@@ -209,7 +209,7 @@ impl Store {
         let together = self.together(writes);
         let answers = match together {
             // MariaDB may give up a whole transaction for one bad statement.
-            Err(e) if writes.len() > 1 && mysql::is_said(&e) => {
+            Err(e) if writes.len() > 1 && mysql::is_refusal(&e) => {
                 Ok(writes.iter().map(|w| self.together(std::slice::from_ref(w))?.remove(0)).collect())
             }
             all => all,
@@ -227,7 +227,7 @@ impl Store {
             for write in writes {
                 let answer = c.savepoint(|| write.apply(c));
                 match answer {
-                    Err(e) if mysql::is_said(&e) => return Err(e),
+                    Err(e) if mysql::is_refusal(&e) => return Err(e),
                     answer => answers.push(answer),
                 }
             }
@@ -236,9 +236,6 @@ impl Store {
     }
 
     /// Keeps a calibration beside the earlier ones of its node type; corrections begin anew.
-    ///
-    /// # Errors
-    /// What the database says.
     pub fn keep_calibration(&self, new: &Calibration) -> Result<u64> {
         calibrations::keep(&self.connection, new)
     }
