@@ -300,7 +300,7 @@ fn the_report_names_what_it_leaves_out_and_what_is_a_users_word_alone() {
         "UPDATE phases SET joules = 9e999 WHERE run = (SELECT run FROM runs WHERE job = 9)",
         "UPDATE runs SET verified = 0 WHERE job = 8",
     ] {
-        store.connection().prepare_cached(sql).and_then(|mut s| s.execute(&[])).expect("written");
+        store.connection().execute(sql, &[]).expect("written");
     }
     drop(store);
     let window = ["-S", "2026-11-01", "-E", "2026-12-01", "-n", "-P"];

@@ -328,9 +328,8 @@ fn the_oldest_complete_run_is_delivered_first() {
     assert!(spool.deliver(&site.client()));
     assert_eq!(spool.used_bytes(), 0);
     let store = Store::open(&site.store).expect("opens");
-    let mut statement = store.connection().prepare_cached("SELECT run FROM decisions ORDER BY id").expect("prepared");
     let mut order: Vec<String> =
-        statement.query_map(&[], |r| r.get(0)).expect("rows").map(|r| r.expect("a text")).collect();
+        store.connection().query_map("SELECT run FROM decisions ORDER BY id", &[], |r| r.get(0)).expect("rows");
     order.dedup();
     assert_eq!(order, ["2-complete", "3-complete", "1-open"]);
 }

@@ -74,13 +74,10 @@ impl<'a> Applying<'a> {
         match event {
             Event::Started { job, restart_count, user, account, partition, job_name, nodes, resumed_from, .. } => {
                 close_earlier(c, key, *restart_count, at_s)?;
-                c.prepare_cached(
-                "INSERT INTO runs (cluster, run, job, uid, user, account, \"partition\", job_name, state, start_s,
+                c.execute("INSERT INTO runs (cluster, run, job, uid, user, account, \"partition\", job_name, state, start_s,
                  restart_count, verified) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, ?10, ?11)
                  ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3,
-                 verified = CASE WHEN ?11 = 1 THEN 1 ELSE verified END",
-            )?
-            .execute(params![
+                 verified = CASE WHEN ?11 = 1 THEN 1 ELSE verified END", params![
                 cluster,
                 run,
                 job,
@@ -93,38 +90,28 @@ impl<'a> Applying<'a> {
                 restart_count,
                 verified
             ])?;
-                c.prepare_cached(
+                c.execute(
                     "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, NULL, 'running', ?6)
                  ON CONFLICT (cluster, run, restart_count) DO UPDATE SET state = 'running', end_s = NULL",
-                )?
-                .execute(params![
-                    cluster,
-                    run,
-                    restart_count,
-                    job,
-                    at_s,
-                    serde_json::to_string(nodes)?
-                ])?;
+                    params![cluster, run, restart_count, job, at_s, serde_json::to_string(nodes)?],
+                )?;
                 if let Some(number) = resumed_from {
-                    c.prepare_cached("INSERT OR IGNORE INTO resumed VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-                        cluster,
-                        run,
-                        restart_count,
-                        number
-                    ])?;
+                    c.execute(
+                        "INSERT OR IGNORE INTO resumed VALUES (?1, ?2, ?3, ?4)",
+                        params![cluster, run, restart_count, number],
+                    )?;
                 }
             }
             Event::Planned(plan) => {
-                c.prepare_cached("UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2")?.execute(params![
-                    cluster,
-                    run,
-                    serde_json::to_string(plan)?
-                ])?;
+                c.execute(
+                    "UPDATE runs SET plan = ?3 WHERE cluster = ?1 AND run = ?2",
+                    params![cluster, run, serde_json::to_string(plan)?],
+                )?;
             }
             Event::Protection(protection) => {
                 let sql = "UPDATE runs SET protection_state = ?3, protection = ?4 WHERE cluster = ?1 AND run = ?2";
                 let text = serde_json::to_string(protection)?;
-                c.prepare_cached(sql)?.execute(params![cluster, run, protection.state.as_str(), text])?;
+                c.execute(sql, params![cluster, run, protection.state.as_str(), text])?;
             }
             Event::Phase { phase, node, start_s, end_s, joules, source } => {
                 let (current, span) = (self.current()?, (*start_s, *end_s));
@@ -138,8 +125,10 @@ impl<'a> Applying<'a> {
                 self.counters.push(counter(key, current, node, at_s, reading, None));
             }
             Event::Committed { number, begun_s, ended_s, bytes, written_bytes, joules, still_s } => {
-                c.prepare_cached("INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
-                    .execute(params![cluster, run, number, begun_s, ended_s, bytes, joules, still_s, written_bytes])?;
+                c.execute(
+                    "INSERT OR IGNORE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                    params![cluster, run, number, begun_s, ended_s, bytes, joules, still_s, written_bytes],
+                )?;
             }
             Event::CheckpointFailed { reason } => decision(c, key, at_s, "checkpoint failed", reason, 0.0)?,
             Event::Failure { kind, node, failed_s, detected_s, reason } => {
@@ -168,8 +157,10 @@ impl<'a> Applying<'a> {
                 close_record(c, key, current(c, key)?, at_s, state, rest)?;
                 // A run that was requeued or interrupted goes on, or is closed by the watch.
                 if !matches!(state.as_str(), "requeued" | "interrupted") {
-                    c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
-                        .execute(params![cluster, run, state, at_s])?;
+                    c.execute(
+                        "UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2",
+                        params![cluster, run, state, at_s],
+                    )?;
                 }
             }
         }
@@ -208,57 +199,62 @@ fn teach(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64, measured: 
 
 /// User id of a run's owner, if Slurm says that its job is theirs.
 fn verified_owner(c: &Connection, key: &RunKey) -> Result<Option<u32>> {
-    let mut statement = c.prepare_cached("SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2 AND verified = 1")?;
-    statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
+    c.query_optional(
+        "SELECT uid FROM runs WHERE cluster = ?1 AND run = ?2 AND verified = 1",
+        params![key.cluster, key.run],
+        |r| r.get(0),
+    )
 }
 
 /// SLURM_RESTART_COUNT of the run's current record.
 fn current(c: &Connection, key: &RunKey) -> Result<u32> {
-    let mut statement = c.prepare_cached("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2")?;
-    statement.query_row(params![key.cluster, key.run], |r| r.get(0))
+    c.query_row("SELECT restart_count FROM runs WHERE cluster = ?1 AND run = ?2", params![key.cluster, key.run], |r| {
+        r.get(0)
+    })
 }
 
 /// A record of a run: when it began, and its nodes, the wrapper's own first.
 fn record(c: &Connection, key: &RunKey, restart_count: u32) -> Result<Option<(f64, Vec<String>)>> {
-    let mut statement =
-        c.prepare_cached("SELECT start_s, nodes FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3")?;
     let read = |r: &Row| Ok((r.get(0)?, r.get(1)?));
-    let row: Option<(f64, String)> = statement.query_optional(params![key.cluster, key.run, restart_count], read)?;
+    let row: Option<(f64, String)> = c.query_optional(
+        "SELECT start_s, nodes FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
+        params![key.cluster, key.run, restart_count],
+        read,
+    )?;
     Ok(row.map(|(start_s, nodes)| (start_s, serde_json::from_str(&nodes).unwrap_or_default())))
 }
 
 /// What was planned for a run; nothing where its plan is not understood.
 fn plan(c: &Connection, key: &RunKey) -> Result<Option<Plan>> {
-    let mut statement = c.prepare_cached("SELECT plan FROM runs WHERE cluster = ?1 AND run = ?2")?;
     let read = |r: &Row| r.get::<Option<String>>(0);
-    let text = statement.query_optional(params![key.cluster, key.run], read)?.flatten();
+    let text = c
+        .query_optional("SELECT plan FROM runs WHERE cluster = ?1 AND run = ?2", params![key.cluster, key.run], read)?
+        .flatten();
     Ok(report::plan(text.as_deref()))
 }
 
 /// The mean checkpoint of a record that is over: all of them together are one observation, since they share volume, place
 /// and hour.
 fn mean_checkpoint(c: &Connection, key: &RunKey, restart_count: u32) -> Result<Option<Measured>> {
-    let mut statement = c.prepare_cached(
-        "SELECT avg(k.bytes * 1e0), avg(k.ended_s - k.begun_s), avg(k.joules) FROM checkpoints k
+    let operation = Operation::CheckpointWrite;
+    let read = |r: &Row| Ok(Measured { operation, bytes: r.get(0)?, time_s: r.get(1)?, joules: r.get(2)? });
+    c.query_optional("SELECT avg(k.bytes * 1e0), avg(k.ended_s - k.begun_s), avg(k.joules) FROM checkpoints k
          JOIN records r ON r.cluster = k.cluster AND r.run = k.run AND r.start_s <= k.begun_s
          WHERE r.cluster = ?1 AND r.run = ?2 AND r.restart_count = ?3 AND NOT EXISTS
          (SELECT 1 FROM records n WHERE n.cluster = ?1 AND n.run = ?2 AND n.restart_count > ?3 AND n.start_s <= k.begun_s)
-         HAVING count(*) > 0",
-    )?;
-    let operation = Operation::CheckpointWrite;
-    let read = |r: &Row| Ok(Measured { operation, bytes: r.get(0)?, time_s: r.get(1)?, joules: r.get(2)? });
-    statement.query_optional(params![key.cluster, key.run, restart_count], read)
+         HAVING count(*) > 0", params![key.cluster, key.run, restart_count], read)
 }
 
 /// Volume of the checkpoint from which a run's current record went on.
 fn resumed_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
-    let mut statement = c.prepare_cached(
+    c.query_optional(
         "SELECT k.bytes * 1e0 FROM resumed r
          JOIN checkpoints k ON k.cluster = r.cluster AND k.run = r.run AND k.number = r.number
          WHERE r.cluster = ?1 AND r.run = ?2 AND r.restart_count =
          (SELECT max(o.restart_count) FROM records o WHERE o.cluster = ?1 AND o.run = ?2)",
-    )?;
-    statement.query_optional(params![key.cluster, key.run], |r| r.get(0))
+        params![key.cluster, key.run],
+        |r| r.get(0),
+    )
 }
 
 fn phases() -> Rows {
@@ -278,10 +274,10 @@ fn phase_row(
 }
 
 fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str, interval_s: f64) -> Result<()> {
-    c.prepare_cached(
+    c.execute(
         "INSERT INTO decisions (cluster, run, at_s, action, reason, interval_s) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![key.cluster, key.run, at_s, action, reason, interval_s])?;
+        params![key.cluster, key.run, at_s, action, reason, interval_s],
+    )?;
     Ok(())
 }
 
@@ -322,49 +318,32 @@ pub fn failure(
     reason: &str,
 ) -> Result<()> {
     if kind.is_true_failure() {
-        let is_known: bool = c
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM failures WHERE cluster = ?1 AND run = ?2 AND counts = 1
+        let is_known: bool = c.query_row(
+            "SELECT EXISTS (SELECT 1 FROM failures WHERE cluster = ?1 AND run = ?2 AND counts = 1
                  AND abs(at_s - ?3) < ?4 AND (node IS NULL OR ?5 IS NULL OR node = ?5))",
-            )?
-            .query_row(params![key.cluster, key.run, at_s, SAME_DEATH_S, node], |r| r.get(0))?;
+            params![key.cluster, key.run, at_s, SAME_DEATH_S, node],
+            |r| r.get(0),
+        )?;
         if is_known {
             return Ok(());
         }
     }
-    c.prepare_cached(
+    c.execute(
         "INSERT INTO failures (cluster, run, kind, node, at_s, detected_s, counts, reason)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    )?
-    .execute(params![
-        key.cluster,
-        key.run,
-        kind.as_str(),
-        node,
-        at_s,
-        detected_s,
-        kind.is_true_failure(),
-        reason
-    ])?;
+        params![key.cluster, key.run, kind.as_str(), node, at_s, detected_s, kind.is_true_failure(), reason],
+    )?;
     Ok(())
 }
 
 /// Notes a loan, or what has become of it: it is known by its run, node, beginning and borrower, who is 0 for nobody.
 pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<()> {
-    c.prepare_cached(
+    c.execute(
         "INSERT INTO loans (cluster, run, node, borrower, start_s, end_s, joules)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (cluster, run, node, start_s, borrower) DO UPDATE SET
          end_s = excluded.end_s, joules = excluded.joules",
-    )?
-    .execute(params![
-        key.cluster,
-        key.run,
-        loan.node,
-        loan.borrower.unwrap_or(0),
-        loan.start_s,
-        loan.end_s,
-        loan.joules
-    ])?;
+        params![key.cluster, key.run, loan.node, loan.borrower.unwrap_or(0), loan.start_s, loan.end_s, loan.joules],
+    )?;
     Ok(())
 }
 
@@ -372,48 +351,38 @@ pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<(
 /// line is cut in proportion.
 fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>) -> Result<()> {
     let compute = Phase::Compute.as_str();
-    let mut statement = c.prepare_cached(
+    type Row = (i64, u32, String, f64, f64, Option<f64>, String);
+    let spanning: Vec<Row> = c.query_map(
         "SELECT id, restart_count, node, start_s, end_s, joules, source FROM phases
          WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4
          AND (?5 IS NULL OR node = ?5)",
+        params![key.cluster, key.run, compute, kept_until_s, node],
+        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?)),
     )?;
-    type Row = (i64, u32, String, f64, f64, Option<f64>, String);
-    let spanning: Vec<Row> = statement
-        .query_map(params![key.cluster, key.run, compute, kept_until_s, node], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?))
-        })?
-        .collect::<Result<_, _>>()?;
     let mut cut = phases();
     for (id, restart_count, node, start_s, end_s, joules, source) in spanning {
         let kept = (kept_until_s - start_s) / (end_s - start_s);
         let kept_j = joules.map(|j| j * kept);
         let lost_j = joules.zip(kept_j).map(|(j, k)| j - k);
-        c.prepare_cached("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1")?.execute(params![
-            id,
-            kept_until_s,
-            kept_j
-        ])?;
+        c.execute("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1", params![id, kept_until_s, kept_j])?;
         cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source));
     }
     cut.insert(c)?;
-    c.prepare_cached(
+    c.execute(
         "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5
          AND (?6 IS NULL OR node = ?6)",
-    )?
-    .execute(params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s, node])?;
+        params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s, node],
+    )?;
     Ok(())
 }
 
 /// A new record shows that earlier ones are over, whatever their wrappers could still tell.
 fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) -> Result<()> {
-    let mut statement = c.prepare_cached(
-        "SELECT restart_count, coalesce((SELECT max(at_s) FROM counters k WHERE k.cluster = r.cluster AND k.run = r.run
-                                          AND k.restart_count = r.restart_count), start_s)
-         FROM records r WHERE cluster = ?1 AND run = ?2 AND restart_count <> ?3 AND state = 'running'",
-    )?;
-    let open: Vec<(u32, f64)> = statement
-        .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let sql = "SELECT restart_count, coalesce((SELECT max(at_s) FROM counters k WHERE k.cluster = r.cluster
+         AND k.run = r.run AND k.restart_count = r.restart_count), start_s)
+         FROM records r WHERE cluster = ?1 AND run = ?2 AND restart_count <> ?3 AND state = 'running'";
+    let read = |r: &Row| Ok((r.get(0)?, r.get(1)?));
+    let open: Vec<(u32, f64)> = c.query_map(sql, params![key.cluster, key.run, restart_count], read)?;
     for (earlier, last_s) in open {
         close_record(c, key, earlier, last_s.min(at_s), "interrupted", Phase::LostWork)?;
     }
@@ -422,10 +391,9 @@ fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) ->
 
 /// Whether a record has not ended.
 pub fn is_open(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool> {
-    let mut statement = c.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND state = 'running')",
-    )?;
-    statement.query_row(params![key.cluster, key.run, restart_count], |r| r.get(0))
+    let sql = "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3
+         AND state = 'running')";
+    c.query_row(sql, params![key.cluster, key.run, restart_count], |r| r.get(0))
 }
 
 /// Ends a record, gives what its counters show beyond its phases to the phase `rest_is`, and learns from its checkpoints.
@@ -442,21 +410,20 @@ pub fn close_record(
         return Ok(());
     }
     let rest_is = if state == "interrupted" { Phase::LostWork } else { rest_is };
-    let mut statement = c.prepare_cached(
+    let counters: Vec<(String, f64, f64, String)> = c.query_map(
         "SELECT node, sum(joules), max(at_s), max(source) FROM counters
          WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",
+        params![key.cluster, key.run, restart_count],
+        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)),
     )?;
-    let counters: Vec<(String, f64, f64, String)> = statement
-        .query_map(params![key.cluster, key.run, restart_count], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?
-        .collect::<Result<_, _>>()?;
     let mut rests = phases();
     for (node, total_j, last_s, source) in counters {
-        let (cut_j, cut_s): (f64, f64) = c
-            .prepare_cached(
-                "SELECT coalesce(sum(joules), 0.0), coalesce(max(end_s), 0.0) FROM phases
+        let (cut_j, cut_s): (f64, f64) = c.query_row(
+            "SELECT coalesce(sum(joules), 0.0), coalesce(max(end_s), 0.0) FROM phases
                  WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4",
-            )?
-            .query_row(params![key.cluster, key.run, restart_count, node], |r| Ok((r.get(0)?, r.get(1)?)))?;
+            params![key.cluster, key.run, restart_count, node],
+            |r| Ok((r.get(0)?, r.get(1)?)),
+        )?;
         let rest_j = total_j - cut_j;
         if rest_j > ROUNDING_J {
             let start_s = if cut_s > 0.0 { cut_s } else { last_s };
@@ -465,10 +432,10 @@ pub fn close_record(
         }
     }
     rests.insert(c)?;
-    c.prepare_cached(
+    c.execute(
         "UPDATE records SET state = ?4, end_s = ?5 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
-    )?
-    .execute(params![key.cluster, key.run, restart_count, state, at_s])?;
+        params![key.cluster, key.run, restart_count, state, at_s],
+    )?;
     if let Some(measured) = mean_checkpoint(c, key, restart_count)? {
         teach(c, key, restart_count, at_s, &measured);
     }

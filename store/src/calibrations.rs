@@ -23,12 +23,19 @@ const LEAST_POWER: f64 = 0.1;
 
 /// Keeps a calibration beside the earlier ones of its node type; corrections begin anew.
 pub(crate) fn keep(c: &Connection, new: &Calibration) -> Result<u64> {
-    c.prepare_cached("INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![new.node_type, MEASURED, new.at_s, serde_json::to_string(new)?])?;
-    c.prepare_cached("DELETE FROM calibrations WHERE node_type = ?1 AND target LIKE ?2")?
-        .execute(params![new.node_type, format!("{CORRECTIONS}%")])?;
-    let mut last = c.prepare_cached("SELECT max(id) FROM calibrations WHERE node_type = ?1 AND target = ?2")?;
-    last.query_row(params![new.node_type, MEASURED], |r| r.get(0))
+    c.execute(
+        "INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)",
+        params![new.node_type, MEASURED, new.at_s, serde_json::to_string(new)?],
+    )?;
+    c.execute(
+        "DELETE FROM calibrations WHERE node_type = ?1 AND target LIKE ?2",
+        params![new.node_type, format!("{CORRECTIONS}%")],
+    )?;
+    c.query_row(
+        "SELECT max(id) FROM calibrations WHERE node_type = ?1 AND target = ?2",
+        params![new.node_type, MEASURED],
+        |r| r.get(0),
+    )
 }
 
 /// Calibrations, newest first: the newest of every node type, or with `history` all; of one type if named.
@@ -47,32 +54,31 @@ pub(crate) fn all(c: &Connection, node_type: Option<&str>, history: bool) -> Res
 
 /// The documents with their ids, newest first; each is read from the database once.
 fn measured(c: &Connection, node_type: Option<&str>, history: bool) -> Result<Vec<(u64, Arc<Calibration>)>> {
-    let mut statement = c.prepare_cached(
+    let ids = c.query_map(
         "SELECT id FROM calibrations c WHERE target = ?1 AND (?2 IS NULL OR node_type = ?2) AND (?3
          OR NOT EXISTS (SELECT 1 FROM calibrations n WHERE n.target = c.target AND n.node_type = c.node_type
                         AND n.id > c.id))
          ORDER BY id DESC",
+        params![MEASURED, node_type, history],
+        |r| r.get(0),
     )?;
-    let ids = statement.query_map(params![MEASURED, node_type, history], |r| r.get(0))?;
     let one = |id: u64| {
         if let Some(kept) = c.calibrations().borrow().get(&id) {
             return Ok((id, kept.clone()));
         }
-        let mut statement = c.prepare_cached("SELECT json FROM calibrations WHERE id = ?1")?;
-        let json: String = statement.query_row(params![id], |r| r.get(0))?;
+        let json: String = c.query_row("SELECT json FROM calibrations WHERE id = ?1", params![id], |r| r.get(0))?;
         let read = Arc::new(serde_json::from_str::<Calibration>(&json)?);
         c.calibrations().borrow_mut().insert(id, read.clone());
         Ok((id, read))
     };
-    ids.map(|id| one(id?)).collect()
+    ids.into_iter().map(one).collect()
 }
 
 /// What the runs of all users have shown, each user having one voice.
 fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
     let sql = "SELECT json FROM calibrations WHERE node_type = ?1 AND target LIKE ?2";
-    let rows =
-        c.prepare_cached(sql)?.query_map(params![node_type, format!("{CORRECTIONS}%")], |r| r.get::<String>(0))?;
-    let of_users = rows.map(|json| Ok(serde_json::from_str::<Vec<Correction>>(&json?)?));
+    let rows = c.query_map(sql, params![node_type, format!("{CORRECTIONS}%")], |r| r.get::<String>(0))?;
+    let of_users = rows.into_iter().map(|json| Ok(serde_json::from_str::<Vec<Correction>>(&json)?));
     Ok(together(of_users.collect::<Result<Vec<_>>>()?.into_iter().flatten()))
 }
 
@@ -80,7 +86,7 @@ fn corrections(c: &Connection, node_type: &str) -> Result<Vec<Correction>> {
 fn own_corrections(c: &Connection, node_type: &str, uid: u32) -> Result<Vec<Correction>> {
     let sql = "SELECT json FROM calibrations WHERE node_type = ?1 AND target = ?2";
     let read = |r: &Row<'_>| r.get::<String>(0);
-    let json = c.prepare_cached(sql)?.query_optional(params![node_type, corrections_of(uid)], read)?;
+    let json = c.query_optional(sql, params![node_type, corrections_of(uid)], read)?;
     Ok(json.map(|j| serde_json::from_str(&j)).transpose()?.unwrap_or_default())
 }
 
@@ -158,12 +164,15 @@ pub(crate) fn learn(
 
 fn keep_corrections(c: &Connection, node_type: &str, (at_s, uid): (f64, u32), all: &[Correction]) -> Result<()> {
     let (json, target) = (serde_json::to_string(all)?, corrections_of(uid));
-    let changed = c
-        .prepare_cached("UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2")?
-        .execute(params![node_type, target, at_s, json])?;
+    let changed = c.execute(
+        "UPDATE calibrations SET at_s = ?3, json = ?4 WHERE node_type = ?1 AND target = ?2",
+        params![node_type, target, at_s, json],
+    )?;
     if changed == 0 {
-        c.prepare_cached("INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![node_type, target, at_s, json])?;
+        c.execute(
+            "INSERT INTO calibrations (node_type, target, at_s, json) VALUES (?1, ?2, ?3, ?4)",
+            params![node_type, target, at_s, json],
+        )?;
     }
     Ok(())
 }

@@ -54,12 +54,6 @@ enum Backend {
     Mysql(mysql::Session),
 }
 
-/// A statement that is about to be run.
-pub struct Statement<'a> {
-    connection: &'a Connection,
-    sql: &'a str,
-}
-
 impl Connection {
     /// Connects to a file, or to what a URL (`mysql://...`) names.
     pub fn open(place: &Path) -> Result<Connection> {
@@ -106,14 +100,6 @@ impl Connection {
             Backend::Sqlite(c) => sqlite::copy_to(c, copy),
             Backend::Mysql(_) => Err(Error::CopyOfMariadb),
         }
-    }
-
-    /// A statement; what the database has prepared is kept for the next time.
-    ///
-    /// # Errors
-    /// None today; what is wrong with it is told when it is run.
-    pub fn prepare_cached<'a>(&'a self, sql: &'a str) -> Result<Statement<'a>> {
-        Ok(Statement { connection: self, sql })
     }
 
     /// Calibrations that were read so far.
@@ -172,6 +158,81 @@ impl Connection {
         Ok(done)
     }
 
+    /// Runs a statement, which is kept prepared for the next time; the number of rows it changed.
+    pub fn execute(&self, sql: &str, values: &[Value]) -> Result<u64> {
+        match &self.0 {
+            Backend::Sqlite(c) => Ok(c.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))? as u64),
+            Backend::Mysql(session) => session.execute(sql, values),
+        }
+    }
+
+    /// Looks at all rows of a statement's answer, one after another.
+    ///
+    /// # Errors
+    /// What the database says, or the first error in looking.
+    pub fn each(&self, sql: &str, values: &[Value], mut look: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        self.1.set(self.1.get() + 1);
+        match &self.0 {
+            Backend::Sqlite(c) => {
+                let mut statement = c.prepare_cached(sql)?;
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                while let Some(row) = rows.next()? {
+                    look(&Row::Sqlite(row))?;
+                }
+                Ok(())
+            }
+            Backend::Mysql(session) => {
+                let mut looked = Ok(());
+                session.query(sql, values, &mut |row| {
+                    if looked.is_ok() {
+                        looked = look(&Row::Mysql(row));
+                    }
+                })?;
+                looked
+            }
+        }
+    }
+
+    /// Reads all rows of a statement's answer.
+    pub fn query_map<T>(
+        &self,
+        sql: &str,
+        values: &[Value],
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        self.each(sql, values, |row| {
+            all.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Reads the only row of a statement's answer.
+    ///
+    /// # Errors
+    /// What the database says, or that there is none.
+    pub fn query_row<T>(&self, sql: &str, values: &[Value], read: impl Fn(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.query_optional(sql, values, read)?.ok_or(Error::NoRow)
+    }
+
+    /// Reads the first row of a statement's answer, if there is one.
+    pub fn query_optional<T>(
+        &self,
+        sql: &str,
+        values: &[Value],
+        read: impl Fn(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut first = None;
+        self.each(sql, values, |row| {
+            if first.is_none() {
+                first = Some(read(row)?);
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
     /// Runs a statement without values.
     fn plain(&self, sql: &str) -> Result<()> {
         match &self.0 {
@@ -190,79 +251,6 @@ impl Drop for Undo<'_> {
             // A transaction that the database has ended by itself is not there to be taken back.
             let _ = self.0.plain(sql);
         }
-    }
-}
-
-impl Statement<'_> {
-    /// Runs it; the number of rows it changed.
-    pub fn execute(&mut self, values: &[Value]) -> Result<u64> {
-        match &self.connection.0 {
-            Backend::Sqlite(c) => {
-                let mut statement = c.prepare_cached(self.sql)?;
-                Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
-            }
-            Backend::Mysql(session) => session.execute(self.sql, values),
-        }
-    }
-
-    /// Reads all rows of its answer.
-    pub fn query_map<T>(
-        &mut self,
-        values: &[Value],
-        mut read: impl FnMut(&Row<'_>) -> Result<T>,
-    ) -> Result<std::vec::IntoIter<Result<T>>> {
-        let mut all = Vec::new();
-        self.each(values, |row| {
-            all.push(read(row));
-            Ok(())
-        })?;
-        Ok(all.into_iter())
-    }
-
-    /// Looks at all rows of its answer, one after another.
-    ///
-    /// # Errors
-    /// What the database says, or the first error in looking.
-    pub fn each(&mut self, values: &[Value], mut look: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
-        self.connection.1.set(self.connection.1.get() + 1);
-        match &self.connection.0 {
-            Backend::Sqlite(c) => {
-                let mut statement = c.prepare_cached(self.sql)?;
-                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-                while let Some(row) = rows.next()? {
-                    look(&Row::Sqlite(row))?;
-                }
-                Ok(())
-            }
-            Backend::Mysql(session) => {
-                let mut looked = Ok(());
-                session.query(self.sql, values, &mut |row| {
-                    if looked.is_ok() {
-                        looked = look(&Row::Mysql(row));
-                    }
-                })?;
-                looked
-            }
-        }
-    }
-
-    /// Reads the only row of its answer.
-    ///
-    /// # Errors
-    /// What the database says, or that there is none.
-    pub fn query_row<T>(&mut self, values: &[Value], read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
-        self.query_optional(values, read)?.ok_or(Error::NoRow)
-    }
-
-    /// Reads the row of its answer, if there is one.
-    pub fn query_optional<T>(
-        &mut self,
-        values: &[Value],
-        read: impl FnOnce(&Row<'_>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let mut first = Some(read);
-        let row = self.query_map(values, |row| first.take().map(|read| read(row)).transpose())?.next();
-        Ok(row.transpose()?.flatten())
     }
 }
 

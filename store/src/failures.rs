@@ -22,8 +22,10 @@ impl Store {
         let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && is_hit(r)).collect();
         let c = self.connection();
         c.transaction(|| {
-            c.prepare_cached("INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![node, at_s, detected_s, reason])?;
+            c.execute(
+                "INSERT OR IGNORE INTO node_failures VALUES (?1, ?2, ?3, ?4)",
+                params![node, at_s, detected_s, reason],
+            )?;
             for run in &hit {
                 let kind = if run.nodes.first().is_some_and(|n| n == node) {
                     FailureKind::BatchHost
@@ -44,10 +46,11 @@ impl Store {
 
     /// How many failures of a kind a run has had.
     pub fn failures(&self, key: &RunKey, kind: FailureKind) -> Result<u32> {
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3")?;
-        statement.query_row(params![key.cluster, key.run, kind.as_str()], |r| r.get(0))
+        self.connection().query_row(
+            "SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3",
+            params![key.cluster, key.run, kind.as_str()],
+            |r| r.get(0),
+        )
     }
 
     /// Closes a run whose wrapper did not.
@@ -56,8 +59,10 @@ impl Store {
         c.transaction(|| {
             // Nobody has said that it did anything else than compute.
             apply::close_record(c, &run.key, run.restart_count, at_s, state, Phase::Compute)?;
-            c.prepare_cached("UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2")?
-                .execute(params![run.key.cluster, run.key.run, state, at_s])?;
+            c.execute(
+                "UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2",
+                params![run.key.cluster, run.key.run, state, at_s],
+            )?;
             Ok(())
         })?;
         self.runs_changed();
@@ -66,9 +71,8 @@ impl Store {
 
     /// Every death of a node, oldest first.
     pub fn node_failures(&self) -> Result<Vec<NodeFailure>> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT node, at_s FROM node_failures ORDER BY at_s, node")?;
-        let rows = statement.query_map(params![], |r| Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }))?;
-        rows.collect()
+        self.connection().query_map("SELECT node, at_s FROM node_failures ORDER BY at_s, node", params![], |r| {
+            Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? })
+        })
     }
 }

@@ -18,17 +18,17 @@ impl Store {
     /// What bears on a new run of this user and job name.
     pub fn history(&self, user: &str, job_name: &str) -> Result<History> {
         let c = self.connection();
-        let (node_failures, node_seconds) = c
-            .prepare_cached(
-                "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
-            )?
-            .query_row(params![], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let (node_failures, node_seconds) = c.query_row(
+            "SELECT (SELECT count(*) FROM node_failures), (SELECT coalesce(sum(watched_s), 0.0) FROM nodes)",
+            params![],
+            |r| Ok((r.get(0)?, r.get(1)?)),
+        )?;
         let recent = "JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND bytes < ?4
                             ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run)";
         let means = |what: [&str; 2], from: &str| -> Result<[Option<f64>; 2]> {
             let sql = format!("SELECT {}, {} FROM {from} {recent}", what[0], what[1]);
             let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST];
-            c.prepare_cached(&sql)?.query_row(values, |r| Ok([r.get(0)?, r.get(1)?]))
+            c.query_row(&sql, values, |r| Ok([r.get(0)?, r.get(1)?]))
         };
         let power = |phase: &str| {
             let of = |what: &str| format!("sum(CASE WHEN phase = '{phase}' THEN {what} END)");
@@ -71,9 +71,8 @@ impl Store {
                    JOIN (SELECT cluster, run FROM runs WHERE user = ?1 AND job_name = ?2 AND bytes < ?4 \
                    ORDER BY start_s DESC LIMIT ?3) recent USING (cluster, run) WHERE p.phase = 'restart'";
         let read = |r: &Row| Ok((r.get::<f64>(0)?, (r.get(1)?, r.get(2)?)));
-        let mut statement = self.connection().prepare_cached(sql)?;
-        let spans = statement.query_map(params![user, apply::short(job_name), HISTORY_RUNS, LARGEST], read)?;
-        let spans = spans.collect::<Result<Vec<(f64, (f64, f64))>>>()?;
+        let spans: Vec<(f64, (f64, f64))> =
+            self.connection().query_map(sql, params![user, apply::short(job_name), HISTORY_RUNS, LARGEST], read)?;
         let restarts = || spans.iter().filter(|(record_s, span)| takes_up(*record_s, *span));
         let count = restarts().count() as f64;
         Ok((count > 0.0).then(|| restarts().map(|(_, span)| span.1 - span.0).sum::<f64>() / count))
@@ -85,7 +84,7 @@ impl Store {
                    (SELECT 1 FROM checkpoints k WHERE k.cluster = r.cluster AND k.run = r.run) \
                    ORDER BY r.start_s DESC LIMIT 1)";
         let values = params![user, apply::short(job_name)];
-        let plan: Option<String> = self.connection().prepare_cached(sql)?.query_row(values, |r| r.get(0))?;
+        let plan: Option<String> = self.connection().query_row(sql, values, |r| r.get(0))?;
         Ok(plan.and_then(|text| serde_json::from_str::<protocol::Plan>(&text).ok()).map(|plan| plan.engine))
     }
 
@@ -97,6 +96,6 @@ impl Store {
                    ORDER BY start_s DESC LIMIT ?3) r ON p.cluster = r.cluster AND p.run = r.run \
                    WHERE p.phase = 'compute' GROUP BY p.cluster, p.run, p.restart_count) lives GROUP BY cluster, run) runs";
         let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST];
-        self.connection().prepare_cached(sql)?.query_row(values, |r| r.get(0))
+        self.connection().query_row(sql, values, |r| r.get(0))
     }
 }

@@ -13,9 +13,10 @@ pub(super) fn admit(c: &Connection, batch: &Batch, upto: u64) -> Result<()> {
     // Senders of a version before say nothing.
     let Some(holder) = batch.holder else { return Ok(()) };
     let (cluster, run) = (&batch.key.cluster, &batch.key.run);
-    let known: Option<u64> = c
-        .prepare_cached("SELECT holder FROM holders WHERE cluster = ?1 AND run = ?2")?
-        .query_optional(params![cluster, run], |r| r.get(0))?;
+    let known: Option<u64> =
+        c.query_optional("SELECT holder FROM holders WHERE cluster = ?1 AND run = ?2", params![cluster, run], |r| {
+            r.get(0)
+        })?;
     match known {
         Some(newer) if newer > holder => {
             let is_new = batch.records.iter().any(|record| record.seq > upto);
@@ -23,11 +24,11 @@ pub(super) fn admit(c: &Connection, batch: &Batch, upto: u64) -> Result<()> {
         }
         Some(same) if same == holder => Ok(()),
         _ => {
-            c.prepare_cached(
+            c.execute(
                 "INSERT INTO holders VALUES (?1, ?2, ?3)
                  ON CONFLICT (cluster, run) DO UPDATE SET holder = excluded.holder",
-            )?
-            .execute(params![cluster, run, holder])?;
+                params![cluster, run, holder],
+            )?;
             Ok(())
         }
     }

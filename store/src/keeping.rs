@@ -32,14 +32,17 @@ impl Store {
     pub fn forget(&mut self, ended_before_s: f64, most: u32) -> Result<usize> {
         let c = self.connection();
         c.transaction(|| {
-            let old: Vec<RunKey> = c
-                .prepare_cached("SELECT cluster, run FROM runs WHERE end_s < ?1 ORDER BY end_s LIMIT ?2")?
-                .query_map(params![ended_before_s, most], |r| Ok(RunKey { cluster: r.get(0)?, run: r.get(1)? }))?
-                .collect::<Result<_>>()?;
+            let old: Vec<RunKey> = c.query_map(
+                "SELECT cluster, run FROM runs WHERE end_s < ?1 ORDER BY end_s LIMIT ?2",
+                params![ended_before_s, most],
+                |r| Ok(RunKey { cluster: r.get(0)?, run: r.get(1)? }),
+            )?;
             for key in &old {
                 for table in TABLES {
-                    c.prepare_cached(&format!("DELETE FROM {table} WHERE cluster = ?1 AND run = ?2"))?
-                        .execute(params![key.cluster, key.run])?;
+                    c.execute(
+                        &format!("DELETE FROM {table} WHERE cluster = ?1 AND run = ?2"),
+                        params![key.cluster, key.run],
+                    )?;
                 }
             }
             Ok(old.len())

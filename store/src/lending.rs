@@ -20,36 +20,27 @@ impl Store {
         let c = self.connection();
         let json = serde_json::to_string(loan)?;
         c.transaction(|| {
-            c.prepare_cached(
+            c.execute(
                 "INSERT INTO lending (id, cluster, run, uid, state, asked_s, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                  ON CONFLICT (id) DO UPDATE SET state = excluded.state, json = excluded.json",
-            )?
-            .execute(params![
-                loan.id,
-                loan.key.cluster,
-                loan.key.run,
-                loan.uid,
-                loan.state.as_str(),
-                loan.asked_s,
-                json
-            ])?;
+                params![loan.id, loan.key.cluster, loan.key.run, loan.uid, loan.state.as_str(), loan.asked_s, json],
+            )?;
             accounts(loan).iter().try_for_each(|account| apply::lent(c, &loan.key, account))
         })
     }
 
     /// A loan.
     pub fn lending(&self, id: &str) -> Result<Option<Loan>> {
-        let mut statement = self.connection().prepare_cached("SELECT json FROM lending WHERE id = ?1")?;
-        let json: Option<String> = statement.query_optional(params![id], |r| r.get(0))?;
+        let json: Option<String> =
+            self.connection().query_optional("SELECT json FROM lending WHERE id = ?1", params![id], |r| r.get(0))?;
         json.map(|j| read(&j)).transpose()
     }
 
     /// Loans asked for since a moment, and those of before that are not over; oldest first.
     pub fn lendings(&self, since_s: f64) -> Result<Vec<Loan>> {
         let sql = "SELECT json FROM lending WHERE asked_s >= ?1 OR state NOT IN ('closed', 'failed') ORDER BY asked_s";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        let rows = statement.query_map(params![since_s], |r| r.get::<String>(0))?;
-        rows.map(|json| read(&json?)).collect()
+        let rows = self.connection().query_map(sql, params![since_s], |r| r.get::<String>(0))?;
+        rows.iter().map(|json| read(json)).collect()
     }
 }
 

@@ -24,7 +24,7 @@ mod store;
 mod value;
 mod writer;
 
-pub use database::{Connection, Row, Statement, shown};
+pub use database::{Connection, Row, shown};
 pub use error::{Error, Result};
 pub use nodes::{Before, NodeWatch};
 pub use ordering::{KeptOrder, concerns_orders};

@@ -34,10 +34,10 @@ impl Store {
         let c = self.connection();
         c.transaction(|| {
             for (node, seconds) in nodes {
-                c.prepare_cached(
+                c.execute(
                     "INSERT INTO nodes VALUES (?1, ?2) ON CONFLICT (node) DO UPDATE SET watched_s = watched_s + ?2",
-                )?
-                .execute(params![node, seconds])?;
+                    params![node, seconds],
+                )?;
             }
             Ok(())
         })
@@ -45,7 +45,7 @@ impl Store {
 
     /// Whether any time of any node is booked.
     pub fn has_watched(&self) -> Result<bool> {
-        self.connection().prepare_cached("SELECT EXISTS (SELECT 1 FROM nodes)")?.query_row(params![], |r| r.get(0))
+        self.connection().query_row("SELECT EXISTS (SELECT 1 FROM nodes)", params![], |r| r.get(0))
     }
 
     /// Stores what is known of the nodes from before, in one transaction.
@@ -53,12 +53,13 @@ impl Store {
         let c = self.connection();
         c.transaction(|| {
             for (node, seconds) in &before.watched {
-                c.prepare_cached("INSERT INTO nodes (node, watched_s) VALUES (?1, ?2)")?
-                    .execute(params![node, seconds])?;
+                c.execute("INSERT INTO nodes (node, watched_s) VALUES (?1, ?2)", params![node, seconds])?;
             }
             for (node, at_s, reason) in &before.failures {
-                c.prepare_cached("INSERT INTO node_failures (node, at_s, detected_s, reason) VALUES (?1, ?2, ?2, ?3)")?
-                    .execute(params![node, at_s, reason])?;
+                c.execute(
+                    "INSERT INTO node_failures (node, at_s, detected_s, reason) VALUES (?1, ?2, ?2, ?3)",
+                    params![node, at_s, reason],
+                )?;
             }
             Ok(())
         })
@@ -68,12 +69,10 @@ impl Store {
     pub fn keep_nodes(&mut self, all: &[NodeWatch]) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
-            let mut statement = c.prepare_cached(
-                "INSERT INTO node_watch (node, known, is_down, url) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (node) DO UPDATE SET known = excluded.known, is_down = excluded.is_down, url = excluded.url",
-            )?;
+            let sql = "INSERT INTO node_watch (node, known, is_down, url) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (node)
+                 DO UPDATE SET known = excluded.known, is_down = excluded.is_down, url = excluded.url";
             for of in all {
-                statement.execute(params![of.node, serde_json::to_string(&of.known)?, of.is_down, of.url])?;
+                c.execute(sql, params![of.node, serde_json::to_string(&of.known)?, of.is_down, of.url])?;
             }
             Ok(())
         })
@@ -90,15 +89,12 @@ impl Store {
                 url: r.get(3)?,
             })
         };
-        self.connection()
-            .prepare_cached("SELECT node, known, is_down, url FROM node_watch")?
-            .query_map(params![], read)?
-            .collect()
+        self.connection().query_map("SELECT node, known, is_down, url FROM node_watch", params![], read)
     }
 
     /// Forgets a node.
     pub fn forget_node(&mut self, node: &str) -> Result<()> {
-        self.connection().prepare_cached("DELETE FROM node_watch WHERE node = ?1")?.execute(params![node])?;
+        self.connection().execute("DELETE FROM node_watch WHERE node = ?1", params![node])?;
         Ok(())
     }
 }

@@ -34,43 +34,31 @@ impl Store {
         let (c, key) = (self.connection(), &status.key);
         let json = serde_json::to_string(status)?;
         c.transaction(|| {
-            c.prepare_cached("DELETE FROM orders WHERE at_s < ?1")?.execute(params![status.at_s - KEPT_S])?;
-            c.prepare_cached(
+            c.execute("DELETE FROM orders WHERE at_s < ?1", params![status.at_s - KEPT_S])?;
+            c.execute(
                 "INSERT INTO orders (id, cluster, run, uid, restart_count, after_seq, at_s, taken, json)
                  SELECT ?1, ?2, ?3, ?4, ?5, coalesce(max(seq), 0), ?6, 0, ?7 FROM events
                  WHERE cluster = ?2 AND run = ?3",
-            )?
-            .execute(params![
-                status.order.id,
-                key.cluster,
-                key.run,
-                owner,
-                restart_count,
-                status.at_s,
-                json
-            ])?;
+                params![status.order.id, key.cluster, key.run, owner, restart_count, status.at_s, json],
+            )?;
             Ok(())
         })
     }
 
     /// Notes that the run's wrapper is told of an order.
     pub fn order_taken(&mut self, id: &str) -> Result<()> {
-        let mut statement = self.connection().prepare_cached("UPDATE orders SET taken = 1 WHERE id = ?1")?;
-        statement.execute(params![id]).map(drop)
+        self.connection().execute("UPDATE orders SET taken = 1 WHERE id = ?1", params![id]).map(drop)
     }
 
     /// The orders that are kept, oldest first, with all that was heard since.
     pub fn kept_orders(&self, now_s: f64) -> Result<Vec<KeptOrder>> {
-        let mut statement = self.connection().prepare_cached(
+        type Row = (String, u32, u32, u64, bool, bool);
+        let rows: Vec<Row> = self.connection().query_map(
             "SELECT o.json, o.uid, o.restart_count, o.after_seq, o.taken, r.state = 'running' FROM orders o
              JOIN runs r ON r.cluster = o.cluster AND r.run = o.run WHERE o.at_s >= ?1 ORDER BY o.at_s",
+            params![now_s - KEPT_S],
+            |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?)),
         )?;
-        type Row = (String, u32, u32, u64, bool, bool);
-        let rows: Vec<Row> = statement
-            .query_map(params![now_s - KEPT_S], |r| {
-                Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?))
-            })?
-            .collect::<Result<_>>()?;
         let kept = |(json, owner, restart_count, after, taken, is_open): Row| {
             let mut status: OrderStatus =
                 serde_json::from_str(&json).at(|| format!("an order in the store: {json}"))?;
@@ -86,7 +74,7 @@ impl Store {
     fn records_after(&self, key: &protocol::RunKey, seq: u64) -> Result<Vec<Record>> {
         let sql = "SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq";
         let (mut telling, mut last) = (Vec::new(), None);
-        self.connection().prepare_cached(sql)?.each(params![key.cluster, key.run, seq], |r| {
+        self.connection().each(sql, params![key.cluster, key.run, seq], |r| {
             let record: Record = serde_json::from_str(&r.get::<String>(0)?)?;
             if concerns_orders(&record.event) {
                 telling.push(record)

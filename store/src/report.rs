@@ -61,18 +61,18 @@ impl Selection {
 
 /// Notes which runs are wanted, for all that is read in this transaction.
 pub fn choose(c: &Connection, selection: &Selection) -> Result<()> {
-    c.prepare_cached("DELETE FROM chosen")?.execute(&[])?;
+    c.execute("DELETE FROM chosen", &[])?;
     let sql = format!(
         "INSERT INTO chosen (cluster, run) SELECT cluster, run FROM runs WHERE {} ORDER BY cluster, run",
         selection.condition()
     );
-    c.prepare_cached(&sql)?.execute(&selection.values).map(drop)
+    c.execute(&sql, &selection.values).map(drop)
 }
 
 /// How many runs are wanted, and how many bytes their records have.
 pub fn size(c: &Connection, selection: &Selection) -> Result<(u64, u64)> {
     let sql = format!("SELECT count(*), coalesce(sum(bytes), 0) FROM runs WHERE {}", selection.condition());
-    c.prepare_cached(&sql)?.query_row(&selection.values, |r| Ok((r.get(0)?, r.get(1)?)))
+    c.query_row(&sql, &selection.values, |r| Ok((r.get(0)?, r.get(1)?)))
 }
 
 /// A row of `runs` with its place and its plan as text; what is added up is not there yet.
@@ -81,8 +81,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
         "SELECT w.place, t.cluster, t.run, t.job, t.user, t.account, t.job_name, t.state, t.start_s, t.end_s, t.plan,
                t.verified, t.protection, t.\"partition\", coalesce(t.slurm_id, '')
                FROM chosen w CROSS JOIN runs t ON t.cluster = w.cluster AND t.run = w.run ORDER BY w.place";
-    let mut statement = c.prepare_cached(sql)?;
-    let rows = statement.query_map(&[], |r| {
+    c.query_map(sql, &[], |r| {
         let (job, named): (u32, String) = (r.get(3)?, r.get(14)?);
         let run = RunAccount {
             cluster: r.get(1)?,
@@ -112,8 +111,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             trouble: String::new(),
         };
         Ok((r.get(0)?, run, r.get(10)?))
-    })?;
-    rows.collect()
+    })
 }
 
 /// The plan that a column holds; an older one that is no longer understood is none.
@@ -309,7 +307,7 @@ fn fold<T: Default>(
          ORDER BY w.place{order}"
     );
     let mut by_run: Vec<(i64, T)> = Vec::new();
-    c.prepare_cached(&sql)?.each(&[], |row| {
+    c.each(&sql, &[], |row| {
         let place = row.get(0)?;
         match by_run.last_mut().filter(|(at, _)| *at == place) {
             Some((_, of_run)) => add(of_run, row),

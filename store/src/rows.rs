@@ -37,7 +37,7 @@ impl Rows {
             let row = format!("({})", vec!["?"; self.columns].join(", "));
             let sql = format!("INSERT INTO {} VALUES {} {}", self.into, vec![row; rows].join(", "), self.otherwise);
             while let Some((now, later)) = rest.split_at_checked(rows * self.columns) {
-                c.prepare_cached(&sql)?.execute(now)?;
+                c.execute(&sql, now)?;
                 rest = later;
             }
         }

@@ -61,12 +61,12 @@ impl Store {
     pub fn run(&self, key: &RunKey) -> Result<Option<RunRow>> {
         let sql = "SELECT uid, job, verified, start_s FROM runs WHERE cluster = ?1 AND run = ?2";
         let read = |r: &Row<'_>| Ok(RunRow { uid: r.get(0)?, job: r.get(1)?, verified: r.get(2)?, start_s: r.get(3)? });
-        self.connection().prepare_cached(sql)?.query_optional(params![key.cluster, key.run], read)
+        self.connection().query_optional(sql, params![key.cluster, key.run], read)
     }
 
     /// All runs that have not ended and whose job is their owner's by Slurm's word, or outside Slurm.
     pub fn open_runs(&self) -> Result<Vec<OpenRun>> {
-        self.connection().prepare_cached(&format!("{OPEN} AND {WATCHED}"))?.query_map(params![], open)?.collect()
+        self.connection().query_map(&format!("{OPEN} AND {WATCHED}"), params![], open)
     }
 
     /// The same as they were read last, if this service has changed nothing of them since.
@@ -83,14 +83,14 @@ impl Store {
     /// The open run of a name, verified or not.
     pub fn open_run(&self, key: &RunKey) -> Result<Option<OpenRun>> {
         let sql = format!("{OPEN} AND r.cluster = ?1 AND r.run = ?2");
-        self.connection().prepare_cached(&sql)?.query_optional(params![key.cluster, key.run], open)
+        self.connection().query_optional(&sql, params![key.cluster, key.run], open)
     }
 
     /// The nodes of all records of a run.
     pub fn nodes_of(&self, key: &RunKey) -> Result<BTreeSet<String>> {
         let mut all = BTreeSet::new();
         let sql = "SELECT nodes FROM records WHERE cluster = ?1 AND run = ?2";
-        self.connection().prepare_cached(sql)?.each(params![key.cluster, key.run], |r| {
+        self.connection().each(sql, params![key.cluster, key.run], |r| {
             all.extend(serde_json::from_str::<Vec<String>>(&r.get::<String>(0)?).unwrap_or_default());
             Ok(())
         })?;
@@ -100,26 +100,26 @@ impl Store {
     /// The open runs of a job that Slurm says are of the job's owner.
     pub fn open_runs_of(&self, job: u32) -> Result<Vec<OpenRun>> {
         let sql = format!("{OPEN} AND {WATCHED} AND r.job = ?1");
-        self.connection().prepare_cached(&sql)?.query_map(params![job], open)?.collect()
+        self.connection().query_map(&sql, params![job], open)
     }
 
     /// How many runs of a user have not ended.
     pub fn count_open(&self, uid: u32) -> Result<u32> {
         let sql = "SELECT count(*) FROM runs WHERE uid = ?1 AND state = 'running'";
-        self.connection().prepare_cached(sql)?.query_row(params![uid], |r| r.get(0))
+        self.connection().query_row(sql, params![uid], |r| r.get(0))
     }
 
     /// Runs in Slurm that have not ended and of whose owner Slurm has said nothing yet, those that were heard of last
     /// first.
     pub fn unverified(&self, most: u32) -> Result<Vec<OpenRun>> {
         let sql = format!("{OPEN} AND r.verified = 0 AND r.job > 0 ORDER BY r.heard_s DESC LIMIT ?1");
-        self.connection().prepare_cached(&sql)?.query_map(params![most], open)?.collect()
+        self.connection().query_map(&sql, params![most], open)
     }
 
     /// Notes that Slurm says that a run's job is its owner's.
     pub fn verify(&self, key: &RunKey) -> Result<()> {
         let sql = "UPDATE runs SET verified = 1 WHERE cluster = ?1 AND run = ?2";
-        self.connection().prepare_cached(sql)?.execute(params![key.cluster, key.run])?;
+        self.connection().execute(sql, params![key.cluster, key.run])?;
         self.runs_changed();
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Store {
     pub fn close_unverified(&self, heard_before_s: f64) -> Result<u64> {
         let sql = "UPDATE runs SET state = 'unknown', end_s = CASE WHEN heard_s > start_s THEN heard_s ELSE start_s END
             WHERE state = 'running' AND verified = 0 AND heard_s < ?1";
-        let closed = self.connection().prepare_cached(sql)?.execute(params![heard_before_s])?;
+        let closed = self.connection().execute(sql, params![heard_before_s])?;
         if closed > 0 {
             self.runs_changed();
         }

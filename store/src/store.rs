@@ -82,7 +82,7 @@ impl Write {
             Write::Named { key, named } => {
                 let sql = "UPDATE runs SET slurm_id = ?3, array_job = ?4 WHERE cluster = ?1 AND run = ?2";
                 let array = named.array.map(|(array, _)| array);
-                c.prepare_cached(sql)?.execute(params![key.cluster, key.run, named.to_string(), array])?;
+                c.execute(sql, params![key.cluster, key.run, named.to_string(), array])?;
                 Ok(0)
             }
             Write::Counters { key, restart_count, node, at_s, reading } => {
@@ -110,9 +110,11 @@ impl Write {
 
 fn append(c: &Connection, batch: &Batch, (uid, verified): (u32, bool)) -> Result<u64> {
     let RunKey { cluster, run } = &batch.key;
-    let mut upto: u64 = c
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE cluster = ?1 AND run = ?2")?
-        .query_row(params![cluster, run], |r| r.get(0))?;
+    let mut upto: u64 = c.query_row(
+        "SELECT coalesce(max(seq), 0) FROM events WHERE cluster = ?1 AND run = ?2",
+        params![cluster, run],
+        |r| r.get(0),
+    )?;
     holders::admit(c, batch, upto)?;
     let mut events = Rows::new("events", 5, "");
     let mut applying = Applying::new(c, &batch.key, uid, verified);
@@ -133,8 +135,10 @@ fn append(c: &Connection, batch: &Batch, (uid, verified): (u32, bool)) -> Result
     let now_s = UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_secs_f64());
     events.insert(c)?;
     applying.end().at(|| format!("records up to {upto} of run {run}"))?;
-    c.prepare_cached("UPDATE runs SET bytes = bytes + ?3, heard_s = ?4 WHERE cluster = ?1 AND run = ?2")?
-        .execute(params![cluster, run, bytes, now_s])?;
+    c.execute(
+        "UPDATE runs SET bytes = bytes + ?3, heard_s = ?4 WHERE cluster = ?1 AND run = ?2",
+        params![cluster, run, bytes, now_s],
+    )?;
     Ok(upto)
 }
 

@@ -138,10 +138,13 @@ impl Site {
     /// Everything that the store holds of a run, in order.
     pub fn stored(&self, run: &str) -> Vec<Record> {
         let store = Store::open_again(&self.store).expect("the store opens");
-        let mut statement =
-            store.connection().prepare_cached("SELECT json FROM events WHERE run = ?1 ORDER BY seq").expect("prepared");
-        let rows = statement.query_map(&[Value::Text(run.into())], |r| r.get::<String>(0)).expect("rows");
-        rows.map(|r| serde_json::from_str(&r.expect("a text")).expect("a record")).collect()
+        let rows = store
+            .connection()
+            .query_map("SELECT json FROM events WHERE run = ?1 ORDER BY seq", &[Value::Text(run.into())], |r| {
+                r.get::<String>(0)
+            })
+            .expect("rows");
+        rows.iter().map(|json| serde_json::from_str(json).expect("a record")).collect()
     }
 
     /// Holds what was sent of a run against the store: every event once, in order, and its effect once.

@@ -309,11 +309,10 @@ fn energy_is_kept_by_phase_node_and_source() {
         store.append(&batch("7.1", records(1, events)), UID).expect("stored");
         let sql = "SELECT node, phase, source, sum(joules) FROM phases WHERE run = ?1
                    GROUP BY node, phase, source ORDER BY node, phase, source";
-        let mut statement = store.connection().prepare_cached(sql).expect("prepared");
-        let rows = statement.query_map(&[Value::Text("7.1".into())], |r| {
+        let rows = store.connection().query_map(sql, &[Value::Text("7.1".into())], |r| {
             Ok((r.get::<String>(0)?, r.get::<String>(1)?, r.get::<String>(2)?, r.get::<f64>(3)?))
         });
-        let rows: Vec<_> = rows.expect("rows").map(|r| r.expect("a row")).collect();
+        let rows = rows.expect("rows");
         let wanted = [
             ("n1", "checkpoint", "model", 5.0),
             ("n1", "compute", "model", 100.0),

@@ -46,11 +46,12 @@ fn every_event_reads_back_as_it_was_sent() {
         events.insert(1, Event::Decided { action: "interval".into(), reason: "why".into(), interval_s: 9.5 });
         let sent = records(1, events);
         store.append(&batch("7.1", sent.clone()), UID).expect("stored");
-        let mut statement =
-            store.connection().prepare_cached("SELECT json FROM events ORDER BY seq").expect("prepared");
-        let texts = statement.query_map(&[], |r| r.get::<String>(0)).expect("rows").map(|t| t.expect("a text"));
+        let texts = store
+            .connection()
+            .query_map("SELECT json FROM events ORDER BY seq", &[], |r| r.get::<String>(0))
+            .expect("rows");
         let read: Vec<Record> =
-            texts.map(|t| serde_json::from_str(&t).unwrap_or_else(|e| panic!("{t}: {e}"))).collect();
+            texts.iter().map(|t| serde_json::from_str(t).unwrap_or_else(|e| panic!("{t}: {e}"))).collect();
         assert_eq!(read, sent);
     });
 }

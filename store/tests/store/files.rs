@@ -27,8 +27,7 @@ fn runs_that_ended_long_ago_are_forgotten_and_no_others() {
         assert_eq!(left.iter().map(|r| r.run.as_str()).collect::<Vec<_>>(), ["1.1", "9.1"]);
         for (table, rows) in [("events", 4), ("phases", 1), ("records", 2)] {
             let sql = format!("SELECT count(*) FROM {table}");
-            let mut statement = store.connection().prepare_cached(&sql).expect("prepared");
-            assert_eq!(statement.query_row(&[], |r| r.get::<u32>(0)).expect("counted"), rows, "{table}");
+            assert_eq!(store.connection().query_row(&sql, &[], |r| r.get::<u32>(0)).expect("counted"), rows, "{table}");
         }
         assert_eq!(store.history("alice", "heat").expect("history").node_seconds, 10.0);
     });
