@@ -11,5 +11,5 @@ cargo clippy --workspace --all-targets --quiet -- -D warnings
 say "unit tests"
 cargo test --workspace --exclude suite --lib --bins --quiet
 say "map, docs, names; the recipes' syntax"
-cargo test -p suite --test tidy --quiet
+cargo test -p suite --test tidy --test house --quiet
 cargo test -p suite --test user_page --quiet -- every_script_has every_program_of a_block_knows

@@ -98,6 +98,7 @@ tested=$(git rev-parse HEAD)
 cargo build --workspace --lib --bins --tests
 floor "rooms: unit, property, golden" --workspace --exclude suite
 floor "tidy: map, docs, names" $suite tidy
+floor "house: sizes, circles, errors" $suite house
 floor "plugin in a hostile host" $suite spank_host
 floor "doctor: each fault provoked" $suite doctor
 floor "any program, by CRIU" $suite criu -- --test-threads=2 --nocapture
