@@ -68,7 +68,7 @@ impl Book {
 ///
 /// # Errors
 /// What the file system says.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         let mut file = File::create(&new)?;

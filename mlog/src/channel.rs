@@ -194,6 +194,11 @@ impl Incoming {
         self.asked = false;
     }
 
+    /// Up to this number the program got all; `None` while no program is there.
+    pub fn arrived(&self) -> Option<u64> {
+        self.expected.checked_sub(1)
+    }
+
     /// The program is away: what arrives now must be sent again.
     pub fn leave(&mut self) {
         *self = Incoming::new();

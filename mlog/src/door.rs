@@ -32,7 +32,10 @@ pub fn connect(door: &Path) -> Result<Link, Error> {
 }
 
 /// Opens the socket on which a relay listens for the user's programs.
-pub(crate) fn open(door: &Path) -> Result<UnixListener, Error> {
+///
+/// # Errors
+/// A name that is too long, or what the system says.
+pub fn open(door: &Path) -> Result<UnixListener, Error> {
     if door.as_os_str().len() > LONGEST {
         let what = format!("{}: too long for a socket; name a shorter one with --socket", door.display());
         return Err(Error::Usage(what));
@@ -54,7 +57,7 @@ pub(crate) fn open(door: &Path) -> Result<UnixListener, Error> {
 }
 
 /// Whether the other side is the relay's own user or root.
-pub(crate) fn is_ours(stream: &UnixStream) -> bool {
+pub fn is_ours(stream: &UnixStream) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     getsockopt(stream, PeerCredentials).is_ok_and(|c| c.uid() == own || c.uid() == 0)
 }

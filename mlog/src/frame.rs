@@ -73,9 +73,23 @@ pub enum Kind {
     Rest,
     /// Command to relay: the program may come again; answered by the same kind.
     Wake,
+    /// MPI rank to relay: rank `number` is here; tag: 0 for its messages, 1 for what the relay asks of it.
+    Enter = 33,
+    /// MPI rank to relay: outcome `number` of this rank; body: the outcome.
+    Record,
+    /// MPI rank to relay: I leave for a dump; body: how far I am.
+    Leave,
+    /// Rank `group` has aborted the program; tag: its code. From a rank to its relay, between relays, and to all ranks.
+    Abort,
+    /// Command to relay: write the log into the folder in the body, and go on; answered by the same kind.
+    Save,
+    /// Relay to relay, of MPI ranks: fingerprints of what was received, from message `number` on.
+    Prints,
+    /// Relay to relay, of MPI ranks: messages up to `number` will never be sent again.
+    Forget,
 }
 
-const KINDS: [Kind; 24] = [
+const KINDS: [Kind; 31] = [
     Kind::Open,
     Kind::Opened,
     Kind::Join,
@@ -100,6 +114,13 @@ const KINDS: [Kind; 24] = [
     Kind::Reset,
     Kind::Rest,
     Kind::Wake,
+    Kind::Enter,
+    Kind::Record,
+    Kind::Leave,
+    Kind::Abort,
+    Kind::Save,
+    Kind::Prints,
+    Kind::Forget,
 ];
 
 /// The head of a frame.

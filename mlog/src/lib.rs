@@ -12,20 +12,20 @@ pub mod buffer;
 mod call;
 pub mod channel;
 mod collective;
-mod door;
+pub mod door;
 mod endpoint;
 mod ffi;
 pub mod frame;
 mod inbox;
-mod link;
+pub mod link;
 mod marks;
-mod peer;
+pub mod peer;
 mod program;
 pub mod proof;
 pub mod relay;
 mod segment;
 mod status;
-mod store;
+pub mod store;
 mod unproven;
 
 pub use call::exchange;
@@ -111,7 +111,7 @@ impl Error {
     }
 
     /// The error that a relay reported.
-    fn told(code: i32, text: String, number: u64) -> Error {
+    pub fn told(code: i32, text: String, number: u64) -> Error {
         match code {
             6 => Error::Full(text),
             7 => Error::Lost(text),
@@ -123,7 +123,7 @@ impl Error {
     }
 
     /// The text that the relay reports, without what [`Error::told`] adds again.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Error::Full(t) | Error::Lost(t) | Error::Diverged(t) | Error::Garbage(t) => t.clone(),
             other => other.to_string(),
@@ -138,12 +138,15 @@ impl From<serde_json::Error> for Error {
 }
 
 /// Adds what was tried to an error of the operating system.
-fn system(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
+pub fn system(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { what: what.to_string(), source }
 }
 
 /// Removes a file that may be there.
-fn absent(path: &std::path::Path) -> Result<(), Error> {
+///
+/// # Errors
+/// What the file system says.
+pub fn absent(path: &std::path::Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(system(path.display())(e)),
         _ => Ok(()),

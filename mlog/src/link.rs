@@ -126,6 +126,14 @@ impl Link {
     /// # Errors
     /// What the socket says.
     pub fn receive(&mut self) -> io::Result<bool> {
+        Ok(self.receive_some()? != Some(0))
+    }
+
+    /// Reads what is there, once: how many bytes, 0 if the other side has closed, `None` if there was nothing.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn receive_some(&mut self) -> io::Result<Option<usize>> {
         self.piece.copy_within(self.taken..self.filled, 0);
         (self.taken, self.filled) = (0, self.filled - self.taken);
         let (body, there) = match &mut self.open {
@@ -138,9 +146,9 @@ impl Link {
             Ok(count) => {
                 *there += count.min(missing);
                 self.filled += count.saturating_sub(missing);
-                Ok(count > 0)
+                Ok(Some(count))
             }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
             Err(e) => Err(e),
         }
     }

@@ -39,6 +39,12 @@ pub struct Peer {
     pause: Duration,
 }
 
+impl Default for Peer {
+    fn default() -> Self {
+        Peer::new()
+    }
+}
+
 impl Peer {
     /// Not connected yet.
     pub fn new() -> Peer {

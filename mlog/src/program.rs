@@ -126,7 +126,7 @@ impl Relay {
 
     fn hand_over(&mut self, frame: &Frame) -> Result<Frame, Error> {
         let folder = Path::new(OsStr::from_bytes(&frame.body));
-        self.store.save(folder, self.group)?;
+        self.store.save(folder)?;
         self.marks.save(folder)?;
         self.ending = true;
         Ok(Frame::number(Kind::Handover, 0))

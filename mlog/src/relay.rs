@@ -410,6 +410,6 @@ impl Relay {
 }
 
 /// Unix time, s.
-pub(crate) fn now_s() -> f64 {
+pub fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }

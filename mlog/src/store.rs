@@ -151,6 +151,7 @@ impl Store {
     pub fn channel(&self, to: usize) -> Option<Numbers> {
         self.channels.get(to).map(|c| Numbers {
             logged: c.logged(),
+            gone: c.base(),
             collected: c.collected(),
             lost: c.lost(),
             due: c.due(),
@@ -250,6 +251,18 @@ impl Store {
         disk.append(&[reset]).map(drop).map_err(system(disk.folder().display()))
     }
 
+    /// Shows all messages that are logged to a group, oldest first.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn show(&mut self, to: usize, mut look: impl FnMut(&Header, &[u8])) -> Result<(), Error> {
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
+        for (_, entry) in channel.iter_mut() {
+            look(&entry.header, &entry.body(&self.disk)?);
+        }
+        Ok(())
+    }
+
     /// The receiver wants messages from a number on; 0: none for now.
     pub fn want(&mut self, to: usize, from: u64) {
         match self.channels.get_mut(to) {
@@ -326,11 +339,12 @@ impl Store {
         outcome
     }
 
-    /// Writes the whole log into a folder from which another relay can serve it. Into its own folder: syncs it.
+    /// Writes the whole log into a folder from which another relay can serve it. Into its own folder: syncs it. What
+    /// is due stays due.
     ///
     /// # Errors
     /// What the disk says; the folder holds a log already.
-    pub fn save(&mut self, folder: &Path, from: usize) -> Result<(), Error> {
+    pub fn save(&mut self, folder: &Path) -> Result<(), Error> {
         if self.disk.as_ref().is_some_and(|d| d.folder() == folder) {
             return self.sync();
         }
@@ -342,10 +356,9 @@ impl Store {
         let heads = (0..).zip(&self.channels).map(|(to, c)| head(Kind::Head, to, c.base(), c.collected()));
         copy.begin(&heads.collect::<Vec<_>>()).map_err(system(folder.display()))?;
         for to in 0..self.channels.len() {
-            let first = self.channels[to].base() + 1;
-            self.channels[to].want(first);
-            while let Some(mut frame) = self.next_due(to, from)? {
-                frame.header.group = to as u16;
+            for (_, entry) in self.channels[to].iter_mut() {
+                let frame =
+                    Frame { header: Header { group: to as u16, ..entry.header }, body: entry.body(&self.disk)? };
                 copy.append(&[frame]).map_err(system(folder.display()))?;
             }
         }
@@ -358,6 +371,8 @@ impl Store {
 pub struct Numbers {
     /// Highest number logged.
     pub logged: u64,
+    /// Messages up to this number are not in the log.
+    pub gone: u64,
     /// Number up to which it was collected.
     pub collected: u64,
     /// Number of a wanted message that is lost.
