@@ -1,0 +1,147 @@
+//! The native MPI library: its types and constants, and its functions, looked up in the library that the program uses.
+//!
+//! `openmpi` and `mpich` are made from the headers by `examples/generate.rs`; the `_handles` beside each say what a
+//! handle is in that ABI and how one of ours is told from a native one. The feature `mpich` chooses.
+//! The functions are declared safe: their arguments are the program's own, or memory that this crate keeps alive until
+//! the request on it is complete, and MPI's rules for the caller are the program's contract with MPI.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+
+#[cfg(not(feature = "mpich"))]
+#[rustfmt::skip]
+#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod openmpi;
+#[cfg(not(feature = "mpich"))]
+mod openmpi_handles;
+#[cfg(not(feature = "mpich"))]
+pub use {openmpi::*, openmpi_handles::*};
+
+#[cfg(feature = "mpich")]
+#[rustfmt::skip]
+#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod mpich;
+#[cfg(feature = "mpich")]
+mod mpich_handles;
+#[cfg(feature = "mpich")]
+pub use {mpich::*, mpich_handles::*};
+
+pub use std::ffi::c_int as Int;
+
+/// What kind of object a handle of ours stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A request.
+    Request,
+    /// A group of processes.
+    Group,
+    /// A message taken by a matched probe.
+    Message,
+}
+
+/// How many objects of one kind there may be at a time.
+pub const SLOTS: usize = 1 << 20;
+
+/// Fortran's numbers of our objects begin here, above what a native table reaches.
+const FORTRAN: Int = 1 << 28;
+
+/// Fortran's number of our object `index`.
+#[must_use]
+pub fn fortran_number(index: u32) -> Int {
+    FORTRAN + index as Int
+}
+
+/// The object of ours that Fortran calls `number`, or `None` if it is native.
+#[must_use]
+pub fn fortran_index(number: Int) -> Option<u32> {
+    (FORTRAN..FORTRAN + SLOTS as Int).contains(&number).then(|| (number - FORTRAN) as u32)
+}
+
+/// Declares the table of native functions from the prototypes of an `mpi.h`.
+macro_rules! table {
+    ($(pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
+        /// The functions of the program's MPI library, under their own names.
+        #[allow(non_snake_case)]
+        pub struct Native { $($name: unsafe extern "C" fn($($type),*) $(-> $ret)?,)* }
+
+        /// Every function of this ABI that the library knows.
+        pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+
+        impl Native {
+            /// Fills the table; `find` gives the address of a symbol, or null.
+            pub(super) fn load(find: impl Fn(&std::ffi::CStr) -> *mut std::ffi::c_void) -> Native {
+                Native { $($name: {
+                    const NAME: &str = concat!("P", stringify!($name), "\0");
+                    let name = std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()).expect("a name of the header");
+                    let at = super::or_missing(find(name));
+                    // SAFETY: the symbol has the type that the library's own header gives it, or is the function
+                    // that reads no argument and does not return.
+                    unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) $(-> $ret)?>(at) }
+                },)* }
+            }
+            $(
+                #[allow(clippy::too_many_arguments, missing_docs)]
+                #[inline]
+                pub fn $name(&self, $($arg: $type),*) $(-> $ret)? {
+                    // SAFETY: the arguments are the program's, or live as long as the request (see the module).
+                    unsafe { (self.$name)($($arg),*) }
+                }
+            )*
+        }
+    };
+}
+use table;
+
+/// What a function is that the native library does not have.
+fn or_missing(address: *mut c_void) -> *mut c_void {
+    extern "C" fn missing() {
+        eprintln!("joulepoint: the MPI library lacks a function that the program has called");
+        std::process::abort();
+    }
+    if address.is_null() { missing as *mut c_void } else { address }
+}
+
+static NATIVE: OnceLock<Native> = OnceLock::new();
+
+/// The native functions, looked up at the first call: a constructor would run before the libraries it needs.
+pub fn native() -> &'static Native {
+    NATIVE.get_or_init(|| {
+        let library = Library::open();
+        Native::load(|name| library.symbol(name))
+    })
+}
+
+/// The program's MPI library.
+struct Library(*mut c_void);
+
+impl Library {
+    fn open() -> Library {
+        let open = |flags| {
+            LIBRARIES.iter().find_map(|name| {
+                // SAFETY: a constant, NUL-terminated name; the library stays open for ever.
+                let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+                (!handle.is_null()).then_some(Library(handle))
+            })
+        };
+        // The one that is in the process already, else one that can be found.
+        open(libc::RTLD_NOW | libc::RTLD_NOLOAD).or_else(|| open(libc::RTLD_NOW)).unwrap_or_else(|| {
+            eprintln!("joulepoint: no MPI library of this ABI can be found ({LIBRARIES:?})");
+            std::process::abort();
+        })
+    }
+
+    fn symbol(&self, name: &CStr) -> *mut c_void {
+        // SAFETY: an open library and a NUL-terminated name.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+}
+
+/// The address of a variable of the MPI library as the program sees it: a program that was linked to a fixed place
+/// has its own copy, to which the library itself has been bound.
+#[allow(dead_code, reason = "only an ABI whose handles are addresses asks")]
+fn variable(name: &CStr) -> *mut c_void {
+    // SAFETY: a NUL-terminated name.
+    let seen = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if seen.is_null() { Library::open().symbol(name) } else { seen }
+}

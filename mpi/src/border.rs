@@ -1,0 +1,172 @@
+//! The border to the program: how a function of MPI is exported, and how the program's memory is read and written.
+//!
+//! Nothing that goes wrong unwinds into the program: a panic is told and ends the program through `MPI_Abort`.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::world;
+use std::panic::AssertUnwindSafe;
+
+/// Why a call failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// MPI's error class or code.
+    pub code: Int,
+    /// The error handler has been called already: by the native function that failed.
+    told: bool,
+}
+
+/// What a call returns inside this crate.
+pub type Res<T = ()> = Result<T, Fault>;
+
+/// An error of ours, of which the communicator's error handler is to hear.
+pub fn fail<T>(code: Int) -> Res<T> {
+    Err(Fault { code, told: false })
+}
+
+/// What a native function returned.
+pub fn check(code: Int) -> Res {
+    if code == MPI_SUCCESS { Ok(()) } else { Err(Fault { code, told: true }) }
+}
+
+/// Runs a call of the program's, and says its end as MPI does: the error handler of `comm` is called once.
+pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> Res) -> Int {
+    match std::panic::catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Err(fault)) => {
+            if !fault.told {
+                native().MPI_Comm_call_errhandler(comm.unwrap_or(handles().world), fault.code);
+            }
+            fault.code
+        }
+        Err(_) => {
+            world::end(1, &format!("a fault of the library in {name}, of which the line above tells"));
+        }
+    }
+}
+
+/// Exports functions of MPI under both of their names.
+///
+/// `fn NAME(arguments) => |world| body`: the body is run where the program runs over groups, the native function where
+/// it does not. With `for comm`, the body is run only for a communicator of ours: `|world, comm|`. With `returns`, the
+/// body's value is what the function returns. With `always`, the body is run in any case.
+macro_rules! export {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $($how:ident $($of:ident)?)? => |$($at:ident),*| $body:expr;)*) => {
+        /// The functions that this module defines.
+        pub const EXPORTED: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[allow(clippy::missing_docs_in_private_items, unused_imports)]
+            mod $name {
+                use super::*;
+                border_function!($($how $($of)?)?; $name($($arg: $type),*) |$($at),*| $body);
+            }
+        )*
+    };
+}
+
+macro_rules! border_function {
+    // On any communicator.
+    (; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {
+        border_function!(@names Int; $name($($arg: $type),*) {
+            match crate::world::get() {
+                Some($w) => crate::border::enter(stringify!($name), None, || $body),
+                None => native().$name($($arg),*),
+            }
+        });
+    };
+    // On a communicator of ours.
+    (for $comm:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
+        border_function!(@names Int; $name($($arg: $type),*) {
+            match crate::world::get().and_then(|world| Some((world, world.find($comm)?))) {
+                Some(($w, $at)) => crate::border::enter(stringify!($name), Some($comm), || $body),
+                None => native().$name($($arg),*),
+            }
+        });
+    };
+    // Collective on a native communicator, or on one of ours.
+    (collective $comm:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
+        border_function!(@names Int; $name($($arg: $type),*) {
+            let Some($w) = crate::world::get() else { return native().$name($($arg),*) };
+            match $w.find($comm) {
+                Some($at) => crate::border::enter(stringify!($name), Some($comm), || $body),
+                None => {
+                    crate::collective::meet($w, $comm);
+                    native().$name($($arg),*)
+                }
+            }
+        });
+    };
+    (always; $name:ident($($arg:ident: $type:ty),*) |$none:ident| $body:expr) => {
+        border_function!(@names Int; $name($($arg: $type),*) { crate::border::enter(stringify!($name), None, || $body) });
+    };
+    (returns $ret:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {
+        border_function!(@names $ret; $name($($arg: $type),*) {
+            match crate::world::get() {
+                Some($w) => $body,
+                None => native().$name($($arg),*),
+            }
+        });
+    };
+    (@names $ret:ty; $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+        // SAFETY: the name and the signature are those of mpi.h, whose definition this one stands before.
+        #[unsafe(export_name = stringify!($name))]
+        pub extern "C" fn entry($($arg: $type),*) -> $ret $body
+
+        // SAFETY: as above, for the profiling name, by which Open MPI's Fortran layer calls.
+        #[unsafe(export_name = concat!("P", stringify!($name)))]
+        pub extern "C" fn profiled($($arg: $type),*) -> $ret {
+            entry($($arg),*)
+        }
+    };
+}
+
+/// The program's array of `count` values.
+pub fn slice<'a, T>(at: *const T, count: Int) -> &'a [T] {
+    if count <= 0 || at.is_null() {
+        return &[];
+    }
+    // SAFETY: MPI's caller gives arrays of the length that the call says.
+    unsafe { std::slice::from_raw_parts(at, count as usize) }
+}
+
+/// The program's array of `count` values, to be written.
+pub fn slice_mut<'a, T>(at: *mut T, count: Int) -> &'a mut [T] {
+    if count <= 0 || at.is_null() {
+        return &mut [];
+    }
+    // SAFETY: MPI's caller gives arrays of the length that the call says.
+    unsafe { std::slice::from_raw_parts_mut(at, count as usize) }
+}
+
+/// Writes what the call gives back, where the program wants it.
+pub fn put<T>(at: *mut T, value: T) {
+    if !at.is_null() {
+        // SAFETY: MPI's caller gives a place for what the call gives back.
+        unsafe { at.write(value) };
+    }
+}
+
+/// Reads a handle that the call takes by address.
+pub fn take<T: Copy>(at: *const T) -> T {
+    // SAFETY: MPI's caller gives the address of a handle.
+    unsafe { *at }
+}
+
+/// Writes a status, unless the program wants none; its error field is the program's, as MPI says.
+pub fn put_status(at: *mut MPI_Status, mut status: MPI_Status) {
+    if !ignored(at) && !at.is_null() {
+        status.MPI_ERROR = take(at).MPI_ERROR;
+        put(at, status);
+    }
+}
+
+/// The status at `index` of an array of them, or none if the program wants none.
+pub fn status_at(array: *mut MPI_Status, index: usize) -> *mut MPI_Status {
+    // SAFETY: an element of the program's array; the address is not read here.
+    if ignored(array) { array } else { unsafe { array.add(index) } }
+}
+
+/// `base` moved by `bytes`.
+pub fn moved(base: *const std::ffi::c_void, bytes: isize) -> *mut std::ffi::c_void {
+    base.cast::<u8>().wrapping_offset(bytes).cast_mut().cast()
+}

@@ -1,0 +1,196 @@
+//! New communicators: duplicates, splits, subsets; and their end.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::*;
+use crate::collective::{self, W};
+use crate::communicator::Comm;
+use crate::topology::Topology;
+use crate::world::World;
+use std::rc::Rc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The context of a new communicator: from its parent's and from what tells it from its siblings. The same at all
+/// members and in a replay, without a message.
+pub fn context(parent: u64, what: &[u64]) -> u64 {
+    let bytes: Vec<u8> = what.iter().flat_map(|word| word.to_le_bytes()).collect();
+    (xxh3_64_with_seed(&bytes, parent) & !1).max(4)
+}
+
+/// A native communicator for collectives, of the same members; a split calls no attribute functions.
+pub fn engine(handle: MPI_Comm) -> MPI_Comm {
+    let mut engine = handles().no_comm;
+    native().MPI_Comm_split(handle, 0, 0, &mut engine);
+    engine
+}
+
+impl Comm {
+    /// The context of the next communicator that all members create of it; `which` tells simultaneous ones apart.
+    pub fn next_context(&self, which: u64) -> u64 {
+        self.created.set(self.created.get() + 1);
+        context(self.context, &[self.created.get(), which])
+    }
+}
+
+/// Makes a native communicator one of ours, unless all of its members are in this group: then it stays native.
+pub fn adopt(
+    world: &World,
+    handle: MPI_Comm,
+    context: u64,
+    members: Vec<u32>,
+    topology: Option<Topology>,
+) -> Res<MPI_Comm> {
+    let within = members.iter().all(|rank| world.layout.native(*rank).is_some());
+    if within {
+        return match topology {
+            Some(topology) => topology.natively(handle),
+            None => Ok(handle),
+        };
+    }
+    let mut comm = Comm::new(world, (handle, engine(handle)), context, members, None);
+    comm.topology = topology;
+    world.register(comm);
+    Ok(handle)
+}
+
+/// A split, with the topology that a color's communicator gets.
+pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int, topology: Option<Topology>) -> Res<MPI_Comm> {
+    if at.remote.is_some() {
+        return crate::intercommunicator::split(world, at, color, key);
+    }
+    let all = collective::gather_words(world, at, &[color, key])?;
+    let mut handle = handles().no_comm;
+    check(native().MPI_Comm_split(at.handle, color, key, &mut handle))?;
+    let context = at.next_context(color as u32 as u64);
+    if color == MPI_UNDEFINED {
+        return Ok(handle);
+    }
+    let mut chosen: Vec<(Int, usize)> =
+        (0..at.size()).filter(|rank| all[2 * rank] == color).map(|rank| (all[2 * rank + 1], rank)).collect();
+    chosen.sort_unstable();
+    let members = chosen.into_iter().map(|(_, rank)| at.members[rank]).collect();
+    adopt(world, handle, context, members, topology)
+}
+
+fn duplicate(world: W, at: &Rc<Comm>, handle: MPI_Comm) -> Res {
+    let context = at.next_context(0);
+    let mut comm = Comm::new(world, (handle, engine(handle)), context, at.members.clone(), at.remote.clone());
+    comm.topology = at.topology.clone();
+    world.register(comm);
+    Ok(())
+}
+
+/// A duplicate that is made while the program goes on.
+async fn duplicate_later(world: W, at: Rc<Comm>, newcomm: *mut MPI_Comm, context: u64) -> Res {
+    let _turn = collective::turn(at.clone()).await;
+    let (mut request, mut second) = (handles().no_request, handles().no_request);
+    // Both are begun before either is waited for; the second place stays while the task lives.
+    let engine: Box<std::cell::Cell<MPI_Comm>> = Box::new(std::cell::Cell::new(handles().no_comm));
+    check(native().MPI_Comm_idup(at.handle, newcomm, &mut request))?;
+    check(native().MPI_Comm_idup(at.engine, engine.as_ptr(), &mut second))?;
+    crate::progress::complete_native(request).await?;
+    crate::progress::complete_native(second).await?;
+    let mut comm = Comm::new(world, (take(newcomm), engine.get()), context, at.members.clone(), at.remote.clone());
+    comm.topology = at.topology.clone();
+    world.register(comm);
+    Ok(())
+}
+
+fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res {
+    if at.remote.is_some() {
+        put(newcomm, crate::intercommunicator::create(world, at, ranks)?);
+        return Ok(());
+    }
+    if ranks.iter().any(|rank| !at.members.contains(rank)) {
+        return fail(MPI_ERR_GROUP);
+    }
+    let mut group = crate::group::native_group(world, ranks);
+    let code = native().MPI_Comm_create(at.handle, group, newcomm);
+    native().MPI_Group_free(&mut group);
+    check(code)?;
+    let context = at.next_context(1 << 40 | ranks.first().map_or(0, |rank| u64::from(*rank)));
+    if ranks.contains(&world.rank) {
+        put(newcomm, adopt(world, take(newcomm), context, ranks.to_vec(), None)?);
+    }
+    Ok(())
+}
+
+/// Only the members of the group call this: how often they have is counted by who they are.
+fn create_group(world: &World, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut MPI_Comm) -> Res {
+    let mut group = crate::group::native_group(world, ranks);
+    let code = native().MPI_Comm_create_group(comm, group, tag, newcomm);
+    native().MPI_Group_free(&mut group);
+    check(code)?;
+    let Some(at) = world.find(comm).filter(|_| ranks.contains(&world.rank)) else { return Ok(()) };
+    let words: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
+    let who = context(at.context, &[&[2 << 40 | tag as u64], words.as_slice()].concat());
+    let times = {
+        let mut created = world.created.borrow_mut();
+        let times = created.entry(who).or_default();
+        *times += 1;
+        *times
+    };
+    put(newcomm, adopt(world, take(newcomm), context(who, &[times]), ranks.to_vec(), None)?);
+    Ok(())
+}
+
+fn free(world: &World, comm: *mut MPI_Comm) -> Res {
+    let handle = take(comm);
+    let freed = world.forget(handle);
+    check(native().MPI_Comm_free(comm))?;
+    if let Some(freed) = freed.filter(|freed| freed.engine != handles().no_comm) {
+        native().MPI_Comm_free(&mut { freed.engine });
+    }
+    Ok(())
+}
+
+export! {
+    fn MPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) collective comm => |w, at| {
+        check(native().MPI_Comm_dup(comm, newcomm))?;
+        duplicate(w, &at, take(newcomm))
+    };
+    fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
+        check(native().MPI_Comm_dup_with_info(comm, info, newcomm))?;
+        duplicate(w, &at, take(newcomm))
+    };
+    fn MPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) for comm => |w, at| {
+        let context = at.next_context(0);
+        put(request, collective::start(w, at.clone(), duplicate_later(w, at, newcomm, context)));
+        Ok(())
+    };
+    fn MPI_Comm_split(comm: MPI_Comm, color: Int, key: Int, newcomm: *mut MPI_Comm) collective comm => |w, at| {
+        if color < 0 && color != MPI_UNDEFINED {
+            return fail(MPI_ERR_ARG);
+        }
+        put(newcomm, split(w, &at, color, key, None)?);
+        Ok(())
+    };
+    // What shares memory, a cache or a core lies within one node, and so within one group.
+    fn MPI_Comm_split_type(comm: MPI_Comm, split_type: Int, key: Int, info: MPI_Info, newcomm: *mut MPI_Comm) for comm => |_w, at| {
+        if at.remote.is_some() || !(split_type == MPI_UNDEFINED || crate::refused::within_a_node(split_type)) {
+            return crate::refused::refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
+        }
+        check(native().MPI_Comm_split_type(comm, split_type, key, info, newcomm))
+    };
+    fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) => |w| {
+        let ranks = w.group(group)?;
+        if let Some(at) = w.find(comm) {
+            return create(w, &at, &ranks, newcomm);
+        }
+        let mut group = crate::group::native_group(w, &ranks);
+        let code = native().MPI_Comm_create(comm, group, newcomm);
+        native().MPI_Group_free(&mut group);
+        check(code)
+    };
+    fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: Int, newcomm: *mut MPI_Comm) => |w| {
+        create_group(w, comm, &w.group(group)?.clone(), tag, newcomm)
+    };
+    fn MPI_Comm_free(comm: *mut MPI_Comm) => |w| free(w, comm);
+    fn MPI_Comm_disconnect(comm: *mut MPI_Comm) => |w| match w.find(take(comm)) {
+        Some(_) => free(w, comm),
+        None => {
+            w.forget(take(comm));
+            check(native().MPI_Comm_disconnect(comm))
+        }
+    };
+}

@@ -1,0 +1,195 @@
+//! Contents of messages to other groups: a named type is sent as it lies, others are packed by the native library.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::moved;
+use std::borrow::Cow;
+use std::ffi::c_void;
+
+/// A part of the program's memory: so many elements of a type.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Where it begins.
+    pub at: *mut c_void,
+    /// Elements.
+    pub count: Int,
+    /// Their type.
+    pub datatype: MPI_Datatype,
+}
+
+/// Bytes that are packed in one native call, which counts them in an `int`.
+const PACKED_AT_ONCE: u64 = 1 << 30;
+
+impl Part {
+    /// A part of the program's memory.
+    pub fn new(at: *const c_void, count: Int, datatype: MPI_Datatype) -> Part {
+        Part { at: at.cast_mut(), count, datatype }
+    }
+
+    /// Bytes of its contents.
+    pub fn bytes(&self) -> u64 {
+        size(self.datatype) * self.count.max(0) as u64
+    }
+
+    /// Its contents.
+    pub fn contents(&self) -> Cow<'_, [u8]> {
+        let bytes = self.bytes();
+        if bytes == 0 {
+            return Cow::Borrowed(&[]);
+        }
+        if lies_as_sent(self.datatype) {
+            // SAFETY: the program's memory of `count` elements without gaps.
+            return Cow::Borrowed(unsafe { std::slice::from_raw_parts(self.at.cast(), bytes as usize) });
+        }
+        let mut out = vec![0; bytes as usize];
+        let mut done = 0;
+        for (first, count) in steps(self.count, size(self.datatype)) {
+            let from = moved(self.at, first as isize * extent(self.datatype));
+            done += pack(from, count, self.datatype, &mut out[done..]);
+        }
+        out.truncate(done);
+        Cow::Owned(out)
+    }
+
+    /// Fills it with `contents`; what it has no room for is left out. Bytes that were taken.
+    pub fn fill(&self, contents: &[u8]) -> u64 {
+        let bytes = contents.len().min(self.bytes() as usize);
+        let contents = &contents[..bytes];
+        if bytes == 0 {
+            return 0;
+        }
+        if lies_as_sent(self.datatype) {
+            // SAFETY: the program's memory has room for `bytes`, and no part of it is `contents`.
+            unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), self.at.cast(), bytes) };
+            return bytes as u64;
+        }
+        let one = size(self.datatype) as usize;
+        let whole = bytes / one;
+        for (first, count) in steps(whole as Int, one as u64) {
+            let to = moved(self.at, first as isize * extent(self.datatype));
+            unpack(&contents[first as usize * one..], to, count, self.datatype);
+        }
+        if bytes % one != 0 {
+            // A part of one more element: what it does not reach stays.
+            let to = moved(self.at, whole as isize * extent(self.datatype));
+            let mut element = vec![0; one];
+            pack(to, 1, self.datatype, &mut element);
+            element[..bytes % one].copy_from_slice(&contents[whole * one..]);
+            unpack(&element, to, 1, self.datatype);
+        }
+        bytes as u64
+    }
+}
+
+fn steps(count: Int, one: u64) -> impl Iterator<Item = (Int, Int)> {
+    let step = (PACKED_AT_ONCE / one.max(1)).clamp(1, i32::MAX as u64) as Int;
+    (0..count.max(0)).step_by(step as usize).map(move |first| (first, step.min(count - first)))
+}
+
+fn pack(from: *const c_void, count: Int, datatype: MPI_Datatype, out: &mut [u8]) -> usize {
+    let (mut position, own) = (0, handles().own);
+    let room = out.len().min(i32::MAX as usize) as Int;
+    native().MPI_Pack(from, count, datatype, out.as_mut_ptr().cast(), room, &mut position, own);
+    position as usize
+}
+
+fn unpack(contents: &[u8], to: *mut c_void, count: Int, datatype: MPI_Datatype) {
+    let (mut position, own) = (0, handles().own);
+    let bytes = contents.len().min(i32::MAX as usize) as Int;
+    native().MPI_Unpack(contents.as_ptr().cast(), bytes, &mut position, to, count, datatype, own);
+}
+
+/// Bytes of an element's contents.
+pub fn size(datatype: MPI_Datatype) -> u64 {
+    let mut bytes = 0;
+    native().MPI_Type_size_x(datatype, &mut bytes);
+    bytes.max(0) as u64
+}
+
+/// Bytes from one element to the next.
+pub fn extent(datatype: MPI_Datatype) -> isize {
+    let (mut lower, mut extent) = (0, 0);
+    native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
+    extent as isize
+}
+
+/// Whether it is one of MPI's own types.
+fn named(datatype: MPI_Datatype) -> bool {
+    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
+    native().MPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut types, &mut combiner);
+    combiner == MPI_COMBINER_NAMED as Int
+}
+
+/// Whether elements lie one after another as they are sent.
+fn lies_as_sent(datatype: MPI_Datatype) -> bool {
+    let (mut lower, mut extent) = (0, 0);
+    native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
+    named(datatype) && lower == 0 && extent as u64 == size(datatype)
+}
+
+/// A type that a request may use after the program has freed its own.
+pub struct Held(MPI_Datatype, bool);
+
+impl Held {
+    /// Holds a type. A new type is made rather than a duplicate, which would call the program's attribute functions.
+    pub fn new(datatype: MPI_Datatype) -> Held {
+        if named(datatype) {
+            return Held(datatype, false);
+        }
+        let mut held = datatype;
+        native().MPI_Type_contiguous(1, datatype, &mut held);
+        native().MPI_Type_commit(&mut held);
+        Held(held, true)
+    }
+
+    /// A type that lives as long as the call.
+    pub fn borrowed(datatype: MPI_Datatype) -> Held {
+        Held(datatype, false)
+    }
+
+    /// The type.
+    pub fn get(&self) -> MPI_Datatype {
+        self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.1 {
+            native().MPI_Type_free(&mut self.0);
+        }
+    }
+}
+
+/// Memory for `count` elements that a collective works on.
+pub struct Scratch {
+    _memory: Vec<u128>,
+    part: Part,
+}
+
+impl Scratch {
+    /// Room for `count` elements, all zero.
+    pub fn new(count: Int, datatype: MPI_Datatype) -> Scratch {
+        let (mut lower, mut true_extent) = (0, 0);
+        native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
+        let bytes = true_extent as isize + (count as isize - 1).max(0) * extent(datatype).abs() + 16;
+        let mut memory = vec![0u128; bytes as usize / 16 + 1];
+        let at = moved(memory.as_mut_ptr().cast(), -(lower as isize));
+        Scratch { _memory: memory, part: Part { at, count, datatype } }
+    }
+
+    /// The elements.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+}
+
+/// Copies the contents of one part into another.
+pub fn copy(from: Part, to: Part) {
+    if from.bytes() == 0 || (from.at == to.at && from.datatype == to.datatype) {
+        return;
+    }
+    let own = handles().own;
+    let (native, ignored) = (native(), no_status());
+    native.MPI_Sendrecv(from.at, from.count, from.datatype, 0, 0, to.at, to.count, to.datatype, 0, 0, own, ignored);
+}

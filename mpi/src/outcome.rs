@@ -1,0 +1,117 @@
+//! What came of calls whose end depends on time: kept for a restored rank, which then repeats it.
+//!
+//! A restored rank runs again from its checkpoint. It sends the same messages only if each such call ends as it did:
+//! which source a receive from anybody had, what `MPI_Test` said. Runs of the same answer are kept as a count.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::transport::{Outcome, Transport};
+use crate::world::{self, World};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+
+/// The source of a receive from anybody: its number, shifted by 32 bits, and the rank.
+pub const SOURCE: u32 = 1;
+/// `MPI_Test`, `MPI_Testall`, `MPI_Request_get_status`: 0 or 1.
+pub const TEST: u32 = 2;
+/// `MPI_Waitany`, `MPI_Testany`: -1 or the index. After [`SOME`]: each index.
+pub const INDEX: u32 = 3;
+/// `MPI_Waitsome`, `MPI_Testsome`: how many.
+pub const SOME: u32 = 4;
+/// A probe: -1 or the rank of the source.
+pub const PROBE: u32 = 5;
+
+/// The outcomes of this rank.
+#[derive(Default)]
+pub struct Outcomes {
+    /// What is to be repeated, in order, but for sources.
+    queue: RefCell<VecDeque<Outcome>>,
+    /// Sources that are to be repeated, by the number of their receive.
+    sources: RefCell<HashMap<u64, i32>>,
+    /// A run of "no" that has not been handed on.
+    run: Cell<Option<Outcome>>,
+    /// How many receives from anybody have been posted.
+    receives: Cell<u64>,
+}
+
+impl Outcomes {
+    /// The number of a new receive from anybody.
+    pub fn number(&self) -> u64 {
+        let number = self.receives.get();
+        self.receives.set(number + 1);
+        number
+    }
+
+    /// Takes over what a restored rank has to repeat. Whether there was anything.
+    pub fn refresh(&self, transport: &dyn Transport) -> bool {
+        let mut any = false;
+        while let Some(outcome) = transport.replayed() {
+            any = true;
+            if outcome.call == SOURCE {
+                self.sources.borrow_mut().insert((outcome.value >> 32) as u64, outcome.value as i32);
+            } else {
+                self.queue.borrow_mut().push_back(outcome);
+            }
+        }
+        any
+    }
+
+    /// The source that receive `number` must have.
+    pub fn source(&self, number: u64) -> Option<i32> {
+        self.sources.borrow().get(&number).copied()
+    }
+
+    /// Keeps the source that receive `number` had.
+    pub fn record_source(&self, world: &World, number: u64, source: i32) {
+        if self.sources.borrow_mut().remove(&number).is_none() {
+            self.hand_on(world, Outcome { call: SOURCE, value: (number as i64) << 32 | i64::from(source), count: 1 });
+        }
+    }
+
+    /// What this call must give, if it is to be repeated.
+    pub fn repeat(&self, world: &World, call: u32) -> Option<i64> {
+        world.refresh_outcomes();
+        let mut queue = self.queue.borrow_mut();
+        let next = queue.front_mut()?;
+        if next.call != call {
+            let why = "the run after the restore is not the one before: another call came than the one recorded";
+            let found = *next;
+            drop(queue);
+            world::end(1, &format!("{why} (call {call}, recorded {found:?})"));
+        }
+        let value = next.value;
+        next.count = next.count.saturating_sub(1);
+        if next.count == 0 {
+            queue.pop_front();
+        }
+        Some(value)
+    }
+
+    /// Keeps what a call gave. `common`: an answer of which runs are expected.
+    pub fn record(&self, world: &World, call: u32, value: i64, common: bool) {
+        match self.run.get() {
+            Some(mut run) if common && run.call == call && run.value == value && run.count < u32::MAX => {
+                run.count += 1;
+                self.run.set(Some(run));
+            }
+            _ => {
+                self.flush(world);
+                let outcome = Outcome { call, value, count: 1 };
+                if common { self.run.set(Some(outcome)) } else { self.hand_on(world, outcome) }
+            }
+        }
+    }
+
+    /// Hands on the run of "no", before anything leaves this rank that may depend on it.
+    #[inline]
+    pub fn flush(&self, world: &World) {
+        if let Some(run) = self.run.take() {
+            self.hand_on(world, run);
+        }
+    }
+
+    fn hand_on(&self, world: &World, outcome: Outcome) {
+        if let Err(error) = world.transport.record(outcome) {
+            world::end(1, &format!("what came of a call could not be kept: {error}"));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Drives everything that is under way: takes messages in, matches them, carries collectives on, and waits.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::Res;
+use crate::communicator::Message;
+use crate::operation::Operation;
+use crate::transport::{ACK, Envelope};
+use crate::world::{self, World};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// What is under way, and whether it is being looked at.
+#[derive(Default)]
+pub struct Progress {
+    /// Collectives that the program has started and does not wait for now.
+    tasks: RefCell<VecDeque<Rc<Operation>>>,
+    /// What may be freed when none is under way.
+    later: RefCell<Vec<Box<dyn FnOnce()>>>,
+    busy: Cell<bool>,
+    idle: Cell<u32>,
+}
+
+/// Turns of a waiting loop between two looks at the transport.
+const TURNS: u32 = 8;
+/// Turns after which a waiting rank begins to let others have its core.
+const PATIENCE: u32 = 400;
+/// Turns after which it sleeps for [`NAP`] at a time.
+const TIRED: u32 = 20_000;
+/// How long a rank sleeps at most that has found nothing to do for a while.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Carries a future on by one step.
+pub fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+impl World {
+    /// Sends a message to a rank of another group.
+    pub fn send(&self, to: u32, envelope: Envelope, body: &[u8]) {
+        self.outcomes.flush(self);
+        if let Err(error) = self.transport.send(to, envelope, body) {
+            world::end(1, &format!("a message to rank {to} could not be sent: {error}"));
+        }
+    }
+
+    /// Takes in what has come, and carries collectives on.
+    pub fn progress(&self) {
+        if self.progress.busy.replace(true) {
+            return;
+        }
+        self.refresh_outcomes();
+        loop {
+            match self.transport.receive() {
+                Ok(Some((envelope, body))) => self.deliver(Message { envelope, body }),
+                Ok(None) => break,
+                Err(error) => world::end(1, &format!("the messages of other groups cannot be received: {error}")),
+            }
+        }
+        let tasks = self.progress.tasks.take();
+        let still: VecDeque<_> = tasks.into_iter().filter(|task| !task.ready(self)).collect();
+        let mut tasks = self.progress.tasks.borrow_mut();
+        let started = std::mem::replace(&mut *tasks, still);
+        tasks.extend(started);
+        drop(tasks);
+        self.progress.busy.set(false);
+        if !self.progress.later.borrow().is_empty() && !self.collectives_pending() {
+            self.progress.later.take().into_iter().for_each(|free| free());
+        }
+    }
+
+    /// Whether a collective is under way that the program does not wait for.
+    pub fn collectives_pending(&self) -> bool {
+        !self.progress.tasks.borrow().is_empty()
+    }
+
+    /// Frees something when no collective uses it any more.
+    pub fn defer(&self, free: Box<dyn FnOnce()>) {
+        self.progress.later.borrow_mut().push(free);
+    }
+
+    /// Takes over what a restored rank has to repeat, also for receives that have been posted already.
+    pub fn refresh_outcomes(&self) {
+        if self.outcomes.refresh(&*self.transport) {
+            for comm in self.all() {
+                let posted: Vec<_> = comm.lanes[0].posted.borrow().iter().cloned().collect();
+                for receive in posted {
+                    receive.repeat_source(self);
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, message: Message) {
+        let envelope = message.envelope;
+        if envelope.kind == ACK {
+            if let Some(send) = self.synchronous.borrow_mut().remove(&envelope.sync) {
+                send.acknowledged();
+            }
+            return;
+        }
+        let found = self.contexts.borrow().get(&(envelope.context & !1)).cloned();
+        let Some(comm) = found.and_then(|comm| comm.upgrade()) else {
+            self.early.borrow_mut().entry(envelope.context).or_default().push_back(message);
+            return;
+        };
+        let queues = &comm.lanes[(envelope.context & 1) as usize];
+        loop {
+            let first = queues.posted.borrow().iter().find(|receive| receive.matches(&envelope)).cloned();
+            match first {
+                // A native message may have matched it meanwhile: then it has left the queue, and the next is asked.
+                Some(receive) if receive.withdraw(self) => return receive.receive(self, &message),
+                Some(_) => {}
+                None => return queues.unexpected.borrow_mut().push_back(message),
+            }
+        }
+    }
+
+    /// Carries a collective on at every progress, until it is complete.
+    pub fn drive(&self, task: Rc<Operation>) {
+        if !task.ready(self) {
+            self.progress.tasks.borrow_mut().push_back(task);
+        }
+    }
+
+    /// Waits until `done` says so, and drives everything meanwhile.
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        self.progress.idle.set(0);
+        while !done() {
+            self.turn();
+        }
+    }
+
+    fn turn(&self) {
+        let turns = self.progress.idle.get().saturating_add(1);
+        self.progress.idle.set(turns);
+        if turns % TURNS == 1 {
+            self.progress();
+        }
+        if turns > TIRED {
+            if let Err(error) = self.transport.wait(NAP) {
+                world::end(1, &format!("the messages of other groups cannot be waited for: {error}"));
+            }
+        } else if turns > PATIENCE || turns % 64 == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Carries a collective out, and waits for its end.
+    pub fn carry_out(&self, task: impl Future<Output = Res>) -> Res {
+        let mut task = std::pin::pin!(task);
+        let mut end = None;
+        self.wait_until(|| {
+            end = poll(task.as_mut());
+            end.is_some()
+        });
+        end.expect("waited for")
+    }
+
+    /// Waits for a native request.
+    pub fn wait_native(&self, request: &mut MPI_Request, status: *mut MPI_Status) -> Int {
+        let (mut flag, mut code) = (0, MPI_SUCCESS);
+        self.wait_until(|| {
+            code = native().MPI_Test(request, &mut flag, status);
+            flag != 0 || code != MPI_SUCCESS
+        });
+        code
+    }
+}
+
+/// Waits for an operation of a collective.
+pub async fn complete(world: &World, operation: Rc<Operation>) -> Res {
+    std::future::poll_fn(|_| if operation.ready(world) { Poll::Ready(()) } else { Poll::Pending }).await;
+    crate::border::check(operation.end().1)
+}
+
+/// Waits for a native request of a collective.
+pub async fn complete_native(mut request: MPI_Request) -> Res {
+    let code = std::future::poll_fn(|_| {
+        let mut flag = 0;
+        let code = native().MPI_Test(&mut request, &mut flag, no_status());
+        if flag != 0 || code != MPI_SUCCESS { Poll::Ready(code) } else { Poll::Pending }
+    })
+    .await;
+    crate::border::check(code)
+}

@@ -1,0 +1,103 @@
+//! What is refused on communicators of several groups, each with a word on what to do.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::*;
+use crate::world;
+use std::ffi::{c_char, c_void};
+
+/// Tells why a function is refused; the program's error handler hears of it.
+pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
+    let rank = world::get().map_or(0, |world| world.rank);
+    eprintln!("joulepoint: rank {rank}: {function} is not possible over recovery groups: {instead}");
+    fail(MPI_ERR_UNSUPPORTED_OPERATION)
+}
+
+/// Whether a split of this type stays within a node. Of Open MPI's own, those above the node do not.
+pub fn within_a_node(split_type: Int) -> bool {
+    #[cfg(not(feature = "mpich"))]
+    {
+        (MPI_COMM_TYPE_SHARED as Int..OMPI_COMM_TYPE_HOST as Int).contains(&split_type)
+    }
+    #[cfg(feature = "mpich")]
+    {
+        split_type == MPI_COMM_TYPE_SHARED as Int
+    }
+}
+
+const WINDOW: &str = "use messages, or run coordinated with engine app or hook (--ft-energy-engine)";
+const SPAWN: &str = "start all processes at once, or run without --ft-energy";
+const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
+
+export! {
+    fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {
+        let _ = (base, size, disp_unit, info, win);
+        refuse("MPI_Win_create", WINDOW)
+    };
+    fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {
+        let _ = (info, win);
+        refuse("MPI_Win_create_dynamic", WINDOW)
+    };
+    fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
+        let _ = (size, disp_unit, info, baseptr, win);
+        refuse("MPI_Win_allocate", WINDOW)
+    };
+    fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
+        let _ = (size, disp_unit, info, baseptr, win);
+        refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first")
+    };
+    fn MPI_Comm_spawn(command: *const c_char, argv: *mut *mut c_char, maxprocs: Int, info: MPI_Info, root: Int, comm: MPI_Comm, intercomm: *mut MPI_Comm, array_of_errcodes: *mut Int) => |_w| {
+        let _ = (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+        refuse("MPI_Comm_spawn", SPAWN)
+    };
+    fn MPI_Comm_spawn_multiple(count: Int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const Int,
+        array_of_info: *const MPI_Info, root: Int, comm: MPI_Comm, intercomm: *mut MPI_Comm, array_of_errcodes: *mut Int) => |_w| {
+        let _ = (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes);
+        refuse("MPI_Comm_spawn_multiple", SPAWN)
+    };
+    fn MPI_Comm_accept(port_name: *const c_char, info: MPI_Info, root: Int, comm: MPI_Comm, newcomm: *mut MPI_Comm) => |_w| {
+        let _ = (port_name, info, root, comm, newcomm);
+        refuse("MPI_Comm_accept", SPAWN)
+    };
+    fn MPI_Comm_connect(port_name: *const c_char, info: MPI_Info, root: Int, comm: MPI_Comm, newcomm: *mut MPI_Comm) => |_w| {
+        let _ = (port_name, info, root, comm, newcomm);
+        refuse("MPI_Comm_connect", SPAWN)
+    };
+    fn MPI_Comm_join(fd: Int, intercomm: *mut MPI_Comm) => |_w| {
+        let _ = (fd, intercomm);
+        refuse("MPI_Comm_join", SPAWN)
+    };
+    fn MPI_File_seek_shared(file: MPI_File, offset: MPI_Offset, whence: Int) => |w| {
+        if w.files.spanning(file) { return refuse("MPI_File_seek_shared", POINTER) }
+        check(native().MPI_File_seek_shared(file, offset, whence))
+    };
+}
+
+/// Calls with the pointer that all processes of a file share.
+macro_rules! shared_pointer {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        mod shared {
+            use super::*;
+            export! {
+                $(fn $name(file: MPI_File, $($arg: $type),*) => |w| {
+                    if w.files.spanning(file) { return refuse(stringify!($name), POINTER) }
+                    check(native().$name(file, $($arg),*))
+                };)*
+            }
+        }
+    };
+}
+shared_pointer! {
+    MPI_File_read_shared(buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_write_shared(buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_read_ordered(buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_write_ordered(buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_read_ordered_begin(buf: *mut c_void, count: Int, datatype: MPI_Datatype);
+    MPI_File_write_ordered_begin(buf: *const c_void, count: Int, datatype: MPI_Datatype);
+    MPI_File_read_ordered_end(buf: *mut c_void, status: *mut MPI_Status);
+    MPI_File_write_ordered_end(buf: *const c_void, status: *mut MPI_Status);
+    MPI_File_iread_shared(buf: *mut c_void, count: Int, datatype: MPI_Datatype, request: *mut MPI_Request);
+    MPI_File_iwrite_shared(buf: *const c_void, count: Int, datatype: MPI_Datatype, request: *mut MPI_Request);
+    MPI_File_get_position_shared(offset: *mut MPI_Offset);
+}
+pub use shared::EXPORTED as SHARED_POINTER;

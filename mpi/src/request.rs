@@ -1,0 +1,330 @@
+//! The end of requests, native ones and ours together: wait, test, free, cancel.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::*;
+use crate::operation::{Operation, empty_status};
+use crate::outcome::{INDEX, SOME, TEST};
+use crate::world::World;
+use std::rc::Rc;
+
+/// How a request stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// There is nothing to wait for.
+    Inactive,
+    Pending,
+    Complete,
+}
+
+impl World {
+    /// Gives the program a handle for an operation.
+    pub fn hold(&self, operation: Rc<Operation>) -> MPI_Request {
+        let index = self.requests.insert(operation.clone());
+        operation.slot.set(Some(index));
+        request_handle(index)
+    }
+
+    /// The operation under a handle, or `None` if it is native.
+    fn held(&self, request: MPI_Request) -> Option<Rc<Operation>> {
+        self.requests.get(request_index(request)?)
+    }
+
+    /// Hands out the end of an operation.
+    pub fn finish(&self, operation: &Rc<Operation>, status: *mut MPI_Status) -> Res {
+        let (found, code) = operation.end();
+        put_status(status, found);
+        operation.rest();
+        if let Some(index) = operation.slot.get().filter(|_| !operation.persistent) {
+            self.requests.remove(index);
+            operation.slot.set(None);
+        }
+        if code == MPI_SUCCESS { Ok(()) } else { fail(code) }
+    }
+
+    fn state(&self, request: MPI_Request) -> State {
+        if request == handles().no_request {
+            return State::Inactive;
+        }
+        let complete = match self.held(request) {
+            Some(operation) if !operation.active.get() => return State::Inactive,
+            Some(operation) => operation.ready(self),
+            // Persistent requests are ours, so that a native one is active.
+            None => {
+                let (mut flag, mut found) = (0, empty_status());
+                native().MPI_Request_get_status(request, &mut flag, &mut found);
+                flag != 0
+            }
+        };
+        if complete { State::Complete } else { State::Pending }
+    }
+
+    /// Ends a request that is complete or inactive.
+    fn end_request(&self, request: *mut MPI_Request, status: *mut MPI_Status) -> Res {
+        let handle = take(request);
+        match self.held(handle) {
+            None if handle == handles().no_request => put_status(status, empty_status()),
+            None => return check(native().MPI_Wait(request, status)),
+            Some(operation) if !operation.active.get() => put_status(status, empty_status()),
+            Some(operation) => {
+                if !operation.persistent {
+                    put(request, handles().no_request);
+                }
+                return self.finish(&operation, status);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for(&self, request: MPI_Request) {
+        self.wait_until(|| self.state(request) != State::Pending);
+    }
+
+    /// A yes or no that is kept, or repeated: if it was yes, all of `requests` are waited for.
+    fn all_complete(&self, requests: &[MPI_Request]) -> bool {
+        let states = || requests.iter().map(|request| self.state(*request));
+        if states().all(|state| state == State::Inactive) {
+            return true;
+        }
+        match self.outcomes.repeat(self, TEST) {
+            Some(0) => false,
+            Some(_) => {
+                requests.iter().for_each(|request| self.wait_for(*request));
+                true
+            }
+            None => {
+                self.progress();
+                let complete = states().all(|state| state != State::Pending);
+                self.outcomes.record(self, TEST, complete.into(), !complete);
+                complete
+            }
+        }
+    }
+
+    /// Which request is complete, if one is; `None` inside if there is none to wait for.
+    fn first_complete(&self, requests: &[MPI_Request], wait: bool) -> Option<Option<usize>> {
+        if requests.iter().all(|request| self.state(*request) == State::Inactive) {
+            return Some(None);
+        }
+        let look = || requests.iter().position(|request| self.state(*request) == State::Complete);
+        match self.outcomes.repeat(self, INDEX) {
+            Some(-1) => return None,
+            Some(index) => {
+                self.wait_for(requests[index as usize]);
+                return Some(Some(index as usize));
+            }
+            None => {}
+        }
+        self.progress();
+        let mut found = look();
+        if wait {
+            self.wait_until(|| {
+                found = look();
+                found.is_some()
+            });
+        }
+        self.outcomes.record(self, INDEX, found.map_or(-1, |index| index as i64), found.is_none());
+        found.map(Some)
+    }
+
+    /// Which requests are complete; `None` if there is none to wait for.
+    fn some_complete(&self, requests: &[MPI_Request], wait: bool) -> Option<Vec<usize>> {
+        if requests.iter().all(|request| self.state(*request) == State::Inactive) {
+            return None;
+        }
+        if let Some(count) = self.outcomes.repeat(self, SOME) {
+            let found: Vec<_> =
+                (0..count).filter_map(|_| self.outcomes.repeat(self, INDEX)).map(|index| index as usize).collect();
+            found.iter().for_each(|index| self.wait_for(requests[*index]));
+            return Some(found);
+        }
+        let look = || -> Vec<usize> {
+            (0..requests.len()).filter(|index| self.state(requests[*index]) == State::Complete).collect()
+        };
+        self.progress();
+        let mut found = look();
+        if wait {
+            self.wait_until(|| {
+                found = look();
+                !found.is_empty()
+            });
+        }
+        self.outcomes.record(self, SOME, found.len() as i64, found.is_empty());
+        found.iter().for_each(|index| self.outcomes.record(self, INDEX, *index as i64, false));
+        Some(found)
+    }
+
+    /// Ends all of `requests` at `indices`, and says in the statuses which failed.
+    fn end_all(&self, requests: &mut [MPI_Request], indices: &[usize], statuses: *mut MPI_Status) -> Res {
+        let mut failed = false;
+        for (place, index) in indices.iter().enumerate() {
+            let status = status_at(statuses, place);
+            let end = self.end_request(&mut requests[*index], status);
+            failed |= end.is_err();
+            if !ignored(status) {
+                let mut found = take(status);
+                found.MPI_ERROR = end.err().map_or(MPI_SUCCESS, |fault| fault.code);
+                put(status, found);
+            }
+        }
+        if failed { fail(MPI_ERR_IN_STATUS) } else { Ok(()) }
+    }
+}
+
+export! {
+    fn MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => |w| {
+        let handle = take(request);
+        if request_index(handle).is_none() {
+            return check(w.wait_native(&mut slice_mut(request, 1)[0], status));
+        }
+        w.wait_for(handle);
+        w.end_request(request, status)
+    };
+    fn MPI_Waitall(count: Int, array_of_requests: *mut MPI_Request, array_of_statuses: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, count);
+        requests.iter().for_each(|request| w.wait_for(*request));
+        let all: Vec<_> = (0..requests.len()).collect();
+        w.end_all(requests, &all, array_of_statuses)
+    };
+    fn MPI_Waitany(count: Int, array_of_requests: *mut MPI_Request, index: *mut Int, status: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, count);
+        match w.first_complete(requests, true).flatten() {
+            Some(found) => {
+                put(index, found as Int);
+                w.end_request(&mut requests[found], status)
+            }
+            None => {
+                put(index, MPI_UNDEFINED);
+                put_status(status, empty_status());
+                Ok(())
+            }
+        }
+    };
+    fn MPI_Waitsome(incount: Int, array_of_requests: *mut MPI_Request, outcount: *mut Int, array_of_indices: *mut Int, array_of_statuses: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, incount);
+        some(w, requests, true, outcount, array_of_indices, array_of_statuses)
+    };
+    fn MPI_Test(request: *mut MPI_Request, flag: *mut Int, status: *mut MPI_Status) => |w| {
+        let complete = w.all_complete(&[take(request)]);
+        put(flag, complete.into());
+        if complete { w.end_request(request, status) } else { Ok(()) }
+    };
+    fn MPI_Testall(count: Int, array_of_requests: *mut MPI_Request, flag: *mut Int, array_of_statuses: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, count);
+        let complete = w.all_complete(requests);
+        put(flag, complete.into());
+        let all: Vec<_> = (0..requests.len()).collect();
+        if complete { w.end_all(requests, &all, array_of_statuses) } else { Ok(()) }
+    };
+    fn MPI_Testany(count: Int, array_of_requests: *mut MPI_Request, index: *mut Int, flag: *mut Int, status: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, count);
+        let found = w.first_complete(requests, false);
+        put(flag, found.is_some().into());
+        put(index, found.flatten().map_or(MPI_UNDEFINED, |found| found as Int));
+        match found {
+            Some(Some(found)) => w.end_request(&mut requests[found], status),
+            Some(None) => {
+                put_status(status, empty_status());
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    };
+    fn MPI_Testsome(incount: Int, array_of_requests: *mut MPI_Request, outcount: *mut Int, array_of_indices: *mut Int, array_of_statuses: *mut MPI_Status) => |w| {
+        let requests = slice_mut(array_of_requests, incount);
+        some(w, requests, false, outcount, array_of_indices, array_of_statuses)
+    };
+    fn MPI_Request_get_status(request: MPI_Request, flag: *mut Int, status: *mut MPI_Status) => |w| {
+        let complete = w.all_complete(&[request]);
+        put(flag, complete.into());
+        match w.held(request).filter(|_| complete) {
+            Some(operation) if operation.active.get() => put_status(status, operation.end().0),
+            Some(_) => put_status(status, empty_status()),
+            None if complete => return check(native().MPI_Request_get_status(request, flag, status)),
+            None => {}
+        }
+        Ok(())
+    };
+    fn MPI_Request_free(request: *mut MPI_Request) => |w| {
+        let Some(index) = request_index(take(request)) else {
+            return check(native().MPI_Request_free(request));
+        };
+        put(request, handles().no_request);
+        match w.requests.remove(index) {
+            Some(operation) => {
+                operation.release();
+                Ok(())
+            }
+            None => fail(MPI_ERR_REQUEST),
+        }
+    };
+    fn MPI_Cancel(request: *mut MPI_Request) => |w| match w.held(take(request)) {
+        Some(operation) => {
+            w.progress();
+            operation.cancel(w);
+            Ok(())
+        }
+        None => check(native().MPI_Cancel(request)),
+    };
+    fn MPI_Start(request: *mut MPI_Request) => |w| {
+        w.outcomes.flush(w);
+        start(w, request)
+    };
+    fn MPI_Startall(count: Int, array_of_requests: *mut MPI_Request) => |w| {
+        w.outcomes.flush(w);
+        slice_mut(array_of_requests, count).iter_mut().try_for_each(|request| start(w, request))
+    };
+}
+
+fn start(world: &World, request: *mut MPI_Request) -> Res {
+    match world.held(take(request)) {
+        Some(operation) if operation.persistent && !operation.active.get() => operation.start(world),
+        Some(_) => fail(MPI_ERR_REQUEST),
+        None => check(native().MPI_Start(request)),
+    }
+}
+
+fn some(
+    world: &World,
+    requests: &mut [MPI_Request],
+    wait: bool,
+    count: *mut Int,
+    indices: *mut Int,
+    statuses: *mut MPI_Status,
+) -> Res {
+    let Some(found) = world.some_complete(requests, wait) else {
+        put(count, MPI_UNDEFINED);
+        return Ok(());
+    };
+    put(count, found.len() as Int);
+    for (place, index) in slice_mut(indices, found.len() as Int).iter_mut().zip(&found) {
+        *place = *index as Int;
+    }
+    world.end_all(requests, &found, statuses)
+}
+
+#[cfg(not(feature = "mpich"))]
+mod numbers {
+    use super::*;
+
+    export! {
+        fn MPI_Request_c2f(request: MPI_Request) returns MPI_Fint => |_w| match request_index(request) {
+            Some(index) => fortran_number(index),
+            None => native().MPI_Request_c2f(request),
+        };
+        fn MPI_Request_f2c(request: MPI_Fint) returns MPI_Request => |_w| match fortran_index(request) {
+            Some(index) => request_handle(index),
+            None => native().MPI_Request_f2c(request),
+        };
+        fn MPI_Message_c2f(message: MPI_Message) returns MPI_Fint => |_w| match message_index(message) {
+            Some(index) => fortran_number(index),
+            None => native().MPI_Message_c2f(message),
+        };
+        fn MPI_Message_f2c(message: MPI_Fint) returns MPI_Message => |_w| match fortran_index(message) {
+            Some(index) => message_handle(index),
+            None => native().MPI_Message_f2c(message),
+        };
+    }
+}
+#[cfg(not(feature = "mpich"))]
+pub use numbers::EXPORTED as NUMBERS;

@@ -1,0 +1,99 @@
+//! Begin and end: `MPI_Init`, the thread level, `MPI_Finalize`, `MPI_Abort`.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use crate::abi::*;
+use crate::border::*;
+use crate::communicator::Comm;
+use crate::transport::{Error, Transport};
+use crate::world::{self, Layout, World};
+use std::env;
+use std::ffi::{c_char, c_void};
+use std::path::Path;
+
+/// Context of `MPI_COMM_WORLD`.
+const WORLD_CONTEXT: u64 = 2;
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What the launcher says of the groups; `None` if there are none.
+fn layout() -> Option<Layout> {
+    let ranks = variable("JOULEPOINT_MPI_RANKS")?;
+    let group = variable("FT_ENERGY_GROUP").unwrap_or_default();
+    Some(Layout::parse(&ranks, &group).unwrap_or_else(|error| world::end(1, &error.to_string())))
+}
+
+fn connect(rank: u32, ranks: usize) -> Result<Box<dyn Transport>, Error> {
+    let socket = variable("JOULEPOINT_MPI_RELAY").ok_or_else(|| Error("JOULEPOINT_MPI_RELAY is not set".to_owned()))?;
+    Ok(Box::new(crate::transport::direct::Direct::connect(Path::new(&socket), rank, ranks)?))
+}
+
+/// Joins the other groups, after the native library has begun.
+fn join(layout: Layout) {
+    let (mut own, mut size) = (0, 0);
+    native().MPI_Comm_rank(handles().world, &mut own);
+    native().MPI_Comm_size(handles().world, &mut size);
+    let expected = layout.groups[layout.group as usize].len();
+    if size as usize != expected {
+        world::end(1, &format!("group {} has {size} ranks, and JOULEPOINT_MPI_RANKS says {expected}", layout.group));
+    }
+    let rank = layout.world_rank(own);
+    let ranks = layout.size();
+    let transport = connect(rank, ranks)
+        .unwrap_or_else(|error| world::end(1, &format!("rank {rank} cannot reach its relay: {error}")));
+    // Handlers of error, attributes and the like are native: so is the communicator under the program's handle.
+    let engine = crate::create::engine(handles().world);
+    world::set(Some(World::new(layout, rank, transport)));
+    let world = world::get().expect("set above");
+    let members = (0..ranks as u32).collect();
+    let comm = world.register(Comm::new(world, (handles().world, engine), WORLD_CONTEXT, members, None));
+    if world.carry_out(crate::collective::barrier(world, comm)).is_err() {
+        world::end(1, "the groups could not meet");
+    }
+}
+
+fn capped(level: *mut Int) {
+    put(level, take(level).min(MPI_THREAD_SERIALIZED as Int));
+}
+
+export! {
+    fn MPI_Init(argc: *mut Int, argv: *mut *mut *mut c_char) always => |_none| {
+        check(native().MPI_Init(argc, argv))?;
+        layout().into_iter().for_each(join);
+        Ok(())
+    };
+    fn MPI_Init_thread(argc: *mut Int, argv: *mut *mut *mut c_char, required: Int, provided: *mut Int) always => |_none| {
+        let Some(layout) = layout() else {
+            return check(native().MPI_Init_thread(argc, argv, required, provided));
+        };
+        check(native().MPI_Init_thread(argc, argv, required.min(MPI_THREAD_SERIALIZED as Int), provided))?;
+        capped(provided);
+        join(layout);
+        Ok(())
+    };
+    fn MPI_Query_thread(provided: *mut Int) => |_w| {
+        check(native().MPI_Query_thread(provided))?;
+        capped(provided);
+        Ok(())
+    };
+    fn MPI_Finalize() => |w| {
+        let comm = w.find(handles().world).expect("the world lives to the end");
+        w.carry_out(crate::collective::barrier(w, comm.clone()))?;
+        w.outcomes.flush(w);
+        if let Err(error) = w.transport.finish() {
+            world::end(1, &format!("the relay could not be left: {error}"));
+        }
+        native().MPI_Comm_free(&mut { comm.engine });
+        world::set(None);
+        check(native().MPI_Finalize())
+    };
+    fn MPI_Abort(comm: MPI_Comm, errorcode: Int) => |w| {
+        w.transport.abort(errorcode);
+        check(native().MPI_Abort(comm, errorcode))
+    };
+    fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut Int) => |w| {
+        w.progress();
+        check(native().MPI_Buffer_detach(buffer_addr, size))
+    };
+}
