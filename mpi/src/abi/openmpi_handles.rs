@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
 /// What the library is called.
@@ -53,8 +53,8 @@ pub struct Handles {
     pub packed: MPI_Datatype,
     /// Addresses that hold nothing of anybody else.
     range: usize,
-    /// Where a request keeps its Fortran number, in bytes, once it has been found.
-    fortran: OnceLock<Option<usize>>,
+    /// Where requests and groups keep their Fortran number, in bytes, once it has been found.
+    fortran: OnceLock<[Option<usize>; 2]>,
 }
 
 // SAFETY: addresses that are only compared and handed on; what they point to is Open MPI's.
@@ -101,14 +101,19 @@ fn index(kind: Kind, handle: usize) -> Option<u32> {
     (offset < SLOTS * STRIDE).then(|| (offset / STRIDE) as u32)
 }
 
-/// The handle of our request `index`.
-pub fn request_handle(index: u32) -> MPI_Request {
-    let at = address(Kind::Request, index);
-    if let Some(offset) = fortran_offset() {
-        // SAFETY: within this request's part of the reserved range; Open MPI's Fortran layer reads the number there.
+/// The handle of an object of ours. Open MPI's Fortran layer reads the number of some where it keeps its own.
+fn numbered(kind: Kind, index: u32) -> usize {
+    let at = address(kind, index);
+    if let Some(offset) = fortran_offsets()[kind as usize] {
+        // SAFETY: within this object's part of the reserved range.
         unsafe { *((at + offset) as *mut Int) = fortran_number(index) };
     }
-    at as MPI_Request
+    at
+}
+
+/// The handle of our request `index`.
+pub fn request_handle(index: u32) -> MPI_Request {
+    numbered(Kind::Request, index) as MPI_Request
 }
 
 /// Which of our requests a handle is, or `None` if it is native.
@@ -118,7 +123,7 @@ pub fn request_index(handle: MPI_Request) -> Option<u32> {
 
 /// The handle of our group `index`.
 pub fn group_handle(index: u32) -> MPI_Group {
-    address(Kind::Group, index) as MPI_Group
+    numbered(Kind::Group, index) as MPI_Group
 }
 
 /// Which of our groups a handle is, or `None` if it is native.
@@ -136,30 +141,40 @@ pub fn message_index(handle: MPI_Message) -> Option<u32> {
     index(Kind::Message, handle as usize)
 }
 
-/// Where Open MPI's request holds its Fortran number: the place at which eight requests hold what
-/// `MPI_Request_c2f` says of them. Asked after `MPI_Init`.
-fn fortran_offset() -> Option<usize> {
-    *handles().fortran.get_or_init(|| {
+/// Where Open MPI's requests and groups hold their Fortran number: the place at which eight of them hold what
+/// `MPI_Request_c2f` and `MPI_Group_c2f` say. Asked after `MPI_Init`.
+fn fortran_offsets() -> &'static [Option<usize>; 2] {
+    handles().fortran.get_or_init(|| {
         let native = native();
         let mut requests = [handles().no_request; 8];
-        let mut numbers = [0; 8];
-        for (request, number) in requests.iter_mut().zip(&mut numbers) {
-            let nothing = std::ptr::null();
-            native.MPI_Send_init(nothing, 0, handles().byte, MPI_PROC_NULL, 0, handles().own, request);
-            *number = native.MPI_Request_c2f(*request);
-        }
-        let holds = |offset: usize| {
-            requests.iter().zip(&numbers).all(|(request, number)| {
-                // SAFETY: a persistent request of Open MPI is longer than the 192 bytes that are looked at.
-                unsafe { *request.cast::<c_char>().add(offset).cast::<Int>() == *number }
-            })
-        };
-        let found = (0..192).step_by(4).find(|offset| holds(*offset)).filter(|_| numbers[0] != numbers[1]);
         for request in &mut requests {
-            native.MPI_Request_free(request);
+            native.MPI_Send_init(std::ptr::null(), 0, handles().byte, MPI_PROC_NULL, 0, handles().own, request);
         }
+        let mut whole = handles().no_group;
+        let mut groups = [handles().no_group; 8];
+        native.MPI_Comm_group(handles().own, &mut whole);
+        for group in &mut groups {
+            native.MPI_Group_incl(whole, 1, &0, group);
+        }
+        // A persistent request and a group of Open MPI are longer than the bytes that are looked at.
+        let found = [
+            common_place(requests.map(|request| (request as usize, native.MPI_Request_c2f(request))), 192),
+            common_place(groups.map(|group| (group as usize, native.MPI_Group_c2f(group))), 32),
+        ];
+        requests.iter_mut().for_each(|request| drop(native.MPI_Request_free(request)));
+        groups.iter_mut().chain([&mut whole]).for_each(|group| drop(native.MPI_Group_free(group)));
         found
     })
+}
+
+/// The place, in bytes below `bytes`, at which each object holds its number.
+fn common_place(objects: [(usize, Int); 8], bytes: usize) -> Option<usize> {
+    let holds = |at: usize, number: Int| {
+        // SAFETY: an object of Open MPI's that is longer than `bytes`.
+        unsafe { *(at as *const Int) == number }
+    };
+    let different = objects[0].1 != objects[1].1;
+    (0..bytes).step_by(4).find(|offset| different && objects.iter().all(|(at, number)| holds(at + offset, *number)))
 }
 
 /// A status of `bytes` bytes from `source`; the error field is success.
