@@ -93,7 +93,7 @@ impl Comm {
             .iter()
             .map(|rank| peers.iter().position(|peer| peer == rank).map_or(MPI_UNDEFINED, |at| at as Int))
             .collect();
-        let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
+        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
         for (at, rank) in members.iter().enumerate() {
             let group = layout.group_of(*rank);
             match groups.iter_mut().find(|(other, _)| *other == group) {

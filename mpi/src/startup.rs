@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::border::*;
 use crate::communicator::Comm;
 use crate::transport::{Error, Transport};
-use crate::world::{self, Layout, World};
+use crate::world::{self, Place, World};
 use std::env;
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -18,23 +18,24 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// What the launcher says of the groups; `None` if there are none.
-fn layout() -> Option<Layout> {
+fn layout() -> Option<Place> {
     let ranks = variable("JOULEPOINT_MPI_RANKS")?;
     let group = variable("FT_ENERGY_GROUP").unwrap_or_default();
-    Some(Layout::parse(&ranks, &group).unwrap_or_else(|error| world::end(1, &error.to_string())))
+    Some(Place::parse(&ranks, &group).unwrap_or_else(|error| world::end(1, &error.to_string())))
 }
 
 fn connect(rank: u32, ranks: usize) -> Result<Box<dyn Transport>, Error> {
-    let socket = variable("JOULEPOINT_MPI_RELAY").ok_or_else(|| Error("JOULEPOINT_MPI_RELAY is not set".to_owned()))?;
-    Ok(Box::new(crate::transport::direct::Direct::connect(Path::new(&socket), rank, ranks)?))
+    let unset = || Error::Usage("JOULEPOINT_MPI_RELAY is not set".to_owned());
+    let socket = variable("JOULEPOINT_MPI_RELAY").ok_or_else(unset)?;
+    Ok(Box::new(mpi_relay::Client::connect(Path::new(&socket), rank, ranks)?))
 }
 
 /// Joins the other groups, after the native library has begun.
-fn join(layout: Layout) {
+fn join(layout: Place) {
     let (mut own, mut size) = (0, 0);
     native().MPI_Comm_rank(handles().world, &mut own);
     native().MPI_Comm_size(handles().world, &mut size);
-    let expected = layout.groups[layout.group as usize].len();
+    let expected = layout.own().len();
     if size as usize != expected {
         world::end(1, &format!("group {} has {size} ranks, and JOULEPOINT_MPI_RANKS says {expected}", layout.group));
     }

@@ -9,99 +9,66 @@ use crate::outcome::Outcomes;
 use crate::probe::Taken;
 use crate::progress::Progress;
 use crate::slots::Slots;
-use crate::transport::Transport;
+use crate::transport::{Error, Transport};
+use mpi_relay::Layout;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The ranks of each group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+/// The ranks of all groups, seen from one of them.
+#[derive(Clone, Debug)]
+pub struct Place {
     /// This group.
-    pub group: u32,
-    /// The world ranks of each group, in the order of the group's native world.
-    pub groups: Vec<Vec<u32>>,
-    /// For each world rank its group, and its rank in that group's native world.
-    places: Vec<(u32, u32)>,
+    pub group: usize,
+    layout: Layout,
 }
 
-/// Why a layout cannot be used.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum LayoutError {
-    /// A part of the list is neither a rank nor a range.
-    #[error("JOULEPOINT_MPI_RANKS: \"{0}\" is neither a rank nor a range such as 0-3")]
-    NotARange(String),
-    /// The ranks are not those from 0 on, each once.
-    #[error("JOULEPOINT_MPI_RANKS: world rank {0} is missing or there twice")]
-    NotAWorld(u32),
-    /// The group has no ranks in the list.
-    #[error("FT_ENERGY_GROUP: {0} is not one of the groups of JOULEPOINT_MPI_RANKS")]
-    NoSuchGroup(String),
-}
-
-impl Layout {
-    /// Reads a list such as `0-1,4/2-3`: the ranks of two groups.
-    pub fn parse(ranks: &str, group: &str) -> Result<Layout, LayoutError> {
-        let groups = ranks.split('/').map(one_group).collect::<Result<Vec<_>, _>>()?;
-        let size = groups.iter().map(Vec::len).sum::<usize>();
-        let mut places = vec![None; size];
-        for (index, members) in groups.iter().enumerate() {
-            for (at, rank) in members.iter().enumerate() {
-                match places.get_mut(*rank as usize) {
-                    Some(place @ None) => *place = Some((index as u32, at as u32)),
-                    _ => return Err(LayoutError::NotAWorld(*rank)),
-                }
-            }
+impl Place {
+    /// Reads a list such as `0-1,4/2-3`, the ranks of two groups, and the number of this group.
+    pub fn parse(ranks: &str, group: &str) -> Result<Place, Error> {
+        let layout = Layout::parse(ranks)?;
+        match group.trim().parse().ok().filter(|group| *group < layout.groups()) {
+            Some(group) => Ok(Place { group, layout }),
+            None => Err(Error::Usage(format!("FT_ENERGY_GROUP: {group:?} is not one of the groups of {ranks}"))),
         }
-        let places = places.into_iter().map(|place| place.expect("as many places as ranks, each taken once")).collect();
-        let this = group.trim().parse::<u32>().ok().filter(|this| (*this as usize) < groups.len());
-        let group = this.ok_or_else(|| LayoutError::NoSuchGroup(group.to_owned()))?;
-        Ok(Layout { group, groups, places })
     }
 
     /// Ranks of the world.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.places.len()
+        self.layout.world()
+    }
+
+    /// Ranks of this group.
+    #[must_use]
+    pub fn own(&self) -> &[u32] {
+        self.layout.ranks(self.group)
     }
 
     /// The group of a world rank.
     #[must_use]
-    pub fn group_of(&self, rank: u32) -> u32 {
-        self.places[rank as usize].0
+    pub fn group_of(&self, rank: u32) -> usize {
+        self.layout.group_of(rank as usize).expect("a rank of the world")
     }
 
     /// The rank in this group's native world of a world rank, if it is of this group.
     #[must_use]
     pub fn native(&self, rank: u32) -> Option<Int> {
-        let (group, at) = self.places[rank as usize];
-        (group == self.group).then_some(at as Int)
+        self.layout.place_in(self.group, rank as usize).map(|at| at as Int)
     }
 
     /// The world rank of a rank of this group's native world.
     #[must_use]
     pub fn world_rank(&self, native: Int) -> u32 {
-        self.groups[self.group as usize][native as usize]
+        self.own()[native as usize]
     }
-}
-
-fn one_group(text: &str) -> Result<Vec<u32>, LayoutError> {
-    let mut ranks = Vec::new();
-    for part in text.split(',').map(str::trim) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.parse::<u32>(), last.parse::<u32>()) {
-            (Ok(first), Ok(last)) if first <= last && last < SLOTS as u32 => ranks.extend(first..=last),
-            _ => return Err(LayoutError::NotARange(part.to_owned())),
-        }
-    }
-    Ok(ranks)
 }
 
 /// Everything that this rank keeps between two calls.
 pub struct World {
     /// Who is where.
-    pub layout: Layout,
+    pub layout: Place,
     /// This rank.
     pub rank: u32,
     /// The way to the other groups.
@@ -138,7 +105,7 @@ pub struct World {
 
 impl World {
     /// A world without communicators.
-    pub fn new(layout: Layout, rank: u32, transport: Box<dyn Transport>) -> World {
+    pub fn new(layout: Place, rank: u32, transport: Box<dyn Transport>) -> World {
         let universe = Box::new(layout.size() as Int);
         World {
             layout,
@@ -235,20 +202,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_says_where_each_rank_is() {
-        let layout = Layout::parse("0-1,4/2-3", "1").expect("two groups");
-        assert_eq!(layout.groups, [vec![0, 1, 4], vec![2, 3]]);
-        assert_eq!((layout.size(), layout.group_of(4), layout.native(4), layout.native(3)), (5, 0, None, Some(1)));
-        assert_eq!(layout.world_rank(0), 2);
-    }
-
-    #[test]
-    fn what_is_no_layout_is_refused_with_the_part_that_is_wrong() {
-        assert_eq!(Layout::parse("0-x", "0"), Err(LayoutError::NotARange("0-x".into())));
-        assert_eq!(Layout::parse("", "0"), Err(LayoutError::NotARange(String::new())));
-        assert_eq!(Layout::parse("0-4294967295", "0"), Err(LayoutError::NotARange("0-4294967295".into())));
-        assert_eq!(Layout::parse("0-1/1-2", "0"), Err(LayoutError::NotAWorld(1)));
-        assert_eq!(Layout::parse("0/2", "0"), Err(LayoutError::NotAWorld(2)));
-        assert_eq!(Layout::parse("0/1", "2"), Err(LayoutError::NoSuchGroup("2".into())));
+    fn a_place_says_where_each_rank_is() {
+        let place = Place::parse("0-1,4/2-3", "1").expect("two groups");
+        assert_eq!((place.size(), place.group_of(4), place.native(4), place.native(3)), (5, 0, None, Some(1)));
+        assert_eq!(place.world_rank(0), 2);
+        assert!(Place::parse("0/1", "2").is_err());
+        assert!(Place::parse("0/1", "").is_err());
+        assert!(Place::parse("0-x", "0").is_err());
     }
 }

@@ -161,8 +161,12 @@ fn fortran_offsets() -> &'static [Option<usize>; 2] {
             common_place(requests.map(|request| (request as usize, native.MPI_Request_c2f(request))), 192),
             common_place(groups.map(|group| (group as usize, native.MPI_Group_c2f(group))), 32),
         ];
-        requests.iter_mut().for_each(|request| drop(native.MPI_Request_free(request)));
-        groups.iter_mut().chain([&mut whole]).for_each(|group| drop(native.MPI_Group_free(group)));
+        requests.iter_mut().for_each(|request| {
+            native.MPI_Request_free(request);
+        });
+        groups.iter_mut().chain([&mut whole]).for_each(|group| {
+            native.MPI_Group_free(group);
+        });
         found
     })
 }

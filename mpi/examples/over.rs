@@ -1,0 +1,103 @@
+//! Runs an MPI program over groups on this machine, to see whether it can: `over 0-1/2-3 ./program arguments`.
+//!
+//! Each group is a native world of its own with a relay of its own, as on the nodes of a job, but without sandbox,
+//! checkpoints or Slurm. The library is the one that was built beside this program.
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use mlog::Medium;
+use mpi_relay::Layout;
+use mpi_relay::heart::Rules;
+use mpi_relay::relay::{Config, Relay};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+
+/// `target/debug/libjoulepoint_mpi.so`, of this program in `target/debug/examples`.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().expect("the path of this program");
+    own.ancestors().nth(2).expect("a folder above examples").join("libjoulepoint_mpi.so")
+}
+
+fn relay(run: &Path, layout: &Layout, group: usize) -> Result<(), mpi_relay::Error> {
+    let mut relay = Relay::open(&Config {
+        run: run.to_owned(),
+        group,
+        layout: layout.clone(),
+        rules: Rules { patient: false, deterministic: false },
+        medium: Medium::Memory,
+        log_dir: None,
+        line: None,
+        limit_bytes: 4 << 30,
+        keep: 1,
+        placement: None,
+        listen: "127.0.0.1:0".to_owned(),
+        advertise: None,
+        socket: None,
+    })?;
+    relay.run()
+}
+
+/// One group's native world. Two of one user on one machine need folders of their own.
+fn start(run: &Path, ranks: &str, layout: &Layout, group: usize, program: &[String]) -> std::io::Result<Child> {
+    let temporary = run.join(format!("tmp{group}"));
+    std::fs::create_dir_all(&temporary)?;
+    let variables = [
+        ("LD_PRELOAD", library().display().to_string()),
+        ("FT_ENERGY_GROUP", group.to_string()),
+        ("FT_ENERGY_GROUPS", layout.groups().to_string()),
+        ("JOULEPOINT_MPI_RANKS", ranks.to_owned()),
+        ("JOULEPOINT_MPI_RELAY", run.join(format!("relays/{group}.sock")).display().to_string()),
+    ];
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "--mca", "btl", "self,vader", "-n", &layout.ranks(group).len().to_string()]);
+    for (name, value) in variables {
+        command.args(["-x", &format!("{name}={value}")]);
+    }
+    command.env("TMPDIR", temporary).args(program).stdin(std::process::Stdio::null()).spawn()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [ranks, program @ ..] = &arguments[..] else {
+        eprintln!("over RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3");
+        return ExitCode::from(2);
+    };
+    let layout = match Layout::parse(ranks) {
+        Ok(layout) => layout,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let run = tempfile::tempdir().expect("a folder for the run");
+    for group in 0..layout.groups() {
+        let (run, layout) = (run.path().to_owned(), layout.clone());
+        std::thread::spawn(move || {
+            if let Err(error) = relay(&run, &layout, group) {
+                eprintln!("relay of group {group}: {error}");
+                std::process::exit(1);
+            }
+        });
+    }
+    let groups = 0..layout.groups();
+    let mut running: Vec<Child> =
+        groups.map(|group| start(run.path(), ranks, &layout, group, program).expect("mpirun")).collect();
+    // The first group that fails ends the others, which would wait for it for ever.
+    let mut failed = None;
+    while !running.is_empty() {
+        running.retain_mut(|group| match group.try_wait().expect("a child of this program") {
+            Some(status) => {
+                failed = failed.or(status.code().filter(|code| *code != 0));
+                false
+            }
+            None => true,
+        });
+        if failed.is_some() {
+            for group in &mut running {
+                // SAFETY: a child of this program that has not been waited for. mpirun ends its ranks on this signal.
+                unsafe { libc::kill(group.id() as i32, libc::SIGTERM) };
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    ExitCode::from(failed.unwrap_or(0) as u8)
+}
