@@ -17,8 +17,9 @@ fn library() -> PathBuf {
     own.ancestors().nth(2).expect("a folder above examples").join("libjoulepoint_mpi.so")
 }
 
-fn relay(run: &Path, layout: &Layout, group: usize) -> Result<(), mpi_relay::Error> {
-    let mut relay = Relay::open(&Config {
+/// Starts a group's relay, and waits until it is open.
+fn relay(run: &Path, layout: &Layout, group: usize) {
+    let config = Config {
         run: run.to_owned(),
         group,
         layout: layout.clone(),
@@ -32,8 +33,20 @@ fn relay(run: &Path, layout: &Layout, group: usize) -> Result<(), mpi_relay::Err
         listen: "127.0.0.1:0".to_owned(),
         advertise: None,
         socket: None,
-    })?;
-    relay.run()
+    };
+    let (open, opened) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let served = Relay::open(&config).and_then(|mut relay| {
+            drop(open);
+            relay.run()
+        });
+        if let Err(error) = served {
+            eprintln!("relay of group {group}: {error}");
+            std::process::exit(1);
+        }
+    });
+    // It says nothing: the end that it drops is the sign.
+    let _: Result<(), _> = opened.recv();
 }
 
 /// One group's native world. Two of one user on one machine need folders of their own.
@@ -69,15 +82,7 @@ fn main() -> ExitCode {
         }
     };
     let run = tempfile::tempdir().expect("a folder for the run");
-    for group in 0..layout.groups() {
-        let (run, layout) = (run.path().to_owned(), layout.clone());
-        std::thread::spawn(move || {
-            if let Err(error) = relay(&run, &layout, group) {
-                eprintln!("relay of group {group}: {error}");
-                std::process::exit(1);
-            }
-        });
-    }
+    (0..layout.groups()).for_each(|group| relay(run.path(), &layout, group));
     let groups = 0..layout.groups();
     let mut running: Vec<Child> =
         groups.map(|group| start(run.path(), ranks, &layout, group, program).expect("mpirun")).collect();

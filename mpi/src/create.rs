@@ -136,9 +136,8 @@ fn create_group(world: &World, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm:
 
 fn free(world: &World, comm: *mut MPI_Comm) -> Res {
     let handle = take(comm);
-    let freed = world.forget(handle);
     check(native().MPI_Comm_free(comm))?;
-    if let Some(freed) = freed.filter(|freed| freed.engine != handles().no_comm) {
+    if let Some(freed) = world.forget(handle).filter(|freed| freed.engine != handles().no_comm) {
         native().MPI_Comm_free(&mut { freed.engine });
     }
     Ok(())
