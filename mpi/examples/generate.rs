@@ -26,7 +26,7 @@ pub fn declarations(include: &Path) -> Result<String, String> {
             .allowlist_function(allow)
             .blocklist_function(leave)
             .allowlist_type(
-                "MPI_(Comm|Datatype|Errhandler|File|Group|Info|Op|Request|Message|Win|Status|Aint|Offset|Count|Fint)",
+                "MPIR_(Combiner_enum|Topo_type)|MPI_(Comm|Datatype|Errhandler|File|Group|Info|Op|Request|Message|Win|Status|Aint|Offset|Count|Fint)",
             )
             .allowlist_var("MPI_.*")
             .blocklist_var(

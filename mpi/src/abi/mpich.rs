@@ -8,6 +8,7 @@ pub type MPI_Win = ::std::os::raw::c_int;
 pub type MPI_Session = ::std::os::raw::c_int;
 pub type MPI_File = *mut ADIOI_FileD;
 pub type MPI_Op = ::std::os::raw::c_int;
+pub type MPIR_Topo_type = ::std::os::raw::c_uint;
 pub type MPI_Comm_copy_attr_function = ::std::option::Option<
     unsafe extern "C" fn(
         arg1: MPI_Comm,
@@ -95,6 +96,7 @@ pub type MPI_Delete_function = ::std::option::Option<
         arg4: *mut ::std::os::raw::c_void,
     ) -> ::std::os::raw::c_int,
 >;
+pub type MPIR_Combiner_enum = ::std::os::raw::c_uint;
 pub type MPI_Info = ::std::os::raw::c_int;
 pub type MPI_Aint = ::std::os::raw::c_long;
 pub type MPI_Fint = ::std::os::raw::c_int;
@@ -368,6 +370,28 @@ pub const MPI_DISPLACEMENT_CURRENT: i32 = -54278278;
 pub const MPI_SEEK_SET: i32 = 600;
 pub const MPI_SEEK_CUR: i32 = 602;
 pub const MPI_SEEK_END: i32 = 604;
+pub const MPI_GRAPH: MPIR_Topo_type = 1;
+pub const MPI_CART: MPIR_Topo_type = 2;
+pub const MPI_DIST_GRAPH: MPIR_Topo_type = 3;
+pub const MPI_COMBINER_NAMED: MPIR_Combiner_enum = 1;
+pub const MPI_COMBINER_DUP: MPIR_Combiner_enum = 2;
+pub const MPI_COMBINER_CONTIGUOUS: MPIR_Combiner_enum = 3;
+pub const MPI_COMBINER_VECTOR: MPIR_Combiner_enum = 4;
+pub const MPI_COMBINER_HVECTOR_INTEGER: MPIR_Combiner_enum = 5;
+pub const MPI_COMBINER_HVECTOR: MPIR_Combiner_enum = 6;
+pub const MPI_COMBINER_INDEXED: MPIR_Combiner_enum = 7;
+pub const MPI_COMBINER_HINDEXED_INTEGER: MPIR_Combiner_enum = 8;
+pub const MPI_COMBINER_HINDEXED: MPIR_Combiner_enum = 9;
+pub const MPI_COMBINER_INDEXED_BLOCK: MPIR_Combiner_enum = 10;
+pub const MPI_COMBINER_STRUCT_INTEGER: MPIR_Combiner_enum = 11;
+pub const MPI_COMBINER_STRUCT: MPIR_Combiner_enum = 12;
+pub const MPI_COMBINER_SUBARRAY: MPIR_Combiner_enum = 13;
+pub const MPI_COMBINER_DARRAY: MPIR_Combiner_enum = 14;
+pub const MPI_COMBINER_F90_REAL: MPIR_Combiner_enum = 15;
+pub const MPI_COMBINER_F90_COMPLEX: MPIR_Combiner_enum = 16;
+pub const MPI_COMBINER_F90_INTEGER: MPIR_Combiner_enum = 17;
+pub const MPI_COMBINER_RESIZED: MPIR_Combiner_enum = 18;
+pub const MPI_COMBINER_HINDEXED_BLOCK: MPIR_Combiner_enum = 19;
 pub const MPI_T_CB_REQUIRE_NONE: MPI_T_cb_safety = 0;
 pub const MPI_T_CB_REQUIRE_MPI_RESTRICTED: MPI_T_cb_safety = 1;
 pub const MPI_T_CB_REQUIRE_THREAD_SAFE: MPI_T_cb_safety = 2;

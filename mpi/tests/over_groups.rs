@@ -1,0 +1,151 @@
+//! Programs over groups do what they do in one native world: C, Fortran, LAMMPS; and what cannot be is refused.
+//!
+//! Needs Open MPI (`mpirun`, `mpicc`); a program that is not installed is left out with a word.
+#![cfg(not(feature = "mpich"))]
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Two groups, one rank alone among others, and groups whose ranks lie between one another.
+const LAYOUTS: [&str; 3] = ["0-1/2-3", "0/1-2/3", "0,2/1,3"];
+
+fn built(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the path of this test");
+    own.ancestors().nth(2).expect("a folder above deps").join(name)
+}
+
+fn installed(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().expect("a shell");
+    if !found.status.success() {
+        println!("skipped: {program} is not installed");
+    }
+    found.status.success()
+}
+
+/// A program of `tests/programs`, compiled into `folder`.
+fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let program = folder.join(name.replace('.', "-"));
+    let mut command = Command::new(compiler);
+    // Debian's gfortran without a version is a package of its own.
+    if !Command::new("gfortran").arg("--version").output().is_ok_and(|found| found.status.success()) {
+        command.env("OMPI_FC", "gfortran-12");
+    }
+    let output = command.arg("-O1").arg("-o").arg(&program).arg(source).output().expect("a compiler");
+    if !output.status.success() && compiler == "mpifort" {
+        println!("skipped: no Fortran compiler");
+        return None;
+    }
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+fn run(mut command: Command) -> Output {
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.output().expect("a program")
+}
+
+fn natively(ranks: usize, program: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["120", "mpirun", "--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks.to_string()]);
+    command.args(program).current_dir(folder);
+    run(command)
+}
+
+fn over(layout: &str, program: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(built("examples/over")).arg(layout).args(program).current_dir(folder);
+    run(command)
+}
+
+/// What the ranks said, whoever was first.
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn same_as_native(compiler: &str, name: &str) {
+    if !installed("mpirun") || !installed(compiler) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(program) = compiled(compiler, name, folder.path()) else { return };
+    let program = program.to_str().expect("a path");
+    let native = natively(4, &[program], folder.path());
+    assert!(native.status.success(), "{}", String::from_utf8_lossy(&native.stderr));
+    assert!(!lines(&native).is_empty());
+    for layout in LAYOUTS {
+        let ours = over(layout, &[program], folder.path());
+        assert!(ours.status.success(), "{layout}: {}", String::from_utf8_lossy(&ours.stderr));
+        assert_eq!(lines(&ours), lines(&native), "{layout}");
+    }
+}
+
+#[test]
+fn messages_in_all_modes() {
+    same_as_native("mpicc", "messages.c");
+}
+
+#[test]
+fn collectives_blocking_and_not() {
+    same_as_native("mpicc", "collectives.c");
+}
+
+#[test]
+fn communicators_groups_and_topologies() {
+    same_as_native("mpicc", "communicators.c");
+}
+
+#[test]
+fn fortran_2008() {
+    same_as_native("mpifort", "fortran.f90");
+}
+
+#[test]
+fn a_window_over_groups_is_refused_by_name_and_the_program_ends() {
+    if !installed("mpirun") || !installed("mpicc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled("mpicc", "window.c", folder.path()).expect("a C compiler");
+    let output = over("0-1/2-3", &[program.to_str().expect("a path")], folder.path());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(told.contains("MPI_Win_create is not possible over recovery groups"), "{told}");
+}
+
+#[test]
+fn an_abort_ends_all_groups_with_its_code() {
+    if !installed("mpirun") || !installed("mpicc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled("mpicc", "abort.c", folder.path()).expect("a C compiler");
+    let output = over("0-1/2-3", &[program.to_str().expect("a path")], folder.path());
+    let code = output.status.code();
+    assert!(code.is_some_and(|code| code != 0 && code != 124), "{code:?}");
+}
+
+#[test]
+fn lammps_moves_its_atoms_to_the_same_bits() {
+    let input = "/usr/share/lammps/examples/melt/in.melt";
+    if !installed("lmp") || !installed("mpirun") || !Path::new(input).exists() {
+        println!("skipped: no LAMMPS");
+        return;
+    }
+    let script = std::fs::read_to_string(input).expect("the example");
+    let dump = "dump every all custom 50 atoms id x y z vx vy vz\ndump_modify every sort id format float %.17g\nrun";
+    let (native, ours) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    for folder in [&native, &ours] {
+        std::fs::write(folder.path().join("in.melt"), script.replace("\nrun", &format!("\n{dump}"))).expect("written");
+    }
+    let program = ["lmp", "-in", "in.melt"];
+    assert!(natively(4, &program, native.path()).status.success());
+    let output = over("0-1/2-3", &program, ours.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let atoms = |folder: &tempfile::TempDir| std::fs::read(folder.path().join("atoms")).expect("the atoms");
+    assert!(atoms(&native) == atoms(&ours), "atoms differ");
+}
