@@ -60,11 +60,22 @@ fn start(run: &Path, ranks: &str, layout: &Layout, group: usize, program: &[Stri
         ("JOULEPOINT_MPI_RANKS", ranks.to_owned()),
         ("JOULEPOINT_MPI_RELAY", run.join(format!("relays/{group}.sock")).display().to_string()),
     ];
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--mca", "btl", "self,vader", "-n", &layout.ranks(group).len().to_string()]);
-    for (name, value) in variables {
-        command.args(["-x", &format!("{name}={value}")]);
-    }
+    let ranks = layout.ranks(group).len().to_string();
+    let mut command = if cfg!(feature = "mpich") {
+        let mut command = Command::new("mpiexec.hydra");
+        command.args(["-n", &ranks]);
+        for (name, value) in &variables {
+            command.args(["-genv", name, value]);
+        }
+        command
+    } else {
+        let mut command = Command::new("mpirun");
+        command.args(["--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks]);
+        for (name, value) in &variables {
+            command.args(["-x", &format!("{name}={value}")]);
+        }
+        command
+    };
     command.env("TMPDIR", temporary).args(program).stdin(std::process::Stdio::null()).spawn()
 }
 

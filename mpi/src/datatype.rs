@@ -1,6 +1,8 @@
 //! Contents of messages to other groups: a named type is sent as it lies, others are packed by the native library.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+#![allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
+
 use crate::abi::*;
 use crate::border::moved;
 use std::borrow::Cow;
@@ -69,7 +71,7 @@ impl Part {
             let to = moved(self.at, first as isize * extent(self.datatype));
             unpack(&contents[first as usize * one..], to, count, self.datatype);
         }
-        if bytes % one != 0 {
+        if !bytes.is_multiple_of(one) {
             // A part of one more element: what it does not reach stays.
             let to = moved(self.at, whole as isize * extent(self.datatype));
             let mut element = vec![0; one];
@@ -108,7 +110,7 @@ pub fn size(datatype: MPI_Datatype) -> u64 {
 
 /// Bytes from one element to the next.
 pub fn extent(datatype: MPI_Datatype) -> isize {
-    let (mut lower, mut extent) = (0, 0);
+    let (mut lower, mut extent): (MPI_Aint, MPI_Aint) = (0, 0);
     native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
     extent as isize
 }
@@ -122,7 +124,7 @@ fn named(datatype: MPI_Datatype) -> bool {
 
 /// Whether elements lie one after another as they are sent.
 fn lies_as_sent(datatype: MPI_Datatype) -> bool {
-    let (mut lower, mut extent) = (0, 0);
+    let (mut lower, mut extent): (MPI_Aint, MPI_Aint) = (0, 0);
     native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
     named(datatype) && lower == 0 && extent as u64 == size(datatype)
 }
@@ -170,7 +172,7 @@ pub struct Scratch {
 impl Scratch {
     /// Room for `count` elements, all zero.
     pub fn new(count: Int, datatype: MPI_Datatype) -> Scratch {
-        let (mut lower, mut true_extent) = (0, 0);
+        let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
         native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
         let bytes = true_extent as isize + (count as isize - 1).max(0) * extent(datatype).abs() + 16;
         let mut memory = vec![0u128; bytes as usize / 16 + 1];

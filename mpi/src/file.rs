@@ -8,6 +8,7 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
+use crate::world::natively;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_char;
@@ -34,11 +35,11 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     let created = MPI_MODE_CREATE as Int | MPI_MODE_EXCL as Int;
     let mut code = MPI_SUCCESS;
     if first {
-        code = native().MPI_File_open(at.handle, name, mode, info, file);
+        code = natively(|| native().MPI_File_open(at.handle, name, mode, info, file));
     }
     let told = collective::gather_words(world, at, &[code])?;
     if told[0] == MPI_SUCCESS && !first {
-        code = native().MPI_File_open(at.handle, name, mode & !created, info, file);
+        code = natively(|| native().MPI_File_open(at.handle, name, mode & !created, info, file));
     }
     // All groups have it open before one writes, which would move the end that MPI_MODE_APPEND asks for.
     let told = collective::gather_words(world, at, &[code])?;
@@ -68,20 +69,20 @@ export! {
     fn MPI_File_close(fh: *mut MPI_File) => |w| {
         meet(w, take(fh))?;
         w.files.0.borrow_mut().remove(&(take(fh) as usize));
-        check(native().MPI_File_close(fh))
+        check(natively(|| native().MPI_File_close(fh)))
     };
     fn MPI_File_sync(fh: MPI_File) => |w| {
-        check(native().MPI_File_sync(fh))?;
+        check(natively(|| native().MPI_File_sync(fh)))?;
         meet(w, fh)
     };
     fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) => |w| {
         meet(w, fh)?;
-        check(native().MPI_File_set_size(fh, size))?;
+        check(natively(|| native().MPI_File_set_size(fh, size)))?;
         meet(w, fh)
     };
     fn MPI_File_preallocate(fh: MPI_File, size: MPI_Offset) => |w| {
         meet(w, fh)?;
-        check(native().MPI_File_preallocate(fh, size))?;
+        check(natively(|| native().MPI_File_preallocate(fh, size)))?;
         meet(w, fh)
     };
     fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) => |w| match w.files.comm(fh) {

@@ -12,26 +12,26 @@
 
 #![allow(non_snake_case, reason = "MPI's names are written as MPI writes them")]
 
-pub mod abi;
+mod abi;
 #[macro_use]
-pub mod border;
-pub mod collective;
-pub mod communicator;
-pub mod create;
-pub mod datatype;
-pub mod file;
+mod border;
+mod collective;
+mod communicator;
+mod create;
+mod datatype;
+mod file;
 pub mod functions;
-pub mod group;
-pub mod intercommunicator;
-pub mod operation;
-pub mod outcome;
-pub mod point_to_point;
-pub mod probe;
-pub mod progress;
-pub mod refused;
-pub mod request;
-pub mod slots;
-pub mod startup;
-pub mod topology;
-pub mod transport;
-pub mod world;
+mod group;
+mod intercommunicator;
+mod operation;
+mod outcome;
+mod point_to_point;
+mod probe;
+mod progress;
+mod refused;
+mod request;
+mod slots;
+mod startup;
+mod topology;
+mod transport;
+mod world;

@@ -149,7 +149,7 @@ impl World {
             if let Err(error) = self.transport.wait(NAP) {
                 world::end(1, &format!("the messages of other groups cannot be waited for: {error}"));
             }
-        } else if turns > PATIENCE || turns % 64 == 0 {
+        } else if turns > PATIENCE || turns.is_multiple_of(64) {
             std::thread::yield_now();
         }
     }

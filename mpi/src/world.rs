@@ -14,7 +14,7 @@ use mpi_relay::Layout;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// The ranks of all groups, seen from one of them.
 #[derive(Clone, Debug)]
@@ -170,9 +170,23 @@ impl World {
 
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Whether a native function is at work that calls MPI itself, of this group alone.
+static BYPASSED: AtomicBool = AtomicBool::new(false);
+
+/// Calls a native function that calls MPI itself under its public names, as ROMIO does: those calls are native.
+pub fn natively(call: impl FnOnce() -> Int) -> Int {
+    let before = BYPASSED.swap(true, Ordering::Relaxed);
+    let code = call();
+    BYPASSED.store(before, Ordering::Relaxed);
+    code
+}
+
 /// This rank's world, or `None` if the program does not run over groups, before `MPI_Init` and after `MPI_Finalize`.
 #[inline]
 pub fn get() -> Option<&'static World> {
+    if BYPASSED.load(Ordering::Relaxed) {
+        return None;
+    }
     // SAFETY: set once from a leaked box and never freed. One thread at a time is inside MPI: the thread level is
     // capped at MPI_THREAD_SERIALIZED, which makes it the program's duty.
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }

@@ -33,8 +33,6 @@ pub struct Handles {
     pub no_type: MPI_Datatype,
     /// `MPI_OP_NULL`.
     pub no_op: MPI_Op,
-    /// `MPI_INFO_NULL`.
-    pub no_info: MPI_Info,
     /// `MPI_BYTE`.
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
@@ -54,7 +52,6 @@ pub fn handles() -> &'static Handles {
         no_process: 0x6c00_0000,
         no_type: 0x0c00_0000,
         no_op: 0x1800_0000,
-        no_info: 0x1c00_0000,
         byte: 0x4c00_010d,
         packed: 0x4c00_010f,
     }

@@ -13,7 +13,7 @@ pub const LIBRARIES: &[&CStr] = &[c"libmpi.so.40"];
 pub type MPI_Fint = Int;
 
 /// `MPI_IN_PLACE`.
-pub const IN_PLACE: *const c_void = 1 as *const c_void;
+pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 
 /// Bytes from one of our handles to the next: more than any struct of Open MPI's whose fields its Fortran layer reads.
 const STRIDE: usize = 256;
@@ -45,8 +45,6 @@ pub struct Handles {
     pub no_type: MPI_Datatype,
     /// `MPI_OP_NULL`.
     pub no_op: MPI_Op,
-    /// `MPI_INFO_NULL`.
-    pub no_info: MPI_Info,
     /// `MPI_BYTE`.
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
@@ -76,7 +74,6 @@ pub fn handles() -> &'static Handles {
         no_process: variable(c"ompi_message_no_proc").cast(),
         no_type: variable(c"ompi_mpi_datatype_null").cast(),
         no_op: variable(c"ompi_mpi_op_null").cast(),
-        no_info: variable(c"ompi_mpi_info_null").cast(),
         byte: variable(c"ompi_mpi_byte").cast(),
         packed: variable(c"ompi_mpi_packed").cast(),
         range: reserve(SLOTS * STRIDE * 3),
@@ -98,7 +95,7 @@ fn address(kind: Kind, index: u32) -> usize {
 
 fn index(kind: Kind, handle: usize) -> Option<u32> {
     let offset = handle.wrapping_sub(handles().range + begin(kind));
-    (offset < SLOTS * STRIDE).then(|| (offset / STRIDE) as u32)
+    (offset < SLOTS * STRIDE).then_some((offset / STRIDE) as u32)
 }
 
 /// The handle of an object of ours. Open MPI's Fortran layer reads the number of some where it keeps its own.
