@@ -16,7 +16,7 @@ heat="openmpi-bin libopenmpi-dev libpmix2"
 all="
     $compile $slurm $gromacs $lammps $heat
     ca-certificates git
-    libclang-14-dev libslurm-dev
+    libclang-14-dev libslurm-dev gfortran-12
     chromium chromium-driver
     libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
     patch xz-utils

@@ -115,3 +115,88 @@ impl Outcomes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{Envelope, Error};
+    use crate::world::Place;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    /// Keeps what is recorded, and has something to repeat.
+    #[derive(Clone, Default)]
+    struct Log {
+        kept: Rc<RefCell<Vec<Outcome>>>,
+        again: Rc<RefCell<VecDeque<Outcome>>>,
+    }
+
+    impl Transport for Log {
+        fn send(&self, _: u32, _: Envelope, _: &[u8]) -> Result<(), Error> {
+            self.kept.borrow_mut().push(Outcome { call: 0, value: 0, count: 0 });
+            Ok(())
+        }
+        fn receive(&self) -> Result<Option<(Envelope, Vec<u8>)>, Error> {
+            Ok(None)
+        }
+        fn wait(&self, _: Duration) -> Result<bool, Error> {
+            Ok(false)
+        }
+        fn record(&self, outcome: Outcome) -> Result<(), Error> {
+            self.kept.borrow_mut().push(outcome);
+            Ok(())
+        }
+        fn replayed(&self) -> Option<Outcome> {
+            self.again.borrow_mut().pop_front()
+        }
+        fn abort(&self, _: i32) {}
+        fn finish(&self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    fn world(log: &Log) -> World {
+        World::new(Place::parse("0/1", "0").expect("two groups"), 0, Box::new(log.clone()))
+    }
+
+    fn outcome(call: u32, value: i64, count: u32) -> Outcome {
+        Outcome { call, value, count }
+    }
+
+    #[test]
+    fn a_run_of_no_is_one_record_that_is_kept_before_a_later_message_leaves() {
+        let log = Log::default();
+        let world = world(&log);
+        for _ in 0..3 {
+            assert_eq!(world.outcomes.repeat(&world, TEST), None);
+            world.outcomes.record(&world, TEST, 0, true);
+        }
+        assert!(log.kept.borrow().is_empty());
+        world.send(1, Envelope::default(), &[]);
+        world.outcomes.record(&world, TEST, 0, true);
+        world.outcomes.record(&world, TEST, 1, false);
+        let sent = outcome(0, 0, 0);
+        assert_eq!(*log.kept.borrow(), [outcome(TEST, 0, 3), sent, outcome(TEST, 0, 1), outcome(TEST, 1, 1)]);
+    }
+
+    #[test]
+    fn a_restored_rank_repeats_its_outcomes_in_order_and_its_sources_by_number() {
+        let log = Log::default();
+        let world = world(&log);
+        let source = |number: i64, rank| outcome(SOURCE, number << 32 | rank, 1);
+        let again = [source(1, 7), outcome(TEST, 0, 2), outcome(PROBE, -1, 1), source(0, 5), outcome(TEST, 1, 1)];
+        log.again.borrow_mut().extend(again);
+        assert_eq!(world.outcomes.repeat(&world, TEST), Some(0));
+        assert_eq!(world.outcomes.source(0), Some(5));
+        assert_eq!(world.outcomes.source(1), Some(7));
+        assert_eq!(world.outcomes.source(2), None);
+        assert_eq!(world.outcomes.repeat(&world, TEST), Some(0));
+        assert_eq!(world.outcomes.repeat(&world, PROBE), Some(-1));
+        assert_eq!(world.outcomes.repeat(&world, TEST), Some(1));
+        assert_eq!(world.outcomes.repeat(&world, TEST), None);
+        // What was repeated is not kept again; what is new is.
+        world.outcomes.record_source(&world, 0, 5);
+        world.outcomes.record_source(&world, 2, 3);
+        assert_eq!(*log.kept.borrow(), [source(2, 3)]);
+    }
+}

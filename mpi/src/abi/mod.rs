@@ -29,6 +29,7 @@ pub use {mpich::*, mpich_handles::*};
 
 pub use std::ffi::c_int as Int;
 
+#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only ranges of addresses are told apart by it"))]
 /// What kind of object a handle of ours stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -43,15 +44,18 @@ pub enum Kind {
 /// How many objects of one kind there may be at a time.
 pub const SLOTS: usize = 1 << 20;
 
+#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// Fortran's numbers of our objects begin here, above what a native table reaches.
 const FORTRAN: Int = 1 << 28;
 
+#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// Fortran's number of our object `index`.
 #[must_use]
 pub fn fortran_number(index: u32) -> Int {
     FORTRAN + index as Int
 }
 
+#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// The object of ours that Fortran calls `number`, or `None` if it is native.
 #[must_use]
 pub fn fortran_index(number: Int) -> Option<u32> {
