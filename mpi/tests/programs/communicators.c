@@ -149,6 +149,8 @@ static void file(void) {
     int code = MPI_File_open(MPI_COMM_WORLD, "words", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &f);
     MPI_File_write_at_all(f, (MPI_Offset)4 * rank, &word, 1, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_sync(f);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_File_sync(f);
     MPI_File_read_at(f, (MPI_Offset)4 * ((rank + 1) % size), &back, 1, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_get_size(f, &length);
     printf("file: %d: %d %d %d\n", rank, code == MPI_SUCCESS, back, (int)length);
