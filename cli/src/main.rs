@@ -139,6 +139,9 @@ enum Command {
     /// Run a program in a sandbox in which CRIU can dump and restore it; the engine criu calls this.
     #[command(hide = true)]
     Warden(WardenArgs),
+    /// Start the ranks of one group of an MPI program (used by the wrapper)
+    #[command(hide = true)]
+    Ranks(RanksArgs),
     /// Dump a group's program on its node while its nodes are to be lent; the wrapper calls this.
     #[command(hide = true)]
     Park(ParkArgs),
@@ -233,6 +236,31 @@ struct WardenArgs {
     /// Number of its step.
     #[arg(long, env = "SLURM_STEP_ID", value_name = "STEP")]
     step: Option<u32>,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
+#[derive(clap::Args)]
+struct RanksArgs {
+    /// The program that starts them.
+    #[arg(long, value_name = "FILE")]
+    launcher: PathBuf,
+    /// The library that makes one world of all groups.
+    #[arg(long, value_name = "FILE")]
+    library: PathBuf,
+    /// Socket of the group's relay.
+    #[arg(long, value_name = "FILE", requires = "world")]
+    relay: Option<PathBuf>,
+    /// World ranks of each group, such as `0-1/2-3`; without it this group has all.
+    #[arg(long, value_name = "RANKS", requires = "relay")]
+    world: Option<String>,
+    /// How many there are in this group.
+    #[arg(long, value_name = "N")]
+    count: u32,
+    /// CPUs of each, if the user says it.
+    #[arg(long, value_name = "N")]
+    cpus_per_task: Option<u32>,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -335,6 +363,12 @@ fn run(cli: Cli) -> Result<i32, Failure> {
                 command,
             };
             return Ok(criu::supervisor::run(&task));
+        }
+        Command::Ranks(RanksArgs { launcher, library, relay, world, count, cpus_per_task, command }) => {
+            let ranks = wrapper::ranks::Ranks { launcher, library, relay, world, count, cpus_per_task, command };
+            let e = ranks.run();
+            protocol::say!("joulepoint: {}: {e}", ranks.launcher.display());
+            return Ok(126);
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Park(ParkArgs { run, group, sandbox, into, limit_s }) => {

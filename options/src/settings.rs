@@ -392,15 +392,6 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
                 let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
                 return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
             }
-            Some(Engine::Criu) if settings.log.is_some() => {
-                let reason = "cannot dump a group that is connected to a relay by --ft-energy-log";
-                return Err(refusal(
-                    merged,
-                    "ft-energy-engine",
-                    reason,
-                    "app, hook, or groups without --ft-energy-log",
-                ));
-            }
             _ => {}
         }
         if settings.resume != Resume::default() {
@@ -479,7 +470,6 @@ mod tests {
             (vec![("ft-energy-log", "memory")], "uncoordinated"),
             (vec![protocol, groups, ("ft-energy-done", "a.{group},b")], "the pattern 'b'"),
             (vec![protocol, groups, ("ft-energy-engine", "scr")], "app, hook, criu"),
-            (vec![protocol, groups, ("ft-energy-engine", "criu"), ("ft-energy-log", "disk")], "connected to a relay"),
         ] {
             let said = ask(&half).unwrap_err();
             assert!(said.contains(word), "{said}");

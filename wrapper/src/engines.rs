@@ -17,6 +17,8 @@ pub struct Facts {
     pub libraries: BTreeSet<String>,
     /// Whether its groups send each other messages.
     pub talks: bool,
+    /// Why groups cannot be one world of the MPI that the programs are linked to, if so.
+    pub no_world: Option<String>,
     /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
     /// What the script uses that a sandbox would break, if all of it is put into one.
@@ -100,6 +102,8 @@ fn several_nodes(facts: &Facts) -> Option<String> {
 /// What keeps CRIU's sandboxes from holding the program: they hold a whole script on one node, or tasks of steps.
 fn no_sandbox(facts: &Facts) -> Option<String> {
     match facts.starts_steps {
+        // The ranks of an MPI program let their relays go for a dump.
+        true if facts.talks && facts.links("libmpi") => facts.no_world.clone(),
         _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
         true => facts.links("libmpi").then(|| MPI_STEPS.to_string()),
         false => several_nodes(facts),

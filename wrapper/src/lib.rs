@@ -36,6 +36,7 @@ mod parallel;
 mod passing;
 mod planned;
 pub mod processes;
+pub mod ranks;
 pub mod redirects;
 pub mod release;
 pub mod repeated;

@@ -7,6 +7,7 @@ use crate::identity::Identity;
 use crate::job::Controller;
 use crate::linked;
 use crate::mail;
+use crate::ranks;
 use crate::unsuited::{self, Me, Unsuited};
 use config::Site;
 use driver::protection::Prospect;
@@ -74,8 +75,9 @@ pub(crate) fn plan(
     let mut facts = Facts {
         hook: hook_commands(site).is_some(),
         nodes: me.nodes.len(),
-        libraries,
         talks: settings.log.is_some(),
+        no_world: ranks::hindrance(&libraries),
+        libraries,
         starts_steps,
         unsuited,
         no_scr: engines::no_scr(),

@@ -21,7 +21,8 @@ pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
 /// Why MPI programs that `srun` starts cannot be dumped.
 pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
-                             holds; use --ft-energy-engine=app, hook, scr or dmtcp";
+                             holds; use --ft-energy-engine=app, hook, scr or dmtcp, or have its nodes recover alone \
+                             (--ft-energy-protocol=uncoordinated --ft-energy-groups=NODES --ft-energy-log=disk)";
 
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
@@ -66,11 +67,12 @@ pub fn record(call: &str) -> String {
     format!("{call}.json")
 }
 
-/// Whether sandboxes can hold the tasks of a call whose streams its group carries.
+/// Whether sandboxes can hold the tasks of a call whose streams its group carries; `is_world` if those of an MPI program
+/// are started in them, and talk through relays.
 ///
 /// # Errors
 /// A sentence: they cannot.
-pub fn fit(words: &[String]) -> Result<usize, String> {
+pub fn fit(words: &[String], is_world: bool) -> Result<usize, String> {
     let (names, _) = split::options(words)?;
     let unfit = |(name, value): &split::Named| match name.as_str() {
         name if is_label(name) => Some(LABELLED.to_string()),
@@ -87,14 +89,14 @@ pub fn fit(words: &[String]) -> Result<usize, String> {
     if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
         return Err(LABELLED.to_string());
     }
-    program(words)
+    program(words, is_world)
 }
 
 /// Where the program stands among the words of a call whose tasks sandboxes can hold, whatever its streams are.
 ///
 /// # Errors
 /// A sentence: they cannot.
-fn program(words: &[String]) -> Result<usize, String> {
+fn program(words: &[String], is_world: bool) -> Result<usize, String> {
     let (names, at) = split::options(words)?;
     // What stands in a container does not see our program, and has namespaces of its own.
     let contained = |name: &str| name == "container" || name.starts_with("container-");
@@ -108,7 +110,7 @@ fn program(words: &[String]) -> Result<usize, String> {
         return Err("it starts several programs at once".to_string());
     }
     let libraries = linked::libraries_of(&program[..1], &folder);
-    if libraries.iter().any(|l| l.starts_with("libmpi.so")) {
+    if !is_world && libraries.iter().any(|l| l.starts_with("libmpi.so")) {
         return Err(MPI_STEPS.to_string());
     }
     let Unsuited { containers, fails } =
@@ -139,7 +141,7 @@ impl Sandboxes {
         let plain = plain.ok_or("its words are no plain text")?;
         let folder = std::env::current_dir().map_err(|e| e.to_string())?;
         let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
-        program(&call.words).map(|_| call)
+        program(&call.words, false).map(|_| call)
     }
 
     /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
@@ -163,7 +165,7 @@ impl Sandboxes {
     /// A sentence: they cannot.
     pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
         let words = &of.words;
-        let at = program(words)?;
+        let at = program(words, false)?;
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
         let mut all = words[..end].to_vec();
@@ -247,7 +249,7 @@ mod tests {
         ] {
             assert!(words(line, None, false).unwrap_err().contains(why), "{line}");
         }
-        let of_group = |line: &str| fit(&line.split(' ').map(str::to_string).collect::<Vec<_>>());
+        let of_group = |line: &str| fit(&line.split(' ').map(str::to_string).collect::<Vec<_>>(), false);
         for (line, why) in [
             ("-i data prog", "--input"),
             ("--label prog", "labels"),

@@ -65,6 +65,15 @@ pub enum News {
         /// Who wants it.
         to: usize,
     },
+    /// A rank of an MPI program that was restored sends other messages than before.
+    Differs {
+        /// Its group.
+        group: usize,
+        /// The rank.
+        from: usize,
+        /// To which rank it sends.
+        to: usize,
+    },
     /// A group's relay has ended, and its log in memory with it.
     LogLost {
         /// Whose.

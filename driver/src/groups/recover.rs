@@ -213,6 +213,22 @@ impl Groups<'_> {
         self.fail(group);
     }
 
+    /// A restored rank does not repeat itself: the others have received what was never sent in this life of it, and whatever
+    /// they compute from that is wrong. No line has all groups, and they would wait for each other without end.
+    pub(super) fn differs(&mut self, group: usize, from: usize, to: usize) {
+        let reason = format!(
+            "rank {from} of group {group} sends rank {to} other messages after its restart than before, so that no group of \
+             this program can go back alone; the program is ended"
+        );
+        protocol::say!("joulepoint: {reason}");
+        self.decided_in(group, "end", &reason);
+        let open: Vec<u64> = self.calls.keys().copied().collect();
+        for call in open {
+            self.ports.shares.end(call, EXIT_NOT_RESTORED);
+            self.forget(call);
+        }
+    }
+
     /// When the oldest open call of a group began: what was computed before is not lost with it.
     fn begun_s(&self, group: usize) -> f64 {
         let begun = self.all[group].shares.keys().filter_map(|c| self.calls.get(c)).copied();

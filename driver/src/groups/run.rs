@@ -227,6 +227,7 @@ impl Groups<'_> {
             News::Appeared { group } => self.appeared(group),
             News::Joined { node } => self.joined(&node),
             News::Lacking { group, to } => self.lacking(group, to),
+            News::Differs { group, from, to } => self.differs(group, from, to),
             News::LogLost { group } => self.all[group].log_begins = u64::MAX,
             News::Unserved { group, node, why } => return self.unserved(group, &node, &why),
             News::Parked { group, result } => self.parked(group, result),
@@ -359,7 +360,7 @@ impl Groups<'_> {
         }
     }
 
-    fn forget(&mut self, call: u64) {
+    pub(super) fn forget(&mut self, call: u64) {
         self.calls.remove(&call);
         self.ending.remove(&call);
         self.keep("the program has ended");

@@ -7,6 +7,7 @@ use super::split::{CPUS, Call, Unsplit};
 use super::words::{Outputs, SOCKET, Said, Told};
 use crate::cancelled;
 use crate::mail::{Post, now_s};
+use crate::ranks::World;
 use crate::script::Steps;
 use driver::groups::ports::{News, Shares};
 use driver::ports::Happening;
@@ -58,7 +59,7 @@ pub struct Seats {
 /// One open call.
 pub(super) struct Seat {
     pub(super) to: UnixStream,
-    call: Call,
+    pub(super) call: Call,
     /// What the engine `criu` must know of it.
     pub(super) dumped: Option<DumpedCall>,
     /// The script has asked it to end.
@@ -166,13 +167,17 @@ impl Seats {
         let Ok(to) = stream.try_clone() else { return };
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
-                Ok(Said::Called { args, variables, key, unfit }) => {
+                Ok(Said::Called { args, variables, key, unfit, world }) => {
                     // The script sees a list that is made of the batch host's CPUs alone.
                     let own = |name: &str| std::env::var(name).ok().filter(|_| name == CPUS);
                     let variable = |name: &str| own(name).or_else(|| variables.get(name).cloned());
                     let call = Call::read(&args, sizes, variable);
-                    let dumped = self.within.dumped(&args, key.clone(), unfit);
-                    if !self.open(number, &to, key, call.and_then(|call| Ok((call, dumped?)))) {
+                    let gathered = call.and_then(|call| self.within.gathered(call, world, unfit.as_deref()));
+                    let call = gathered.and_then(|(call, world)| {
+                        let dumped = self.within.dumped(&args, key.clone(), unfit, world)?;
+                        Ok((call, dumped))
+                    });
+                    if !self.open(number, &to, key, call) {
                         return;
                     }
                 }
@@ -260,6 +265,9 @@ impl Seats {
     fn dropped(&self, call: u64) {
         let Some(seat) = self.with(|all| all.remove(&call)) else { return };
         self.leave(&seat);
+        if let (Within::Dumped(within), Some(of)) = (&self.within, &seat.dumped) {
+            within.end(of);
+        }
         self.post.tell(Happening::Group(News::Dropped { call }));
     }
 
@@ -306,6 +314,7 @@ impl Shares for Seats {
     ) -> Option<i32> {
         self.with(|all| {
             let seat = all.get_mut(&call)?;
+            let ranks = self.within.ranks(group, seat);
             let way = match self.within.way(group, seat, environment) {
                 Ok(way) => way,
                 Err(code) => return Some(code),
@@ -314,7 +323,8 @@ impl Shares for Seats {
             let empties = self.empties.is_some_and(|by_site| seat.call.appends().map_or(by_site, |appends| !appends));
             let first = if empties && seat.begun.is_empty() { seat.call.emptied(call) } else { String::new() };
             let is_first = seat.begun.insert(group);
-            let share = seat.call.share(call, group, places, &words(&way.words, &placement), empties && is_first);
+            let within = [words(&way.words, &placement), ranks].concat();
+            let share = seat.call.share(call, group, places, &within, empties && is_first);
             let Way { sandbox, outputs, from_bytes, .. } = way;
             let running = Running {
                 name: share.step,
@@ -355,6 +365,7 @@ impl Shares for Seats {
         if let Some(seat) = self.with(|all| all.remove(&call)) {
             if let (Within::Dumped(within), Some(of)) = (&self.within, &seat.dumped) {
                 seat.call.groups().into_iter().for_each(|group| within.print(group, of, [u64::MAX; 2], &seat.to));
+                within.end(of);
             }
             tell(&seat.to, &Told::End { code });
             if !seat.running.is_empty() {
@@ -375,10 +386,11 @@ impl Within {
         args: &[String],
         key: Option<String>,
         unfit: Option<String>,
+        world: Option<World>,
     ) -> Result<Option<DumpedCall>, String> {
         let Within::Dumped(within) = self else { return Ok(None) };
         let key = key.ok_or("it starts a daemon of an MPI launcher, or in a folder that is gone")?;
-        Ok(Some(within.call(args, &key, unfit)))
+        Ok(Some(within.call(args, &key, unfit, world)))
     }
 
     /// How a group's share of a call is started, or the exit code with which it had ended before.
@@ -388,7 +400,10 @@ impl Within {
                 let (sandbox, words) = sandboxes.make(group).unzip();
                 Ok(Way { words: words.unwrap_or_default(), sandbox, ..Way::default() })
             }
-            (Within::Dumped(within), Some(of)) => within.way(group, of, seat.call.tasks_of(group), environment),
+            (Within::Dumped(within), Some(of)) => {
+                let tasks = if of.world.is_some() { 1 } else { seat.call.tasks_of(group) };
+                within.way(group, of, tasks, environment)
+            }
             _ => Ok(Way::default()),
         }
     }

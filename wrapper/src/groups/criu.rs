@@ -7,14 +7,17 @@
 use super::board::{Seat, Seats, Way, Within, tell};
 use super::known::{self, Ended, Known, Written};
 use super::words::{Outputs, Told};
+use super::worlds::{self, Resting, Worlds};
 use crate::app::interval_variables;
 use crate::criu_steps::length_from;
 use crate::mail::{Post, Tries};
+use crate::ranks::World;
 use crate::run_folder::is_own;
 use crate::wardens::{Dump, Standing, Wardens};
 use driver::ports::{Engine, Happening, Unprepared};
 use protocol::Manifest;
 use run::Checkpoints;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -42,6 +45,15 @@ pub struct DumpedCall {
     words: String,
     /// Why its tasks are in no sandbox, if so.
     outside: Option<String>,
+    /// What makes one MPI world of its ranks in all groups, if it is one.
+    pub(super) world: Option<World>,
+}
+
+impl DumpedCall {
+    /// Tells it from all others of the run.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// A call in which a group has a step, and what its output files had when that was started, bytes.
@@ -69,6 +81,8 @@ pub struct Dumped {
     alike: Arc<Mutex<BTreeMap<String, u32>>>,
     /// What is known of each group.
     shares: Arc<Mutex<BTreeMap<usize, Share>>>,
+    /// The relays of MPI programs that are one world over all groups, if there may be some.
+    pub(super) worlds: Option<Worlds>,
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -80,11 +94,18 @@ impl Dumped {
     /// takes `limit_s` at most, and the run was last seen well at `well_s`.
     pub fn new(criu: &Path, run: &Path, limit_s: f64, script: String, well_s: f64) -> Dumped {
         let (criu, run) = (criu.to_path_buf(), run.to_path_buf());
-        Dumped { criu, run, limit_s, script, well_s, alike: Arc::default(), shares: Arc::default() }
+        Dumped { criu, run, limit_s, script, well_s, alike: Arc::default(), shares: Arc::default(), worlds: None }
     }
 
-    /// The next call with this key, after every beginning of the script; `outside` says why no sandbox can hold it.
-    pub fn call(&self, args: &[String], key: &str, outside: Option<String>) -> DumpedCall {
+    /// With relays for MPI programs that are one world over all groups.
+    #[must_use]
+    pub fn talking(self, worlds: Option<Worlds>) -> Dumped {
+        Dumped { worlds, ..self }
+    }
+
+    /// The next call with this key, after every beginning of the script; `outside` says why no sandbox can hold it, and
+    /// `world` what makes one MPI world of its ranks.
+    pub fn call(&self, args: &[String], key: &str, outside: Option<String>, world: Option<World>) -> DumpedCall {
         let words = args.join(" ");
         let mut alike = locked(&self.alike);
         let count = alike.entry(key.to_string()).or_default();
@@ -92,7 +113,7 @@ impl Dumped {
         if let Some(why) = &outside {
             protocol::say!("joulepoint: no checkpoint while srun {words} runs: {why}");
         }
-        DumpedCall { name: format!("{key}.{count}"), key: key.to_string(), words, outside }
+        DumpedCall { name: format!("{key}.{count}"), key: key.to_string(), words, outside, world }
     }
 
     /// Whether a call of this name has been since the script began.
@@ -100,6 +121,22 @@ impl Dumped {
         let Some((key, number)) = name.rsplit_once('.') else { return false };
         let been = locked(&self.alike).get(key).copied().unwrap_or(0);
         number.parse().is_ok_and(|number: u32| number <= been)
+    }
+
+    /// Forgets the messages of an earlier driver's calls that begin anew in all groups: none of their ranks has sent or
+    /// received any, and what they send now may be something else.
+    pub fn forget_messages(&self, groups: usize) {
+        if self.worlds.is_none() {
+            return;
+        }
+        let lines = glob::glob(&self.run.join("checkpoints/g*/*").join(CALLS).to_string_lossy());
+        let lines = lines.into_iter().flatten().flatten();
+        let mut kept: BTreeSet<String> =
+            lines.filter_map(|file| Some(self.written(file.parent()?).into_keys())).flatten().collect();
+        for group in 0..groups {
+            self.with(group, |share| kept.extend(share.ended.keys().cloned()));
+        }
+        worlds::forget_but(&self.run, &kept);
     }
 
     /// Does something with what is known of a group.
@@ -182,7 +219,10 @@ impl Dumped {
         let pairs = pairs.into_iter().chain(line.map(|line| ("--restore", path(line))));
         // The ranks and numbers that a task sees are those of all groups.
         let pairs = pairs.chain([("--tasks", tasks.to_string()), ("--limit-s", self.limit_s.to_string())]);
-        pairs.flat_map(|(name, value)| [name.to_string(), value]).chain(["--".to_string()]).collect()
+        let words = pairs.flat_map(|(name, value)| [name.to_string(), value]);
+        // Launchers and ranks hold connections to each other.
+        let network = of.world.iter().map(|_| "--own-network".to_string());
+        words.chain(network).chain(["--".to_string()]).collect()
     }
 
     /// A share has ended for good while the group has one in these `others`: that is kept, and what it wrote.
@@ -205,9 +245,23 @@ impl Dumped {
         }
     }
 
+    /// Nobody wants anything of a call any more.
+    pub(super) fn end(&self, of: &DumpedCall) {
+        if let Some(worlds) = self.worlds.as_ref().filter(|_| of.world.is_some()) {
+            worlds.end(&of.name);
+        }
+    }
+
     /// Has what a group wrote printed, up to so many bytes.
     pub(super) fn print(&self, group: usize, of: &DumpedCall, upto_bytes: Written, to: &UnixStream) {
         tell(to, &Told::Print { outputs: self.outputs(group, of), upto_bytes });
+    }
+
+    /// Has the ranks of a group let their relays go, if it has some.
+    fn rest(&self, group: usize, open: &[Open]) -> Result<Option<Resting>, String> {
+        let calls: Vec<&str> = open.iter().filter(|(of, _)| of.world.is_some()).map(|(of, _)| &*of.name).collect();
+        let worlds = self.worlds.as_ref().filter(|_| !calls.is_empty());
+        worlds.map(|worlds| worlds.rest(&calls, group)).transpose()
     }
 
     /// Keeps in a line what it knows of the calls, when all tasks of a group stand still or have ended.
@@ -346,20 +400,27 @@ impl Engine for GroupCriu {
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
             let saved = match outside {
                 Some((of, why)) => Err(format!("srun {} runs in no sandbox: {why}", of.words)),
-                None => {
-                    wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
-                    let still = |all: &[Standing]| within.keep(group, &seats.open_of(group), all, &into);
-                    let (limit_s, wanted) = (within.limit_s, || one.is_current());
-                    wardens.dump(&Dump {
-                        into: &into,
-                        limit_s,
-                        dumps: &dumps,
-                        has_others: true,
-                        wanted: &wanted,
-                        still: &still,
-                        goes_on: &|| post.tell_of(&one, Happening::GoesOn),
-                    })
-                }
+                None => match within.rest(group, &open) {
+                    Err(reason) => Err(reason),
+                    Ok(resting) => {
+                        wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
+                        let still = |all: &[Standing]| within.keep(group, &seats.open_of(group), all, &into);
+                        let (limit_s, wanted) = (within.limit_s, || one.is_current());
+                        let resting = Cell::new(resting);
+                        wardens.dump(&Dump {
+                            into: &into,
+                            limit_s,
+                            dumps: &dumps,
+                            has_others: true,
+                            wanted: &wanted,
+                            still: &still,
+                            goes_on: &|| {
+                                post.tell_of(&one, Happening::GoesOn);
+                                drop(resting.take());
+                            },
+                        })
+                    }
+                },
             };
             post.tell_of(&one, Happening::Checkpointed(saved));
         });

@@ -7,6 +7,7 @@ use super::lines::Folders;
 use super::park::Park;
 use super::relays;
 use super::slow::Slow;
+use super::worlds::{Base, Worlds};
 use crate::app::{self, Announced, App, Ask, Files};
 use crate::asking::AskSteps;
 use crate::calls::fingerprint;
@@ -144,7 +145,8 @@ impl Launch<'_> {
         let count = self.places.groups.len();
         let mut lines = Folders::open(folder, count).map_err(io::Error::other)?;
         let sizes = self.places.groups.iter().map(Vec::len).collect();
-        let within = self.within(folder);
+        let worlds = self.worlds(folder);
+        let within = self.within(folder, worlds.as_ref());
         let seats = Seats {
             all: Arc::default(),
             post: self.post.clone(),
@@ -166,10 +168,16 @@ impl Launch<'_> {
         if let Within::Dumped(_) = within {
             // The script writes again what it has written itself, and what its steps had printed is printed again.
             relay::standard().and_then(|mut all| relay::begin(&mut all, &folder.path().join(relay::BEGAN)))?;
-            let seats = board.seats();
-            lines.tell(Box::new(move |group, line| seats.print(group, line)));
+            let (seats, worlds) = (board.seats(), worlds.clone());
+            lines.tell(Box::new(move |group, line| {
+                seats.print(group, line);
+                worlds.iter().for_each(|worlds| worlds.committed(group, line));
+            }));
         }
-        let mut relays = self.relays(folder, &board);
+        let mut relays = match worlds {
+            Some(worlds) => Box::new(worlds),
+            None => self.relays(folder, &board),
+        };
         let mut lending = self.lending(folder, &shares);
         let ports = GroupPorts {
             clock,
@@ -187,11 +195,14 @@ impl Launch<'_> {
     }
 
     /// What the programs of groups run in.
-    fn within(&self, folder: &RunFolder) -> Within {
+    fn within(&self, folder: &RunFolder, worlds: Option<&Worlds>) -> Within {
         let limit_s = self.setup.checkpoint_limit_s;
         match &self.criu {
             Ok(criu) if self.setup.plan.engine == Kind::Criu.as_str() => {
-                Within::Dumped(Dumped::new(criu, folder.path(), limit_s, fingerprint(self.argv), folder.well_s()))
+                let dumped = Dumped::new(criu, folder.path(), limit_s, fingerprint(self.argv), folder.well_s());
+                let dumped = dumped.talking(worlds.cloned());
+                dumped.forget_messages(self.places.groups.len());
+                Within::Dumped(dumped)
             }
             Ok(criu) if self.setup.settings.lend => {
                 let folder = folder.path().join("sandboxes");
@@ -199,6 +210,23 @@ impl Launch<'_> {
             }
             _ => Within::Nothing,
         }
+    }
+
+    /// The relays of MPI programs whose groups are dumped, if their messages are logged.
+    fn worlds(&self, folder: &RunFolder) -> Option<Worlds> {
+        let settings = &self.setup.settings;
+        let log = settings.log.filter(|_| self.criu.is_ok() && self.setup.plan.engine == Kind::Criu.as_str())?;
+        let base = Base {
+            srun: self.srun(),
+            slurm: self.slurm.clone(),
+            run: folder.path().to_path_buf(),
+            log,
+            keep: settings.keep,
+            placements: self.placements.clone(),
+            cpus: self.me.cpus_per_node,
+            post: self.post.clone(),
+        };
+        Some(Worlds::new(base, self.places.groups.len()))
     }
 
     /// The relays of coupled groups.
@@ -214,6 +242,7 @@ impl Launch<'_> {
             keep: settings.keep + 1,
             placements: self.placements.clone(),
             sockets: format!("@{}.relay", board.name()),
+            world: None,
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),

@@ -1,8 +1,9 @@
-//! Runs one `joulepoint-relay` for each group, on the group's first node and outside its step, as long as the run lasts.
+//! Runs one relay for each group, on the group's first node and outside its step, as long as the run lasts.
 
 use super::silence::{Said, Silence};
 use crate::mail::{Post, Tries, Try};
 use crate::processes;
+use crate::ranks::RANKS;
 use driver::groups::ports::{News, Relays};
 use driver::ports::Happening;
 use options::Log;
@@ -42,6 +43,8 @@ pub struct Steps {
     pub placements: Placements,
     /// What the sockets of the relays are called, but for their groups: on each node, and of this wrapper only.
     pub sockets: String,
+    /// The one MPI program whose messages they carry; without one, those of programs that talk by themselves.
+    pub world: Option<Carried>,
     /// CPUs of a node, of which a relay uses one.
     pub cpus: u32,
     /// Where news go.
@@ -49,6 +52,22 @@ pub struct Steps {
     /// The relay of each group.
     pub all: Vec<Relay>,
 }
+
+/// The MPI program whose messages relays carry.
+pub struct Carried {
+    /// The relay's program.
+    pub program: PathBuf,
+    /// Folder of the sockets on each node.
+    pub sockets: PathBuf,
+    /// Tells its relays from those of other calls.
+    pub name: String,
+    /// World ranks of each group.
+    pub ranks: String,
+}
+
+/// A line of the shell that has a program (`$@`) find a folder (`$0`) of its user only.
+const OWN_FOLDER: &str = "umask 077; mkdir -p \"$0\"; [ -O \"$0\" ] && [ ! -L \"$0\" ] && exec \"$@\"; \
+                          echo \"joulepoint: $0 is no folder of this user\" >&2; exit 1";
 
 /// The relay of one group.
 #[derive(Default)]
@@ -72,13 +91,19 @@ struct Losses {
 }
 
 impl Losses {
-    /// Who wants what the group has to send again, once for each time its program has joined.
-    fn news(&self) -> Option<usize> {
+    /// Who wants what the group has to send again, or that it does not repeat itself; once for each time its program has
+    /// joined.
+    fn news(&self) -> Option<News> {
         let status = Status::read(&self.status)?;
         let mut heard_s = self.heard_s.lock().unwrap_or_else(PoisonError::into_inner);
-        let loss = status.lost.into_iter().find(|l| l.from == self.group && status.joined_s != *heard_s)?;
+        if status.joined_s == *heard_s {
+            return None;
+        }
+        let differs = status.differences.first().map(|d| News::Differs { group: self.group, from: d.from, to: d.to });
+        let lacks = || Some(status.lost.iter().find(|l| l.from == self.group)?.to);
+        let news = differs.or_else(|| Some(News::Lacking { group: self.group, to: lacks()? }))?;
         *heard_s = status.joined_s;
-        Some(loss.to)
+        Some(news)
     }
 
     /// The program starts again: what was said of the one before is no news.
@@ -97,6 +122,16 @@ struct Status {
     /// Absent from a relay of an earlier version.
     behind: Option<u64>,
     lost: Vec<Loss>,
+    /// Messages that were sent again and were others than before; only relays of ranks know.
+    #[serde(default)]
+    differences: Vec<Difference>,
+}
+
+/// A rank has not repeated itself.
+#[derive(Deserialize)]
+struct Difference {
+    from: usize,
+    to: usize,
 }
 
 #[derive(Deserialize)]
@@ -127,8 +162,10 @@ pub(super) fn own_step(srun: &Path, name: &str, node: &str) -> Command {
 }
 
 impl Steps {
-    fn socket(&self, group: usize) -> String {
-        format!("{}.g{group}", self.sockets)
+    pub(super) fn socket(&self, group: usize) -> String {
+        // Ranks look for a file beside it, of the same name but for what follows the last dot.
+        let ending = if self.world.is_some() { ".socket" } else { "" };
+        format!("{}.g{group}{ending}", self.sockets)
     }
 
     fn status(&self, group: usize) -> PathBuf {
@@ -148,24 +185,34 @@ impl Steps {
         let all: Vec<Losses> = (0..self.all.len()).map(|group| self.losses(group)).collect();
         let post = self.post.clone();
         thread::spawn(move || {
-            loop {
+            // Until these relays are wanted no more.
+            while all.iter().any(|losses| Arc::strong_count(&losses.heard_s) > 1) {
                 thread::sleep(LOOK);
                 for losses in &all {
-                    if let Some(to) = losses.news() {
-                        post.tell(Happening::Group(News::Lacking { group: losses.group, to }));
-                    }
+                    losses.news().into_iter().for_each(|news| post.tell(Happening::Group(news)));
                 }
             }
         });
     }
 
+    /// Name of a group's relay, of its step and of its placement.
+    fn name(&self, group: usize) -> String {
+        let of_call = self.world.as_ref().map(|world| format!(".{}", world.name));
+        format!("relay{}.g{group}", of_call.unwrap_or_default())
+    }
+
     fn command(&self, group: usize, node: &str) -> Command {
         let address = self.slurm.address(node);
-        let beside = std::env::current_exe().ok().map(|me| me.with_file_name("joulepoint-relay"));
-        let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("joulepoint-relay"));
-        let mut command = own_step(&self.srun, &format!("relay.g{group}"), node);
+        let mut command = match &self.world {
+            None => self.of_messages(group, node),
+            Some(world) => {
+                let mut command = own_step(&self.srun, &self.name(group), node);
+                command.args(["sh", "-c", OWN_FOLDER]).arg(&world.sockets).arg(&world.program);
+                command.env(RANKS, &world.ranks);
+                command
+            }
+        };
         command
-            .arg(program)
             .arg("serve")
             .arg("--run")
             .arg(&self.run)
@@ -175,6 +222,31 @@ impl Steps {
             .args(["--advertise", &address, "--socket", &self.socket(group)])
             .env("JOULEPOINT_LOG", "warn");
         command
+    }
+
+    /// A step of a relay for programs that talk by themselves.
+    fn of_messages(&self, group: usize, node: &str) -> Command {
+        let beside = std::env::current_exe().ok().map(|me| me.with_file_name("joulepoint-relay"));
+        let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from("joulepoint-relay"));
+        let mut command = own_step(&self.srun, &self.name(group), node);
+        command.arg(program);
+        command
+    }
+
+    /// Asks the relay of a group, which is on its node, for something; `verb` and what follows it.
+    ///
+    /// # Errors
+    /// A sentence: it has not done it.
+    pub fn ask(&self, group: usize, verb: &[&str]) -> Result<Command, String> {
+        let (Some(world), node) = (&self.world, &self.all[group].node) else {
+            return Err("its relay knows no ranks".to_string());
+        };
+        if node.is_empty() {
+            return Err(format!("group {group} has no relay"));
+        }
+        let mut command = own_step(&self.srun, &format!("{}.{}", self.name(group), verb[0]), node);
+        command.arg(&world.program).args(verb).arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
+        Ok(command)
     }
 }
 
@@ -186,7 +258,7 @@ impl Relays for Steps {
         // What an earlier relay said is heard, and what it counted is accounted for.
         let _ = fs::remove_file(self.status(group));
         let command = self.command(group, node);
-        let (placements, place) = (self.placements.clone(), format!("relay.g{group}"));
+        let (placements, place) = (self.placements.clone(), self.name(group));
         let relay = &mut self.all[group];
         // First of all, so that what still tries to start the relay before takes no place any more.
         let one = relay.tries.begin();
@@ -332,6 +404,7 @@ mod tests {
             keep: 1,
             placements: placements.clone(),
             sockets,
+            world: None,
             cpus: 1,
             post,
             all,
@@ -370,10 +443,14 @@ mod tests {
             losses.news()
         };
         assert_eq!(says(10.0, 0), None, "that is for group 0 to send");
-        assert_eq!((says(10.0, 1), says(10.0, 1)), (Some(2), None));
-        assert_eq!(says(20.0, 1), Some(2));
+        let lacks = Some(News::Lacking { group: 1, to: 2 });
+        assert_eq!((says(10.0, 1), says(10.0, 1)), (lacks.clone(), None));
+        assert_eq!(says(20.0, 1), lacks);
         says(30.0, 0);
         losses.forget();
-        assert_eq!((says(30.0, 1), says(40.0, 1)), (None, Some(2)));
+        assert_eq!((says(30.0, 1), says(40.0, 1)), (None, lacks));
+        let text = r#"{"logging_s": 0.0, "joined_s": 50.0, "lost": [], "differences": [{"from": 3, "to": 0}]}"#;
+        std::fs::write(&status, text).unwrap();
+        assert_eq!((losses.news(), losses.news()), (Some(News::Differs { group: 1, from: 3, to: 0 }), None));
     }
 }

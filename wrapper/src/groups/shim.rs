@@ -1,6 +1,8 @@
 //! Stands in for `srun` in the script: starts one real `srun` for each group as the driver says, and waits for all.
 
+use super::split;
 use super::words::{EXIT_ERROR, OTHER_MEMORY, Outputs, Said, Told};
+use crate::ranks;
 use crate::sandboxes::fit;
 use crate::supervise::{PASSED_ON, block_signals, exit_code, unblocked};
 use crate::{mpi, processes, srun};
@@ -69,8 +71,11 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let mut variables = variables(std::env::vars_os());
     let mpi = mpi::lookup(mpi::TYPE, &args, &std::env::current_dir()?, |name| std::env::var(name).ok());
     variables.extend(mpi.map(|mpi| (mpi::TYPE.to_string(), mpi)));
-    let (key, unfit) = (srun::key_of_groups(words), fit(&args).err());
-    say(&mut driver, &Said::Called { args, variables, key, unfit })?;
+    let world =
+        split::options(&args).ok().and_then(|(_, at)| ranks::world(&args[at..], &std::env::current_dir().ok()?));
+    let is_world = world.as_ref().is_some_and(Result::is_ok);
+    let (key, unfit) = (srun::key_of_groups(words), fit(&args, is_world).err());
+    say(&mut driver, &Said::Called { args, variables, key, unfit, world })?;
     let (sender, news) = channel();
     listen(driver.try_clone()?, sender.clone());
     hear_signals(signals, sender.clone());

@@ -100,6 +100,14 @@ pub struct Call {
     says_what_falls: bool,
     /// It says how long the other tasks have when one has ended.
     says_wait: bool,
+    /// Its tasks are one MPI program.
+    is_mpi: bool,
+    /// CPUs of each task, if it says it.
+    cpus_per_task: Option<usize>,
+    /// CPUs of a node, as far as that is known.
+    cpus: Option<usize>,
+    /// Each share is one task, which starts the others.
+    is_gathered: bool,
 }
 
 /// Why a call is not split.
@@ -150,7 +158,7 @@ impl Call {
         let mut call = Call { sizes: sizes.to_vec(), order, ..Call::default() };
         call.says_what_falls = variable("SLURM_KILL_BAD_EXIT").is_some();
         call.says_wait = variable("SLURM_WAIT").is_some();
-        let (mut at, mut cpus_per_task, mut overcommits) = (0, 1, variable("SLURM_OVERCOMMIT").is_some());
+        let (mut at, mut overcommits) = (0, variable("SLURM_OVERCOMMIT").is_some());
         while let Some(written) = option(&args[at..])? {
             let words = &args[at..at + written.words];
             at += written.words;
@@ -172,7 +180,7 @@ impl Call {
                         call.per_node = Some(number(value)?);
                     }
                     if matches!(name, "c" | "cpus-per-task") {
-                        cpus_per_task = number(value)?;
+                        call.cpus_per_task = Some(number(value)?);
                     }
                     overcommits |= name == "overcommit" || name.contains('O');
                     call.says_wait |= name == "wait" || name.starts_with('W');
@@ -185,7 +193,8 @@ impl Call {
         if call.command.is_empty() {
             return Err(Unsplit::Answer);
         }
-        call.falls_together = is_mpi(args, &variable) && !call.says_what_falls;
+        call.is_mpi = is_mpi(args, &variable);
+        call.falls_together = call.is_mpi && !call.says_what_falls;
         let number = |name: &str| variable(name).and_then(|v| v.parse().ok());
         call.per_node = call.per_node.or_else(|| number("SLURM_NTASKS_PER_NODE"));
         if call.per_node.is_none() {
@@ -200,7 +209,8 @@ impl Call {
         if least > all {
             return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
         }
-        let cpus = variable(CPUS).and_then(|list| Some(most_cpus(&list)? * all));
+        call.cpus = variable(CPUS).and_then(|list| most_cpus(&list));
+        let (cpus, cpus_per_task) = (call.cpus.map(|cpus| cpus * all), call.cpus_per_task.unwrap_or(1));
         let tasks: usize = call.tasks().iter().flatten().sum();
         if !overcommits && cpus.is_some_and(|cpus| tasks.saturating_mul(cpus_per_task) > cpus) {
             let job = variable("SLURM_JOB_ID").unwrap_or_default();
@@ -266,6 +276,51 @@ impl Call {
         self.falls_together || self.says_what_falls || self.says_wait
     }
 
+    /// Whether its tasks are one MPI program, as far as it says so.
+    pub fn is_mpi(&self) -> bool {
+        self.is_mpi
+    }
+
+    /// Has the share of each group be one task, which starts the ranks of the group by itself.
+    ///
+    /// # Errors
+    /// A sentence: that is not possible.
+    pub fn gather(&mut self) -> Result<(), String> {
+        if self.sizes.iter().any(|size| *size != 1) {
+            let cure = "ask for as many groups as nodes, but for the spares";
+            return Err(format!("an MPI program is checkpointed node by node, and its groups have several; {cure}"));
+        }
+        if self.groups().len() > 1 && self.may_choose() {
+            return Err(
+                "an MPI program is one world over all groups, or within one, and it needs some of them".to_string()
+            );
+        }
+        self.options = gathered(&self.options)?;
+        (self.is_gathered, self.falls_together) = (true, false);
+        Ok(())
+    }
+
+    /// CPUs of each task, if the call says it.
+    pub fn cpus_per_task(&self) -> Option<usize> {
+        self.cpus_per_task
+    }
+
+    /// The ranks of each group among those of all, as the library for MPI reads it; none if one group has all.
+    pub fn world(&self) -> Option<String> {
+        let mut first = 0;
+        let mut of_group = |count: usize| {
+            let ranks = first..first + count;
+            first = ranks.end;
+            match count {
+                0 => String::new(),
+                1 => ranks.start.to_string(),
+                _ => format!("{}-{}", ranks.start, ranks.end - 1),
+            }
+        };
+        let all: Vec<String> = (0..self.sizes.len()).map(|group| of_group(self.tasks_of(group))).collect();
+        (self.groups().len() > 1).then(|| all.join("/"))
+    }
+
     /// Whether it keeps what its output files have, if it says so.
     pub fn appends(&self) -> Option<bool> {
         self.appends
@@ -284,6 +339,7 @@ impl Call {
         let program = Path::new(program).file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let step = format!("{program}.{number}.g{group}");
         let mine = &places[group][..tasks[group].len()];
+        let count = tasks[group].iter().sum::<usize>();
         let of = |groups: &[Vec<usize>]| groups.iter().flatten().sum::<usize>();
         let ranks = of(&tasks[..group])..of(&tasks[..=group]);
         let (files, redirections, written) = self.files.share(number, &ranks, of(&tasks));
@@ -300,9 +356,14 @@ impl Call {
         args.extend([
             format!("--job-name={step}"),
             format!("--nodes={}", mine.len()),
-            format!("--ntasks={}", tasks[group].iter().sum::<usize>()),
+            format!("--ntasks={}", if self.is_gathered { 1 } else { count }),
             format!("--nodelist={}", mine.join(",")),
         ]);
+        if self.is_gathered {
+            // What it starts has the CPUs of all; the launcher within is none of Slurm's.
+            let cpus = (count * self.cpus_per_task.unwrap_or(1)).min(self.cpus.unwrap_or(usize::MAX));
+            args.extend([format!("--cpus-per-task={cpus}"), "--mpi=none".to_string()]);
+        }
         let line = format!("{}; {first}exec \"$@\"{redirections}", self.whole(group, &tasks, places));
         args.extend(["sh", "-c", &line, "sh"].map(str::to_string));
         args.extend(within.iter().chain(&self.command).cloned());
@@ -335,8 +396,37 @@ impl Call {
     }
 }
 
+/// Options that say how tasks are laid out on CPUs, or end together: a share of one task has none to lay out.
+const OF_TASKS: [&str; 13] = [
+    "mpi",
+    "c",
+    "cpus-per-task",
+    "ntasks-per-node",
+    "ntasks-per-core",
+    "ntasks-per-socket",
+    "cpu-bind",
+    "m",
+    "distribution",
+    "K",
+    "kill-on-bad-exit",
+    "W",
+    "wait",
+];
+
+/// The options of a share of one task that starts the others.
+fn gathered(options: &[String]) -> Result<Vec<String>, String> {
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while let Some(written) = option(&options[at..])? {
+        let words = &options[at..at + written.words];
+        at += written.words;
+        let is_of_tasks = OF_TASKS.contains(&written.name.as_str()) || written.name.starts_with('K');
+        kept.extend(words.iter().filter(|_| !is_of_tasks).cloned());
+    }
+    Ok(kept)
+}
+
 /// A text as one word of the shell.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 

@@ -1,5 +1,6 @@
 //! What the driver and the program in place of `srun` say to each other, one JSON object a line.
 
+use crate::ranks::World;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,6 +31,9 @@ pub enum Said {
         key: Option<String>,
         /// Why no sandbox can hold its tasks, if so.
         unfit: Option<String>,
+        /// What makes one MPI world of the groups' ranks, or why nothing does; absent if its program is not linked to MPI.
+        #[serde(default)]
+        world: Option<Result<World, String>>,
     },
     /// The script has asked it to end.
     Ending,

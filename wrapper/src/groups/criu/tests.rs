@@ -21,7 +21,7 @@ fn driver(run: &Path, script: &str) -> Dumped {
 }
 
 fn call(of: &Dumped, key: &str) -> DumpedCall {
-    of.call(&args("prog"), key, None)
+    of.call(&args("prog"), key, None, None)
 }
 
 /// A line of group 1 in which these calls are open.
@@ -140,10 +140,40 @@ fn a_call_that_no_sandbox_of_a_group_can_hold_is_told_why() {
     let run = tempfile::tempdir().unwrap();
     let dumped = driver(run.path(), "s");
     for (line, why) in [("-o out.%t prog", "$SLURM_PROCID"), ("--label prog", "labels"), ("-i data prog", "--input")] {
-        let unfit = fit(&args(line)).unwrap_err();
+        let unfit = fit(&args(line), false).unwrap_err();
         assert!(unfit.contains(why), "{line}: {unfit}");
-        let of = dumped.call(&args(line), line, Some(unfit));
+        let of = dumped.call(&args(line), line, Some(unfit), None);
         assert!(dumped.words(0, &of, 1, None).is_empty(), "{line} runs as it is");
     }
-    assert!(fit(&args("-o none prog")).is_ok());
+    assert!(fit(&args("-o none prog"), false).is_ok());
+}
+
+#[test]
+fn messages_are_kept_for_calls_that_a_line_or_an_ended_share_has_and_for_no_others() {
+    let run = tempfile::tempdir().unwrap();
+    let taken = run::take_up(run.path(), &run::line::Claim::default(), run::Patience::NONE).unwrap();
+    let base = worlds::Base {
+        srun: PathBuf::new(),
+        slurm: Arc::new(slurm::Slurm::new(None)),
+        run: run.path().to_path_buf(),
+        log: options::Log::Disk,
+        keep: 1,
+        placements: run::Placements::of_holder(run.path(), &taken.holder),
+        cpus: 1,
+        post: crate::mail::queue().0,
+    };
+    let first = driver(run.path(), "s").talking(Some(Worlds::new(base, 2)));
+    let [a, b, c] = ["a", "b", "c"].map(|key| call(&first, key));
+    let line_of = run.path().join("checkpoints/g1/7");
+    fs::create_dir_all(&line_of).unwrap();
+    for of in [&a, &b, &c] {
+        fs::write(first.outputs(1, of)[0].clone(), "").unwrap();
+        fs::write(first.outputs(1, of)[1].clone(), "").unwrap();
+        fs::create_dir_all(run.path().join("worlds").join(&of.name)).unwrap();
+    }
+    line(&first, &[&a], &line_of).unwrap();
+    first.over(1, &b, 0, &[]);
+    first.forget_messages(2);
+    let kept = |of: &DumpedCall| run.path().join("worlds").join(&of.name).exists();
+    assert_eq!([kept(&a), kept(&b), kept(&c)], [true, true, false]);
 }

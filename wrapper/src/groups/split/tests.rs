@@ -181,3 +181,33 @@ fn the_tasks_of_all_groups_see_one_whole() {
     assert!(share.starts_with(begins), "{share}");
     assert!(share.ends_with(" p x"), "{share}");
 }
+
+#[test]
+fn a_gathered_share_is_one_task_with_the_cpus_of_its_ranks() {
+    let gathered = |line: &str, sizes: &[usize]| {
+        let cpus = |name: &str| (name == CPUS).then(|| "4(x3)".to_string());
+        let mut call = Call::read(&words(line), sizes, cpus).unwrap();
+        call.gather().map(|()| call)
+    };
+    for (line, sizes, world) in [
+        ("--mpi=pmix -n5 p", &[1, 1, 1][..], Some("0-1/2-3/4")),
+        ("--mpi pmix -n3 p", &[1, 1, 1], Some("0/1/2")),
+        ("-n1 p", &[1, 1], None),
+        ("--ntasks-per-node=2 -N2 p", &[1, 1], Some("0-1/2-3")),
+    ] {
+        assert_eq!(gathered(line, sizes).unwrap().world().as_deref(), world, "{line}");
+    }
+    assert!(gathered("-n2 p", &[1, 1, 1]).unwrap_err().contains("some of them"));
+    assert!(gathered("-n3 p", &[1, 2]).unwrap_err().contains("node by node"));
+    let call = gathered("--mpi=pmix -n4 -c 2 -K1 --cpu-bind=cores -m block -t 9 --mem-per-cpu=9 p x", &[1, 1]).unwrap();
+    let line = call.share(0, 1, &places(&[1, 1]), &["ranks".to_string()], false).args.join(" ");
+    let begins = "-t 9 --mem-per-cpu=9 --input=none --job-name=p.0.g1 --nodes=1 --ntasks=1 --nodelist=n2 --cpus-per-task=4 --mpi=none sh";
+    assert!(line.starts_with(begins), "{line}");
+    assert!(
+        line.contains("SLURM_PROCID+2") && line.contains("SLURM_NTASKS=4") && line.ends_with(" ranks p x"),
+        "{line}"
+    );
+    let crowded = gathered("-O -n12 p", &[1, 1]).unwrap();
+    let line = crowded.share(0, 0, &places(&[1, 1]), &[], false).args.join(" ");
+    assert!(line.contains("--cpus-per-task=4 "), "no more than a node has: {line}");
+}
