@@ -18,6 +18,10 @@ const CONTROLLER_PORT: u16 = 6820;
 /// Programs that the workspace builds and a site installs.
 const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
 
+/// What makes one world of MPI programs over groups, as it is built and as it is installed.
+const WORLDS: [(&str, &str); 2] =
+    [("joulepoint-mpi-relay", "joulepoint-mpi-relay"), ("libjoulepoint_mpi.so", "libjoulepoint-mpi-openmpi.so")];
+
 /// A Slurm cluster with the plugin, the node services and the controller service.
 pub struct Site {
     /// Slurm itself.
@@ -124,6 +128,10 @@ impl Site {
         for name in BUILT {
             let from = built()?.join(name);
             fs::copy(&from, bin.join(name)).with_context(|| format!("{} (cargo build first)", from.display()))?;
+        }
+        for (name, installed) in WORLDS {
+            let from = built()?.join(name);
+            fs::copy(&from, bin.join(installed)).with_context(|| format!("{} (cargo build first)", from.display()))?;
         }
         let conf = dir.join("joulepoint.toml");
         let slurm = dir.join("slurm");

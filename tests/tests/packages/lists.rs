@@ -59,6 +59,7 @@ fn every_command_has_its_page_and_every_shell_its_completion() {
     let mut wanted = BTreeSet::from([
         pages(1, "joulepoint"),
         pages(1, "joulepoint-relay"),
+        pages(1, "joulepoint-mpi-relay"),
         pages(5, "joulepoint.toml"),
         pages(8, "joulepointd"),
         pages(8, "joulepoint-plugin"),
