@@ -109,6 +109,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 # These have machines or a Slurm of their own, and the floors beside them mostly wait, as they do themselves.
 (
     run_real "$work/groups" groups
+    run_real "$work/mpi" mpi
     run_real "$work/steps" steps
     run_real "$work/lend" lend
     run_real "$work/loans" loans
@@ -130,6 +131,7 @@ floor_real "calibration on a real Slurm" calibration
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
 wait "$beside"
 tell "groups that recover alone" "$work/groups"
+tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
