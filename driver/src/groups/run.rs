@@ -368,6 +368,10 @@ impl Groups<'_> {
             if self.all[group].shares.remove(&call).is_some() {
                 if self.all[group].shares.is_empty() {
                     (self.all[group].back, self.all[group].image) = (None, None);
+                    if matches!(self.all[group].state, State::Doubtful { .. }) {
+                        // Its end was that of the call; a dead node is told by itself.
+                        self.all[group].state = State::Well;
+                    }
                     self.give_up(group, "the program has ended");
                 }
                 self.phase(group);
