@@ -387,12 +387,9 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
             let cure = "--ft-energy-groups=N with N above 1";
             return Err(refusal(merged, "ft-energy-protocol", "does not say how many groups recover alone", cure));
         }
-        match settings.engine {
-            Some(engine @ (Engine::Scr | Engine::Dmtcp)) => {
-                let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
-                return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
-            }
-            _ => {}
+        if let Some(engine @ (Engine::Scr | Engine::Dmtcp)) = settings.engine {
+            let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
+            return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
         }
         if settings.resume != Resume::default() {
             return Err(refusal(merged, "ft-energy-resume", "is for jobs without groups", "leave it out"));
