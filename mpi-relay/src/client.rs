@@ -117,7 +117,7 @@ impl Client {
     /// Keeps an outcome: durable before any later message of this group leaves it.
     ///
     /// # Errors
-    /// What the relay says; outcomes that are still to be repeated.
+    /// [`Error::Repeating`], or what the relay says.
     pub fn record(&self, outcome: Outcome) -> Result<(), Error> {
         let mut state = self.lock()?;
         while state.link.is_none() {
@@ -129,9 +129,14 @@ impl Client {
         self.write_out(state).map(drop)
     }
 
-    /// The next outcome that a restored rank must repeat; `None` when it may see for itself.
+    /// The next outcome that a restored rank must repeat; `None` when it may see for itself. Waits while the rank is away
+    /// from its relay: whether it was restored it learns when it is back.
     pub fn replayed(&self) -> Option<Outcome> {
-        self.shared.lock().next_repeated()
+        let mut state = self.shared.lock();
+        while state.link.is_none() && state.ended.is_none() && !state.finished {
+            state = self.sleep(state, NAP);
+        }
+        state.next_repeated()
     }
 
     /// How far this rank is, for a checkpoint that does not keep its memory. What has come must have been received.

@@ -54,6 +54,9 @@ pub enum Error {
     /// Messages or outcomes that are wanted are in no log any more.
     #[error("the recovery line must go back: {0}")]
     Lost(String),
+    /// A restored rank has outcomes to repeat before it may keep new ones.
+    #[error("{0} outcomes are still to be repeated")]
+    Repeating(usize),
     /// A rank has aborted the program.
     #[error("rank {rank} has aborted the program with code {code}")]
     Aborted {
@@ -75,6 +78,7 @@ impl Error {
     pub fn code(&self) -> i32 {
         match self {
             Error::Usage(_) => 1,
+            Error::Repeating(_) => 2,
             Error::Away { .. } => 5,
             Error::Lost(_) => 7,
             Error::Structure(_) => 8,

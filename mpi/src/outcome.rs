@@ -4,7 +4,7 @@
 //! which source a receive from anybody had, what `MPI_Test` said. Runs of the same answer are kept as a count.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use crate::transport::{Outcome, Transport};
+use crate::transport::{Error, Outcome, Transport};
 use crate::world::{self, World};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +19,9 @@ pub const INDEX: u32 = 3;
 pub const SOME: u32 = 4;
 /// A probe: -1 or the rank of the source.
 pub const PROBE: u32 = 5;
+
+/// What a user reads of a rank that cannot be restored.
+const DIFFERS: &str = "the run after the restore is not the one before";
 
 /// The outcomes of this rank.
 #[derive(Default)]
@@ -52,7 +55,32 @@ impl Outcomes {
                 self.queue.borrow_mut().push_back(outcome);
             }
         }
+        if any {
+            self.go_on_with_run();
+        }
         any
+    }
+
+    /// A run that was under way at the checkpoint was kept later, when it was longer: its beginning is not repeated.
+    fn go_on_with_run(&self) {
+        let Some(run) = self.run.get() else { return };
+        if self.is_next(run) {
+            self.run.set(None);
+        }
+    }
+
+    /// Whether the next outcome to be repeated, but for sources, is this one or begins with it; then it is taken out.
+    fn is_next(&self, outcome: Outcome) -> bool {
+        let mut queue = self.queue.borrow_mut();
+        let Some(next) = queue.front_mut() else { return false };
+        if (next.call, next.value) != (outcome.call, outcome.value) || next.count < outcome.count {
+            return false;
+        }
+        next.count -= outcome.count;
+        if next.count == 0 {
+            queue.pop_front();
+        }
+        true
     }
 
     /// The source that receive `number` must have.
@@ -62,9 +90,7 @@ impl Outcomes {
 
     /// Keeps the source that receive `number` had.
     pub fn record_source(&self, world: &World, number: u64, source: i32) {
-        if self.sources.borrow_mut().remove(&number).is_none() {
-            self.hand_on(world, Outcome { call: SOURCE, value: (number as i64) << 32 | i64::from(source), count: 1 });
-        }
+        self.hand_on(world, Outcome { call: SOURCE, value: (number as i64) << 32 | i64::from(source), count: 1 });
     }
 
     /// What this call must give, if it is to be repeated.
@@ -73,10 +99,9 @@ impl Outcomes {
         let mut queue = self.queue.borrow_mut();
         let next = queue.front_mut()?;
         if next.call != call {
-            let why = "the run after the restore is not the one before: another call came than the one recorded";
             let found = *next;
             drop(queue);
-            world::end(1, &format!("{why} (call {call}, recorded {found:?})"));
+            world::end(1, &format!("{DIFFERS}: {found:?} was kept, and now call {call} came"));
         }
         let value = next.value;
         next.count = next.count.saturating_sub(1);
@@ -109,9 +134,44 @@ impl Outcomes {
         }
     }
 
+    /// Keeps an outcome. A rank that was restored since it was asked for had one before: it must be the same.
     fn hand_on(&self, world: &World, outcome: Outcome) {
-        if let Err(error) = world.transport.record(outcome) {
-            world::end(1, &format!("what came of a call could not be kept: {error}"));
+        loop {
+            world.refresh_outcomes();
+            let had = match outcome.call {
+                SOURCE => self.had_source(outcome),
+                _ => self.had(outcome),
+            };
+            if had {
+                return;
+            }
+            match world.transport.record(outcome) {
+                Ok(()) => return,
+                Err(Error::Repeating(_)) => {}
+                Err(error) => world::lost("what came of a call could not be kept", &error),
+            }
+        }
+    }
+
+    /// Whether this source is repeated.
+    fn had_source(&self, outcome: Outcome) -> bool {
+        let (number, source) = ((outcome.value >> 32) as u64, outcome.value as i32);
+        match self.sources.borrow_mut().remove(&number) {
+            Some(before) if before != source => {
+                world::end(1, &format!("{DIFFERS}: receive {number} had source {before}, and now {source}"))
+            }
+            before => before.is_some(),
+        }
+    }
+
+    /// Whether this outcome, which is none of a source, is repeated.
+    fn had(&self, outcome: Outcome) -> bool {
+        let first = self.queue.borrow().front().copied();
+        match first {
+            Some(before) if !self.is_next(outcome) => {
+                world::end(1, &format!("{DIFFERS}: {before:?} was kept, and now {outcome:?} came"))
+            }
+            before => before.is_some(),
         }
     }
 }
@@ -198,5 +258,31 @@ mod tests {
         world.outcomes.record_source(&world, 0, 5);
         world.outcomes.record_source(&world, 2, 3);
         assert_eq!(*log.kept.borrow(), [source(2, 3)]);
+    }
+
+    #[test]
+    fn a_rank_that_is_restored_within_a_call_keeps_nothing_twice() {
+        let log = Log::default();
+        let world = world(&log);
+        // Two of five that came before the next answer; and a receive that is about to be kept.
+        for _ in 0..2 {
+            assert_eq!(world.outcomes.repeat(&world, TEST), None);
+            world.outcomes.record(&world, TEST, 0, true);
+        }
+        let source = outcome(SOURCE, 3 << 32 | 4, 1);
+        log.again.borrow_mut().extend([outcome(TEST, 0, 5), source, outcome(TEST, 1, 1)]);
+        world.outcomes.record_source(&world, 3, 4);
+        for expected in [0, 0, 0, 1] {
+            assert_eq!(world.outcomes.repeat(&world, TEST), Some(expected));
+        }
+        assert_eq!(world.outcomes.repeat(&world, TEST), None);
+        world.outcomes.flush(&world);
+        assert!(log.kept.borrow().is_empty());
+        // It had asked before it was frozen, and keeps the answer when it is back.
+        log.again.borrow_mut().push_back(outcome(PROBE, 7, 1));
+        world.outcomes.record(&world, PROBE, 7, false);
+        assert!(log.kept.borrow().is_empty());
+        world.outcomes.record(&world, PROBE, 7, false);
+        assert_eq!(*log.kept.borrow(), [outcome(PROBE, 7, 1)]);
     }
 }

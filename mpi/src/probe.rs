@@ -7,6 +7,7 @@ use crate::communicator::{Comm, Lane, Message};
 use crate::datatype::{Held, Part};
 use crate::operation::{Operation, Role, empty_status};
 use crate::outcome::PROBE;
+use crate::progress::Answer;
 use crate::transport::Envelope;
 use crate::world::World;
 use std::cell::RefCell;
@@ -101,10 +102,10 @@ fn wait(world: &World, comm: &Rc<Comm>, wanted: Source, take: bool) -> Res<(MPI_
     if wanted.rank != MPI_ANY_SOURCE {
         return wait_for(world, comm, wanted, take);
     }
-    match world.outcomes.repeat(world, PROBE) {
-        Some(rank) => wait_for(world, comm, Source { rank: rank as Int, ..wanted }, take),
-        None => {
-            let found = wait_for(world, comm, wanted, take)?;
+    match world.wait_or_repeat(PROBE, || look(comm, wanted, take).transpose()) {
+        Answer::Repeated(rank) => wait_for(world, comm, Source { rank: rank as Int, ..wanted }, take),
+        Answer::New(found) => {
+            let found = found?;
             world.outcomes.record(world, PROBE, i64::from(found.0.MPI_SOURCE), false);
             Ok(found)
         }

@@ -26,6 +26,14 @@ pub struct Progress {
     idle: Cell<u32>,
 }
 
+/// What came of a call that waits.
+pub enum Answer<T> {
+    /// It is seen now.
+    New(T),
+    /// It was kept before the rank was restored.
+    Repeated(i64),
+}
+
 /// Turns of a waiting loop between two looks at the transport.
 const TURNS: u32 = 8;
 /// Turns after which a waiting rank begins to let others have its core.
@@ -48,7 +56,7 @@ impl World {
     pub fn send(&self, to: u32, envelope: Envelope, body: &[u8]) {
         self.outcomes.flush(self);
         if let Err(error) = self.transport.send(to, envelope, body) {
-            world::end(1, &format!("a message to rank {to} could not be sent: {error}"));
+            world::lost(&format!("a message to rank {to} could not be sent"), &error);
         }
     }
 
@@ -62,7 +70,7 @@ impl World {
             match self.transport.receive() {
                 Ok(Some((envelope, body))) => self.deliver(Message { envelope, body }),
                 Ok(None) => break,
-                Err(error) => world::end(1, &format!("the messages of other groups cannot be received: {error}")),
+                Err(error) => world::lost("the messages of other groups cannot be received", &error),
             }
         }
         let tasks = self.progress.tasks.take();
@@ -139,6 +147,19 @@ impl World {
         }
     }
 
+    /// Waits until `look` finds something. A rank that is restored meanwhile repeats what came of the call before.
+    pub fn wait_or_repeat<T>(&self, call: u32, mut look: impl FnMut() -> Option<T>) -> Answer<T> {
+        let mut answer = None;
+        self.wait_until(|| {
+            answer = match self.outcomes.repeat(self, call) {
+                Some(value) => Some(Answer::Repeated(value)),
+                None => look().map(Answer::New),
+            };
+            answer.is_some()
+        });
+        answer.expect("waited for")
+    }
+
     fn turn(&self) {
         let turns = self.progress.idle.get().saturating_add(1);
         self.progress.idle.set(turns);
@@ -147,7 +168,7 @@ impl World {
         }
         if turns > TIRED {
             if let Err(error) = self.transport.wait(NAP) {
-                world::end(1, &format!("the messages of other groups cannot be waited for: {error}"));
+                world::lost("the messages of other groups cannot be waited for", &error);
             }
         } else if turns > PATIENCE || turns.is_multiple_of(64) {
             std::thread::yield_now();

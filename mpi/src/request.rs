@@ -5,6 +5,7 @@ use crate::abi::*;
 use crate::border::*;
 use crate::operation::{Operation, empty_status};
 use crate::outcome::{INDEX, SOME, TEST};
+use crate::progress::Answer;
 use crate::world::World;
 use std::rc::Rc;
 
@@ -101,30 +102,40 @@ impl World {
         }
     }
 
+    /// What came of a look at requests: repeated, or seen now, when there is something if the caller waits.
+    fn answer<T>(&self, call: u32, wait: bool, look: impl Fn() -> Option<T>) -> Answer<Option<T>> {
+        if wait {
+            return match self.wait_or_repeat(call, look) {
+                Answer::New(found) => Answer::New(Some(found)),
+                Answer::Repeated(value) => Answer::Repeated(value),
+            };
+        }
+        match self.outcomes.repeat(self, call) {
+            Some(value) => Answer::Repeated(value),
+            None => {
+                self.progress();
+                Answer::New(look())
+            }
+        }
+    }
+
     /// Which request is complete, if one is; `None` inside if there is none to wait for.
     fn first_complete(&self, requests: &[MPI_Request], wait: bool) -> Option<Option<usize>> {
         if requests.iter().all(|request| self.state(*request) == State::Inactive) {
             return Some(None);
         }
         let look = || requests.iter().position(|request| self.state(*request) == State::Complete);
-        match self.outcomes.repeat(self, INDEX) {
-            Some(-1) => return None,
-            Some(index) => {
+        match self.answer(INDEX, wait, look) {
+            Answer::Repeated(-1) => None,
+            Answer::Repeated(index) => {
                 self.wait_for(requests[index as usize]);
-                return Some(Some(index as usize));
+                Some(Some(index as usize))
             }
-            None => {}
+            Answer::New(found) => {
+                self.outcomes.record(self, INDEX, found.map_or(-1, |index| index as i64), found.is_none());
+                found.map(Some)
+            }
         }
-        self.progress();
-        let mut found = look();
-        if wait {
-            self.wait_until(|| {
-                found = look();
-                found.is_some()
-            });
-        }
-        self.outcomes.record(self, INDEX, found.map_or(-1, |index| index as i64), found.is_none());
-        found.map(Some)
     }
 
     /// Which requests are complete; `None` if there is none to wait for.
@@ -132,23 +143,20 @@ impl World {
         if requests.iter().all(|request| self.state(*request) == State::Inactive) {
             return None;
         }
-        if let Some(count) = self.outcomes.repeat(self, SOME) {
-            let found: Vec<_> =
-                (0..count).filter_map(|_| self.outcomes.repeat(self, INDEX)).map(|index| index as usize).collect();
-            found.iter().for_each(|index| self.wait_for(requests[*index]));
-            return Some(found);
-        }
-        let look = || -> Vec<usize> {
-            (0..requests.len()).filter(|index| self.state(requests[*index]) == State::Complete).collect()
+        let look = || {
+            let complete = |index: &usize| self.state(requests[*index]) == State::Complete;
+            let found: Vec<usize> = (0..requests.len()).filter(complete).collect();
+            (!found.is_empty()).then_some(found)
         };
-        self.progress();
-        let mut found = look();
-        if wait {
-            self.wait_until(|| {
-                found = look();
-                !found.is_empty()
-            });
-        }
+        let found = match self.answer(SOME, wait, look) {
+            Answer::Repeated(count) => {
+                let found: Vec<_> =
+                    (0..count).filter_map(|_| self.outcomes.repeat(self, INDEX)).map(|index| index as usize).collect();
+                found.iter().for_each(|index| self.wait_for(requests[*index]));
+                return Some(found);
+            }
+            Answer::New(found) => found.unwrap_or_default(),
+        };
         self.outcomes.record(self, SOME, found.len() as i64, found.is_empty());
         found.iter().for_each(|index| self.outcomes.record(self, INDEX, *index as i64, false));
         Some(found)

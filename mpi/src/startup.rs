@@ -83,7 +83,7 @@ export! {
         w.carry_out(crate::collective::barrier(w, comm.clone()))?;
         w.outcomes.flush(w);
         if let Err(error) = w.transport.finish() {
-            world::end(1, &format!("the relay could not be left: {error}"));
+            world::lost("the relay could not be left", &error);
         }
         native().MPI_Comm_free(&mut { comm.engine });
         world::set(None);

@@ -198,6 +198,12 @@ pub fn set(world: Option<World>) {
     WORLD.store(at, Ordering::Release);
 }
 
+/// Ends this rank, since nothing goes on with the others: with the code of one that has aborted the program.
+pub fn lost(what: &str, error: &Error) -> ! {
+    let code = if let Error::Aborted { code, .. } = error { *code } else { 1 };
+    end(code, &format!("{what}: {error}"))
+}
+
 /// Ends all ranks of all groups, with a word on why.
 pub fn end(code: Int, why: &str) -> ! {
     match get() {

@@ -180,7 +180,7 @@ impl State {
     /// Keeps an outcome.
     pub(super) fn record(&mut self, outcome: Outcome) -> Result<(), Error> {
         if !self.repeat.is_empty() {
-            return Err(Error::Usage(format!("{} outcomes are still to be repeated", self.repeat.len())));
+            return Err(Error::Repeating(self.repeat.len()));
         }
         self.outcomes += 1;
         self.keep(Frame::new(Kind::Record, 0, 0, self.outcomes, &outcome.encode()[..]));
