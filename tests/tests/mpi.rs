@@ -190,6 +190,26 @@ fn workers(site: &Site) -> Result<String> {
 }
 
 #[test]
+fn a_master_that_takes_whoever_comes_first_is_right_after_its_node_has_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let folder = site.folder(USER, "workers")?;
+    let (program, tasks) = (workers(&site)?, 12_000_u64);
+    let script = format!("export OWN=mine\nsrun --mpi=pmix -n4 {program} {tasks}\necho ended $?");
+    let job = site.submit(USER, &folder, &GROUPS, &script)?;
+    let run = ended_without_node_of(&mut site, 0, &folder, job)?;
+    let said = said(&folder, job);
+    let again = restarts(&run);
+    ensure!(again.len() == 1 && again[0].starts_with("group 0 "), "{again:?}: {said}");
+    ensure!(said.contains(&format!("sum {}\n", tasks * (tasks - 1) / 2)) && said.contains("ended 0"), "{said}");
+    for rank in 0..4 {
+        let line = format!("rank {rank} of 4 is task {rank} of 4, local {}, of mine\n", rank % 2);
+        ensure!(said.matches(&line).count() == 1, "{line}: {said}");
+    }
+    println!("master and workers: {} checkpoints, {}", run["total"]["checkpoints"], again[0]);
+    Ok(())
+}
+
+#[test]
 fn an_abort_of_one_rank_ends_all_groups_and_the_next_call_is_a_world_of_its_own() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
     let folder = site.folder(USER, "abort")?;
