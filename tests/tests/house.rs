@@ -47,7 +47,7 @@ const FULL_FOLDERS: &[(&str, usize)] = &[
 const LARGE_CRATES: &[(&str, usize)] = &[("wrapper", 16_186)];
 
 /// Circles that are larger, files, by crate.
-const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13), ("wrapper", 5)];
+const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13)];
 
 /// How often a crate's `src` has text for an error type (`Result<_, String>`).
 const ERRORS_OF_TEXT: &[(&str, usize)] = &[

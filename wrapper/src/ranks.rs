@@ -5,8 +5,8 @@
 //! library, loaded before the program's, shows them one world, and has a relay outside carry what goes between groups.
 //! A rank's environment is that of a task of one `srun` of the whole.
 
-use crate::groups::split::quoted;
 use crate::linked;
+use crate::shell::quoted;
 use criu::files::SHARED_MEMORY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

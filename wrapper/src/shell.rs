@@ -1,4 +1,9 @@
-//! Finds the simple commands of a shell script, as far as that can be done without running it.
+//! Words of the shell: a text as one of them, and the simple commands of a script, as far as they are seen without running it.
+
+/// A text as one word of the shell.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
 
 /// Words that may stand before a command.
 const BEFORE: [&str; 10] = ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "("];

@@ -1,7 +1,7 @@
 //! The files that a call names by `-i`, `-o` and `-e`: a group's share counts its tasks, nodes and steps from 0, and the
 //! names of its files count those of the whole.
 
-use super::split::quoted;
+use crate::shell::quoted;
 use std::ops::Range;
 
 /// Standard input, output and error: the option that names a file, and the variables that say the same, in older and in

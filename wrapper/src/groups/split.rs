@@ -3,6 +3,7 @@
 use super::files::{Files, emptied};
 use super::words::EXIT_ERROR;
 use crate::redirects::{OPEN_MODES, is_append};
+use crate::shell::quoted;
 use std::path::Path;
 
 /// Long options of srun that take no value of their own word.
@@ -423,11 +424,6 @@ fn gathered(options: &[String]) -> Result<Vec<String>, String> {
         kept.extend(words.iter().filter(|_| !is_of_tasks).cloned());
     }
     Ok(kept)
-}
-
-/// A text as one word of the shell.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The options of an `srun` with their values, and where the program's name stands.
