@@ -44,7 +44,7 @@ const FULL_FOLDERS: &[(&str, usize)] = &[
 ];
 
 /// Crates that are larger, lines.
-const LARGE_CRATES: &[(&str, usize)] = &[("wrapper", 16_186)];
+const LARGE_CRATES: &[(&str, usize)] = &[("wrapper", 16_200)];
 
 /// Circles that are larger, files, by crate.
 const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13)];
