@@ -26,7 +26,7 @@ pub mod relay;
 mod segment;
 mod status;
 pub mod store;
-mod unproven;
+pub mod unproven;
 
 pub use call::exchange;
 pub use collective::{Number, Operation};

@@ -5,7 +5,7 @@ use crate::inbox::Counters;
 use crate::link::Link;
 use crate::peer::Peer;
 use crate::relay::{Relay, now_s};
-use crate::status::{Loss, PeerStatus, Status};
+use crate::status::{Counts, Loss, PeerStatus, Status};
 use crate::{Error, absent, system};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -317,7 +317,7 @@ impl Relay {
             log_limit_bytes: self.store.limit_bytes(),
             logging_s: self.store.logging.as_secs_f64(),
             sync_s: self.store.syncing.as_secs_f64(),
-            counts: self.counts,
+            counts: Counts { refused: self.callers.refused(), ..self.counts },
             program: self.program.is_some(),
             joined_s: self.joined_s,
             behind: self.store.behind(),

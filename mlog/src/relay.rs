@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::proof::Token;
 use crate::status::Counts;
 use crate::store::{Medium, Store};
-use crate::unproven::Unproven;
+use crate::unproven::{Callers, Unproven};
 use crate::{Error, absent, system};
 use fencing::{LOOK, Placement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -70,7 +70,7 @@ pub struct Relay {
     pub(crate) program: Option<Program>,
     pub(crate) ending: bool,
     pub(crate) token: Token,
-    pub(crate) unproven: Vec<Unproven>,
+    pub(crate) callers: Callers,
     /// The file that keeps a program away that has joined, while a dump is under way. A file, because a program that
     /// waits must not hold a socket.
     pub(crate) rest: PathBuf,
@@ -96,7 +96,7 @@ enum Who {
     Unix,
     Program,
     Peer(usize),
-    Unproven(usize),
+    Caller(usize),
 }
 
 impl Relay {
@@ -146,7 +146,7 @@ impl Relay {
             program: None,
             ending: false,
             token: Token::open(&book.path("token"))?,
-            unproven: Vec::new(),
+            callers: Callers::new(group),
             rest,
             placement: config.placement.clone().map(|one| (one, Instant::now())),
             rests: false,
@@ -172,7 +172,7 @@ impl Relay {
             for (who, flags) in self.wait()? {
                 self.happened(who, flags.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR));
             }
-            self.dismiss_late();
+            self.callers.dismiss_late();
             self.call_peers();
             for group in 0..self.groups {
                 self.pump(group);
@@ -202,14 +202,13 @@ impl Relay {
         let linked = self.peers.iter().enumerate().filter_map(|(g, p)| Some((g, p.link.as_ref()?)));
         whom.extend(linked.map(|(g, link)| (Who::Peer(g), link.fd(), flags(link, room))));
         // From the last to the first, since handling one may remove it.
-        let unproven = self.unproven.iter().enumerate().rev();
-        whom.extend(unproven.map(|(i, g)| (Who::Unproven(i), g.link.fd(), flags(&g.link, true))));
+        whom.extend(self.callers.links().map(|(i, link)| (Who::Caller(i), link.fd(), flags(link, true))));
         // Listeners come after connections, since a new caller may take the place of another.
         whom.push((Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN));
         whom.push((Who::Unix, self.unix.as_fd(), PollFlags::POLLIN));
         let mut fds: Vec<PollFd<'_>> = whom.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         let alone = self.peers[..self.group].iter().any(|p| p.link.is_none());
-        let timeout = PollTimeout::from(if alone || !self.unproven.is_empty() { 20u16 } else { 1000 });
+        let timeout = PollTimeout::from(if alone || !self.callers.is_empty() { 20u16 } else { 1000 });
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(system("poll")(e.into())),
@@ -223,23 +222,44 @@ impl Relay {
             Who::Wake => self.take_dialed(),
             Who::Tcp => {
                 while let Ok((stream, _)) = self.tcp.accept() {
-                    self.admit(Stream::Tcp(stream));
+                    self.callers.admit(Stream::Tcp(stream));
                 }
             }
             Who::Unix => {
                 while let Ok((stream, _)) = self.unix.accept() {
                     if is_ours(&stream) {
-                        self.admit(Stream::Unix(stream));
+                        self.callers.admit(Stream::Unix(stream));
                     } else {
-                        self.refuse("a program of another user");
+                        self.callers.refuse("a program of another user");
                     }
                 }
             }
             Who::Program if readable => self.read_program(),
             Who::Peer(group) if readable => self.read_peer(group),
-            Who::Unproven(index) if readable => self.read_unproven(index),
+            Who::Caller(index) if readable => self.read_caller(index),
             _ => {}
         }
+    }
+
+    /// Reads from a caller: a program opens, a command asks, a relay greets and proves.
+    fn read_caller(&mut self, index: usize) {
+        let Some((caller, frame)) = self.callers.read(index) else { return };
+        let outcome = match caller.link.stream() {
+            Stream::Unix(_) => self.welcome_local(caller.link, &frame),
+            Stream::Tcp(_) => self.welcome_relay(caller, &frame),
+            Stream::Closed(_) => return,
+        };
+        if let Err(e) = outcome {
+            self.callers.refuse(&e.to_string());
+        }
+    }
+
+    fn welcome_relay(&mut self, caller: Unproven, frame: &Frame) -> Result<(), Error> {
+        let proved = self.callers.prove(caller, frame, &self.token, self.groups)?;
+        if let Some((group, link)) = proved {
+            self.connected(group, link);
+        }
+        Ok(())
     }
 
     /// Calls the relays of lower groups that are not connected; each call has a thread, since it may hang.
@@ -269,7 +289,7 @@ impl Relay {
                 Ok(link) => self.connected(them, link),
                 Err(e) => {
                     if matches!(e, Error::Garbage(_)) {
-                        self.refuse(&e.to_string());
+                        self.callers.refuse(&e.to_string());
                     }
                     tracing::debug!(group = self.group, them, "not reached: {e}");
                     self.peers[them].failed(Instant::now());

@@ -80,7 +80,7 @@ impl Relay {
                 duplicates: tally.duplicates,
                 repeated: tally.repeated,
                 connections: self.connections,
-                refused: self.refused,
+                refused: self.callers.refused(),
                 ..Counts::default()
             },
             program: ranks.iter().all(|rank| rank.here),

@@ -22,7 +22,6 @@ mod ranks;
 mod recorder;
 pub mod relay;
 pub mod status;
-mod unproven;
 pub mod words;
 
 pub use client::Client;

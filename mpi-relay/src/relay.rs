@@ -8,13 +8,13 @@ use crate::logs::Logs;
 use crate::outcomes::Outcomes;
 use crate::ranks::Ends;
 use crate::recorder::Recorder;
-use crate::unproven::Unproven;
 use fencing::{LOOK, Placement};
 use mlog::book::{Address, Book};
 use mlog::door::{self, is_ours};
-use mlog::frame::{Kind, LONGEST_BYTES};
+use mlog::frame::{Frame, Kind, LONGEST_BYTES};
 use mlog::peer::{Peer, dial};
 use mlog::proof::Token;
+use mlog::unproven::{Callers, Unproven};
 use mlog::{Link, Medium, Stream, absent, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -65,10 +65,9 @@ pub struct Relay {
     pub(crate) heart: Heart<Logs>,
     pub(crate) ends: Vec<Ends>,
     pub(crate) peers: Vec<Peer>,
-    pub(crate) unproven: Vec<Unproven>,
+    pub(crate) callers: Callers,
     pub(crate) token: Token,
     pub(crate) ending: bool,
-    pub(crate) refused: u64,
     pub(crate) connections: u64,
     pub(crate) joined_s: f64,
     pub(crate) limit_bytes: u64,
@@ -103,7 +102,7 @@ enum Who {
     Rank(usize),
     Questions(usize),
     Peer(usize),
-    Unproven(usize),
+    Caller(usize),
 }
 
 impl Relay {
@@ -145,10 +144,9 @@ impl Relay {
             ends: layout.ranks(group).iter().map(|_| Ends::default()).collect(),
             heart: Heart::new(layout.clone(), group, config.rules, logs, marks, outcomes)?,
             peers: (0..groups).map(|_| Peer::new()).collect(),
-            unproven: Vec::new(),
+            callers: Callers::new(group),
             token: Token::open(&book.path("token"))?,
             ending: false,
-            refused: 0,
             connections: 0,
             joined_s: mlog::relay::now_s(),
             limit_bytes: config.limit_bytes,
@@ -181,7 +179,7 @@ impl Relay {
             for (who, flags) in self.wait(reads)? {
                 self.happened(who, flags.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR));
             }
-            self.dismiss_late();
+            self.callers.dismiss_late();
             self.call_peers();
             self.heart.safe(self.recorder.safe());
             if reads {
@@ -235,15 +233,14 @@ impl Relay {
         let linked = self.peers.iter().enumerate().filter_map(|(g, p)| Some((g, p.link.as_ref()?)));
         whom.extend(linked.map(|(g, link)| (Who::Peer(g), link.fd(), flags(link, true))));
         // From the last to the first, since handling one may remove it.
-        let unproven = self.unproven.iter().enumerate().rev();
-        whom.extend(unproven.map(|(i, g)| (Who::Unproven(i), g.link.fd(), flags(&g.link, true))));
+        whom.extend(self.callers.links().map(|(i, link)| (Who::Caller(i), link.fd(), flags(link, true))));
         // After them, since one that comes may take the place of another.
         whom.push((Who::Tcp, self.tcp.as_fd(), PollFlags::POLLIN));
         whom.push((Who::Unix, self.unix.as_fd(), PollFlags::POLLIN));
         let mut fds: Vec<PollFd<'_>> = whom.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         let alone = self.peers[..self.group].iter().any(|p| p.link.is_none());
         let again = self.heart.wants_reading() && (reads || self.spare_readings > 0);
-        let timeout = match (again, alone || !self.unproven.is_empty() || self.full.is_some()) {
+        let timeout = match (again, alone || !self.callers.is_empty() || self.full.is_some()) {
             (true, _) => PollTimeout::ZERO,
             (false, true) => PollTimeout::from(20u16),
             (false, false) => PollTimeout::from(1000u16),
@@ -261,22 +258,22 @@ impl Relay {
             Who::Wake => self.take_dialed(),
             Who::Tcp => {
                 while let Ok((stream, _)) = self.tcp.accept() {
-                    self.admit(Stream::Tcp(stream));
+                    self.callers.admit(Stream::Tcp(stream));
                 }
             }
             Who::Unix => {
                 while let Ok((stream, _)) = self.unix.accept() {
                     if is_ours(&stream) {
-                        self.admit(Stream::Unix(stream));
+                        self.callers.admit(Stream::Unix(stream));
                     } else {
-                        self.refuse("a program of another user");
+                        self.callers.refuse("a program of another user");
                     }
                 }
             }
             Who::Rank(place) if readable => self.read_rank(place),
             Who::Questions(place) if readable => self.read_questions(place),
             Who::Peer(group) if readable => self.read_peer(group),
-            Who::Unproven(index) if readable => self.read_unproven(index),
+            Who::Caller(index) if readable => self.read_caller(index),
             _ => {}
         }
     }
@@ -299,6 +296,27 @@ impl Relay {
                 Act::Rewrite(bytes) => self.recorder.rewrite(bytes),
                 Act::Marks => write_marks(&self.folder, &self.heart.marks)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Reads from a caller: a rank enters, a command asks, a relay greets and proves.
+    fn read_caller(&mut self, index: usize) {
+        let Some((caller, frame)) = self.callers.read(index) else { return };
+        let outcome = match caller.link.stream() {
+            Stream::Unix(_) => self.welcome_local(caller.link, &frame),
+            Stream::Tcp(_) => self.welcome_relay(caller, &frame),
+            Stream::Closed(_) => return,
+        };
+        if let Err(e) = outcome {
+            self.callers.refuse(&e.to_string());
+        }
+    }
+
+    fn welcome_relay(&mut self, caller: Unproven, frame: &Frame) -> Result<(), Error> {
+        let proved = self.callers.prove(caller, frame, &self.token, self.peers.len())?;
+        if let Some((group, link)) = proved {
+            self.connected(group, link);
         }
         Ok(())
     }
@@ -330,7 +348,7 @@ impl Relay {
                 Ok(link) => self.connected(them, link),
                 Err(e) => {
                     if matches!(e, mlog::Error::Garbage(_)) {
-                        self.refuse(&e.to_string());
+                        self.callers.refuse(&e.to_string());
                     }
                     tracing::debug!(group = self.group, them, "not reached: {e}");
                     self.peers[them].failed(Instant::now());
