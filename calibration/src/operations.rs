@@ -4,6 +4,8 @@ use crate::asked;
 use crate::orders::Order;
 use anyhow::{Context, Result, bail};
 use driver::ports::{Clock, Engine, Happening};
+use engines::app::{Announced, App, Ask, Files};
+use host::mail::{MailClock, now_s, queue};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use protocol::{Manifest, ManifestFile, Operation};
 use run::{Checkpoints, Patience, bring_back, take};
@@ -14,8 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use wrapper::app::{Announced, App, Ask, Files};
-use wrapper::mail::{MailClock, now_s, queue};
 
 /// Steps of arithmetic in one slice of compute.
 const SLICE: u32 = 2_000_000;

@@ -1,8 +1,8 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
 use crate::{Failure, out};
+use engines::able::{Answer, dumps_removed, look, of_job};
 use std::path::Path;
-use wrapper::able::{Answer, dumps_removed, look, of_job};
 
 /// Arguments of `joulepoint able`.
 #[derive(clap::Args)]

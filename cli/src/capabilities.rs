@@ -32,7 +32,7 @@ fn publish(file: &Path, told: &Capabilities) -> anyhow::Result<()> {
     if file.as_os_str().is_empty() {
         anyhow::bail!("node.capabilities is empty: there is no file to publish in");
     }
-    let told = Capabilities { at_s: wrapper::mail::now_s(), ..told.clone() };
+    let told = Capabilities { at_s: host::mail::now_s(), ..told.clone() };
     fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
     let new = file.with_extension(format!("{}.new", std::process::id()));
     out::file(&new, &serde_json::to_string(&told)?)?;

@@ -52,7 +52,7 @@ pub fn run(args: &CleanArgs, site: &config::Site) -> Result<i32, Failure> {
     let mut lines = Vec::new();
     for runs in folders(site, args.dir.as_deref(), &slurm) {
         let asked = Asked { runs: &runs, keep, dry_run: args.dry_run };
-        lines.extend(asked.clean(&slurm, wrapper::mail::now_s())?.iter().map(Line::of));
+        lines.extend(asked.clean(&slurm, host::mail::now_s())?.iter().map(Line::of));
     }
     let failed = lines.iter().filter(|line| line.done == "failed").count();
     if args.json {

@@ -3,13 +3,13 @@
 use crate::{Failure, out};
 use ::report::moment;
 use driver::groups::ports::LoanOutcome;
+use job::lend::{Lender, Offer};
 use planner::{Lent, Party};
 use protocol::{Loan, LoanProgress, LoanState};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
-use wrapper::lend::{Lender, Offer};
 
 /// Arguments of `joulepoint loans`.
 #[derive(clap::Args)]

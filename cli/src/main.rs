@@ -204,7 +204,7 @@ struct WardenArgs {
     #[arg(long, alias = "turn", value_name = "PLACEMENT")]
     placement: Option<fencing::Placement>,
     /// Checkpoint to go on from.
-    #[arg(long, env = wrapper::criu::RESTORE, value_name = "FOLDER")]
+    #[arg(long, env = engines::criu::RESTORE, value_name = "FOLDER")]
     restore: Option<PathBuf>,
     /// Longest time of a restore, s.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
@@ -286,8 +286,8 @@ struct ParkArgs {
 }
 
 fn main() -> ExitCode {
-    if called_as(wrapper::srun::NAME) {
-        return exit(wrapper::srun::run());
+    if called_as(steps::srun::NAME) {
+        return exit(steps::srun::run());
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -365,14 +365,14 @@ fn run(cli: Cli) -> Result<i32, Failure> {
             return Ok(criu::supervisor::run(&task));
         }
         Command::Ranks(RanksArgs { launcher, library, relay, world, count, cpus_per_task, command }) => {
-            let ranks = wrapper::ranks::Ranks { launcher, library, relay, world, count, cpus_per_task, command };
+            let ranks = worlds::ranks::Ranks { launcher, library, relay, world, count, cpus_per_task, command };
             let e = ranks.run();
             protocol::say!("joulepoint: {}: {e}", ranks.launcher.display());
             return Ok(126);
         }
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Park(ParkArgs { run, group, sandbox, into, limit_s }) => {
-            let dumped = wrapper::groups::park::here(&run, group, &sandbox, &into, limit_s);
+            let dumped = groups::park::here(&run, group, &sandbox, &into, limit_s);
             dumped.map_err(|reason| Failure::Other(anyhow::anyhow!(reason)))?;
         }
         Command::Run(args) => return run_command(&cli.conf, &args),
@@ -434,7 +434,7 @@ fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
         protocol::say!("joulepoint: the request is not understood ({e}); the job runs unprotected");
         protocol::Request::default()
     });
-    let attempt = std::env::var(wrapper::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    let attempt = std::env::var(steps::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
     wrapper::launch::wrap(&request, command, conf, attempt)
 }
 
@@ -445,9 +445,9 @@ fn run_command(conf: &std::path::Path, args: &RunArgs) -> Result<i32, Failure> {
     options::resolve(&request, &Default::default()).map_err(|r| Failure::Usage(r.to_string()))?;
     if args.resume {
         // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var(wrapper::identity::RESUME, "1") };
+        unsafe { std::env::set_var(job::identity::RESUME, "1") };
     }
-    let attempt = std::env::var(wrapper::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
+    let attempt = std::env::var(steps::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
     Ok(wrapper::launch::wrap(&request, &args.command, conf, attempt))
 }
 

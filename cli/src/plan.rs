@@ -155,7 +155,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         work_s: args.work,
         groups: args.groups,
         walltime_s: args.time.or(job.time_s.map(|s| s as f64)),
-        local_s: Some(wrapper::mail::local_s(wrapper::mail::now_s())),
+        local_s: Some(host::mail::local_s(host::mail::now_s())),
     };
     let plan = match known {
         Some(known) => alone(&question, vec![known], site)?,

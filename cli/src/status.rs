@@ -110,7 +110,7 @@ fn table(runs: &[RunAccount], is_one: bool) -> String {
         "{:>8} {:<8} {:<9} {:<13} {:>5} {:>8} {:>9}  {}\n",
         "JobID", "User", "State", "Protection", "Ckpts", "Failures", "Energy", "last ckpt"
     );
-    let now_s = wrapper::mail::now_s();
+    let now_s = host::mail::now_s();
     for run in runs {
         let last = run.checkpoints.last().map(|c| now_s - c.begun_s - c.seconds);
         let last = last.map_or_else(|| "none".to_string(), |s| format!("{} ago", options::spoken(s.max(0.0))));

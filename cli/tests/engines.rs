@@ -67,9 +67,9 @@ fn until(what: &str, mut there: impl FnMut() -> bool) {
 
 /// Kills the driver below a wrapper; the wrapper starts another.
 fn kill_driver(wrapper: &Child) {
-    let below = wrapper::processes::below(wrapper.id() as i32);
+    let below = host::processes::below(wrapper.id() as i32);
     let driver = below.iter().find(|p| p.parent == wrapper.id() as i32).expect("a driver");
-    wrapper::processes::signal(driver.pid, 9);
+    host::processes::signal(driver.pid, 9);
 }
 
 /// A DMTCP that starts the program as it is, and whose image is a line of text.
@@ -124,7 +124,7 @@ fn without_a_coordinator_the_job_runs() {
 #[test]
 fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun() {
     for (engine, missing) in [("dmtcp", "dmtcp_coordinator"), ("scr", "scr_index")] {
-        if wrapper::tool::find(missing).is_some() {
+        if host::tool::find(missing).is_some() {
             println!("skipped: {missing} is in the PATH here");
             continue;
         }

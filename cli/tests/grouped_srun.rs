@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use wrapper::groups::words::{SOCKET, Said};
+use steps::groups::words::{SOCKET, Said};
 
 /// A call that waits for its driver, which is gone when this is.
 struct Call {

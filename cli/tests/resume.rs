@@ -1,14 +1,14 @@
 //! Scripts that start again go on where they were: the stand-in for `srun`, before a scripted one.
 
+use engines::wardens::Wardens;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use wrapper::calls::Calls;
-use wrapper::sandboxes::Sandboxes;
-use wrapper::wardens::Wardens;
+use steps::calls::Calls;
+use steps::sandboxes::Sandboxes;
 
 const JOULEPOINT: &str = env!("CARGO_BIN_EXE_joulepoint");
 
@@ -350,9 +350,9 @@ fn killed_driver(place: &Place, options: &[&str], script: &str) -> Output {
         assert!(Instant::now() < limit, "the script never came to its second step");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let below = wrapper::processes::below(child.id() as i32);
+    let below = host::processes::below(child.id() as i32);
     let driver = below.iter().find(|p| p.parent == child.id() as i32).expect("a driver");
-    wrapper::processes::signal(driver.pid, 9);
+    host::processes::signal(driver.pid, 9);
     child.wait_with_output().unwrap()
 }
 

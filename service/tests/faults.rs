@@ -4,6 +4,7 @@
 mod daemons;
 
 use daemons::{Daemon, Site, batch, is_root, key, preload, records, send, send_all, until};
+use job::deliver::Courier;
 use node::spool::Spool;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, Record, RunHealth};
 use rand::{Rng, SeedableRng};
@@ -16,7 +17,6 @@ use std::time::Duration;
 use store::Store;
 use testbed::PrivateMariadb;
 use wire::Error;
-use wrapper::deliver::Courier;
 
 const ALICE: u32 = 54_321;
 const MALLORY: u32 = 54_322;
@@ -231,7 +231,7 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     let site = Site::new(None);
     let all = records(10_000);
     let (mut controller, mut node) = (site.controller(), site.node());
-    let known = Arc::new(wrapper::job::Controller::new(site.client(), "c/w.1".into(), 0));
+    let known = Arc::new(job::cluster::Controller::new(site.client(), "c/w.1".into(), 0));
     let spool = site.node_client();
     let courier = Courier::start(known, Box::new(move || Some(spool.clone())), key("w.1"), None, Vec::new());
     let mut rng = ChaCha8Rng::seed_from_u64(11);

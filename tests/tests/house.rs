@@ -27,8 +27,7 @@ const CRATE_LINES: usize = 6000;
 const CIRCLE_FILES: usize = 3;
 
 /// Functions that are longer, lines.
-const LONG_FUNCTIONS: &[(&str, usize)] =
-    &[("store/src/apply.rs change", 111), ("wrapper/src/groups/shim.rs serve", 98)];
+const LONG_FUNCTIONS: &[(&str, usize)] = &[("store/src/apply.rs change", 111), ("steps/src/groups/shim.rs serve", 98)];
 
 /// Folders that have more files.
 const FULL_FOLDERS: &[(&str, usize)] = &[
@@ -40,11 +39,10 @@ const FULL_FOLDERS: &[(&str, usize)] = &[
     ("service/src", 23),
     ("store/src", 22),
     ("testbed/src", 21),
-    ("wrapper/src", 51),
 ];
 
 /// Crates that are larger, lines.
-const LARGE_CRATES: &[(&str, usize)] = &[("wrapper", 16_200)];
+const LARGE_CRATES: &[(&str, usize)] = &[];
 
 /// Circles that are larger, files, by crate.
 const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13)];
@@ -59,6 +57,10 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("doctor", 4),
     ("driver", 13),
     ("energy", 10),
+    ("engines", 20),
+    ("groups", 11),
+    ("host", 3),
+    ("job", 5),
     ("mpi-relay", 2),
     ("node", 4),
     ("options", 1),
@@ -69,9 +71,10 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("site", 1),
     ("spank", 2),
     ("spank-plugin", 19),
+    ("steps", 18),
     ("tests", 4),
     ("wire", 1),
-    ("wrapper", 62),
+    ("worlds", 5),
     ("xtask", 8),
 ];
 

@@ -1,8 +1,8 @@
 //! Removes what earlier runs of this user have left, beside a job that begins or for a person; Slurm is asked first.
 
-use crate::identity::Identity;
-use crate::run_folder::expand;
 use config::{Runs, Site};
+use job::identity::Identity;
+use job::run_folder::expand;
 use run::Cluster;
 use run::clean::{self, Keep};
 use slurm::Slurm;
@@ -88,7 +88,7 @@ impl Beside {
     /// Writes down whose the job's own run is and removes what is due, on a thread of its own: the job does not wait for it,
     /// and it ends with the job.
     pub fn start(self, slurm: Slurm) {
-        thread::spawn(move || match self.record_and_clean(&slurm, crate::mail::now_s()) {
+        thread::spawn(move || match self.record_and_clean(&slurm, host::mail::now_s()) {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "what earlier runs have left was removed"),
             Err(e) => tracing::warn!(%e, "what earlier runs have left is not removed"),
@@ -238,7 +238,7 @@ mod tests {
                 let path = dir.path().join(format!("c/{job}.100"));
                 let mut taken = take_up(&path, &Claim::default(), Patience::NONE).unwrap();
                 let ended = Event::Ended { state: "completed".into(), exit_code: 0 };
-                taken.journal.append(vec![(crate::mail::now_s(), ended)]).unwrap();
+                taken.journal.append(vec![(host::mail::now_s(), ended)]).unwrap();
                 fs::create_dir_all(path.join("checkpoints/1")).unwrap();
                 here().record(&path).unwrap();
             }
@@ -270,7 +270,7 @@ mod tests {
             let site = Place::new(&format!("JobId=7 UserId=me(1) JobState={state}\n"));
             let keep = Keep { completed_s: Some(0.0), ..keep(&Runs::default()) };
             let asked = Asked { runs: &site.dir.path().join("c"), keep, dry_run: false };
-            let done = asked.clean(&site.slurm, crate::mail::now_s() + 60.0).unwrap();
+            let done = asked.clean(&site.slurm, host::mail::now_s() + 60.0).unwrap();
             assert_eq!((done.len(), site.left()), (3, vec![7]), "{state}: {done:?}");
         }
     }
@@ -284,7 +284,7 @@ mod tests {
         fs::remove_file(run(8).join("cluster.json")).unwrap();
         settled();
         let keep = Keep { completed_s: Some(0.0), ..keep(&Runs::default()) };
-        let later_s = crate::mail::now_s() + 60.0;
+        let later_s = host::mail::now_s() + 60.0;
         let asked = Asked { runs: &site.dir.path().join("c"), keep, dry_run: false };
         let done = asked.clean(&site.slurm, later_s).unwrap();
         let elsewhere = done.iter().filter(|(_, done)| matches!(done, Done::Elsewhere)).count();
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_job_writes_down_whose_its_run_is_before_anything_is_removed() {
         let site = Place::new("");
-        let (own, now_s) = (site.dir.path().join("c/9.100"), crate::mail::now_s());
+        let (own, now_s) = (site.dir.path().join("c/9.100"), host::mail::now_s());
         fs::remove_file(own.join("cluster.json")).unwrap();
         site.beside(now_s).record_and_clean(&site.slurm, now_s).unwrap();
         assert_eq!(Cluster::of(&own).unwrap(), Some(here()));
@@ -316,7 +316,7 @@ mod tests {
         .unwrap();
         let keep = Keep { completed_s: Some(0.0), ..keep(&Runs::default()) };
         let asked = Asked { runs: &site.dir.path().join("c"), keep, dry_run: false };
-        let done = asked.clean(&site.slurm, crate::mail::now_s() + 60.0).unwrap();
+        let done = asked.clean(&site.slurm, host::mail::now_s() + 60.0).unwrap();
         assert!(done.iter().all(|(_, done)| matches!(done, Done::Failed(Unclean::Slurm(_)))), "{done:?}");
         assert_eq!(site.left(), [7, 8, 9]);
     }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_wrong_by_years_removes_nothing() {
         let site = Place::new("");
-        let (now_s, later_s) = (crate::mail::now_s(), crate::mail::now_s() + 2000.0 * DAY_S);
+        let (now_s, later_s) = (host::mail::now_s(), host::mail::now_s() + 2000.0 * DAY_S);
         assert!(matches!(site.beside(now_s).clean(&site.slurm, &here(), later_s), Err(Unclean::Clocks)));
         site.age();
         assert!(matches!(site.beside(later_s).clean(&site.slurm, &here(), now_s), Err(Unclean::Clocks)));
@@ -337,13 +337,13 @@ mod tests {
     #[test]
     fn beside_a_job_others_are_cleaned_once_an_hour_and_never_its_own() {
         let site = Place::new("");
-        let now_s = crate::mail::now_s();
+        let now_s = host::mail::now_s();
         let mut beside = site.beside(now_s);
         assert_eq!(beside.clean(&site.slurm, &here(), now_s).unwrap(), 0, "all are new");
         beside.keep.completed_s = Some(0.0);
         assert_eq!(beside.clean(&site.slurm, &here(), now_s + 60.0).unwrap(), 0, "somebody has looked");
         site.age();
-        let later_s = crate::mail::now_s();
+        let later_s = host::mail::now_s();
         assert_eq!(Beside { began_s: later_s, ..beside }.clean(&site.slurm, &here(), later_s).unwrap(), 2);
         assert_eq!(site.left(), [9]);
     }
@@ -352,7 +352,7 @@ mod tests {
     fn a_person_is_told_what_would_go_and_nothing_goes() {
         let site = Place::new("");
         let asked = Asked { runs: &site.dir.path().join("c"), keep: keep(&Runs::default()), dry_run: true };
-        let done = asked.clean(&site.slurm, crate::mail::now_s() + 2.0 * DAY_S).unwrap();
+        let done = asked.clean(&site.slurm, host::mail::now_s() + 2.0 * DAY_S).unwrap();
         assert_eq!((done.len(), site.left().len()), (3, 3));
         assert!(!site.dir.path().join("c/.cleaned").exists());
         let nowhere = Asked { runs: &site.dir.path().join("nowhere"), ..asked };

@@ -1,36 +1,32 @@
 //! Takes a run up, plans it, and follows it to its end with the driver that the plan asks for.
 
-use crate::app::Announced;
-use crate::asking;
-use crate::calls::{Calls, Present};
 use crate::clean;
-use crate::criu;
-use crate::deliver::{Courier, Spool};
-use crate::equip::{Gear, Live, equip};
 use crate::former::Former;
-use crate::frequency::Frequency;
-use crate::groups::{self, launch::Launch, slow::Slow};
-use crate::identity::Identity;
-use crate::job::{Controller, Job};
-use crate::late::{Late, Waited};
-use crate::leavings::Asker;
-use crate::lend::Lender;
-use crate::mail::{self, MailClock, Post};
-use crate::mpi;
-use crate::nodes::{Local, Nodes};
-use crate::planned::{Asked, Planned, hook_commands, plan, resume};
-use crate::processes;
-use crate::release::{Release, Releasing};
-use crate::run_folder::RunFolder;
-use crate::sandboxes;
-use crate::script::{Script, Steps, Tree};
-use crate::supervise::{self, PASSED_ON};
-use crate::writers;
+use crate::planned::{Asked, Planned, plan, resume};
 use config::Site;
 use driver::groups::place::Places;
 use driver::ports::{Happening, Ports};
 use driver::protection::Prospect;
 use driver::setup::{Outcome, SUPERSEDED, Setup, Started};
+use engines::app::Announced;
+use engines::criu;
+use engines::equip::{Gear, Live, equip};
+use engines::hook::Commands;
+use groups::{launch::Launch, slow::Slow};
+use host::mail::{self, MailClock, Post};
+use host::processes;
+use host::supervise::{self, PASSED_ON};
+use job::asking;
+use job::cluster::{Controller, Job};
+use job::deliver::{Courier, Spool};
+use job::frequency::Frequency;
+use job::identity::Identity;
+use job::leavings::Asker;
+use job::lend::Lender;
+use job::nodes::{Local, Nodes};
+use job::release::{Release, Releasing};
+use job::run_folder::RunFolder;
+use job::writers;
 use nix::sys::signal::{SigSet, Signal};
 use options::{Resume, Settings};
 use protocol::{Incarnation, Plan, Request, RunKey};
@@ -42,6 +38,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+use steps::calls::{Calls, Present};
+use steps::late::{Late, Waited};
+use steps::mpi;
+use steps::sandboxes;
+use steps::script::{Script, Steps, Tree};
 
 /// Longest wait for an answer of the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -396,9 +397,9 @@ impl<'a> Run<'a> {
             steps: self.steps,
             ask_steps: asking::of_job(nodes.job, nodes.services()),
             live: live.clone(),
-            commands: hook_commands(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
+            commands: Commands::configured(site).map(|all| if is_one_group { all.of_group(0, 1) } else { all }),
             dumps: &site.criu,
-            host: by_steps.then(|| address(&self.slurm, me)),
+            host: by_steps.then(|| me.address(&self.slurm)),
             appends: by_steps.then(|| sandboxes::appends(&self.slurm)).flatten(),
             criu: criu.map(|c| c.command),
             placements: self.folder.placements(),
@@ -505,11 +506,6 @@ fn spool(site: &Site, me: &Identity, controller: &Arc<Controller>) -> Spool {
 /// How long before the end of the walltime the user wants the last request to be sent: `USR1@60`.
 fn before_end_s(settings: &Settings) -> Option<f64> {
     settings.signal.and_then(|s| s.before_end).map(|t| t.as_secs_f64())
-}
-
-/// Where other nodes reach this one.
-pub(crate) fn address(slurm: &Slurm, me: &Identity) -> String {
-    slurm.address(me.node.as_deref().unwrap_or("localhost"))
 }
 
 /// Marks all that this process starts as the run's, for the node service that freezes what is protected.

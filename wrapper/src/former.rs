@@ -1,10 +1,10 @@
 //! What earlier wrappers of a run have left, as its journal tells it.
 
-use crate::identity::Identity;
 use crate::planned::made_by;
-use crate::release;
 use driver::groups::place::{Before, before};
 use driver::ports::NodeCounter;
+use job::identity::Identity;
+use job::release;
 use options::Engine;
 use protocol::{Event, FormerNode, Record};
 use std::collections::BTreeSet;

@@ -1,13 +1,12 @@
 //! Decides whether a wrapper supervises, drives the run, or lets the job run as it is.
 
 use crate::drive::{Given, drive};
-use crate::identity::Identity;
-use crate::job::persistently;
-use crate::script::ATTEMPT;
-use crate::supervise;
 use config::Site;
 use driver::protection::EXIT_NOT_PROTECTED;
 use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome};
+use host::supervise;
+use job::cluster::persistently;
+use job::identity::Identity;
 use options::Settings;
 use protocol::Request;
 use slurm::Slurm;
@@ -17,6 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
+use steps::script::ATTEMPT;
 
 /// Longest wait of a requeued run for Slurm to end it.
 const REQUEUED_LIMIT: Duration = Duration::from_secs(120);

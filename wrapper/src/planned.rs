@@ -1,20 +1,19 @@
 //! What is planned for a run before its program is started: the controller's plan, the engine, and what comes back.
 
-use crate::criu;
-use crate::engines::{self, Facts};
-use crate::hook::Commands;
-use crate::identity::Identity;
-use crate::job::Controller;
-use crate::linked;
-use crate::mail;
-use crate::ranks;
-use crate::unsuited::{self, Me, Unsuited};
 use config::Site;
 use driver::protection::Prospect;
+use engines::choice::{self, Facts};
+use engines::criu;
+use engines::hook::Commands;
+use host::linked;
+use host::mail;
+use job::cluster::Controller;
+use job::identity::Identity;
 use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use steps::unsuited::{self, Me, Unsuited};
+use worlds::ranks;
 
 /// What a job asks for, of which site, where.
 pub(crate) struct Asked<'a> {
@@ -73,23 +72,23 @@ pub(crate) fn plan(
         false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
     };
     let mut facts = Facts {
-        hook: hook_commands(site).is_some(),
+        hook: Commands::configured(site).is_some(),
         nodes: me.nodes.len(),
         talks: settings.log.is_some(),
         no_world: ranks::hindrance(&libraries),
         libraries,
         starts_steps,
         unsuited,
-        no_scr: engines::no_scr(),
-        no_dmtcp: engines::no_dmtcp(),
+        no_scr: choice::no_scr(),
+        no_dmtcp: choice::no_dmtcp(),
         proven: plan.engine.clone(),
         made_by,
         ..Facts::default()
     };
     // Trying it takes a moment, so it is tried only where it may be chosen.
-    let criu = engines::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
+    let criu = choice::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
     facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
-    let (chosen, why) = engines::choose(settings, &facts);
+    let (chosen, why) = choice::choose(settings, &facts);
     plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
     plan.reasons.push(format!("engine {}: {why}", plan.engine));
     if let Some(why) = facts.unsuited.fails.filter(|_| chosen == Some(options::Engine::Criu)) {
@@ -118,15 +117,6 @@ pub(crate) fn resume(settings: &Settings, engine: Option<options::Engine>, by_st
         (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
         (resume, _) => resume,
     }
-}
-
-/// Commands of the engine `hook`: the user's variables win over the site's.
-pub(crate) fn hook_commands(site: &Site) -> Option<Commands> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let checkpoint = variable(options::CHECKPOINT_COMMAND).or_else(|| site.hook.checkpoint.clone())?;
-    let restart = variable("FT_ENERGY_RESTART_COMMAND").or_else(|| site.hook.restart.clone());
-    let limit_s = if site.hook.limit_s > 0.0 { site.hook.limit_s } else { 600.0 };
-    Some(Commands { checkpoint, restart, limit: Duration::from_secs_f64(limit_s) })
 }
 
 /// The engine by which the newest checkpoint of the run was made, as its wrapper said then; none if there is none. Without

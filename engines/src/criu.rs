@@ -1,0 +1,263 @@
+//! Engine `criu`: the whole script of a job on one node in a sandbox, dumped and restored without its help.
+
+use crate::app::interval_variables;
+use crate::looks::Looks;
+use crate::repeated::{self, From};
+use ::criu::client::{self, Ask};
+use ::criu::files::OVERWRITTEN_BYTES;
+use ::criu::{probe, tool};
+use config::{Compress, Site};
+use driver::Repeated;
+use driver::ports::{Engine, Happening, Saved, Unprepared};
+use host::mail::{Post, Tries};
+use job::identity::Identity;
+use job::run_folder::is_own;
+use options::Network;
+use protocol::Manifest;
+use run::{Checkpoints, survey, write_durably};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// Tells a warden from which checkpoint to go on.
+pub const RESTORE: &str = "JOULEPOINT_RESTORE";
+
+/// The end of a program is known so long after that of its sandbox.
+const ENDS: Duration = Duration::from_secs(1);
+
+/// Our own program, whichever name it was started by.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// The engine.
+pub struct Criu {
+    post: Post,
+    checkpoints: Checkpoints,
+    run: PathBuf,
+    /// The job's folder.
+    folder: PathBuf,
+    limit_s: f64,
+    site: config::Criu,
+    tries: Tries,
+    /// Starts of the program from a checkpoint.
+    starts: Tries,
+    looks: Looks,
+}
+
+/// The CRIU of this node: found, tried, and good.
+///
+/// # Errors
+/// A sentence: why this job cannot be checkpointed by it, and what can be used in its place.
+pub fn find(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> {
+    let instead = "use --ft-energy-engine=app or hook";
+    on_this_node(site, me, runs)
+        .map_err(|reason| format!("the engine criu does not work on this node ({reason}): {instead}"))
+}
+
+/// The CRIU of this node, for whatever is dumped.
+///
+/// # Errors
+/// Why it does not work.
+pub fn on_this_node(site: &Site, me: &Identity, runs: &Path) -> Result<PathBuf, String> {
+    tool::find(site.criu.command.as_deref(), std::env::var_os("PATH")).and_then(|criu| {
+        let folder = runs.join(&me.cluster);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|e| format!("{}: {e}", folder.display()))?;
+        let host = nix::unistd::gethostname().map_err(|e| e.to_string())?;
+        let cache = folder.join(format!("criu-{}.works", host.to_string_lossy()));
+        probe::usable(&criu, &warden, &cache).map(|()| criu)
+    })
+}
+
+/// A warden without its arguments.
+fn warden() -> Command {
+    let mut command = Command::new(OURSELVES);
+    command.arg("warden");
+    command
+}
+
+/// Launchers whose processes talk to each other over the network, also within one node.
+const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
+
+/// Whether a script of these words, whose programs name these libraries, gets a network of its own: as its user says, or
+/// if it calls a launcher, or MPI without one, which opens connections to itself.
+pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String>) -> bool {
+    let launches = |word: &String| word.rsplit('/').next().is_some_and(|name| LAUNCHERS.contains(&name));
+    let is_mpi = |library: &String| library.starts_with("libmpi");
+    let talks = || words.iter().any(launches) || libraries.iter().any(is_mpi);
+    asked == Network::Own || asked == Network::Auto && talks()
+}
+
+/// The network that the run's first start has chosen, and else this choice, which is kept: what a script's programs are
+/// linked to may change while it runs, and a checkpoint can only be restored in a network of the same kind.
+///
+/// # Errors
+/// What the file system says.
+pub fn kept_network(run: &Path, own_network: bool) -> io::Result<bool> {
+    let (file, word) = (run.join("network"), if own_network { "own" } else { "host" });
+    match fs::read_to_string(&file) {
+        Ok(kept) => Ok(kept == "own"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => write_durably(&file, word.as_bytes()).map(|()| own_network),
+        Err(e) => Err(e),
+    }
+}
+
+/// The command that runs a script in a sandbox. Slurm's copy of a batch script is not there any more when the job
+/// starts on another node, so that the run keeps its own.
+///
+/// # Errors
+/// What the file system says.
+pub fn within(
+    criu: &Path,
+    run: &Path,
+    argv: &[String],
+    is_batch: bool,
+    limit_s: f64,
+    own_network: bool,
+) -> io::Result<Vec<String>> {
+    let arguments = probe::arguments(criu, run, None, limit_s);
+    let mut all = vec![OURSELVES.to_string(), "warden".to_string()];
+    all.extend(own_network.then(|| "--own-network".to_string()));
+    all.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
+    match argv.split_first() {
+        Some((script, arguments)) if is_batch => {
+            let own = run.join("script");
+            if !own.exists() {
+                write_durably(&own, &fs::read(script)?)?;
+            }
+            fs::set_permissions(&own, fs::Permissions::from_mode(0o700))?;
+            all.push(own.to_string_lossy().into_owned());
+            all.extend_from_slice(arguments);
+        }
+        _ => all.extend_from_slice(argv),
+    }
+    Ok(all)
+}
+
+impl Criu {
+    /// An engine for the run in a folder.
+    pub fn new(
+        post: Post,
+        checkpoints: Checkpoints,
+        run: PathBuf,
+        folder: PathBuf,
+        limit_s: f64,
+        site: config::Criu,
+        looks: Looks,
+    ) -> Criu {
+        let (tries, starts) = (Tries::default(), Tries::default());
+        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, looks }
+    }
+}
+
+impl Engine for Criu {
+    fn name(&self) -> &str {
+        "criu"
+    }
+
+    fn on_demand(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
+        let mut environment = interval_variables(interval_s);
+        if let Some(manifest) = from {
+            is_own(&self.run)?;
+            let folder = self.checkpoints.path(manifest.number);
+            environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
+            let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
+            thread::spawn(move || {
+                if client::is_back(&run, || one.is_current()) {
+                    post.tell_of(&one, Happening::Back);
+                }
+            });
+        }
+        self.looks.start(&self.post);
+        Ok(environment)
+    }
+
+    fn tells_return(&self) -> bool {
+        true
+    }
+
+    fn repeated(&self, from: &Manifest) -> Repeated {
+        let (frozen, run) = (vec![self.checkpoints.path(from.number)], self.run.clone());
+        repeated::within_limit(&self.folder, From { since_s: from.begun_s, frozen, run, outputs: Vec::new() })
+    }
+
+    fn begin(&mut self, into: PathBuf) {
+        let one = self.tries.begin();
+        let (post, run) = (self.post.clone(), self.run.clone());
+        let ask = Ask {
+            folder: into.clone(),
+            limit_s: self.limit_s,
+            memory_share: self.site.memory_share,
+            compress: self.site.compress == Compress::Zstd,
+            overwritten_bytes: OVERWRITTEN_BYTES,
+            tells_going_on: true,
+        };
+        thread::spawn(move || {
+            let goes_on = || post.tell_of(&one, Happening::GoesOn);
+            let dumped = client::dump(&run, &ask, || one.is_current(), goes_on);
+            let saved = dumped.and_then(|frozen_s| {
+                tracing::info!(frozen_s, "the program stood still for a dump");
+                let files = survey(&into).map_err(|e| e.to_string())?;
+                Ok(Saved { files, still_s: Some(frozen_s) })
+            });
+            if saved.as_ref().is_err_and(|reason| reason == client::ENDED) {
+                // That of a program that has done its work is no failure: its end is heard of first.
+                thread::sleep(ENDS);
+            }
+            post.tell_of(&one, Happening::Checkpointed(saved));
+        });
+    }
+
+    fn give_up(&mut self) {
+        self.tries.void();
+    }
+}
+
+impl Drop for Criu {
+    fn drop(&mut self) {
+        self.tries.void();
+        self.starts.void();
+        self.looks.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_script_is_kept_with_its_run_and_never_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("slurm_script");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        let argv = [script.to_string_lossy().into_owned(), "a b".to_string()];
+        let command = || within(Path::new("/criu"), dir.path(), &argv, true, 9.0, true).unwrap();
+        assert_eq!(command()[1..3], ["warden", "--own-network"]);
+        let own = dir.path().join("script");
+        assert_eq!(command()[command().len() - 3..], ["--", &own.to_string_lossy(), "a b"]);
+        fs::write(&script, "changed").unwrap();
+        command();
+        assert_eq!(fs::read_to_string(&own).unwrap(), "#!/bin/sh\n");
+        let plain = within(Path::new("/criu"), dir.path(), &argv, false, 9.0, false).unwrap();
+        assert_eq!(plain[plain.len() - 2..], argv);
+    }
+
+    #[test]
+    fn a_script_that_calls_a_launcher_has_a_network_of_its_own_unless_its_user_says_otherwise() {
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let none = BTreeSet::new();
+        assert!(own_network(Network::Auto, &words("cd x /usr/bin/mpirun -n 4 heat"), &none));
+        assert!(own_network(Network::Auto, &words("lmp -in x"), &BTreeSet::from(["libmpi.so.40".to_string()])));
+        assert!(!own_network(Network::Auto, &words("python3 mpirun.py"), &none));
+        assert!(!own_network(Network::Host, &words("mpirun heat"), &none));
+        assert!(own_network(Network::Own, &words("python3 a.py"), &none));
+    }
+}

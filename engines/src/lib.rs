@@ -1,0 +1,15 @@
+//! What makes checkpoints and brings programs back from them, each behind `driver::ports::Engine`: [`choice`] says which one a
+//! run gets, and [`equip`] makes it.
+
+pub mod able;
+pub mod app;
+pub mod choice;
+pub mod criu;
+pub mod criu_steps;
+pub mod dmtcp;
+pub mod equip;
+pub mod hook;
+pub mod looks;
+pub mod repeated;
+pub mod scr;
+pub mod wardens;

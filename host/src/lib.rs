@@ -1,0 +1,9 @@
+//! What the rooms inside a job have in common: the driver's queue and clock, and the processes and programs of this host.
+
+pub mod linked;
+pub mod mail;
+pub mod parallel;
+pub mod processes;
+pub mod shell;
+pub mod supervise;
+pub mod tool;

@@ -1,0 +1,235 @@
+//! What the cluster knows of this job: dead nodes from the controller, the reason of an end from Slurm.
+
+use driver::ports::{Cluster, Happening};
+use host::mail::Post;
+use protocol::{FailureKind, NodeHealth, RunHealth};
+use slurm::{JobState, Slurm};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use wire::Client;
+
+/// Silence from which a node is suspected, s.
+const SUSPECT_S: f64 = 2.0;
+
+/// How long the controller may hold its answer back when there is no news, s.
+const NEWS_S: u64 = 30;
+
+/// The same while a node is doomed, s.
+const DOOMED_S: u64 = 1;
+
+/// How much longer its answer may take then.
+const NEWS_LIMIT: Duration = Duration::from_secs(NEWS_S + 10);
+
+/// Pause before the first question, and after one that was not answered.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Longest wait for accounting to tell how this record ended; shorter than any KillWait.
+const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
+
+/// Time between two looks at accounting.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often Slurm is asked to put the job back into the queue, and the time between.
+const REQUEUE_TRIES: u32 = 6;
+const REQUEUE_PAUSE: Duration = Duration::from_secs(3);
+
+/// This job.
+pub struct Job {
+    slurm: Arc<Slurm>,
+    job: u32,
+    restart_count: u32,
+    started_s: f64,
+    controller: Arc<Controller>,
+}
+
+/// The controller service, and what it said last.
+pub struct Controller {
+    /// The connection.
+    pub client: Client,
+    /// Path of the run: `cluster/run`.
+    pub run: String,
+    /// Which record of the run asks.
+    restart_count: u32,
+    last: Mutex<Vec<NodeHealth>>,
+}
+
+impl Controller {
+    /// A controller that has not been asked yet.
+    pub fn new(client: Client, run: String, restart_count: u32) -> Controller {
+        Controller { client, run, restart_count, last: Mutex::default() }
+    }
+
+    /// Health of the run's nodes; what was said last if the controller is away.
+    pub fn health(&self) -> RunHealth {
+        self.ask(&self.client, "").unwrap_or_else(|| RunHealth { nodes: self.last(), ..RunHealth::default() })
+    }
+
+    /// The same as soon as it is other than what was told with `since`, or after half a minute.
+    fn news(&self, since: u64) -> Option<RunHealth> {
+        // The end of a doomed node's lease is no news, but a matter of time.
+        let is_doomed = self.last().iter().any(|node| node.doomed && !node.dead);
+        let wait_s = if is_doomed { DOOMED_S } else { NEWS_S };
+        self.ask(&self.client.within(NEWS_LIMIT), &format!("&since={since}&wait_s={wait_s}"))
+    }
+
+    fn ask(&self, client: &Client, more: &str) -> Option<RunHealth> {
+        let Controller { run, restart_count, .. } = self;
+        let path = format!("/v1/runs/{run}/health");
+        let asked = client.get::<RunHealth>(&format!("{path}?restart_count={restart_count}{more}"));
+        let heard = match asked {
+            // An older controller knows no records here, and refuses.
+            Err(wire::Error::Refused { status: 400, .. }) => client.get(&format!("{path}?{more}")),
+            other => other,
+        };
+        match heard {
+            Ok(health) => {
+                if let Ok(mut last) = self.last.lock() {
+                    last.clone_from(&health.nodes);
+                }
+                Some(health)
+            }
+            Err(e) => {
+                tracing::debug!(%e, "the controller cannot be asked");
+                None
+            }
+        }
+    }
+
+    /// Nodes that are dead.
+    pub fn dead(&self) -> Vec<String> {
+        self.health().nodes.into_iter().filter(|h| h.dead).map(|h| h.node).collect()
+    }
+
+    /// What the controller said last.
+    pub fn last(&self) -> Vec<NodeHealth> {
+        self.last.lock().map(|l| l.clone()).unwrap_or_default()
+    }
+}
+
+impl Job {
+    /// A job in its current record.
+    pub fn new(slurm: Arc<Slurm>, job: u32, restart_count: u32, controller: Arc<Controller>) -> Job {
+        Job { slurm, job, restart_count, started_s: host::mail::now_s(), controller }
+    }
+
+    /// Tells the driver of every node that dies and every order that comes from now on.
+    pub fn watch(&self, post: &Post) {
+        let (controller, post, started_s) = (self.controller.clone(), post.clone(), self.started_s);
+        thread::spawn(move || {
+            let (mut told, mut since) = (Vec::new(), 0);
+            // The controller must have the first record to know whose run this is.
+            thread::sleep(PAUSE);
+            loop {
+                let Some(health) = controller.news(since) else {
+                    thread::sleep(PAUSE);
+                    continue;
+                };
+                since = health.news;
+                for (node, at_s) in dead(&health.nodes, started_s) {
+                    if !told.contains(&node) {
+                        told.push(node.clone());
+                        post.tell(Happening::NodeLost { node, at_s });
+                    }
+                }
+                // The driver knows which of them it has heard before.
+                health.orders.into_iter().for_each(|order| post.tell(Happening::Ordered(order)));
+            }
+        });
+    }
+}
+
+impl Job {
+    /// Whether a node of this record is dead, or found to be, since the record began.
+    fn has_lost_a_node(&self) -> bool {
+        let nodes = self.controller.health().nodes;
+        let doomed = |h: NodeHealth| NodeHealth { dead: h.dead || h.doomed, ..h };
+        !dead(&nodes.into_iter().map(doomed).collect::<Vec<_>>(), self.started_s).is_empty()
+    }
+
+    /// Slurm forgets that it requeued a job for another one's sake; only accounting tells, a moment later.
+    fn why_requeued(&self) -> FailureKind {
+        let limit = Instant::now() + ACCOUNTED_LIMIT;
+        loop {
+            let lives = self.slurm.accounted(self.job).unwrap_or_default();
+            let ended = lives.iter().find(|l| l.end_s.is_some_and(|end_s| end_s >= self.started_s.floor()));
+            match ended {
+                Some(life) if life.state == JobState::Preempted => return FailureKind::Preempted,
+                None if Instant::now() < limit => thread::sleep(LOOK),
+                _ => return FailureKind::Requeued,
+            }
+        }
+    }
+}
+
+/// Nodes that died since the job began; one that died before is on its way back, else Slurm had not given it to us.
+fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
+    let now_s = host::mail::now_s();
+    let last_heard_s = |h: &NodeHealth| now_s - h.silent_s.unwrap_or(0.0);
+    health
+        .iter()
+        .filter(|h| h.dead && last_heard_s(h) >= started_s)
+        .map(|h| (h.node.clone(), last_heard_s(h)))
+        .collect()
+}
+
+impl Cluster for Job {
+    fn dead_nodes(&mut self) -> Vec<(String, f64)> {
+        dead(&self.controller.health().nodes, self.started_s)
+    }
+
+    fn suspects(&mut self) -> bool {
+        self.controller
+            .health()
+            .nodes
+            .iter()
+            .any(|h| !h.dead && (h.doomed || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
+    }
+
+    fn cause(&mut self) -> Option<FailureKind> {
+        if self.job == 0 {
+            return None; // A command outside Slurm.
+        }
+        let job = match self.slurm.job(self.job) {
+            Ok(job) => job?,
+            Err(e) => {
+                tracing::warn!(%e, "Slurm cannot be asked about the job");
+                return None;
+            }
+        };
+        // While it is being ended, Slurm hides the state below COMPLETING; a restart counted already means the queue.
+        let requeued = job.restarts > self.restart_count;
+        match job.state {
+            JobState::Running => None,
+            _ if job.preempted => Some(FailureKind::Preempted),
+            _ if self.has_lost_a_node() => Some(FailureKind::Node),
+            JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
+            JobState::Preempted => Some(FailureKind::Preempted),
+            JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),
+            _ if requeued => Some(self.why_requeued()),
+            _ if job.reason == "TimeLimit" || job.time_is_up(host::mail::now_s()) => Some(FailureKind::Timeout),
+            JobState::Cancelled | JobState::Completing => Some(FailureKind::Cancelled),
+            _ => None,
+        }
+    }
+
+    fn requeue(&mut self) -> Result<(), String> {
+        persistently(|| self.slurm.requeue(self.job))
+    }
+
+    fn requeue_held(&mut self) -> Result<(), String> {
+        persistently(|| self.slurm.requeue_held(self.job))
+    }
+}
+
+/// Puts a job back into the queue: a slurmctld that starts again is back in seconds; without it the run would end here.
+pub fn persistently(requeue: impl Fn() -> Result<(), slurm::Error>) -> Result<(), String> {
+    for _ in 1..REQUEUE_TRIES {
+        match requeue() {
+            Ok(()) => return Ok(()),
+            Err(e) => tracing::warn!(%e, "the job is not back in the queue; it is tried again"),
+        }
+        thread::sleep(REQUEUE_PAUSE);
+    }
+    requeue().map_err(|e| e.to_string())
+}

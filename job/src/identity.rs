@@ -1,0 +1,162 @@
+//! Who this job is: Slurm's variables, or a command outside Slurm; and which run it belongs to.
+
+use crate::run_folder::expand;
+use config::Site;
+use options::Settings;
+use run::line::Claim;
+use slurm::Slurm;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use steps::resized::Layout;
+
+/// Set when a command outside Slurm is to take up an earlier run.
+pub const RESUME: &str = "JOULEPOINT_RESUME";
+
+/// One job record, as its environment tells it.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Slurm job id; none outside Slurm.
+    pub job: Option<u32>,
+    /// SLURM_RESTART_COUNT.
+    pub restart_count: u32,
+    /// Slurm cluster name, or the host's.
+    pub cluster: String,
+    /// User name.
+    pub user: String,
+    /// Slurm account.
+    pub account: String,
+    /// Slurm partition.
+    pub partition: String,
+    /// Job name, or the command's.
+    pub job_name: String,
+    /// Nodes of the allocation, or this host.
+    pub nodes: Vec<String>,
+    /// The node that this process is on, as Slurm calls it; none outside Slurm.
+    pub node: Option<String>,
+    /// CPUs on each node.
+    pub cpus_per_node: u32,
+    /// The job's folder.
+    pub folder: PathBuf,
+    /// HOME, or the user's home folder; `/tmp` if neither is known.
+    pub home: String,
+}
+
+impl Identity {
+    /// Where other nodes reach this one.
+    pub fn address(&self, slurm: &Slurm) -> String {
+        slurm.address(self.node.as_deref().unwrap_or("localhost"))
+    }
+
+    /// Reads the environment.
+    pub fn from_environment(argv: &[String]) -> Identity {
+        let get = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let host = nix::unistd::gethostname()
+            .ok()
+            .and_then(|h| h.into_string().ok())
+            .unwrap_or_else(|| "localhost".to_string());
+        let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        let command = argv.first().map(|a| a.rsplit('/').next().unwrap_or(a).to_string());
+        let nodes = get("SLURM_JOB_NODELIST").and_then(|l| slurm::expand_nodelist(&l).ok());
+        let home = user.as_ref().map(|u| u.dir.to_string_lossy().into_owned());
+        Identity {
+            job: get("SLURM_JOB_ID").and_then(|v| v.parse().ok()),
+            restart_count: get("SLURM_RESTART_COUNT").and_then(|v| v.parse().ok()).unwrap_or(0),
+            cluster: get("SLURM_CLUSTER_NAME").unwrap_or_else(|| host.clone()),
+            user: user.map_or_else(|| nix::unistd::getuid().to_string(), |u| u.name),
+            account: get("SLURM_JOB_ACCOUNT").unwrap_or_default(),
+            partition: get("SLURM_JOB_PARTITION").unwrap_or_default(),
+            job_name: get("SLURM_JOB_NAME").or(command).unwrap_or_default(),
+            nodes: nodes.filter(|n| !n.is_empty()).unwrap_or_else(|| vec![host]),
+            node: get("SLURMD_NODENAME"),
+            cpus_per_node: get("SLURM_CPUS_ON_NODE").and_then(|v| v.parse().ok()).unwrap_or(1),
+            folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            home: get("HOME").or(home).unwrap_or_else(|| "/tmp".to_string()),
+        }
+    }
+
+    /// How the job is laid out on its nodes.
+    pub fn layout(&self, spare: u32) -> Layout {
+        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
+        Layout {
+            job: self.job.unwrap_or(0),
+            nodes: self.nodes.clone(),
+            spare: spare as usize,
+            tasks: number("SLURM_NTASKS"),
+            tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
+            cpus_per_node: self.cpus_per_node as usize,
+        }
+    }
+
+    /// Tasks of the job, where it says how many.
+    pub fn tasks(&self) -> Option<u32> {
+        let layout = self.layout(0);
+        let tasks = layout.tasks.or_else(|| Some(layout.tasks_per_node? * layout.nodes.len()))?;
+        u32::try_from(tasks).ok()
+    }
+
+    /// What the run's folder is told of its holder.
+    pub fn claim(&self) -> Claim {
+        let node = self.node.clone().or_else(|| self.nodes.first().cloned()).unwrap_or_default();
+        let at_s = host::mail::now_s();
+        Claim { holder: 0, job: self.job, restart_count: self.restart_count, node, at_s }
+    }
+
+    /// The folder under which this user's runs are kept.
+    pub fn runs_folder(&self, settings: &Settings, site: &Site) -> PathBuf {
+        settings.dir.clone().unwrap_or_else(|| expand(&site.runs.dir, &self.home, &self.user))
+    }
+
+    /// The name of the run, and whether earlier wrappers worked on it.
+    ///
+    /// Slurm uses job ids again, so a run is its job id and the moment of its first start; a requeued job, and a
+    /// driver that was killed, take up the newest run of their id.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn run_name(&self, runs: &Path, killed_before: bool) -> io::Result<(String, bool)> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
+        let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
+        let id = self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string());
+        let folder = runs.join(&self.cluster);
+        let asked = self.job.is_none() && std::env::var_os(RESUME).is_some();
+        if self.restart_count > 0 || killed_before || asked {
+            let mut earlier: Vec<(u64, String)> = Vec::new();
+            match fs::read_dir(&folder) {
+                Ok(entries) => {
+                    for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
+                        if let Some(at) = name.strip_prefix(&format!("{id}.")).and_then(|t| t.parse().ok()) {
+                            earlier.push((at, name));
+                        }
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+            if let Some((_, newest)) = earlier.into_iter().max() {
+                return Ok((newest, true));
+            }
+        }
+        Ok((format!("{id}.{:.0}", host::mail::now_s().floor()), false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requeued_job_takes_up_its_newest_run_and_a_new_job_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["7.100", "7.200", "70.300", "7.x"] {
+            fs::create_dir_all(dir.path().join("c").join(name)).unwrap();
+        }
+        let me = Identity { job: Some(7), cluster: "c".into(), ..Identity::default() };
+        assert_eq!(me.run_name(dir.path(), true).unwrap(), ("7.200".to_string(), true));
+        assert!(!me.run_name(dir.path(), false).unwrap().1);
+        let requeued = Identity { restart_count: 1, ..me.clone() };
+        assert_eq!(requeued.run_name(dir.path(), false).unwrap().0, "7.200");
+        let other = Identity { job: Some(8), restart_count: 1, ..me };
+        assert!(!other.run_name(dir.path(), false).unwrap().1);
+    }
+}

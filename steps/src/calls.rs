@@ -1,0 +1,578 @@
+//! What a run remembers of its script's `srun` calls: which ended and how, and what a recovery line makes of that.
+//!
+//! `RUN/calls/` holds one file for each call, named by what tells calls apart and by how many alike came before it.
+//! The wrapper opens and settles the folder, the stand-in for `srun` ([`crate::srun`]) reads and writes it.
+
+mod left;
+
+pub use left::{NodeLeft, Present};
+
+use left::Known;
+use run::write_durably;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Tells the stand-in where the folder is, and for which job: `4711:/folder`.
+pub const VARIABLE: &str = "JOULEPOINT_CALLS";
+
+/// File that tells the script's beginnings apart.
+const LIFE: &str = "life";
+
+/// Where programs are looked for if nothing says so.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How long a run must be seen to go on after a call that ended with an error, s: a node that dies fails its step
+/// before anybody says why.
+pub const DOUBT_S: f64 = 60.0;
+
+/// Largest file of a command that is looked into to notice a change, bytes.
+const SCRIPT_LIMIT_BYTES: u64 = 16 << 20;
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Place among all calls of the script, from 1.
+    pub number: usize,
+    /// What tells it from others: words, folder, input, output; the same for calls that are alike.
+    pub key: String,
+    /// The words, for people.
+    pub command: String,
+    /// When it began for the first time.
+    pub begun_s: f64,
+    /// How it ended; absent while it is to be run.
+    pub ended: Option<End>,
+    /// Where it writes while it runs.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+/// A file that the script had opened for a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Descriptor: 1 or 2.
+    pub descriptor: i32,
+    /// The file.
+    pub path: PathBuf,
+    /// First byte of the call.
+    pub start: u64,
+    /// First byte of what the call writes since it was started last.
+    pub from: u64,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// When.
+    pub at_s: f64,
+    /// Exit code.
+    pub code: i32,
+    /// What it wrote to files that the script had opened for it.
+    pub outputs: Vec<Output>,
+}
+
+/// What a call wrote to one file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Descriptor: 1 or 2.
+    pub descriptor: i32,
+    /// First byte.
+    pub start: u64,
+    /// Byte after the last.
+    pub end: u64,
+    /// File with a copy beside the record; absent if it was too large.
+    pub saved: Option<String>,
+}
+
+/// The folder of a run's calls.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    folder: PathBuf,
+    /// The beginning of the script to which a stand-in belongs.
+    life: Option<String>,
+}
+
+/// What a recovery line means for a script that is started again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// Whether the line is to be brought back: not if all that ran when it was made has ended since.
+    pub line_is_needed: bool,
+    /// End of the last call that is not run again.
+    pub kept_until_s: Option<f64>,
+    /// Sentences on calls that had ended and are run again, since what they left is not here.
+    pub again: Vec<String>,
+}
+
+impl Calls {
+    /// Opens the folder of a run and puts the stand-in into it; what another script left is forgotten.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(run: &Path, argv: &[String]) -> io::Result<Calls> {
+        let calls = Calls { folder: run.join("calls"), life: None };
+        for folder in [calls.folder.clone(), calls.claims(), calls.bin(), calls.unsettled_folder()] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let stand_in = calls.bin().join("srun");
+        let us = std::env::current_exe()?;
+        if fs::read_link(&stand_in).ok().as_ref() != Some(&us) {
+            gone(fs::remove_file(&stand_in))?;
+            symlink(us, stand_in)?;
+        }
+        let script = fingerprint(argv);
+        let known = calls.folder.join("script");
+        match fs::read_to_string(&known) {
+            Ok(before) if before == script => {}
+            Ok(_) => {
+                protocol::say!("joulepoint: the script has changed, so all of its steps are run again");
+                calls.forget_all()?;
+                write_durably(&known, script.as_bytes())?;
+            }
+            Err(_) => write_durably(&known, script.as_bytes())?,
+        }
+        Ok(calls)
+    }
+
+    /// The folder that the environment names, if it is this job's and the script has not begun anew since: what is left
+    /// of its last life, on a node that Slurm has not ended yet, must not speak for this one.
+    pub fn of_environment() -> Option<Calls> {
+        let value = std::env::var_os(VARIABLE)?.into_vec();
+        let mut words = value.splitn(3, |b| *b == b':').map(|word| OsString::from_vec(word.to_vec()));
+        let (job, life, folder) = (words.next()?, words.next()?.into_string().ok()?, PathBuf::from(words.next()?));
+        let calls = Calls { folder, life: Some(life) };
+        let is_ours = job == std::env::var_os("SLURM_JOB_ID").unwrap_or_default() && calls.folder.is_dir();
+        (is_ours && !calls.is_over()).then_some(calls)
+    }
+
+    /// What the script must see so that its calls are remembered.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let job = std::env::var("SLURM_JOB_ID").unwrap_or_default();
+        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_string());
+        vec![
+            ("PATH".to_string(), format!("{}:{path}", self.bin().display())),
+            (VARIABLE.to_string(), format!("{job}:{}:{}", self.now_living(), self.folder.display())),
+        ]
+    }
+
+    /// The script begins again from its top.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn begin(&self) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fs::write(self.folder.join(LIFE), format!("{}.{}", now.as_nanos(), std::process::id()))?;
+        for claim in fs::read_dir(self.claims())? {
+            fs::remove_file(claim?.path())?;
+        }
+        gone(fs::remove_file(self.closed()))
+    }
+
+    /// From now on nothing counts as ended: the script is being stopped.
+    pub fn close(&self) {
+        if let Err(e) = fs::write(self.closed(), "") {
+            tracing::warn!(%e, "steps that are stopped now may count as ended");
+        }
+    }
+
+    /// The script runs on after all.
+    pub fn reopen(&self) {
+        if let Err(e) = gone(fs::remove_file(self.closed())) {
+            tracing::warn!(%e, "no step counts as ended any more");
+        }
+    }
+
+    /// Whether the script is being stopped, or has begun anew.
+    pub fn is_closed(&self) -> bool {
+        self.closed().exists() || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| *life != self.now_living())
+    }
+
+    fn now_living(&self) -> String {
+        fs::read_to_string(self.folder.join(LIFE)).unwrap_or_default()
+    }
+
+    /// Takes the next number for a call; tells it, and how many calls with this key came before.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn claim(&self, key: &str) -> io::Result<(usize, usize)> {
+        let mut number = fs::read_dir(self.claims())?.count() + 1;
+        // Making a link is one act: no two calls get one number, and none is seen without its key.
+        loop {
+            match symlink(key, self.claims().join(number.to_string())) {
+                Ok(()) => break,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(e) => return Err(e),
+            }
+        }
+        let is_alike = |n: &usize| fs::read_link(self.claims().join(n.to_string())).is_ok_and(|k| k == Path::new(key));
+        Ok((number, (1..number).filter(is_alike).count()))
+    }
+
+    /// What is known of a call.
+    pub fn read(&self, name: &str) -> Option<Call> {
+        serde_json::from_slice(&fs::read(self.folder.join(format!("{name}.json"))).ok()?).ok()
+    }
+
+    /// Notes that a call begins: whole or not at all, but not synced, since a step must not wait for the disk.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn note(&self, name: &str, call: &Call) -> io::Result<()> {
+        let beside = self.folder.join(format!("{name}.partial"));
+        fs::write(&beside, serde_json::to_vec(call)?)?;
+        fs::rename(beside, self.folder.join(format!("{name}.json")))
+    }
+
+    /// Remembers a call durably.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write(&self, name: &str, call: &Call) -> io::Result<()> {
+        write_durably(&self.folder.join(format!("{name}.json")), &serde_json::to_vec(call)?)
+    }
+
+    /// Whether these calls were made in this very life of the job, on these nodes; it is the next one's to know, too.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn is_same_life(&self, life: &str) -> io::Result<bool> {
+        let file = self.folder.join("record");
+        let before = match fs::read_to_string(&file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        if before != life {
+            write_durably(&file, life.as_bytes())?;
+        }
+        Ok(before == life)
+    }
+
+    /// A call has ended, and it is not known yet what it has left on its nodes.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unsettle(&self, name: &str) -> io::Result<()> {
+        fs::write(self.unsettled_folder().join(name), "")
+    }
+
+    /// Calls that have ended, and of which it is not known yet what they have left on their nodes.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unsettled(&self) -> io::Result<Vec<String>> {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        fs::read_dir(self.unsettled_folder())?.map(name).collect()
+    }
+
+    /// Keeps what a call that ended then has left on which nodes; nothing is kept if nobody can know.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn keep_left(&self, name: &str, at_s: f64, nodes: Option<Vec<NodeLeft>>) -> io::Result<()> {
+        if let Some(nodes) = nodes {
+            write_durably(&self.left_file(name), &serde_json::to_vec(&Known { at_s, nodes })?)?;
+        }
+        gone(fs::remove_file(self.unsettled_folder().join(name)))
+    }
+
+    /// What a call has left, if that is known.
+    fn left(&self, name: &str, call: &Call) -> Option<Vec<NodeLeft>> {
+        let known: Known = serde_json::from_slice(&fs::read(self.left_file(name)).ok()?).ok()?;
+        call.ended.as_ref().filter(|end| end.at_s == known.at_s).map(|_| known.nodes)
+    }
+
+    fn left_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.left"))
+    }
+
+    fn unsettled_folder(&self) -> PathBuf {
+        self.folder.join("unsettled")
+    }
+
+    /// The folder itself, with the copies of outputs.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where a copy of an output is kept.
+    pub fn output(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The files that calls write to; those of which nothing can be read are left out.
+    pub fn targets(&self) -> Vec<PathBuf> {
+        let all = self.all().unwrap_or_default();
+        all.into_iter().flat_map(|(_, call)| call.targets).map(|target| target.path).collect()
+    }
+
+    /// Makes the record agree with the recovery line that was begun at `line_s`, for a run that was last seen well
+    /// at `alive_s` and goes on at `present`, which is absent outside Slurm.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn settle(&self, line_s: Option<f64>, alive_s: f64, present: Option<&Present>) -> io::Result<Settled> {
+        let mut calls = self.all()?;
+        let before: Vec<Call> = calls.iter().map(|(_, c)| c.clone()).collect();
+        let mut after = before.clone();
+        let lacks = |(name, call): &(String, Call)| {
+            let ended = present.filter(|_| call.ended.is_some());
+            ended.and_then(|present| present.lacks(self.left(name, call).as_deref()))
+        };
+        let lacking: Vec<Option<String>> = calls.iter().map(lacks).collect();
+        let line_is_needed = settle(&mut after, line_s, alive_s, |i| lacking[i].is_some());
+        let sentence = |(call, why): (&Call, &Option<String>)| {
+            let Call { number, command, .. } = call;
+            why.as_ref().map(|why| format!("step {number} (srun {command}) is run again: {why}"))
+        };
+        let again = before.iter().zip(&lacking).filter_map(sentence).collect();
+        for ((name, call), new) in calls.iter_mut().zip(&after) {
+            if line_is_needed && line_s.is_some_and(|s| new.begun_s > s) {
+                fs::remove_file(self.folder.join(format!("{name}.json")))?;
+            } else if call != new {
+                self.write(name, new)?;
+            }
+        }
+        let kept_until_s = after.iter().filter_map(|c| c.ended.as_ref()).map(|e| e.at_s).reduce(f64::max);
+        Ok(Settled { line_is_needed, kept_until_s, again })
+    }
+
+    fn all(&self) -> io::Result<Vec<(String, Call)>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let Some(name) = name.strip_suffix(".json") else { continue };
+            // A record that cannot be read is none: its call is run again.
+            all.extend(self.read(name).map(|call| (name.to_string(), call)));
+        }
+        Ok(all)
+    }
+
+    fn forget_all(&self) -> io::Result<()> {
+        self.all()?.iter().try_for_each(|(name, _)| fs::remove_file(self.folder.join(format!("{name}.json"))))
+    }
+
+    fn claims(&self) -> PathBuf {
+        self.folder.join("claims")
+    }
+
+    fn bin(&self) -> PathBuf {
+        self.folder.join("bin")
+    }
+
+    fn closed(&self) -> PathBuf {
+        self.folder.join("closed")
+    }
+}
+
+/// Takes back what cannot count as ended, and of what has ended that which `lacks` what it left; tells whether the line is
+/// needed.
+fn settle(calls: &mut [Call], line_s: Option<f64>, alive_s: f64, lacks: impl Fn(usize) -> bool) -> bool {
+    for call in calls.iter_mut() {
+        call.ended.take_if(|e| e.code != 0 && e.at_s + DOUBT_S > alive_s);
+    }
+    take_back_indistinct(calls);
+    let end_s = |c: &Call| c.ended.as_ref().map_or(f64::INFINITY, |e| e.at_s);
+    let ran = |c: &Call| line_s.is_some_and(|line_s| c.begun_s <= line_s && end_s(c) > line_s);
+    let ran_at_line: Vec<bool> = calls.iter().map(ran).collect();
+    for (i, call) in calls.iter_mut().enumerate() {
+        call.ended.take_if(|_| lacks(i));
+    }
+    take_back_indistinct(calls);
+    let Some(line_s) = line_s else { return true };
+    let mut running = calls.iter().zip(ran_at_line).filter(|(_, ran)| *ran).map(|(c, _)| c).peekable();
+    if running.peek().is_some() && running.all(|c| c.ended.is_some()) {
+        return false;
+    }
+    for call in calls.iter_mut() {
+        call.ended.take_if(|e| e.at_s > line_s);
+    }
+    true
+}
+
+/// Calls that are alike and ran at the same time cannot be told apart: they have ended only when all of them have.
+fn take_back_indistinct(calls: &mut [Call]) {
+    loop {
+        let open: Vec<Call> = calls.iter().filter(|c| c.ended.is_none()).cloned().collect();
+        let indistinct = |c: &Call, end: &End| open.iter().any(|other| other.key == c.key && other.begun_s < end.at_s);
+        let next = calls.iter_mut().find(|c| c.ended.as_ref().is_some_and(|e| indistinct(c, e)));
+        let Some(call) = next else { return };
+        call.ended = None;
+    }
+}
+
+/// What a script is: what stands in the files that its words name, and the other words. The path of a batch script
+/// is not part of it, since every node has its own.
+pub fn fingerprint(argv: &[String]) -> String {
+    let mut hash = Xxh3::new();
+    for word in argv {
+        let small = fs::metadata(word).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
+        match small.then(|| fs::read(word).ok()).flatten() {
+            Some(content) => hash.update(&content),
+            None => hash.update(word.as_bytes()),
+        }
+        hash.update(&[0]);
+    }
+    format!("{:032x}", hash.digest128())
+}
+
+/// A file that is not there needs no removal.
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call of `key` that began and ended (with a code) then.
+    fn call(key: &str, begun_s: f64, ended: Option<(f64, i32)>) -> Call {
+        let ended = ended.map(|(at_s, code)| End { at_s, code, outputs: Vec::new() });
+        Call { number: 1, key: key.into(), command: key.into(), begun_s, ended, targets: Vec::new() }
+    }
+
+    /// Which calls count as ended, and whether the line is needed.
+    fn settled(mut calls: Vec<Call>, line_s: Option<f64>, well_s: f64) -> (Vec<bool>, bool) {
+        let needed = settle(&mut calls, line_s, well_s, |_| false);
+        (calls.iter().map(|c| c.ended.is_some()).collect(), needed)
+    }
+
+    #[test]
+    fn a_line_of_an_ended_step_is_not_brought_back_over_a_later_one() {
+        let calls = || vec![call("a", 0.0, Some((10.0, 0))), call("b", 10.0, None)];
+        assert_eq!(settled(calls(), Some(5.0), 99.0), (vec![true, false], false));
+        assert_eq!(settled(calls(), Some(15.0), 99.0), (vec![true, false], true));
+        assert_eq!(settled(calls(), None, 99.0), (vec![true, false], true));
+    }
+
+    #[test]
+    fn a_step_that_ended_after_the_line_that_another_needs_has_not_ended() {
+        let beside = vec![call("a", 0.0, Some((10.0, 0))), call("b", 0.0, None)];
+        assert_eq!(settled(beside, Some(5.0), 99.0), (vec![false, false], true));
+        let of_the_script_itself = vec![call("a", 10.0, Some((20.0, 0))), call("b", 20.0, None)];
+        assert_eq!(settled(of_the_script_itself, Some(5.0), 99.0), (vec![false, false], true));
+    }
+
+    #[test]
+    fn an_error_counts_only_if_the_run_went_on_for_a_minute() {
+        for (well_s, counts) in [(10.0, false), (69.0, false), (70.0, true)] {
+            assert_eq!(settled(vec![call("a", 0.0, Some((10.0, 1)))], None, well_s).0, [counts], "{well_s}");
+        }
+        assert_eq!(settled(vec![call("a", 0.0, Some((10.0, 0)))], None, 5.0).0, [true]);
+    }
+
+    #[test]
+    fn steps_that_are_alike_and_ran_together_have_ended_only_together() {
+        let both = |end| vec![call("a", 0.0, Some((10.0, 0))), call("a", 1.0, end)];
+        assert_eq!(settled(both(None), None, 99.0).0, [false, false]);
+        assert_eq!(settled(both(Some((12.0, 0))), None, 99.0).0, [true, true]);
+        let turns = vec![call("a", 0.0, Some((10.0, 0))), call("a", 10.0, None)];
+        assert_eq!(settled(turns, None, 99.0).0, [true, false]);
+    }
+
+    #[test]
+    fn a_step_that_lacks_what_it_left_runs_again_and_does_not_bring_another_line_back() {
+        let lacking = |calls: &[Call], line_s, lacks: &[usize]| {
+            let mut calls = calls.to_vec();
+            let needed = settle(&mut calls, line_s, 99.0, |i| lacks.contains(&i));
+            (calls.iter().map(|c| c.ended.is_some()).collect::<Vec<_>>(), needed)
+        };
+        // Stage-in, a step with the line, and one that was interrupted.
+        let calls = [call("in", 0.0, Some((1.0, 0))), call("a", 1.0, Some((10.0, 0))), call("b", 10.0, None)];
+        assert_eq!(lacking(&calls, Some(5.0), &[0]), (vec![false, true, false], false));
+        assert_eq!(lacking(&calls, Some(15.0), &[0]), (vec![false, true, false], true));
+        // What the step with the line left is not there: it goes on from its line.
+        assert_eq!(lacking(&calls, Some(5.0), &[1]), (vec![true, false, false], true));
+    }
+
+    #[test]
+    fn what_a_step_has_left_is_known_of_the_time_that_it_ended_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        let elsewhere = Present { nodes: vec!["n2".into()], ..Present::default() };
+        let left = |node: &str| NodeLeft { node: node.into(), boot_id: "b".into(), in_memory: false };
+        for (name, nodes) in [("a.1", vec![]), ("b.1", vec![left("n1")]), ("c.1", vec![left("n2")])] {
+            calls.write(name, &call(name, 1.0, Some((2.0, 0)))).unwrap();
+            calls.unsettle(name).unwrap();
+            assert_eq!(calls.unsettled().unwrap(), [name]);
+            calls.keep_left(name, 2.0, Some(nodes)).unwrap();
+            assert_eq!(calls.unsettled().unwrap(), Vec::<String>::new());
+        }
+        calls.write("d.1", &call("d", 1.0, Some((3.0, 0)))).unwrap();
+        calls.keep_left("d.1", 2.0, Some(vec![])).unwrap();
+        let settled = calls.settle(None, 99.0, Some(&elsewhere)).unwrap();
+        let ended = |name: &str| calls.read(name).unwrap().ended.is_some();
+        assert_eq!(["a.1", "b.1", "c.1", "d.1"].map(ended), [true, false, true, false]);
+        assert_eq!(settled.again.len(), 2);
+        assert!(settled.again.iter().any(|s| s.contains("it has left files on n1")), "{:?}", settled.again);
+    }
+
+    #[test]
+    fn what_began_after_the_line_has_never_been() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        calls.write("a.1", &call("a", 1.0, Some((2.0, 0)))).unwrap();
+        calls.write("b.1", &call("b", 3.0, None)).unwrap();
+        calls.write("c.1", &call("c", 5.0, Some((6.0, 0)))).unwrap();
+        let settled = calls.settle(Some(4.0), 99.0, None).unwrap();
+        assert_eq!(settled, Settled { line_is_needed: true, kept_until_s: Some(2.0), again: Vec::new() });
+        assert!(calls.read("a.1").is_some_and(|c| c.ended.is_some()) && calls.read("b.1").is_some());
+        assert_eq!(calls.read("c.1"), None);
+    }
+
+    #[test]
+    fn a_script_is_known_by_its_content_wherever_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+        let print = |name: &str, text: &str| {
+            fs::write(path(name), text).unwrap();
+            fingerprint(&[path(name), "7".into()])
+        };
+        let first = print("node1", "srun a");
+        assert_eq!(print("node2", "srun a"), first);
+        assert_ne!(print("node1", "srun b"), first);
+        assert_ne!(fingerprint(&[path("node2"), "8".into()]), first);
+    }
+
+    #[test]
+    fn a_torn_record_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        fs::write(calls.folder.join("a.1.json"), "{\"number\":1,").unwrap();
+        assert_eq!(calls.read("a.1"), None);
+        assert_eq!(calls.settle(None, 0.0, None).unwrap().kept_until_s, None);
+    }
+
+    #[test]
+    fn a_stand_in_of_an_earlier_beginning_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        calls.begin().unwrap();
+        let of_stand_in = Calls { life: Some(calls.now_living()), ..calls.clone() };
+        assert!(!of_stand_in.is_closed() && !calls.is_closed());
+        calls.begin().unwrap();
+        assert!(of_stand_in.is_closed() && !calls.is_closed());
+    }
+
+    #[test]
+    fn numbers_and_turns_are_counted_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = Calls::open(dir.path(), &[]).unwrap();
+        let claimed: Vec<_> = ["a", "b", "a", "a"].iter().map(|key| calls.claim(key).unwrap()).collect();
+        assert_eq!(claimed, [(1, 0), (2, 0), (3, 1), (4, 2)]);
+        calls.begin().unwrap();
+        assert_eq!(calls.claim("a").unwrap(), (1, 0));
+    }
+}

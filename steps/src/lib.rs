@@ -1,0 +1,17 @@
+//! Runs a script and its steps: the stand-in for `srun`, the record of its calls, their output and their sandboxes.
+
+pub mod calls;
+pub mod cancelled;
+pub mod groups;
+mod inputs;
+pub mod late;
+pub mod mpi;
+mod passing;
+pub mod redirects;
+pub mod resized;
+pub mod sandboxes;
+pub mod script;
+mod slurmd;
+pub mod srun;
+pub mod streams;
+pub mod unsuited;

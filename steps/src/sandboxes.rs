@@ -1,0 +1,287 @@
+//! Puts the tasks of an `srun` call into sandboxes, where the engine `criu` can dump and restore them.
+//!
+//! `srun OPTIONS PROGRAM` becomes `srun OPTIONS joulepoint warden ... PROGRAM`: the wardens call the driver, and go on
+//! from the folder of their task if the recovery line has their call.
+
+use crate::calls::Output;
+use crate::groups::split;
+use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
+use crate::streams::Inode;
+use crate::unsuited::{self, Me, Unsuited};
+use ::criu::line::{self, Hello, Line};
+use host::linked;
+use serde::{Deserialize, Serialize};
+use slurm::Slurm;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
+pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
+
+/// Why MPI programs that `srun` starts cannot be dumped.
+pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
+                             holds; use --ft-energy-engine=app, hook, scr or dmtcp, or have its nodes recover alone \
+                             (--ft-energy-protocol=uncoordinated --ft-energy-groups=NODES --ft-energy-log=disk)";
+
+/// Why labels cannot be.
+const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
+
+/// What to do instead of naming files by options, which Slurm numbers anew when a group starts again.
+const ELSEWHERE: &str = "write 'srun ... > FILE', or have each task write a file named by its $SLURM_PROCID";
+
+/// What the stand-in must know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sandboxes {
+    /// CRIU's command.
+    pub criu: PathBuf,
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Until when the tasks are wanted.
+    #[serde(default)]
+    pub placement: Option<String>,
+    /// Folder of the recovery line, if there is one.
+    pub restore: Option<PathBuf>,
+    /// Longest time of a restore, s.
+    pub limit_s: f64,
+    /// The job's own output files, which its steps share.
+    #[serde(default)]
+    pub common: Vec<Inode>,
+    /// Whether `srun` keeps what an output file has where a call does not say it, if that is known.
+    #[serde(default)]
+    pub appends: Option<bool>,
+}
+
+/// Whether `srun` keeps what an output file has (`JobFileAppend`), if Slurm says it.
+pub fn appends(slurm: &Slurm) -> Option<bool> {
+    let asked = slurm.config_value("JobFileAppend").inspect_err(|e| tracing::warn!(%e, "JobFileAppend is unknown"));
+    asked.ok().flatten().and_then(|value| match value.as_str() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    })
+}
+
+/// Name of a call's record within a recovery line.
+pub fn record(call: &str) -> String {
+    format!("{call}.json")
+}
+
+/// Whether sandboxes can hold the tasks of a call whose streams its group carries; `is_world` if those of an MPI program
+/// are started in them, and talk through relays.
+///
+/// # Errors
+/// A sentence: they cannot.
+pub fn fit(words: &[String], is_world: bool) -> Result<usize, String> {
+    let (names, _) = split::options(words)?;
+    let unfit = |(name, value): &split::Named| match name.as_str() {
+        name if is_label(name) => Some(LABELLED.to_string()),
+        "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
+        "output" | "error" => (value.as_deref() != Some("none")).then(|| format!("it writes by --{name}; {ELSEWHERE}")),
+        _ => None,
+    };
+    if let Some(reason) = names.iter().find_map(unfit) {
+        return Err(reason);
+    }
+    if let Some(name) = MODES.iter().find(|name| std::env::var_os(name).is_some()) {
+        return Err(format!("{name} is set; {ELSEWHERE}"));
+    }
+    if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
+        return Err(LABELLED.to_string());
+    }
+    program(words, is_world)
+}
+
+/// Where the program stands among the words of a call whose tasks sandboxes can hold, whatever its streams are.
+///
+/// # Errors
+/// A sentence: they cannot.
+fn program(words: &[String], is_world: bool) -> Result<usize, String> {
+    let (names, at) = split::options(words)?;
+    // What stands in a container does not see our program, and has namespaces of its own.
+    let contained = |name: &str| name == "container" || name.starts_with("container-");
+    let unfit = |name: &&split::Named| ["multi-prog", "pty", "bcast"].contains(&name.0.as_str()) || contained(&name.0);
+    if let Some((name, _)) = names.iter().find(unfit) {
+        return Err(format!("it uses --{name}"));
+    }
+    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+    let program = &words[at..];
+    if program.iter().any(|w| w == ":") {
+        return Err("it starts several programs at once".to_string());
+    }
+    let libraries = linked::libraries_of(&program[..1], &folder);
+    if !is_world && libraries.iter().any(|l| l.starts_with("libmpi.so")) {
+        return Err(MPI_STEPS.to_string());
+    }
+    let Unsuited { containers, fails } =
+        unsuited::look(program, &linked::read(program, &folder), &libraries, &folder, &Me::now());
+    containers.or(fails).map_or(Ok(at), Err)
+}
+
+/// A file that all tasks of a call read, and where they begin in it.
+pub type Read = (PathBuf, u64);
+
+impl Sandboxes {
+    /// What the environment says, if anything.
+    pub fn of_environment() -> Option<Sandboxes> {
+        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// What the script must see.
+    pub fn variable(&self) -> (String, String) {
+        (VARIABLE.to_string(), serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// A call whose tasks sandboxes can hold.
+    ///
+    /// # Errors
+    /// A sentence: they cannot.
+    pub fn place(&self, words: &[OsString]) -> Result<Redirects, String> {
+        let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
+        let plain = plain.ok_or("its words are no plain text")?;
+        let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+        let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
+        program(&call.words, false).map(|_| call)
+    }
+
+    /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
+    /// no sandbox.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(&self, call: &str, words: &str, outside: Option<String>) -> Result<Line, String> {
+        line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside })
+    }
+
+    /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.
+    pub fn outputs(&self, call: &str) -> Option<(Vec<Output>, &Path)> {
+        let folder = self.restore.as_deref()?;
+        Some((serde_json::from_slice(&fs::read(folder.join(record(call))).ok()?).ok()?, folder))
+    }
+
+    /// The words of a call whose tasks run in sandboxes and read `input`; what it wrote `before` stays.
+    ///
+    /// # Errors
+    /// A sentence: they cannot.
+    pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
+        let words = &of.words;
+        let at = program(words, false)?;
+        let us = std::env::current_exe().map_err(|e| e.to_string())?;
+        let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
+        let mut all = words[..end].to_vec();
+        if of.input != Input::Apart {
+            all.push("--input=none".to_string());
+        }
+        if before || of.files.iter().any(Option::is_some) {
+            all.push("--open-mode=append".to_string());
+        }
+        let path = |p: &Path| p.to_string_lossy().into_owned();
+        all.extend([path(&us), "warden".to_string(), "--criu".to_string(), path(&self.criu)]);
+        all.extend(["--run".to_string(), path(&self.run), "--call".to_string(), call.to_string()]);
+        all.extend(self.placement.iter().flat_map(|one| ["--placement".to_string(), one.clone()]));
+        if let Some((_, line)) = self.outputs(call) {
+            all.extend(["--restore".to_string(), path(line)]);
+        }
+        if let Some((file, at)) = input {
+            all.extend(["--stdin".to_string(), path(&file), "--stdin-at".to_string(), at.to_string()]);
+        }
+        all.extend(of.labels.then(|| "--labels".to_string()));
+        all.extend(["--limit-s".to_string(), self.limit_s.to_string(), "--".to_string()]);
+        all.extend_from_slice(&words[at..]);
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sandboxes(restore: Option<PathBuf>) -> Sandboxes {
+        Sandboxes {
+            criu: "/criu".into(),
+            run: "/run/1".into(),
+            placement: Some("5:0:steps:/run/1/fencing-token".into()),
+            restore,
+            limit_s: 9.0,
+            common: vec![(1, 2)],
+            appends: None,
+        }
+    }
+
+    fn words(line: &str, restore: Option<PathBuf>, before: bool) -> Result<String, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+        let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
+        let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
+        let all = sandboxes(restore).words(&call, "a.1", before, input)?;
+        let us = std::env::current_exe().unwrap();
+        Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
+    }
+
+    #[test]
+    fn a_warden_stands_before_the_program_and_goes_on_from_a_line_that_has_its_call() {
+        let plain = "-i none US warden --criu /criu --run /run/1 --call a.1 --placement 5:0:steps:/run/1/fencing-token --limit-s 9 -- prog -n 7";
+        assert_eq!(words("-n 6 -i none -- prog -n 7", None, false).unwrap(), format!("-n 6 {plain}"));
+        let line = tempfile::tempdir().unwrap();
+        let restore = || Some(line.path().to_path_buf());
+        assert!(!words("prog", restore(), true).unwrap().contains("--restore"), "the line has not this call");
+        fs::write(line.path().join(record("a.1")), "[]").unwrap();
+        let again = words("prog", restore(), true).unwrap();
+        assert!(again.starts_with("--input=none --open-mode=append US warden"), "{again}");
+        assert!(again.contains(&format!("--restore {} ", line.path().display())), "{again}");
+    }
+
+    #[test]
+    fn the_wardens_read_and_label_in_the_place_of_srun() {
+        let all = words("-n2 -ul -o out prog", None, false).unwrap();
+        assert!(all.starts_with("-n2 -u -o out --input=none --open-mode=append US"), "{all}");
+        assert!(all.contains("--stdin /in --stdin-at 3 --labels --limit-s 9 -- prog"), "{all}");
+    }
+
+    #[test]
+    fn a_call_that_no_sandbox_can_hold_is_told_why() {
+        for (line, why) in [
+            ("--pty bash", "--pty"),
+            ("--container-image=ubuntu prog", "--container-image"),
+            ("-n1 podman run x", "'podman' starts containers"),
+            ("--multi-prog a.conf", "--multi-prog"),
+            ("-i 0 prog", "--input=0"),
+            ("-n1 a : -n2 b", "several programs"),
+        ] {
+            assert!(words(line, None, false).unwrap_err().contains(why), "{line}");
+        }
+        let of_group = |line: &str| fit(&line.split(' ').map(str::to_string).collect::<Vec<_>>(), false);
+        for (line, why) in [
+            ("-i data prog", "--input"),
+            ("--label prog", "labels"),
+            ("-n2 -ul prog", "labels"),
+            ("-o out.%j prog", "srun ... > FILE"),
+            ("-e out.%t prog", "its $SLURM_PROCID"),
+            ("--pty prog", "--pty"),
+        ] {
+            assert!(of_group(line).unwrap_err().contains(why), "{line}");
+        }
+        assert!(of_group("-o none -i none -u --overlap prog -l").is_ok());
+    }
+
+    #[test]
+    fn what_the_stand_in_must_know_comes_through_the_environment() {
+        let one = sandboxes(Some("/line".into()));
+        let (_, text) = one.variable();
+        assert_eq!(serde_json::from_str::<Sandboxes>(&text).unwrap(), one);
+        let older = text.replace(",\"appends\":null", "");
+        assert_ne!(older, text);
+        assert_eq!(serde_json::from_str::<Sandboxes>(&older).unwrap(), one, "what is not said is unknown");
+    }
+
+    #[test]
+    fn what_slurm_says_of_output_files_is_read_and_nothing_is_made_up() {
+        let dir = tempfile::tempdir().unwrap();
+        for (said, expected) in [("0", Some(false)), ("1", Some(true)), ("maybe", None), ("1; exit 1", None)] {
+            let line = format!("#!/bin/sh\necho JobFileAppend = {said}\n");
+            let scontrol = dir.path().join("scontrol");
+            fs::write(&scontrol, line).unwrap();
+            fs::set_permissions(&scontrol, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            assert_eq!(appends(&Slurm::new(Some(dir.path().to_path_buf()))), expected, "{said}");
+        }
+    }
+}

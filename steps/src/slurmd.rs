@@ -1,0 +1,54 @@
+//! Says which nodes of a job have no slurmd at the moment, so that a step that could not be launched there waits for it.
+
+use host::parallel;
+use slurm::{Node, Slurm};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Exit codes of an `srun` that could not launch its step: a slurmd that cannot be reached, one that does not answer.
+const NOT_LAUNCHED: [i32; 2] = [233, 140];
+
+/// Longest wait for one slurmd to take a connection.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Whether an exit code of `srun` may mean that its step was not launched.
+pub fn may_mean_not_launched(code: i32) -> bool {
+    NOT_LAUNCHED.contains(&code)
+}
+
+/// Those of the nodes on which no slurmd takes connections; none of which Slurm does not tell where they are.
+pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
+    let known = slurm.nodes().unwrap_or_default();
+    let of_job: Vec<Node> = known.into_iter().filter(|n| nodes.contains(&n.name)).collect();
+    silent(&of_job, slurm.slurmd_port())
+}
+
+fn silent(nodes: &[Node], usual: u16) -> Vec<String> {
+    let tries = parallel::each(nodes, |node| answers(node, usual));
+    let failed = nodes.iter().zip(tries).filter(|(_, answers)| *answers == Some(false));
+    failed.map(|(node, _)| node.name.clone()).collect()
+}
+
+fn answers(node: &Node, usual: u16) -> bool {
+    let Ok(mut addresses) = (node.addr.as_str(), node.port.unwrap_or(usual)).to_socket_addrs() else { return false };
+    addresses.any(|address| TcpStream::connect_timeout(&address, LIMIT).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn node(name: &str, port: u16) -> Node {
+        let line = format!("NodeName={name} NodeAddr=127.0.0.1 NodeHostName={name} Port={port} State=IDLE CPUTot=1");
+        slurm::parse_node(&line).unwrap()
+    }
+
+    #[test]
+    fn a_slurmd_that_takes_no_connection_is_away() {
+        let here = TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let nodes = [node("n1", here.local_addr().unwrap().port()), node("n2", gone)];
+        assert_eq!(silent(&nodes, 6818), ["n2"]);
+    }
+}

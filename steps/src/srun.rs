@@ -1,0 +1,482 @@
+//! Stands for `srun` in the script's `PATH`: runs the real one, and once a call has ended, only tells how it did; in a
+//! job of several groups, one for each.
+//!
+//! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
+//! call is no reason not to run it.
+
+use crate::calls::{Call, Calls, End, VARIABLE};
+use crate::groups::{shim, words};
+use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
+use crate::passing::Passing;
+use crate::redirects::{Input, LABELS, Redirects};
+use crate::resized;
+use crate::sandboxes::{self, Sandboxes};
+use crate::slurmd;
+use crate::streams::{self, Streams, distinct, is_pipe, regular};
+use ::criu::line::{Line, Said};
+use host::mail::now_s;
+use host::supervise::{block_signals, exit_code, unblocked};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+use slurm::{JobState, Slurm};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Name by which the stand-in is called.
+pub const NAME: &str = "srun";
+
+/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
+const VERDICT: Duration = Duration::from_secs(8);
+
+/// The same once the wrapper knows of a node that is as good as dead: twice as long as any lease.
+const LEASE: Duration = Duration::from_secs(40);
+
+/// How long a step may take to end that nobody reads any more; then its `srun` is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Time between two looks for a slurmd that is away.
+const SLURMD_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time between two looks, ms.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Daemons of MPI launchers, which call `srun` themselves.
+const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
+
+/// Signals that ask a call to end, so that its end tells nothing.
+pub(crate) const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Runs one call; the exit code is the real one's.
+pub fn run() -> i32 {
+    let words = words_of_call();
+    if let Some(socket) = std::env::var_os(words::SOCKET) {
+        return shim::run(Path::new(&socket), &words);
+    }
+    let Some(mut real) = real() else {
+        protocol::say!("joulepoint: srun: not found in the PATH");
+        return 127;
+    };
+    let sandboxes = Sandboxes::of_environment();
+    let place = sandboxes.as_ref().map(|s| s.place(&words));
+    let may_pipe = matches!(place, Some(Ok(_)));
+    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words, may_pipe)?))) else {
+        real.args(&words);
+        let why = place.and_then(Result::err).unwrap_or_else(|| READS_PIPE.to_string());
+        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &words, why)) {
+            // The driver knows of the step for as long as the real one runs.
+            let _ = line.outlive();
+        }
+        return exec(real);
+    };
+    match calls.claim(&key) {
+        Ok((number, before)) => {
+            let name = format!("{key}.{}", before + 1);
+            let known = calls.read(&name);
+            let (streams, place) = streams(place, sandboxes.as_ref(), &calls, &name);
+            match known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
+                Some(code) => code,
+                None => {
+                    let held = sandboxes.zip(place).and_then(|(sandboxes, place)| {
+                        let asked = Asked { calls: &calls, name: &name, words: &words, before: known.is_some() };
+                        hold(&sandboxes, &asked, place, &streams, &mut real)
+                    });
+                    if held.is_none() {
+                        real.args(&words);
+                    }
+                    let is_inside = held.as_ref().is_some_and(|h| h.sandboxed);
+                    let streams = if is_inside { streams } else { streams.own() };
+                    if !is_inside && writes_to_pipe() {
+                        let _ = held.map(|h| h.line.outlive());
+                        return exec(real);
+                    }
+                    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
+                    let mut call = fresh(number, key, &words, known);
+                    call.targets = streams.targets(&starts);
+                    follow(&calls, &name, call, &streams, real, held)
+                }
+            }
+        }
+        Err(e) => {
+            protocol::say!("joulepoint: this step cannot be remembered: {e}");
+            real.args(&words);
+            exec(real)
+        }
+    }
+}
+
+/// What the script calls `srun` with.
+fn words_of_call() -> Vec<OsString> {
+    std::env::args_os().skip(1).collect()
+}
+
+/// A call that has not ended; one that was interrupted began when it began first.
+fn fresh(number: usize, key: String, words: &[OsString], known: Option<Call>) -> Call {
+    let begun_s = known.map_or_else(now_s, |c| c.begun_s);
+    Call { number, key, command: text(words), begun_s, ended: None, targets: Vec::new() }
+}
+
+fn text(words: &[OsString]) -> String {
+    words.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A step that the driver knows of.
+struct Held {
+    /// The step has ended when it is closed.
+    line: Line,
+    /// Whether its tasks are in sandboxes.
+    sandboxed: bool,
+    /// Where the output of the whole call begins, by descriptor, if it goes on from a recovery line.
+    starts: Option<Vec<(i32, u64)>>,
+}
+
+/// A call that the script makes now.
+struct Asked<'a> {
+    calls: &'a Calls,
+    name: &'a str,
+    words: &'a [OsString],
+    /// Whether it was made in an earlier life.
+    before: bool,
+}
+
+/// The streams of a call: its own, unless its tasks are to be in sandboxes.
+fn streams(
+    place: Option<Result<Redirects, String>>,
+    sandboxes: Option<&Sandboxes>,
+    calls: &Calls,
+    name: &str,
+) -> (Streams, Option<Result<Redirects, String>>) {
+    let (Some(Ok(call)), Some(sandboxes)) = (&place, sandboxes) else { return (Streams::default(), place) };
+    match Streams::open(call, calls, name, &sandboxes.common) {
+        Ok(streams) => (streams, place),
+        Err(e) => (Streams::default(), Some(Err(format!("its output cannot be kept: {e}")))),
+    }
+}
+
+/// Tells the driver of a step and puts its tasks into sandboxes, if they can be.
+fn hold(
+    sandboxes: &Sandboxes,
+    asked: &Asked,
+    place: Result<Redirects, String>,
+    streams: &Streams,
+    real: &mut Command,
+) -> Option<Held> {
+    let Asked { calls, name, words, before } = asked;
+    let inside = place.and_then(|call| {
+        let reads = call.input == Input::Standard;
+        let near = has_other_nodes().then_some(sandboxes.run.as_path());
+        let input = input(&call.input, &calls.output(&format!("{name}.in")), near)?;
+        sandboxes.words(&call, name, *before, input).map(|words| (words, reads))
+    });
+    let (inside, reads) = match inside {
+        Ok(inside) => inside,
+        Err(reason) => {
+            let line = outside(sandboxes, name, words, reason)?;
+            real.args(*words);
+            return Some(Held { line, sandboxed: false, starts: None });
+        }
+    };
+    let line = sandboxes
+        .begin(name, &text(words), None)
+        .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
+        .ok()?;
+    let starts = sandboxes.outputs(name).map(|(outputs, folder)| streams.put_back(&outputs, folder));
+    let starts = starts.transpose().unwrap_or_else(|e| {
+        protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
+        None
+    });
+    if starts.is_none()
+        && let Err(e) = streams.begin()
+    {
+        protocol::say!("joulepoint: what this step wrote before stays: {e}");
+    }
+    if reads && streams::regular(0).is_some() {
+        // The real one reads ahead to its end, too.
+        let _ = nix::unistd::lseek(io::stdin(), 0, nix::unistd::Whence::SeekEnd);
+    }
+    for name in LABELS {
+        real.env_remove(name);
+    }
+    real.args(inside);
+    Some(Held { line, sandboxed: true, starts })
+}
+
+/// Tells the driver of a step whose tasks are in no sandbox, and the user why.
+fn outside(sandboxes: &Sandboxes, name: &str, words: &[OsString], reason: String) -> Option<Line> {
+    protocol::say!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
+    sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
+}
+
+/// The real `srun` with the environment that it would have without us, if the `PATH` has one.
+pub fn real() -> Option<Command> {
+    let path = std::env::var_os("PATH")?;
+    let us = fs::metadata("/proc/self/exe").ok()?;
+    let is_us = |m: &fs::Metadata| (m.dev(), m.ino()) == (us.dev(), us.ino());
+    let holds_us = |folder: &PathBuf| fs::metadata(folder.join(NAME)).is_ok_and(|m| is_us(&m));
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|f| !holds_us(f)).collect();
+    let runs = |p: &PathBuf| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file();
+    let program = folders.iter().map(|f| f.join(NAME)).find(runs)?;
+    let mut command = Command::new(program);
+    command
+        .arg0(NAME)
+        .env_remove(VARIABLE)
+        .env_remove(sandboxes::VARIABLE)
+        .env_remove(words::SOCKET)
+        .env_remove("_")
+        .env("PATH", std::env::join_paths(folders).ok()?);
+    let words: Vec<String> = words_of_call().iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    resized::for_srun(&mut command, &words);
+    Some(command)
+}
+
+fn exec(mut real: Command) -> i32 {
+    protocol::say!("joulepoint: srun: {}", real.exec());
+    126
+}
+
+/// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
+/// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
+fn key(words: &[OsString], may_pipe: bool) -> Option<String> {
+    if !may_pipe && writes_to_pipe() {
+        return None;
+    }
+    let mut hash = place(words)?;
+    if !takes_no_input(words) {
+        hash_input(&mut hash)?;
+    }
+    Some(format!("{:032x}", hash.digest128()))
+}
+
+/// The key of a call to which no input is passed, and of which all output is kept.
+pub(crate) fn key_of_groups(words: &[OsString]) -> Option<String> {
+    Some(format!("{:032x}", place(words)?.digest128()))
+}
+
+/// Words, working folder and output files of a call; none for those of MPI launchers.
+fn place(words: &[OsString]) -> Option<Xxh3> {
+    let base = |w: &OsStr| Path::new(w).file_name().is_some_and(|n| LAUNCHED.iter().any(|l| n == *l));
+    if words.iter().any(|w| base(w)) {
+        return None;
+    }
+    let mut hash = Xxh3::new();
+    for word in words {
+        hash.update(word.as_bytes());
+        hash.update(&[0]);
+    }
+    hash.update(std::env::current_dir().ok()?.as_os_str().as_bytes());
+    for descriptor in [1, 2] {
+        if let Some((_, path)) = regular(descriptor) {
+            hash.update(path.as_os_str().as_bytes());
+        }
+    }
+    Some(hash)
+}
+
+fn writes_to_pipe() -> bool {
+    [1, 2].into_iter().any(is_pipe)
+}
+
+/// Runs the real one to its end and remembers how it ended, unless it was told to.
+fn follow(
+    calls: &Calls,
+    name: &str,
+    mut call: Call,
+    streams: &Streams,
+    mut real: Command,
+    mut held: Option<Held>,
+) -> i32 {
+    if let Err(e) = calls.note(name, &call) {
+        protocol::say!("joulepoint: this step cannot be remembered: {e}");
+        return exec(real);
+    }
+    let starts = distinct(&call.targets);
+    // A task whose sandbox was killed ends so, too: the wrapper knows.
+    let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
+    let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
+    let mut run = || {
+        let ways = streams.redirect(&mut real)?;
+        let (child, signals) = spawn(&mut real)?;
+        // Not before signals are blocked: a thread that does not block them would take the news of the end.
+        let passing: Vec<Passing> = ways.into_iter().filter_map(|way| Passing::begin(way, end)).collect();
+        let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
+        passing.into_iter().for_each(Passing::finish);
+        let (code, asked) = waited?;
+        if !asked && !sandboxed && slurmd::may_mean_not_launched(code) {
+            match wait_for_slurmd(calls, &signals)? {
+                Waited::Back => return Ok(None),
+                Waited::Ending => return Ok(Some((code, true))),
+                Waited::NotAway => {}
+            }
+        }
+        let doubts = if code == 0 { has_other_nodes() && is_job_over() } else { in_doubt(code) || calls.is_closed() };
+        let waits = doubts && !asked;
+        Ok(Some((code, asked || waits && hold_back(calls, &signals)?)))
+    };
+    let ended: io::Result<(i32, bool)> = loop {
+        match run() {
+            Ok(None) => {}
+            Ok(Some(ended)) => break Ok(ended),
+            Err(e) => break Err(e),
+        }
+    };
+    let (code, asked) = match ended {
+        Ok(ended) => ended,
+        Err(e) => {
+            protocol::say!("joulepoint: srun: {e}");
+            return 126;
+        }
+    };
+    if !asked && !calls.is_closed() {
+        let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
+        let outputs = saved.collect::<io::Result<_>>();
+        let written = outputs.and_then(|outputs| {
+            call.ended = Some(End { at_s: now_s(), code, outputs });
+            calls.write(name, &call)?;
+            calls.unsettle(name)
+        });
+        if let Err(e) = written {
+            protocol::say!("joulepoint: the end of this step cannot be remembered: {e}");
+        }
+    }
+    code
+}
+
+/// How a wait for a slurmd has ended.
+enum Waited {
+    /// All of the job's nodes have theirs again.
+    Back,
+    /// Somebody asked the step to end, or the wrapper stops the script.
+    Ending,
+    /// None was away.
+    NotAway,
+}
+
+/// Waits while a slurmd of the job's nodes is away, as it is when it is upgraded: a step could not be launched there.
+fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
+    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
+    let (nodes, slurm) = (nodes.unwrap_or_default(), Slurm::new(None));
+    let mut away = slurmd::away(&slurm, &nodes);
+    if away.is_empty() {
+        return Ok(Waited::NotAway);
+    }
+    protocol::say!(
+        "joulepoint: srun could not launch the step: no slurmd on {}; it is launched again when that is back",
+        away.join(",")
+    );
+    while !away.is_empty() {
+        let until = Instant::now() + SLURMD_AGAIN;
+        if is_asked_to_end(signals, until)? || calls.is_closed() {
+            return Ok(Waited::Ending);
+        }
+        away = slurmd::away(&slurm, &nodes);
+    }
+    protocol::say!("joulepoint: the step is launched again");
+    Ok(Waited::Back)
+}
+
+/// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.
+fn end() {
+    protocol::say!("joulepoint: nobody reads the output of this step any more; it is ended");
+    let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGTERM);
+}
+
+fn has_other_nodes() -> bool {
+    std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
+}
+
+/// Whether Slurm takes the job's nodes away, though the step seems to have ended well: `srun` says 0 of a task that died
+/// with its node. Not if Slurm does not say.
+fn is_job_over() -> bool {
+    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return false };
+    let known = Slurm::new(None).job(job).ok().flatten();
+    known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended))
+}
+
+/// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
+/// Tells whether it did.
+fn hold_back(calls: &Calls, signals: &SignalFd) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        let limit = if calls.is_closed() { LEASE } else { VERDICT };
+        if begun.elapsed() > limit {
+            return Ok(calls.is_closed());
+        }
+        if is_asked_to_end(signals, Instant::now() + LOOK)? {
+            return Ok(true);
+        }
+    }
+}
+
+/// Whether somebody asks this process to end before a moment.
+fn is_asked_to_end(signals: &SignalFd, until: Instant) -> io::Result<bool> {
+    while comes_before(signals, until)? {
+        if signals.read_signal()?.is_some_and(|s| ENDING.iter().any(|e| *e as u32 == s.ssi_signo)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
+    let signals = SignalFd::new(&block_signals()?)?;
+    // SAFETY: prctl is safe between fork and exec. A call whose stand-in is killed dies as it would have.
+    unsafe {
+        real.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    Ok((unblocked(real).spawn()?, signals))
+}
+
+/// Passes signals on until the child ends; its exit code, and whether somebody asked it to end, which the driver hears
+/// first.
+fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> io::Result<(i32, bool)> {
+    let (mut asked, mut limit) = (false, None);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((exit_code(status), asked));
+        }
+        if let Some(at) = limit
+            && !comes_before(signals, at)?
+        {
+            child.kill()?;
+            limit = None;
+            continue;
+        }
+        let Some(signal) = signals.read_signal()? else { continue };
+        let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else { continue };
+        if ENDING.contains(&number) {
+            asked = true;
+            if signal.ssi_pid == std::process::id() {
+                limit = Some(Instant::now() + GRACE);
+            }
+            // A driver that is gone needs no word.
+            let _ = driver.take().map(|line| line.tell(&Said::Ending));
+        }
+        // What a terminal sends goes to the whole group, and has reached the child.
+        if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
+            host::processes::signal(child.id() as i32, number as i32);
+        }
+    }
+}
+
+/// Whether a signal comes before `limit`.
+fn comes_before(signals: &SignalFd, limit: Instant) -> io::Result<bool> {
+    let left = PollTimeout::try_from(limit.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
+    match nix::poll::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(true),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Names what a script uses that a sandbox would break, before it is put into one.
+
+use host::linked::{self, Script};
+use host::shell::{self, base};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Programs that start containers, or have them started.
+const CONTAINERS: [&str; 13] = [
+    "apptainer",
+    "buildah",
+    "ch-run",
+    "charliecloud",
+    "crun",
+    "docker",
+    "enroot",
+    "nerdctl",
+    "podman",
+    "runc",
+    "sarus",
+    "shifter",
+    "singularity",
+];
+
+/// Words by which workflow managers are told to use them.
+const BY_WORD: [&str; 8] = [
+    "-with-apptainer",
+    "-with-charliecloud",
+    "-with-docker",
+    "-with-podman",
+    "-with-singularity",
+    "--use-apptainer",
+    "--use-singularity",
+    "--singularity",
+];
+
+/// File attribute by which a program has capabilities.
+const CAPABILITIES: &std::ffi::CStr = c"security.capability";
+
+/// Who runs the script, as far as it matters here.
+#[derive(Clone, Debug, Default)]
+pub struct Me {
+    /// Number of the user.
+    pub uid: u32,
+    /// Whether there are groups beside the user's first.
+    pub has_groups: bool,
+    /// Name and number of the first.
+    pub group: Vec<String>,
+}
+
+impl Me {
+    /// This process's user.
+    pub fn now() -> Me {
+        let first = nix::unistd::getgid();
+        let name = nix::unistd::Group::from_gid(first).ok().flatten().map(|group| group.name);
+        let others = nix::unistd::getgroups().unwrap_or_default();
+        Me {
+            uid: nix::unistd::getuid().as_raw(),
+            has_groups: others.iter().any(|gid| *gid != first),
+            group: name.into_iter().chain([first.to_string()]).collect(),
+        }
+    }
+}
+
+/// Most programs of a script whose files are looked at: each is looked for in the whole PATH.
+const MOST_PROGRAMS: usize = 1000;
+
+/// What stands against a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unsuited {
+    /// It starts containers: while one runs nothing can be dumped, and some do not even start.
+    pub containers: Option<String>,
+    /// A command of it fails there.
+    pub fails: Option<String>,
+}
+
+/// Looks at a command (`argv`, read in `folder`) and at the libraries of its programs.
+pub fn look(argv: &[String], script: &Script, libraries: &BTreeSet<String>, folder: &Path, me: &Me) -> Unsuited {
+    let mut commands = vec![argv.to_vec()];
+    commands.extend(script.shell.iter().flat_map(|text| shell::commands(text)));
+    let container = commands.iter().find_map(|command| CONTAINERS.iter().find(|name| base(&command[0]) == **name));
+    let by_word = || BY_WORD.iter().find(|word| script.words.iter().any(|w| w == *word));
+    let containers = container.or_else(by_word).map(|name| {
+        format!(
+            "'{name}' starts containers, which bring namespaces of their own that no sandbox holds; the program in them can \
+             write checkpoints itself"
+        )
+    });
+    let fails = commands.iter().find_map(|command| fails(command, me));
+    let programs: BTreeSet<&str> = commands.iter().filter(|c| !only_asks(c)).map(|c| c[0].as_str()).collect();
+    let by_file = || programs.iter().take(MOST_PROGRAMS).find_map(|program| by_its_file(program, folder, me));
+    Unsuited { containers, fails: fails.or_else(by_file).or_else(|| mounts(libraries)) }
+}
+
+/// Whether a program that gets rights by its file does not need them, as it is called here.
+fn only_asks(command: &[String]) -> bool {
+    match base(&command[0]) {
+        "mount" => command[1..].iter().all(|argument| argument == "-l"),
+        // Most kernels let everybody do it.
+        "ping" => true,
+        _ => false,
+    }
+}
+
+/// Why a command fails in a sandbox that works outside.
+fn fails(command: &[String], me: &Me) -> Option<String> {
+    let (name, arguments) = command.split_first()?;
+    let has = |wanted: &[&str]| arguments.iter().any(|a| wanted.contains(&a.as_str()));
+    let short = |letters: &[char]| {
+        let is_short = |a: &&String| a.starts_with('-') && !a.starts_with("--");
+        arguments.iter().filter(is_short).any(|a| a.contains(letters))
+    };
+    let changes_group = match base(name) {
+        "chgrp" => !arguments.iter().any(|a| me.group.contains(a)),
+        "chown" => arguments.iter().any(|a| a.contains(':') && !a.starts_with(['-', '/'])),
+        "install" => has(&["-g", "--group"]),
+        "rsync" => (short(&['a', 'g']) || has(&["--archive", "--group"])) && !has(&["--no-group", "--no-g"]),
+        _ => false,
+    };
+    if changes_group && me.has_groups {
+        let instead = if base(name) == "rsync" { "; rsync --no-group works" } else { "" };
+        return Some(format!(
+            "'{}' gives files to groups, and a sandbox knows its user's first only{instead}",
+            base(name)
+        ));
+    }
+    let requeues = match base(name) {
+        "scontrol" => has(&["requeue", "requeuehold"]),
+        "trap" => arguments.iter().any(|handler| handler.contains("scontrol requeue")),
+        _ => false,
+    };
+    if requeues {
+        return Some(
+            "the script requeues its job to begin anew, and one that goes on from before that would do so for ever"
+                .to_string(),
+        );
+    }
+    if base(name) == "fakeroot" {
+        return Some("'fakeroot' seems to give files to users that a sandbox does not know".to_string());
+    }
+    if base(name) == "setfacl" {
+        return Some("'setfacl' names users and groups that a sandbox does not know".to_string());
+    }
+    None
+}
+
+/// Why a program fails in a sandbox because of what its file is.
+fn by_its_file(name: &str, folder: &Path, me: &Me) -> Option<String> {
+    let program = linked::program(name, folder)?;
+    let metadata = fs::metadata(&program).ok()?;
+    let is_set_user = metadata.permissions().mode() & 0o4000 != 0 && metadata.uid() != me.uid;
+    (is_set_user || has_capabilities(&program))
+        .then(|| format!("'{}' gets rights by its file, and in a sandbox no program does", base(name)))
+}
+
+/// Whether the kernel gives capabilities to who executes a file.
+fn has_capabilities(program: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(program.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: both strings end, and with a size of 0 nothing is written.
+    unsafe { libc::getxattr(path.as_ptr(), CAPABILITIES.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// A file system in user space is mounted by a helper that gets its rights by its file.
+fn mounts(libraries: &BTreeSet<String>) -> Option<String> {
+    let library = libraries.iter().find(|library| library.starts_with("libfuse"))?;
+    Some(format!("a program that is linked to {library} mounts a file system, which a sandbox does not allow"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(script: &str, me: &Me) -> Unsuited {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("job.sh"), format!("#!/bin/bash\n{script}\n")).unwrap();
+        let helper = dir.path().join("helper");
+        fs::write(&helper, "").unwrap();
+        fs::set_permissions(&helper, fs::Permissions::from_mode(0o4755)).unwrap();
+        let argv = ["./job.sh".to_string()];
+        look(&argv, &linked::read(&argv, dir.path()), &BTreeSet::new(), dir.path(), me)
+    }
+
+    fn me(has_groups: bool) -> Me {
+        Me { uid: u32::MAX, has_groups, group: vec!["lab".into(), "100".into()] }
+    }
+
+    #[test]
+    fn containers_are_known_by_the_commands_that_start_them() {
+        for script in ["podman run x", "time /opt/bin/apptainer exec i.sif prog", "nextflow run a -with-singularity"] {
+            assert!(looked(script, &me(false)).containers.is_some(), "{script}");
+        }
+        for script in ["echo podman", "cat podman.txt", "# docker run", "./docker.py"] {
+            assert_eq!(looked(script, &me(true)), Unsuited::default(), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_requeues_itself_begins_anew() {
+        for script in [
+            "[ -e done ] || scontrol requeue $SLURM_JOB_ID",
+            "trap 'touch asked; scontrol requeue $SLURM_JOB_ID' USR1",
+            "again() {\n  scontrol requeue \"$SLURM_JOB_ID\"\n}",
+        ] {
+            assert!(looked(script, &me(false)).fails.is_some_and(|why| why.contains("for ever")), "{script}");
+        }
+        for script in ["scontrol show job 7", "echo scontrol requeue"] {
+            assert_eq!(looked(script, &me(false)), Unsuited::default(), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_changes_groups_is_told_to_whoever_has_several() {
+        for script in ["chgrp -R geo out", "chown me:geo out", "rsync -av a b", "install -g geo a b"] {
+            assert!(looked(script, &me(true)).fails.is_some(), "{script}");
+            assert!(looked(script, &me(false)).fails.is_none(), "{script}");
+        }
+        for script in
+            ["chgrp lab out", "chown me out", "rsync -a --no-group a b", "rsync -rt a b", "install -m 644 a b"]
+        {
+            assert_eq!(looked(script, &me(true)), Unsuited::default(), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_gets_rights_by_its_file_is_told() {
+        let said = looked("timeout 5 ./helper -n", &me(false)).fails.unwrap();
+        assert!(said.contains("'helper' gets rights by its file"), "{said}");
+        assert_eq!(
+            looked("./helper", &Me { uid: nix::unistd::getuid().as_raw(), ..me(false) }).fails,
+            None,
+            "one's own"
+        );
+        assert!(looked("echo a helper", &me(false)).fails.is_none());
+        assert!(looked("setfacl -m u:bob:r a", &me(false)).fails.is_some());
+    }
+
+    #[test]
+    fn what_mounts_in_user_space_is_told() {
+        let libraries = BTreeSet::from(["libc.so.6".to_string(), "libfuse3.so.3".to_string()]);
+        assert!(mounts(&libraries).is_some_and(|why| why.contains("libfuse3.so.3")));
+        assert_eq!(mounts(&BTreeSet::from(["libc.so.6".to_string()])), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! The relays of MPI programs that are one world over all groups: those of each call of `srun` are its own, and last as
+//! long as it does.
+
+use crate::ranks::World;
+use crate::relays::{Carried, Relay, Steps};
+use driver::groups::ports::Relays;
+use host::mail::Post;
+use options::Log;
+use run::Placements;
+use slurm::Slurm;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Folder of a run with a folder for the relays of each call.
+const FOLDER: &str = "worlds";
+
+/// Where the sockets are: sandboxes see it as it is, and names of sockets are short.
+const SOCKETS: &str = "/tmp";
+
+/// Longest time for ranks to let their relay go, s.
+const REST_LIMIT_S: u64 = 60;
+
+/// What relays are started with.
+pub struct Base {
+    /// The real `srun`.
+    pub srun: PathBuf,
+    /// Where nodes answer.
+    pub slurm: Arc<Slurm>,
+    /// The run's folder, which all nodes see.
+    pub run: PathBuf,
+    /// Where the logs are kept.
+    pub log: Log,
+    /// Checkpoints to which a group must be able to go back.
+    pub keep: u32,
+    /// Until when each relay is wanted.
+    pub placements: Placements,
+    /// CPUs of a node.
+    pub cpus: u32,
+    /// Where news go.
+    pub post: Post,
+}
+
+struct State {
+    base: Base,
+    /// The node of each group.
+    nodes: Vec<String>,
+    /// The relays of open calls.
+    open: BTreeMap<String, Steps>,
+}
+
+/// The relays of all open calls, as seen from any thread.
+#[derive(Clone)]
+pub struct Worlds(Arc<Mutex<State>>);
+
+impl Worlds {
+    /// None yet, of so many groups.
+    pub fn new(base: Base, groups: usize) -> Worlds {
+        Worlds(Arc::new(Mutex::new(State { base, nodes: vec![String::new(); groups], open: BTreeMap::new() })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the relay of a group run for a call; the path of its socket, which is the same on each node and in each life
+    /// of the run: images have it.
+    pub fn serve(&self, call: &str, world: &World, ranks: &str, group: usize) -> PathBuf {
+        let mut state = self.state();
+        let node = state.nodes[group].clone();
+        if !state.open.contains_key(call) {
+            let steps = state.steps(call, world, ranks);
+            steps.watch();
+            state.open.insert(call.to_string(), steps);
+        }
+        let Some(steps) = state.open.get_mut(call) else { return PathBuf::new() };
+        steps.place(group, &node);
+        PathBuf::from(steps.socket(group))
+    }
+
+    /// Ends the relays of a call.
+    pub fn end(&self, call: &str) {
+        let steps = self.state().open.remove(call);
+        steps.into_iter().for_each(|mut steps| steps.stop());
+    }
+
+    /// Has the ranks of a group close their connections to its relay, for a dump; they come back when this is dropped.
+    ///
+    /// # Errors
+    /// A sentence: they go on as before.
+    pub fn rest(&self, calls: &[&str], group: usize) -> Result<Resting, String> {
+        // A call of which one group has all ranks has no relays.
+        let has_relays = |call: &&&str| self.state().open.contains_key(**call);
+        let calls = calls.iter().filter(has_relays).map(|call| (*call).to_string()).collect();
+        let resting = Resting { of: self.clone(), calls, group };
+        let limit = REST_LIMIT_S.to_string();
+        for call in &resting.calls {
+            self.ask(call, group, &["rest", "--limit", &limit])?;
+        }
+        Ok(resting)
+    }
+
+    /// A group has a checkpoint in this folder, whose name is its number, to which it can go back.
+    pub fn committed(&self, group: usize, line: &Path) {
+        let calls: Vec<String> = self.state().open.keys().cloned().collect();
+        let number = line.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let worlds = self.clone();
+        thread::spawn(move || {
+            for call in calls {
+                if let Err(e) = worlds.ask(&call, group, &["commit", "--checkpoint", &number]) {
+                    // Logs are kept for longer than they are needed.
+                    tracing::warn!(group, e, "a relay does not know of a checkpoint");
+                }
+            }
+        });
+    }
+
+    fn ask(&self, call: &str, group: usize, verb: &[&str]) -> Result<(), String> {
+        let command = match self.state().open.get(call) {
+            None => return Err("the call has ended".to_string()),
+            Some(steps) => steps.ask(group, verb),
+        };
+        let output = command?.stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let output = output.map_err(|e| format!("the relay of group {group}: srun: {e}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason").trim().to_string();
+        Err(format!("the relay of group {group} does not {}: {last}", verb[0]))
+    }
+}
+
+impl State {
+    fn steps(&self, call: &str, world: &World, ranks: &str) -> Steps {
+        let base = &self.base;
+        let sockets = format!("joulepoint-{:016x}", xxh3_64(base.run.as_os_str().as_encoded_bytes()));
+        let sockets = Path::new(SOCKETS).join(sockets);
+        Steps {
+            srun: base.srun.clone(),
+            slurm: base.slurm.clone(),
+            run: base.run.join(FOLDER).join(call),
+            log: base.log,
+            keep: base.keep,
+            placements: base.placements.clone(),
+            sockets: sockets.join(call).to_string_lossy().into_owned(),
+            world: Some(Carried {
+                program: world.relay.clone(),
+                sockets,
+                name: call.to_string(),
+                ranks: ranks.to_string(),
+            }),
+            cpus: base.cpus,
+            post: base.post.clone(),
+            all: self.nodes.iter().map(|_| Relay::default()).collect(),
+        }
+    }
+}
+
+/// Removes from a run what the relays of all calls have kept, but for these.
+pub fn forget_but(run: &Path, kept: &BTreeSet<String>) {
+    let entries = fs::read_dir(run.join(FOLDER)).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| !entry.file_name().to_str().is_some_and(|name| kept.contains(name))) {
+        if let Err(e) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%e, path = %entry.path().display(), "messages of an earlier life are still there");
+        }
+    }
+}
+
+/// The ranks of a group hold no connection to its relay.
+pub struct Resting {
+    of: Worlds,
+    calls: Vec<String>,
+    group: usize,
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        for call in &self.calls {
+            if let Err(reason) = self.of.ask(call, self.group, &["wake"]) {
+                tracing::error!(reason, "ranks wait for their relay");
+            }
+        }
+    }
+}
+
+impl Relays for Worlds {
+    fn place(&mut self, group: usize, node: &str) {
+        let mut state = self.state();
+        state.nodes[group] = node.to_string();
+        state.open.values_mut().for_each(|steps| steps.place(group, node));
+    }
+
+    fn starts(&mut self, group: usize) {
+        self.state().open.values_mut().for_each(|steps| steps.starts(group));
+    }
+
+    fn variables(&self, _: usize) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn behind(&mut self, group: usize) -> Option<u64> {
+        let mut state = self.state();
+        let all: Vec<u64> = state.open.values_mut().filter_map(|steps| steps.behind(group)).collect();
+        all.into_iter().reduce(u64::saturating_add)
+    }
+
+    fn logged_node_s(&mut self, group: usize) -> f64 {
+        self.state().open.values_mut().map(|steps| steps.logged_node_s(group)).sum()
+    }
+
+    fn stop(&mut self) {
+        let open = std::mem::take(&mut self.state().open);
+        open.into_values().for_each(|mut steps| steps.stop());
+    }
+}

@@ -1,0 +1,6 @@
+//! Starts MPI programs that are one world over several groups: the ranks of each group, and the relays between them.
+
+pub mod calls;
+pub mod ranks;
+pub mod relays;
+mod silence;
