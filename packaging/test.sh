@@ -106,7 +106,7 @@ floor_real "a private Slurm whose nodes die" lifecycle
 floor_real "stock Slurm, without us" baseline
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
-# These have machines or a Slurm of their own, and the floors beside them mostly wait, as they do themselves.
+# Three streams side by side: each suite has a Slurm of its own, and mostly waits.
 (
     run_real "$work/groups" groups
     run_real "$work/mpi" mpi
@@ -115,21 +115,24 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/loans" loans
     run_real "$work/protection" protection
     run_real "$work/programs" programs
+) &
+programs=$!
+(
+    run_real "$work/partitions" partitions
+    run_real "$work/storage" storage
+    run_real "$work/chaos" chaos
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
-beside=$!
+troubles=$!
 floor_real "groups' calls beside plain srun" calls
 floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
-floor_real "power losses and partitions" partitions
-floor_real "runs on a storage that fails" storage
-floor_real "whatever breaks, at random" chaos
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
-wait "$beside"
+wait "$programs"
 tell "groups that recover alone" "$work/groups"
 tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
@@ -137,6 +140,10 @@ tell "survivors parked, their nodes lent" "$work/lend"
 tell "loans of idle nodes" "$work/loans"
 tell "protected, or told that not" "$work/protection"
 tell "programs that nobody chose" "$work/programs"
+wait "$troubles"
+tell "power losses and partitions" "$work/partitions"
+tell "runs on a storage that fails" "$work/storage"
+tell "whatever breaks, at random" "$work/chaos"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 
