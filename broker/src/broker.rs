@@ -16,8 +16,14 @@ use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, RunKey, Stay};
 use slurm::{Job, JobText, Node, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{OpenRun, Readers, Store};
+
+/// Longest time between two looks at open loans, where a listing of the queue takes long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A look lists all jobs: slurmctld is busy with that for one part in so many of the time at most.
+const REST: u32 = 10;
 
 /// Time between two looks at open loans.
 const LOOK: Duration = Duration::from_millis(500);
@@ -140,15 +146,16 @@ impl Broker {
             std::thread::sleep(LOOK);
         }
         for look in 0_u32.. {
-            if let Err(e) = self.look_at_loans() {
+            let listing = self.look_at_loans().unwrap_or_else(|e| {
                 tracing::warn!(error = %e, "a look at the loans failed; it will be tried again");
-            }
+                LOOK
+            });
             if look.is_multiple_of(LOOKS_TO_SWEEP)
-                && let Err(e) = sweep(&self.slurm, &self.hands.reader, self.site.longest_s)
+                && let Err(e) = sweep(&self.slurm.when_idle(), &self.hands.reader, self.site.longest_s)
             {
                 tracing::warn!(error = %e, "leftovers of loans were not looked for");
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep((listing * REST).clamp(LOOK, LONGEST_PAUSE));
         }
     }
 
@@ -162,12 +169,15 @@ impl Broker {
         Ok(())
     }
 
-    fn look_at_loans(&self) -> Result<()> {
+    /// Looks at all open loans once; how long it took Slurm to list what there is.
+    fn look_at_loans(&self) -> Result<Duration> {
         let ids: Vec<String> = self.open.lock().keys().cloned().collect();
         if ids.is_empty() {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
+        let begun = Instant::now();
         let mut seen = self.see()?;
+        let listing = begun.elapsed();
         for id in ids {
             for _ in 0..MOST_STEPS {
                 match self.step(&id, &seen) {
@@ -180,7 +190,7 @@ impl Broker {
                 }
             }
         }
-        Ok(())
+        Ok(listing)
     }
 
     fn see(&self) -> Result<Seen> {

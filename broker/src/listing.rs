@@ -20,7 +20,12 @@ impl Listing {
         if let Some((_, jobs)) = listed.as_ref().filter(|(at_s, _)| (0.0..KEPT_S).contains(&(now_s - at_s))) {
             return Ok(jobs.clone());
         }
-        let jobs = Arc::new(understood(slurm.jobs()?));
+        let before = listed.as_ref().map(|(_, jobs)| jobs.clone());
+        let jobs = match (slurm.when_idle().jobs(), before) {
+            (Ok(jobs), _) => Arc::new(understood(jobs)),
+            (Err(slurm::Error::Postponed), Some(before)) => return Ok(before),
+            (Err(e), _) => return Err(e),
+        };
         *listed = Some((now_s, jobs.clone()));
         Ok(jobs)
     }

@@ -12,7 +12,7 @@ mod watch;
 pub use calibration::Calibration;
 pub use lend::Lend;
 pub use limits::Limits;
-pub use site::{Accounting, Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Wrapper};
+pub use site::{Accounting, Compress, Controller, Criu, Energy, Estimates, Hook, Node, Runs, Site, Slurm, Wrapper};
 pub use watch::Watch;
 
 use std::fmt;
@@ -121,6 +121,9 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
         return Err(Error(format!("{name}: wrapper.longest_interval_s = {longest_s} must be 0 (any) or above")));
     }
     if let Some(wrong) = site.limits.wrong() {
+        return Err(Error(format!("{name}: {wrong}")));
+    }
+    if let Some(wrong) = site.slurm.wrong() {
         return Err(Error(format!("{name}: {wrong}")));
     }
     if let Some(wrong) = site.accounting.wrong() {

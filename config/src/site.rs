@@ -13,6 +13,8 @@ pub struct Site {
     pub munge_socket: Option<PathBuf>,
     /// Folder of Slurm's commands; `PATH` if absent.
     pub slurm_bin: Option<PathBuf>,
+    /// What slurmctld may be asked.
+    pub slurm: Slurm,
     /// Site defaults of the user's options, by option name: `ft-energy-keep = "3"`.
     pub defaults: BTreeMap<String, String>,
     /// The controller service.
@@ -41,6 +43,30 @@ pub struct Site {
     pub calibration: Calibration,
     /// What energy costs.
     pub accounting: Accounting,
+}
+
+/// `[slurm]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slurm {
+    /// Calls of slurmctld a minute by one service. What people and recoveries wait for is counted, and never put off.
+    pub budget: u32,
+}
+
+impl Default for Slurm {
+    fn default() -> Self {
+        Slurm { budget: 600 }
+    }
+}
+
+/// Fewest calls a minute: below it a job's end would be noticed too late.
+const LEAST_BUDGET: u32 = 60;
+
+impl Slurm {
+    /// What is wrong with it: the key, and what it must be.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        (self.budget < LEAST_BUDGET).then(|| format!("slurm.budget = {} must be at least {LEAST_BUDGET}", self.budget))
+    }
 }
 
 /// `[accounting]`

@@ -114,7 +114,8 @@ pub async fn serve(params: Params) -> Result<()> {
 
 /// Takes up what an earlier life of the service has left, and starts the threads; others reach this node at `url`.
 fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Result<Parts> {
-    let (own, name, slurm) = (&site.node, &metering.name, Slurm::new(site.slurm_bin.clone()));
+    let (own, name, slurm) =
+        (&site.node, &metering.name, Slurm::new(site.slurm_bin.clone()).with_budget(site.slurm.budget));
     let spool = Arc::new(Spool::open(&own.spool.join(name), own.spool_bytes)?);
     let [cpus, own_frequency] = own.cpufreq_of(name);
     let setting = Arc::new(Setting {

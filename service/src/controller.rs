@@ -34,15 +34,16 @@ use wire::Munge;
 /// Time between two looks at what this service itself needs.
 const LOOK_AT_SELF: Duration = Duration::from_secs(10);
 
-/// After how many of those accounting is asked for its operators again.
-const ASK_OPERATORS: u64 = 6;
+/// After how many of those slurmctld is asked for its user, and accounting for its operators.
+const ASK_SLURM: u64 = 6;
 
 /// Serves until told to stop.
 ///
 /// # Errors
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
-    let (slurm, site) = (Slurm::new(site.slurm_bin.clone()), Arc::new(site));
+    let slurm = Slurm::new(site.slurm_bin.clone()).with_budget(site.slurm.budget);
+    let site = Arc::new(site);
     let munge = Munge::new(site.munge_socket.clone());
     let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
     let reader = Arc::new(Mutex::new(store.lock().another(&site.controller.store)?));
@@ -158,18 +159,22 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
 }
 
 fn look_at_self_for_ever(of: &All, munge: &Munge, slurm: &Slurm) {
+    let mut slurm_is = part(Err::<String, _>("not asked yet"));
     for look in 0_u64.. {
+        if look.is_multiple_of(ASK_SLURM) || !slurm_is.ok {
+            slurm_is = part(look_at_slurm(&of.access, slurm));
+        }
         let parts = BTreeMap::from([
             ("store".to_string(), part(of.store.lock().write(&[]).map(|_| "writable".to_string()))),
             ("munge".to_string(), part(munge.encode(b"").map(|_| "answers".to_string()))),
-            ("slurm".to_string(), part(look_at_slurm(&of.access, slurm))),
+            ("slurm".to_string(), slurm_is.clone()),
             ("nodes".to_string(), Part { ok: true, text: of.watching.in_words() }),
         ]);
         *of.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
         if let Err(e) = of.calibrations.refresh() {
             tracing::warn!(error = format!("{e:#}"), "the calibrations cannot be read");
         }
-        if look.is_multiple_of(ASK_OPERATORS) {
+        if look.is_multiple_of(ASK_SLURM) {
             of.access.refresh(slurm);
             if let Err(e) = of.claims.look_at_unverified() {
                 tracing::warn!(error = format!("{e:#}"), "unverified runs cannot be looked at");

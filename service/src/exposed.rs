@@ -2,6 +2,7 @@
 
 use crate::latency::Latency;
 use crate::metrics::Ended;
+use crate::steering::Steering;
 use crate::watching::Watching;
 use axum::extract::State;
 use axum::response::Response;
@@ -37,12 +38,30 @@ fn by_protection(open: &[OpenRun]) -> Family {
     family.sample(&[("state", "unknown")], unknown as f64)
 }
 
+/// What slurmctld was asked, and what it can take.
+fn asked(of: slurm::Usage) -> [Family; 5] {
+    [
+        Family::counter("joulepoint_slurm_calls", "", "Calls of slurmctld, by whether somebody waited for the answer.")
+            .sample(&[("urgency", "awaited")], of.awaited as f64)
+            .sample(&[("urgency", "can_wait")], of.could_wait as f64),
+        Family::counter("joulepoint_slurm_postponed", "", "Calls of slurmctld that were put off by slurm.budget.")
+            .sample(&[], of.postponed as f64),
+        Family::counter("joulepoint_slurm_slow", "", "Calls that slurmctld answered slowly, or not at all.")
+            .sample(&[], of.slow as f64),
+        Family::gauge("joulepoint_slurm_allowance", "", "Calls a minute that are left to what can wait.")
+            .sample(&[], of.per_minute),
+        Family::gauge("joulepoint_slurm_answer_seconds", "seconds", "Time that slurmctld's last answer took.")
+            .sample(&[], of.last_answer_s),
+    ]
+}
+
 /// `GET /metrics`.
 pub(crate) async fn metrics(
     State(watching): State<Arc<Watching>>,
     State(counts): State<Arc<Counts>>,
     State(planning): State<Arc<Planning>>,
     State(ended): State<Arc<Ended>>,
+    State(steering): State<Arc<Steering>>,
 ) -> Response {
     let nodes = watching.heard();
     let open = watching.open.lock().clone();
@@ -59,6 +78,7 @@ pub(crate) async fn metrics(
     ]);
     families
         .push(planning.latency.family("joulepoint_plan_seconds", "Time for a plan, waiting for the store included."));
+    families.extend(asked(steering.slurm.usage()));
     families.extend(ended.families());
     metrics::exposition(families)
 }

@@ -199,7 +199,7 @@ impl Words {
             *kept = Some((now_s + KEPT_S, before.clone()));
             before
         };
-        let (nodes, holds_s) = match self.slurm.nodes() {
+        let (nodes, holds_s) = match self.slurm.when_idle().nodes() {
             Ok(nodes) => (Some(Arc::new(nodes.into_iter().map(|n| n.name).collect())), NODES_KEPT_S),
             Err(e) => {
                 tracing::debug!(%e, "Slurm does not say which nodes there are");

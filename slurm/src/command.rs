@@ -1,5 +1,6 @@
 //! Slurm, reached through its commands: one locale, one form of time, a limit in time, and what it says of itself.
 
+use crate::budget::{Budget, Urgency, Usage};
 use crate::job::EXCLUSIVE;
 use crate::run::run;
 use crate::{Error, Job};
@@ -7,10 +8,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a command may take before it is killed.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Commands that ask slurmctld; the others ask slurmdbd, or nobody.
+const ASKING: [&str; 3] = ["squeue", "scontrol", "scancel"];
 
 /// Of how many jobs it is remembered whether they are tasks of an array.
 const MOST_REMEMBERED: usize = 20_000;
@@ -41,6 +45,8 @@ pub struct Slurm {
     /// The `slurm.conf` to use; the environment's or Slurm's own if absent.
     pub conf: Option<PathBuf>,
     known: Arc<Known>,
+    budget: Arc<Budget>,
+    urgency: Urgency,
 }
 
 /// What is asked once and kept.
@@ -56,6 +62,21 @@ impl Slurm {
     /// Slurm with its commands in `bin_dir`, or in the `PATH`.
     pub fn new(bin_dir: Option<PathBuf>) -> Self {
         Slurm { bin_dir, ..Slurm::default() }
+    }
+
+    /// The same with an allowance of calls a minute, which all its clones share.
+    pub fn with_budget(self, per_minute: u32) -> Self {
+        Slurm { budget: Arc::new(Budget::new(f64::from(per_minute))), ..self }
+    }
+
+    /// The same for what can wait: its calls fail with [`Error::Postponed`] while nothing is left of the allowance.
+    pub fn when_idle(&self) -> Self {
+        Slurm { urgency: Urgency::CanWait, ..self.clone() }
+    }
+
+    /// What was asked so far, and how slurmctld answers.
+    pub fn usage(&self) -> Usage {
+        self.budget.usage()
     }
 
     /// The cluster's name.
@@ -170,7 +191,17 @@ impl Slurm {
     pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
         let mut command = self.command(program);
         command.args(args);
-        run(command, &format!("{program} {}", args.join(" ")), LIMIT)
+        let asks_slurmctld =
+            ASKING.contains(&program) && !args.iter().any(|a| a.starts_with("--help") || *a == "--version");
+        if asks_slurmctld && !self.budget.take(self.urgency) {
+            return Err(Error::Postponed);
+        }
+        let begun = Instant::now();
+        let answer = run(command, &format!("{program} {}", args.join(" ")), LIMIT);
+        if asks_slurmctld {
+            self.budget.answered(begun.elapsed());
+        }
+        answer
     }
 }
 

@@ -19,6 +19,9 @@ pub enum Error {
         /// The limit.
         seconds: u64,
     },
+    /// It can wait, and nothing is left of the site's `slurm.budget` at the moment.
+    #[error("put off: the calls that `slurm.budget` allows are used up for now")]
+    Postponed,
     /// Slurm refused.
     #[error("{command}: {text}")]
     Refused {

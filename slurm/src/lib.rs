@@ -6,6 +6,7 @@
 
 mod accounting;
 mod acts;
+mod budget;
 mod command;
 mod error;
 #[cfg(any(test, feature = "examples"))]
@@ -25,6 +26,7 @@ pub use accounting::{
     Accounted, Consumed, NodeEvent, NodeHistory, OfJob, parse_accounting, parse_consumed, parse_events,
     parse_named_step, parse_operators,
 };
+pub use budget::{Urgency, Usage};
 pub use command::Slurm;
 pub use error::Error;
 #[cfg(any(test, feature = "examples"))]

@@ -145,6 +145,8 @@ struct Memory {
     gone_s: Option<f64>,
     doing: Option<Doing>,
     doing_since_s: f64,
+    /// Whether nothing was expected of it when it was due last.
+    is_quiet: bool,
 }
 
 /// The open runs.
@@ -191,6 +193,7 @@ impl Runs {
         for run in runs {
             let memory = self.memory.entry(run.job).or_default();
             let pause_s = pause_s(now_s, run, memory, nodes);
+            memory.is_quiet = pause_s >= QUEUED_S;
             let overdue = memory.asked_s.map_or(f64::INFINITY, |at_s| (now_s - at_s) / pause_s);
             if overdue >= 1.0 {
                 due.entry(run.job).or_insert((overdue, run.uid));
@@ -208,6 +211,11 @@ impl Runs {
         // The sort is stable: within a round the most overdue stays first.
         turns.sort_by_key(|(turn, _)| *turn);
         turns.into_iter().map(|(_, job)| job).collect()
+    }
+
+    /// Whether nobody waits for Slurm's word on a job: when it was due last, nothing was expected of it.
+    pub fn is_quiet(&self, job: u32) -> bool {
+        self.memory.get(&job).is_some_and(|m| m.is_quiet)
     }
 
     /// Slurm was asked about a job, and gave no answer: others come before it is asked about again.

@@ -104,14 +104,18 @@ impl Watcher {
         let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
         watching.words.lock().retain(|job, _| open.contains(job));
         let due = watching.runs.lock().due(watching.now_s(), &known, &watching.nodes.lock());
-        let begun = Instant::now();
+        let (begun, waiting) = (Instant::now(), self.acts.slurm.when_idle());
         let mut asked = Ok(());
         for job in due {
             let may_ask = watching.questions.lock().take(watching.now_s(), watching.rate, 1.0);
             if !may_ask || begun.elapsed() > ASKING {
                 break;
             }
-            let answer = self.acts.slurm.job(job);
+            let can_wait = watching.runs.lock().is_quiet(job);
+            let answer = if can_wait { waiting.job(job) } else { self.acts.slurm.job(job) };
+            if matches!(answer, Err(slurm::Error::Postponed)) {
+                continue;
+            }
             watching.asked.fetch_add(1, Ordering::Relaxed);
             let now_s = watching.now_s();
             match answer {
@@ -178,7 +182,7 @@ impl Watcher {
             return;
         }
         *asked_s = now_s;
-        match self.acts.slurm.nodes() {
+        match self.acts.slurm.when_idle().nodes() {
             Ok(nodes) => {
                 let is_out = |n: &&slurm::Node| {
                     n.state == "DOWN" || n.has_flag("POWERED_DOWN") || n.has_flag("DRAIN") && n.state == "IDLE"
