@@ -100,7 +100,9 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
             return Err(Error(format!("{name}: {key} = {value} must be a number above 0")));
         }
     }
-    site.watch.check(site.controller.detect_s, site.node.beat_s).map_err(|why| Error(format!("{name}: {why}")))?;
+    site.watch
+        .check(site.controller.detect_s, [site.node.beat_s, site.node.idle_beat_s])
+        .map_err(|why| Error(format!("{name}: {why}")))?;
     if let Err(why) = check_url(&site.controller.url) {
         let url = &site.controller.url;
         return Err(Error(format!("{name}: controller.url = '{url}' {why}; write http://HOST:PORT")));

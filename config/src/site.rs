@@ -144,6 +144,8 @@ pub struct Node {
     pub socket: String,
     /// Time between heartbeats, s.
     pub beat_s: f64,
+    /// The same of a node on which nothing protected is, s.
+    pub idle_beat_s: f64,
     /// Folder in which records wait for a controller that is away.
     pub spool: PathBuf,
     /// Most bytes that may wait there.
@@ -176,6 +178,7 @@ impl Default for Node {
             listen: "0.0.0.0:6821".to_string(),
             socket: "/run/joulepoint/{node}.socket".to_string(),
             beat_s: 1.0,
+            idle_beat_s: 10.0,
             spool: PathBuf::from("/var/lib/joulepoint/spool"),
             spool_bytes: 64 << 20,
             cpufreq: false,

@@ -42,6 +42,9 @@ const SLACK_S: f64 = 2.0;
 /// The longest lease, s: for the word on a dead node a script waits twice as long.
 const LONGEST_LEASE_S: f64 = 20.0;
 
+/// The longest time between heartbeats of a node, s.
+const LONGEST_REST_S: f64 = 60.0;
+
 /// Fewest questions a minute: a job that is being recovered is asked about each second.
 const LEAST_QUESTIONS: u32 = 60;
 
@@ -50,7 +53,7 @@ impl Watch {
     ///
     /// # Errors
     /// Which key is wrong, and what it may be.
-    pub(crate) fn check(&self, detect_s: f64, beat_s: f64) -> Result<(), String> {
+    pub(crate) fn check(&self, detect_s: f64, [beat_s, idle_beat_s]: [f64; 2]) -> Result<(), String> {
         let Watch { freeze_s, lease_s, .. } = *self;
         for (key, value, least, why) in [
             ("watch.freeze_s", freeze_s, 2.0 * beat_s, "twice node.beat_s, so that one lost heartbeat freezes nothing"),
@@ -66,6 +69,9 @@ impl Watch {
                 "watch.lease_s = {lease_s} must be at most {LONGEST_LEASE_S}: a script whose node has died does not wait longer \
                  for the word on it"
             ));
+        }
+        if !(idle_beat_s >= beat_s && idle_beat_s <= LONGEST_REST_S) {
+            return Err(format!("node.idle_beat_s = {idle_beat_s} must be from node.beat_s to {LONGEST_REST_S}"));
         }
         if self.set_down_per_minute == 0 {
             return Err("watch.set_down_per_minute = 0 would leave every node to Slurm; say at least 1".to_string());
@@ -91,15 +97,16 @@ mod tests {
 
     #[test]
     fn times_that_would_let_two_instances_run_are_refused() {
-        assert_eq!(Watch::default().check(3.0, 1.0), Ok(()));
+        assert_eq!(Watch::default().check(3.0, [1.0, 10.0]), Ok(()));
         for (freeze_s, lease_s, key) in
             [(1.5, 8.0, "watch.freeze_s"), (7.0, 8.0, "watch.lease_s"), (5.0, f64::NAN, "watch.lease_s")]
         {
-            let why = Watch { freeze_s, lease_s, ..Watch::default() }.check(3.0, 1.0).unwrap_err();
+            let why = Watch { freeze_s, lease_s, ..Watch::default() }.check(3.0, [1.0, 10.0]).unwrap_err();
             assert!(why.starts_with(key), "{why}");
         }
-        assert!(Watch { lease_s: 21.0, ..Watch::default() }.check(3.0, 1.0).is_err());
-        assert!(Watch { set_down_per_minute: 0, ..Watch::default() }.check(3.0, 1.0).is_err());
-        assert!(Watch { questions_per_minute: 59, ..Watch::default() }.check(3.0, 1.0).is_err());
+        assert!(Watch { lease_s: 21.0, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
+        assert!(Watch::default().check(3.0, [1.0, 0.5]).is_err() && Watch::default().check(3.0, [1.0, 61.0]).is_err());
+        assert!(Watch { set_down_per_minute: 0, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
+        assert!(Watch { questions_per_minute: 59, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
     }
 }

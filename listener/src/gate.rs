@@ -6,6 +6,7 @@ use crate::listen::{Limits, Origin, Slot};
 use crate::refusal::Refusal;
 use crate::refusals::{Refusals, Refused};
 use crate::seen::Seen;
+use crate::sessions::{OfSession, Sessions};
 use crate::turns::{Turns, blocking, in_turn};
 use crate::users::Users;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
@@ -16,6 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use wire::session::{Claim, Key};
 use wire::{Munge, MungeError, Opened, Peer};
 
 /// Longest path and query, bytes.
@@ -51,6 +53,7 @@ pub struct Gate {
     bodies: Arc<Bodies>,
     turns: Turns,
     seen: Mutex<Seen>,
+    sessions: Option<Arc<Sessions>>,
 }
 
 /// Marks an answer that hides something from who asked; it is logged as a refusal.
@@ -65,8 +68,35 @@ pub struct BodyBytes(pub usize);
 enum Known {
     /// By a credential, which also names the body.
     Munge(Opened),
+    /// By the key of a session, which signs the answer as well.
+    Session(Opened, Key, OfSession),
     /// By the socket on which they ask.
     Kernel(Peer),
+}
+
+/// What signs the answer.
+enum Signer {
+    Munge,
+    Session(Key),
+    /// The kernel says who answers.
+    Nobody,
+}
+
+impl Known {
+    fn peer(&self) -> Peer {
+        match self {
+            Known::Munge(opened) | Known::Session(opened, _, _) => opened.peer,
+            Known::Kernel(peer) => *peer,
+        }
+    }
+
+    fn signer(&self) -> Signer {
+        match self {
+            Known::Munge(_) => Signer::Munge,
+            Known::Session(_, key, _) => Signer::Session(key.clone()),
+            Known::Kernel(_) => Signer::Nobody,
+        }
+    }
 }
 
 /// Lets in who is known, with the whole body read, and signs the answer.
@@ -76,10 +106,7 @@ pub async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) 
         Ok(known) => known,
         Err(refusal) => return refusal.into_response(),
     };
-    let (peer, is_signed) = match &known {
-        Known::Munge(opened) => (opened.peer, true),
-        Known::Kernel(peer) => (*peer, false),
-    };
+    let peer = known.peer();
     if let Some(slot) = parts.extensions.get::<Arc<Slot>>() {
         slot.active(Some(peer.uid));
     }
@@ -88,19 +115,15 @@ pub async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) 
         response.extensions_mut().insert(peer);
         return response;
     }
-    let authorization = parts.headers.get(header::AUTHORIZATION).cloned();
+    let authorization = parts.headers.get(header::AUTHORIZATION).cloned().unwrap_or(HeaderValue::from_static(""));
+    let signer = known.signer();
     let mut response = match gate.whole(parts, body, known).await {
         Ok((request, held)) => {
             let response = in_turn(gate.turns.of(peer.uid), next.run(request)).await;
             drop(held);
             // Refusals are signed as answers are: else whoever holds the port while the service is away could say no in
             // its name, and records would be dropped.
-            match authorization.filter(|_| is_signed) {
-                Some(authorization) => {
-                    gate.sign(&authorization, response).await.unwrap_or_else(IntoResponse::into_response)
-                }
-                None => response,
-            }
+            gate.sign(signer, &authorization, response).await.unwrap_or_else(IntoResponse::into_response)
         }
         // Not before the body is known to be the caller's: a refusal of something else that was sent with an overheard
         // credential would pass for one of the true request.
@@ -172,7 +195,13 @@ impl Gate {
             bodies: Arc::default(),
             turns: Turns::new(TURNS_OF_ONE),
             seen: Mutex::default(),
+            sessions: None,
         }
+    }
+
+    /// The same for a service that also knows sessions.
+    pub fn with_sessions(self, sessions: Arc<Sessions>) -> Gate {
+        Gate { sessions: Some(sessions), ..self }
     }
 
     /// Who asks, before anything of the body is read.
@@ -182,6 +211,11 @@ impl Gate {
         }
         let credential = single_credential(&parts.headers)?;
         let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        if let (Some(sessions), Some(claim)) = (&self.sessions, credential.as_deref().and_then(Claim::read)) {
+            let request = [self.audience.as_str(), parts.method.as_str(), &path];
+            let (opened, key, of) = sessions.admit(&claim, request).map_err(refused)?;
+            return Ok(Known::Session(opened, key, of));
+        }
         let (munge, audience, method) = (self.munge.clone(), self.audience.clone(), parts.method.clone());
         let shown = credential.clone().unwrap_or_default();
         let opened =
@@ -195,14 +229,14 @@ impl Gate {
 
     /// The request with its body read, and held against the credential; and the room that the body takes.
     async fn whole(&self, mut parts: Parts, body: Body, known: Known) -> Result<(Request, Held), Refusal> {
-        let peer = match &known {
-            Known::Munge(opened) => opened.peer,
-            Known::Kernel(peer) => *peer,
-        };
-        let mut held = self.bodies.hold(peer.uid);
+        let mut held = self.bodies.hold(known.peer().uid);
         let body = self.body(body, &mut held).await?;
         let peer = match known {
             Known::Kernel(peer) => peer,
+            Known::Session(opened, _, of) => {
+                parts.extensions.insert(of);
+                opened.over(&body).map_err(refused)?
+            }
             Known::Munge(opened) if body.len() <= HASHED_AT_ONCE => opened.over(&body).map_err(refused)?,
             Known::Munge(opened) => {
                 let whole = body.clone();
@@ -243,14 +277,23 @@ impl Gate {
             .unwrap_or_else(|_| Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body does not come".into())))
     }
 
-    async fn sign(&self, authorization: &HeaderValue, response: Response) -> Result<Response, Refusal> {
+    async fn sign(&self, signer: Signer, authorization: &HeaderValue, response: Response) -> Result<Response, Refusal> {
+        if matches!(signer, Signer::Nobody) {
+            return Ok(response);
+        }
         let unsigned = |e: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, e);
         let (mut parts, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.map_err(|e| unsigned(e.to_string()))?;
-        let (munge, status, whole) = (self.munge.clone(), parts.status.as_u16(), body.clone());
+        let status = parts.status.as_u16();
         let authorization = String::from_utf8_lossy(authorization.as_bytes()).into_owned();
-        let proof = blocking(move || wire::prove(&munge, &authorization, status, &whole)).await?;
-        let proof = proof.map_err(|e| unsigned(e.to_string()))?;
+        let proof = match signer {
+            Signer::Session(key) => key.prove(&authorization, status, &body),
+            _ => {
+                let (munge, whole) = (self.munge.clone(), body.clone());
+                let proof = blocking(move || wire::prove(&munge, &authorization, status, &whole)).await?;
+                proof.map_err(|e| unsigned(e.to_string()))?
+            }
+        };
         let proof = HeaderValue::from_str(&proof).map_err(|e| unsigned(e.to_string()))?;
         parts.headers.insert(wire::PROOF, proof);
         Ok(Response::from_parts(parts, Body::from(body)))

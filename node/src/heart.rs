@@ -4,6 +4,7 @@ use crate::capabilities::{self, Published};
 use crate::frequency::Setting;
 use crate::lease::{self, Holder};
 use crate::metering::{Metering, Meters, reading};
+use crate::rest::Rest;
 use config::Site;
 use listener::health::part;
 use listener::now_s;
@@ -13,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::{Client, Munge};
+use wire::Munge;
+use wire::session::SessionClient;
 
 /// Time between two looks at which checkpoint engines are installed.
 const LOOK_AT_ENGINES: Duration = Duration::from_secs(20);
@@ -36,15 +38,19 @@ pub(crate) struct Heart {
     pub engines: Mutex<Option<BTreeSet<String>>>,
     /// Whether the controller knows what to do with them.
     pub is_asked_for_engines: AtomicBool,
+    pub rest: Arc<Rest>,
+    /// Whether the controller knows that nodes rest.
+    pub may_rest: AtomicBool,
 }
 
 impl Heart {
     /// Beats for ever; others reach this node at `url`.
-    pub(crate) fn beat_for_ever(&self, client: &Client, url: &str) {
+    pub(crate) fn beat_for_ever(&self, client: &SessionClient, url: &str) {
         let period = Duration::from_secs_f64(self.site.node.beat_s);
         loop {
             let held = self.metering.held.lock().clone();
-            let beat = {
+            let begun = Instant::now();
+            let mut beat = {
                 let mut meters = self.metering.lock();
                 meters.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
                 for job in held.iter().filter(|h| h.cpus > 0) {
@@ -53,9 +59,22 @@ impl Heart {
                 meters.look(&self.metering.proc_root);
                 self.beat(&meters, url)
             };
-            self.lease.note_lives();
             let here: Vec<u32> = beat.jobs.iter().map(|job| job.job).collect();
             self.setting.frequency.expire(Instant::now(), |job| here.contains(&job));
+            let is_needed = self.lease.is_needed();
+            if !is_needed && self.rest.lasts(begun) {
+                self.rest.sleep(period);
+                continue;
+            }
+            // The proof of a node that has rested is old: it is renewed before what has begun there depends on it.
+            let has_rested = self.rest.end();
+            if !has_rested {
+                self.lease.note_lives();
+            }
+            self.rest.heard();
+            let idle_s = self.site.node.idle_beat_s;
+            let may_rest = self.may_rest.load(Ordering::Relaxed) && !is_needed && idle_s > self.site.node.beat_s;
+            beat.pause_s = may_rest.then_some(idle_s);
             // What is answered proves that this node was reached when it asked, not when it heard.
             let sent_s = lease::now_s();
             let heard = client.post::<Beat, BeatReply>("/v1/beats", &beat);
@@ -63,15 +82,24 @@ impl Heart {
             match heard {
                 Ok(mut reply) => {
                     let counted = reply.capabilities.take();
+                    self.may_rest.store(reply.may_rest, Ordering::Relaxed);
+                    let is_free = reply.held.is_empty() && reply.ended.is_empty();
                     self.is_asked_for_engines.store(counted.is_some(), Ordering::Relaxed);
                     counted.into_iter().for_each(|counted| self.published.publish(counted));
                     let actions = self.lease.answered(sent_s, &reply);
                     *self.metering.held.lock() = reply.held;
                     self.lease.act(actions);
+                    if let Some(pause_s) = beat.pause_s.filter(|_| is_free) {
+                        self.lease.rest(pause_s);
+                        self.rest.begin(begun + Duration::from_secs_f64(pause_s));
+                    }
                 }
                 Err(e) => tracing::debug!(%e, "the controller did not hear"),
             }
-            std::thread::sleep(period);
+            if has_rested {
+                self.lease.note_lives();
+            }
+            self.rest.sleep(period);
         }
     }
 
@@ -124,6 +152,7 @@ impl Heart {
             boot_id: self.lease.boot_id(),
             epoch: Some(self.lease.epoch()),
             engines: self.engines.lock().clone().filter(|_| self.is_asked_for_engines.load(Ordering::Relaxed)),
+            pause_s: None,
         }
     }
 }

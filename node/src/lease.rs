@@ -265,6 +265,19 @@ impl Holder {
         pids
     }
 
+    /// Whether something protected is here, or was when the lease was looked at.
+    pub(crate) fn is_needed(&self) -> bool {
+        let is_here = !self.lives.lock().protected(&self.metering.lock().processes).is_empty();
+        is_here || self.kept.lock().lease.held().next().is_some()
+    }
+
+    /// The controller knows that this node is silent for so long from its last answer on, s.
+    pub(crate) fn rest(&self, pause_s: f64) {
+        let mut kept = self.kept.lock();
+        kept.lease.rest(pause_s);
+        self.keep(&kept);
+    }
+
     /// Tells the lease which protected jobs have processes here.
     pub(crate) fn note_lives(&self) {
         let here = self.lives.lock().protected(&self.metering.lock().processes);

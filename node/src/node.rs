@@ -9,6 +9,7 @@ use crate::leavings::{self, Looker, Walks};
 use crate::metering::{Metering, reading};
 use crate::open_files;
 use crate::pmix::Pmix;
+use crate::rest::{self, Rest};
 use crate::signal;
 use crate::spool::Spool;
 use anyhow::{Context, Result};
@@ -32,6 +33,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::spawn;
 use std::time::Duration;
+use wire::session::{SessionClient, SessionRequest};
 use wire::{Client, Munge, Peer};
 
 /// Longest wait for the controller.
@@ -59,6 +61,7 @@ struct Parts {
     looker: Arc<Looker>,
     spool: Arc<Spool>,
     health: Arc<Mutex<Health>>,
+    rest: Arc<Rest>,
 }
 
 macro_rules! parts {
@@ -70,7 +73,7 @@ macro_rules! parts {
         }
     )*};
 }
-parts!(metering: Metering, lease: Holder, setting: Setting, looker: Looker, spool: Spool, health: Mutex<Health>);
+parts!(metering: Metering, lease: Holder, setting: Setting, looker: Looker, spool: Spool, health: Mutex<Health>, rest: Rest);
 
 /// Serves until told to stop.
 ///
@@ -136,6 +139,7 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
         walks: Walks::default(),
     });
     let health = Arc::new(Mutex::new(Health { ok: false, parts: BTreeMap::new() }));
+    let rest = Arc::new(Rest::default());
     let heart = Arc::new(Heart {
         site: site.clone(),
         munge,
@@ -148,9 +152,13 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
         fingerprint: Mutex::default(),
         engines: Mutex::default(),
         is_asked_for_engines: AtomicBool::new(false),
+        rest: rest.clone(),
+        may_rest: AtomicBool::new(false),
     });
     let controller = |limit| Client::new(&site.controller.url, site.munge_socket.clone(), limit);
-    let (delivering, to_store, to_hear) = (spool.clone(), controller(DELIVERY_LIMIT), controller(ANSWER_LIMIT));
+    let (delivering, to_store) = (spool.clone(), controller(DELIVERY_LIMIT));
+    let request = SessionRequest { version: protocol::VERSION, node: name.clone(), boot_id: lease.boot_id() };
+    let to_hear = SessionClient::new(controller(ANSWER_LIMIT), Munge::new(site.munge_socket.clone()), request);
     let (looking, asking, holding) = (heart.clone(), metering.clone(), lease.clone());
     spawn(move || delivering.deliver_for_ever(&to_store));
     spawn(move || looking.look_at_hardware_for_ever());
@@ -158,7 +166,7 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
     spawn(move || holding.hold_for_ever());
     spawn(move || pmix.clear_up(&ended));
     spawn(move || heart.beat_for_ever(&to_hear, &url));
-    Ok(Parts { metering, lease, setting, looker, spool, health })
+    Ok(Parts { metering, lease, setting, looker, spool, health, rest })
 }
 
 /// Method and path of every route.
@@ -174,6 +182,7 @@ fn routes() -> Vec<Route<Parts>> {
         Route::new("GET", "/v1/jobs/{job}/energy", Access::Known, get(job_energy)),
         Route::new("POST", "/v1/jobs/{job}/frequency", Access::Known, post(frequency::set)),
         Route::new("POST", "/v1/jobs/{job}/end", Access::Known, post(lease::end)),
+        Route::new("POST", "/v1/wake", Access::Known, post(rest::wake)),
         Route::new("POST", "/v1/lease", Access::Known, post(lease::grant)),
         Route::new("POST", "/v1/testimony", Access::Known, post(lease::testify)),
         Route::new("POST", "/v1/jobs/{job}/writers", Access::Known, post(open_files::writers)),

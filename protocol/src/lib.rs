@@ -33,7 +33,7 @@ pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, L
 pub use node::{
     Beat, BeatReply, Capabilities, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings,
     LeavingsRequest, Left, NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, SignalReply, SignalRequest,
-    StepSpan, Writers, WritersRequest,
+    StepSpan, WakeReply, WakeRequest, Writers, WritersRequest,
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};

@@ -74,6 +74,25 @@ pub struct Beat {
     /// [`BeatReply::capabilities`]: one of a version before takes no heartbeat with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engines: Option<BTreeSet<String>>,
+    /// For how long this service is silent once this heartbeat is answered, since nothing protected is here, s; only for a
+    /// controller that has told [`BeatReply::may_rest`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_s: Option<f64>,
+}
+
+/// The controller asks a node that is silent because nothing protected is there for a heartbeat: `POST /v1/wake`, for root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WakeRequest {
+    /// Protocol version of the sender.
+    pub version: u32,
+}
+
+/// What a node service answers to a [`WakeRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeReply {
+    /// Whether it was silent, and beats now.
+    pub rested: bool,
 }
 
 /// What the nodes of a cluster have for checkpoints, as their services see it: `GET /v1/capabilities`, and the file that
@@ -139,6 +158,9 @@ pub struct BeatReply {
     /// What all nodes have; absent where the controller does not tell.
     #[serde(default)]
     pub capabilities: Option<Capabilities>,
+    /// Whether the controller understands a [`Beat::pause_s`].
+    #[serde(default)]
+    pub may_rest: bool,
 }
 
 /// What the controller knows of one node's health.

@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use broker::Broker;
 use config::Site;
 use listener::health::part;
-use listener::{Gate, Limits, Listener, Turns, Users, now_s};
+use listener::{Gate, Limits, Listener, Sessions, Turns, Users, now_s};
 use parking_lot::Mutex;
 use protocol::{Health, Part};
 use slurm::Slurm;
@@ -77,7 +77,7 @@ pub async fn serve(site: Site) -> Result<()> {
     spawn(move || look_at_self_for_ever(&looking, &signing, &slurm));
     spawn(move || lending.lend_for_ever());
     let gate = Gate::new(munge, wire::CONTROLLER.to_string(), Limits::default(), parts.users.clone());
-    let gate = Arc::new(gate);
+    let gate = Arc::new(gate.with_sessions(parts.sessions.clone()));
     let app = listener::router(routes::controller(), gate.clone(), Parts(parts));
     tracing::info!(listen = address, "the controller serves");
     listener::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), listener::stopping()).await;
@@ -147,6 +147,7 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
         counts: Arc::new(Counts::default()),
         health: Arc::new(Mutex::new(Health { ok: false, parts: BTreeMap::new() })),
         broker: Arc::new(broker),
+        sessions: Arc::new(Sessions::new(routes::BEATS)),
         reporter: Arc::new(reporter),
         store,
         readers,

@@ -19,6 +19,7 @@ mod parts;
 mod plausible;
 mod refusal;
 mod routes;
+mod sessions;
 mod steering;
 mod watching;
 mod words;

@@ -13,7 +13,7 @@ use crate::watching::Watching;
 use axum::extract::FromRef;
 use broker::Broker;
 use config::Site;
-use listener::{Turns, Users};
+use listener::{Sessions, Turns, Users};
 use parking_lot::Mutex;
 use protocol::Health;
 use std::sync::Arc;
@@ -60,6 +60,7 @@ parts! {
     planning: Planning,
     counts: Counts,
     health: Mutex<Health>,
+    sessions: Sessions,
 }
 
 /// The state of the routes.

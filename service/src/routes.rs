@@ -12,7 +12,7 @@ use crate::orders::Orders;
 use crate::parts::{Parts, Reporter};
 use crate::refusal::of_store;
 use crate::watching::{Attending, Watching};
-use crate::{calibrations, capabilities, exposed, loans, steering, watching};
+use crate::{calibrations, capabilities, exposed, loans, sessions, steering, watching};
 use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -22,7 +22,9 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use broker::Broker;
 use config::Site;
-use listener::{Access, Answer, BodyBytes, Document, Refusal, Route, absent, blocking, forbidden, now_s, version};
+use listener::{
+    Access, Answer, BodyBytes, Document, OfSession, Refusal, Route, absent, blocking, forbidden, now_s, version,
+};
 use parking_lot::Mutex;
 use protocol::{
     Batch, Beat, BeatReply, Delivered, Event, Health, NodeFailure, Plan, PlanRequest, Record, RunAccount, RunHealth,
@@ -35,13 +37,17 @@ use store::account::{self, Wanted};
 use store::{OpenRun, Readers, Store, Write, Writer};
 use wire::Peer;
 
+/// Where heartbeats go.
+pub(crate) const BEATS: &str = "/v1/beats";
+
 /// The controller's route table.
 pub(crate) fn controller() -> Vec<Route<Parts>> {
     use Access::{Known, Open};
     vec![
         Route::new("GET", "/healthz", Open, get(healthz)),
         Route::new("GET", "/metrics", Open, get(exposed::metrics)),
-        Route::new("POST", "/v1/beats", Known, post(beats)),
+        Route::new("POST", BEATS, Known, post(beats)),
+        Route::new("POST", wire::session::PATH, Known, post(sessions::open)),
         Route::new("POST", "/v1/plan", Known, post(plan)),
         Route::new("POST", "/v1/records", Known, post(records)),
         Route::new("GET", "/v1/runs/{cluster}/{run}/health", Known, get(health)),
@@ -72,9 +78,10 @@ async fn beats(
     State(counter): State<Arc<Counter>>,
     State(counts): State<Arc<Counts>>,
     Extension(peer): Extension<Peer>,
+    session: Option<Extension<OfSession>>,
     Document(beat): Document<Beat>,
 ) -> Answer<BeatReply> {
-    if peer.uid != 0 {
+    if peer.uid != 0 || !sessions::is_of(session.as_deref(), &beat) {
         return Err(forbidden(peer, "send heartbeats"));
     }
     version(beat.version)?;

@@ -74,6 +74,9 @@ pub struct Lease {
     named: BTreeSet<Incarnation>,
     epoch: u64,
     witnesses: BTreeSet<String>,
+    /// For how long the controller knows not to expect this node after it answered, s.
+    #[serde(default)]
+    pause_s: f64,
     /// When the last question was sent that the controller answered, s.
     answered_s: Option<f64>,
     /// The same of each witness, since the epoch began.
@@ -86,6 +89,7 @@ impl Lease {
     /// The controller has answered the heartbeat that was sent at `sent_s`.
     pub fn answered(&mut self, sent_s: f64, word: Word) -> Vec<Action> {
         self.answered_s = Some(self.answered_s.map_or(sent_s, |at_s| at_s.max(sent_s)));
+        self.pause_s = 0.0;
         if (word.epoch, &word.witnesses) != (self.epoch, &self.witnesses) {
             // What was granted in an earlier epoch is no proof in this one.
             (self.epoch, self.witnesses) = (word.epoch, word.witnesses);
@@ -107,6 +111,17 @@ impl Lease {
             }
         }
         actions
+    }
+
+    /// Nothing protected is here, and the controller has been told that this node is silent for so long from its last answer
+    /// on, s: until then no proof is missed.
+    pub fn rest(&mut self, pause_s: f64) {
+        self.pause_s = pause_s;
+    }
+
+    /// How old proof may be beyond the usual: while nothing protected is here, by the pause that was announced, s.
+    fn rest_s(&self) -> f64 {
+        if self.held.is_empty() { self.pause_s } else { 0.0 }
     }
 
     /// A witness has granted the lease that it was asked for at `sent_s` in `epoch`.
@@ -133,7 +148,7 @@ impl Lease {
         // Nobody has ever told this node anything: it holds no lease.
         let Some(proven_s) = self.proven_s() else { return actions };
         let age_s = now_s - proven_s;
-        let wants_proof = self.answered_s.is_none_or(|at_s| now_s - at_s > limits.freeze_s / 3.0);
+        let wants_proof = self.answered_s.is_none_or(|at_s| now_s - at_s > limits.freeze_s / 3.0 + self.rest_s());
         let may_ask = self.asked_s.is_none_or(|at_s| now_s - at_s >= limits.freeze_s / 5.0);
         if wants_proof && may_ask && !self.witnesses.is_empty() {
             self.asked_s = Some(now_s);
@@ -185,7 +200,7 @@ impl Lease {
 
     /// Whether what is protected is frozen for want of proof.
     pub fn is_cut_off(&self, now_s: f64, limits: &Limits) -> bool {
-        !self.witnesses.is_empty() && self.proven_s().is_some_and(|at_s| now_s - at_s > limits.freeze_s)
+        !self.witnesses.is_empty() && self.proven_s().is_some_and(|at_s| now_s - at_s > limits.freeze_s + self.rest_s())
     }
 
     /// The node's epoch.

@@ -13,9 +13,6 @@ use protocol::{Held, Incarnation, Seen, Testimony, Unsure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// In a cluster of at least this many nodes, half of them count as a crowd; in a smaller one, more than half.
-const CROWD: usize = 4;
-
 /// Most nodes that are looked at in the same moment.
 const LOOKS: usize = 32;
 
@@ -28,8 +25,8 @@ const LONGEST_PAUSE_S: f64 = 15.0;
 /// How long a node may be silent before it is forgotten, if nothing of a run is there, s.
 const FORGOTTEN_S: f64 = 86_400.0;
 
-/// Part of `detect_s` after which a node counts among the silent ones when a crowd of them is looked for.
-const MISSED: f64 = 0.6;
+/// The longest pause that a node may announce, s.
+pub const LONGEST_REST_S: f64 = 60.0;
 
 /// What a heartbeat says of its node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +41,8 @@ pub struct Heard {
     pub epoch: Option<u64>,
     /// Jobs that have processes there.
     pub jobs: BTreeSet<u32>,
+    /// For how long it may be silent from now on, since nothing protected is there, s.
+    pub pause_s: f64,
 }
 
 /// How it is known that nothing of a run goes on at a node.
@@ -103,6 +102,11 @@ pub enum Action {
     },
     /// What must outlive the controller has changed: [`Nodes::known`] is to be kept before anything else is done.
     Keep {
+        /// The node.
+        node: String,
+    },
+    /// Ask a node that rests for a heartbeat now.
+    Wake {
         /// The node.
         node: String,
     },
@@ -186,6 +190,12 @@ struct Node {
     is_heard: bool,
     slurmd_up: bool,
     jobs: BTreeSet<u32>,
+    /// For how long it may be silent after it was heard, s.
+    pause_s: f64,
+    /// Whether it said so itself when it was heard last: something may have begun there since.
+    has_rested: bool,
+    /// When it was asked to beat last, s.
+    woken_s: Option<f64>,
     /// Its host was reached while its service was not: nothing there freezes anything.
     service_away: bool,
     /// Slurm has it down, or out of service without jobs: it is not missed.
@@ -194,7 +204,7 @@ struct Node {
 
 impl Node {
     fn is_well(&self, now_s: f64, limits: &Limits) -> bool {
-        self.is_heard && self.state == State::Well && now_s - self.heard_s <= limits.detect_s
+        self.is_heard && self.state == State::Well && self.overdue_s(now_s) <= limits.detect_s
     }
 }
 
@@ -226,6 +236,7 @@ impl Nodes {
 
     /// Takes in a heartbeat; what follows from it.
     pub fn heard(&mut self, now_s: f64, heard: Heard) -> Vec<Action> {
+        let is_held = self.held.contains_key(&heard.node);
         let node = self.nodes.entry(heard.node.clone()).or_insert_with(|| Node { heard_s: now_s, ..Node::default() });
         let silent_s = now_s - node.heard_s;
         let before = node.known.clone();
@@ -250,6 +261,10 @@ impl Nodes {
         }
         (node.state, node.heard_s, node.is_heard, node.is_out) = (State::Well, now_s, true, false);
         (node.slurmd_up, node.jobs, node.service_away) = (heard.slurmd_up, heard.jobs, false);
+        node.has_rested = heard.pause_s > 0.0;
+        // It will hear that it may not.
+        let may_rest = !is_held && node.known.ended.is_empty();
+        node.pause_s = if may_rest { heard.pause_s.clamp(0.0, LONGEST_REST_S) } else { 0.0 };
         if node.known != before {
             actions.push(Action::Keep { node: heard.node });
         }
@@ -293,25 +308,15 @@ impl Nodes {
         self.nodes.get(name).map(|n| &n.known)
     }
 
-    /// Whether so many nodes are silent that it is rather this host, or a switch, that is away.
-    pub fn is_crowd(&self, now_s: f64) -> bool {
-        let missed = |n: &Node| {
-            matches!(n.state, State::Well | State::Suspected { .. })
-                && now_s - n.heard_s > self.limits.detect_s * MISSED
-        };
-        let expected = self.nodes.values().filter(|n| !n.is_out && !matches!(n.state, State::Dead(_)));
-        let (all, silent) = expected.fold((0, 0), |(all, silent), n| (all + 1, silent + usize::from(missed(n))));
-        silent * 2 > all || (all >= CROWD && silent * 2 == all)
-    }
-
     /// Looks at everything once.
     pub fn look(&mut self, now_s: f64) -> Vec<Action> {
         let mut actions = self.forget(now_s);
+        actions.extend(self.wake(now_s));
         if self.is_crowd(now_s) {
             return actions;
         }
         let due = |node: &Node| match node.state {
-            State::Well => now_s - node.heard_s > self.limits.detect_s,
+            State::Well => node.overdue_s(now_s) > self.limits.detect_s,
             State::Suspected { asked_s, .. } => now_s - asked_s >= AGAIN_S,
             State::Reached { again_s, .. } => now_s >= again_s,
             State::Dead(_) => false,
@@ -397,7 +402,9 @@ impl Nodes {
             return actions;
         }
         let granted_s = testimonies.values().filter_map(|t| t.granted_age_s).map(|age_s| now_s - age_s.max(0.0));
-        let proven_s = granted_s.fold(node.heard_s, f64::max);
+        // What began while it rested is frozen by a proof that may be younger than its last heartbeat.
+        let heard_s = if node.has_rested { now_s } else { node.heard_s };
+        let proven_s = granted_s.fold(heard_s, f64::max);
         let fences_itself = node.known.fences_itself && !node.service_away;
         node.state =
             State::Dead(if fences_itself { Fence::Lease { over_s: proven_s + limits.lease_s } } else { Fence::None });
@@ -494,7 +501,7 @@ impl Nodes {
     pub fn silent(&self, now_s: f64) -> impl Iterator<Item = (&str, &'static str)> {
         let limits = self.limits;
         let stands = move |n: &Node| match n.state {
-            State::Well if now_s - n.heard_s <= limits.detect_s => None,
+            State::Well if n.overdue_s(now_s) <= limits.detect_s => None,
             State::Well | State::Suspected { .. } => Some("suspected"),
             State::Reached { .. } => Some("reached, but not heard"),
             State::Dead(_) => Some("dead"),
@@ -519,9 +526,9 @@ impl Nodes {
         self.nodes.get(name).is_some_and(|n| n.slurmd_up && n.is_well(now_s, &self.limits))
     }
 
-    /// For how long a node was not heard, s; absent if it was not heard in this life of the controller.
+    /// For how long a node was not heard though it was to be, s; absent if it was not heard in this life of the controller.
     pub fn silent_s(&self, now_s: f64, name: &str) -> Option<f64> {
-        self.nodes.get(name).filter(|n| n.is_heard).map(|n| now_s - n.heard_s)
+        self.nodes.get(name).filter(|n| n.is_heard).map(|n| n.overdue_s(now_s).max(0.0))
     }
 
     /// Nodes that are heard.
@@ -538,5 +545,6 @@ impl Nodes {
     }
 }
 
+mod rest;
 #[cfg(test)]
 mod tests;

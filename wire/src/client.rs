@@ -150,8 +150,7 @@ impl Client {
     /// `POST path` with a JSON body.
     pub fn post<B: Serialize + ?Sized, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, Error> {
         let url = format!("{}{path}", self.base_url);
-        let body = serde_json::to_vec(body)
-            .map_err(|e| Error::Invalid { url: url.clone(), text: format!("own request: {e}") })?;
+        let body = own(&url, body)?;
         let authorization = self.sign("POST", path, &body)?;
         let mut request = self.agent.post(&url).header("content-type", "application/json");
         if let Some(authorization) = &authorization {
@@ -159,6 +158,28 @@ impl Client {
         }
         let request = request.config().timeout_global(Some(self.timeout)).build();
         self.read(request.send(&body), &url, authorization.as_deref())
+    }
+
+    /// The same with a header that `sign` makes for the audience and the body, and an answer that `check` accepts by its
+    /// proof, the header, the status and the body.
+    pub(crate) fn post_signed<B: Serialize + ?Sized, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        sign: impl Fn(&str, &[u8]) -> String,
+        check: impl Fn(Option<&str>, &str, u16, &[u8]) -> Result<(), String>,
+    ) -> Result<T, Error> {
+        let url = format!("{}{path}", self.base_url);
+        let body = own(&url, body)?;
+        let Identity::Munge { audience, .. } = &self.identity else {
+            return Err(Error::Invalid { url, text: "a session is for what goes over TCP".into() });
+        };
+        let authorization = sign(audience, &body);
+        let request = self.agent.post(&url).header("content-type", "application/json");
+        let request = request.header("authorization", &authorization);
+        let answer = request.config().timeout_global(Some(self.timeout)).build().send(&body);
+        self.accept(answer, &url, |proof, status, body| check(proof, &authorization, status, body))
+            .inspect_err(|_| self.address.forget())
     }
 
     fn sign(&self, method: &str, path: &str, body: &[u8]) -> Result<Option<String>, Error> {
@@ -179,14 +200,18 @@ impl Client {
         url: &str,
         authorization: Option<&str>,
     ) -> Result<T, Error> {
-        self.accept(answer, url, authorization).inspect_err(|_| self.address.forget())
+        let check = |proof: Option<&str>, status, body: &[u8]| match &self.identity {
+            Identity::Munge { munge, .. } => check(munge, proof, authorization.unwrap_or_default(), status, body),
+            Identity::Kernel => Ok(()),
+        };
+        self.accept(answer, url, check).inspect_err(|_| self.address.forget())
     }
 
     fn accept<T: DeserializeOwned>(
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
         url: &str,
-        authorization: Option<&str>,
+        check: impl Fn(Option<&str>, u16, &[u8]) -> Result<(), String>,
     ) -> Result<T, Error> {
         let invalid = |text: String| Error::Invalid { url: url.to_owned(), text };
         let mut answer = answer.map_err(|e| match e {
@@ -197,12 +222,7 @@ impl Client {
         let proof = answer.headers().get(PROOF).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let body = answer.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
         let body = body.map_err(|e| self.unreachable(e))?;
-        let proven = match &self.identity {
-            Identity::Munge { munge, .. } => {
-                check(munge, proof.as_deref(), authorization.unwrap_or_default(), status, &body)
-            }
-            Identity::Kernel => Ok(()),
-        };
+        let proven = check(proof.as_deref(), status, &body);
         if status >= 300 {
             let text = String::from_utf8_lossy(&body).chars().take(500).collect();
             return Err(match proven {
@@ -213,6 +233,11 @@ impl Client {
         proven.map_err(invalid)?;
         serde_json::from_slice(&body).map_err(|e| invalid(unreadable(&e)))
     }
+}
+
+/// The body of a request.
+fn own<B: Serialize + ?Sized>(url: &str, body: &B) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(body).map_err(|e| Error::Invalid { url: url.to_owned(), text: format!("own request: {e}") })
 }
 
 /// Why an answer cannot be read: what is well-formed and still not understood is another version's.

@@ -3,7 +3,8 @@
 //! A request carries `Authorization: MUNGE <credential>` whose payload names the audience, the method, the path and
 //! the body's hash, so that the credential is good for this request only, and munged refuses it a second time. An
 //! answer carries a credential of the service over the request and the body, so that whoever takes the port while
-//! the service is away cannot speak in its name (docs/decisions/munge.md).
+//! the service is away cannot speak in its name (docs/decisions/munge.md). What a node says each second is signed by the key
+//! of a session that munge has opened ([`session`]).
 
 mod address;
 mod client;
@@ -12,6 +13,7 @@ mod munge;
 #[cfg(feature = "private-munged")]
 pub mod private;
 mod proof;
+pub mod session;
 
 pub use client::{Client, Error, query};
 /// The largest body of a request that a service takes, bytes: whoever has more to say says it in parts.

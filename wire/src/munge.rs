@@ -5,7 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// `MUNGE_OPT_SOCKET` of munge.h.
+/// `MUNGE_OPT_CIPHER_TYPE` of munge.h.
+const OPT_CIPHER: c_int = 0;
+/// `MUNGE_OPT_UID_RESTRICTION`.
+const OPT_FOR_UID: c_int = 9;
+/// `MUNGE_CIPHER_AES128`, which every munged has.
+const AES_128: c_int = 4;
+/// `MUNGE_OPT_SOCKET`.
 const OPT_SOCKET: c_int = 8;
 /// `EMUNGE_SUCCESS`.
 const SUCCESS: c_int = 0;
@@ -96,7 +102,20 @@ impl Munge {
 
     /// A credential of this process's user over `payload`.
     pub fn encode(&self, payload: &[u8]) -> Result<String, MungeError> {
+        self.encode_in(&self.context()?, payload)
+    }
+
+    /// The same, encrypted, and decoded for one user only.
+    pub fn encode_for(&self, uid: u32, payload: &[u8]) -> Result<String, MungeError> {
         let context = self.context()?;
+        // SAFETY: the context is alive; MUNGE_OPT_CIPHER_TYPE takes one int.
+        self.check(unsafe { munge_ctx_set(context.0, OPT_CIPHER, AES_128) })?;
+        // SAFETY: the context is alive; MUNGE_OPT_UID_RESTRICTION takes one uid_t.
+        self.check(unsafe { munge_ctx_set(context.0, OPT_FOR_UID, uid as libc::uid_t) })?;
+        self.encode_in(&context, payload)
+    }
+
+    fn encode_in(&self, context: &Context, payload: &[u8]) -> Result<String, MungeError> {
         let length = c_int::try_from(payload.len()).map_err(|_| MungeError::Other("the payload is too long".into()))?;
         let mut cred: *mut c_char = ptr::null_mut();
         // SAFETY: the context is alive; the payload outlives the call and has the stated length; libmunge writes

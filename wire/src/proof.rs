@@ -83,12 +83,17 @@ impl Opened {
         Ok(Opened { peer, body_digest: body_digest.to_owned() })
     }
 
+    /// One within a session.
+    pub(crate) fn of(peer: Peer, body_digest: &str) -> Opened {
+        Opened { peer, body_digest: body_digest.to_owned() }
+    }
+
     /// Who sent the request with this body.
     ///
     /// # Errors
     /// When the credential was made for another body.
     pub fn over(self, body: &[u8]) -> Result<Peer, Refused> {
-        if hex(body) == self.body_digest { Ok(self.peer) } else { Err(Refused::OtherRequest) }
+        if digest(body) == self.body_digest { Ok(self.peer) } else { Err(Refused::OtherRequest) }
     }
 }
 
@@ -99,7 +104,13 @@ pub fn prove(munge: &Munge, authorization: &str, status: u16, body: &[u8]) -> Re
 
 /// What a client signs.
 pub(crate) fn request_payload(audience: &str, method: &str, path: &str, body: &[u8]) -> String {
-    head(audience, method, path) + &hex(body)
+    head(audience, method, path) + &digest(body)
+}
+
+/// What the HMAC of a request within a session is over: audience, method and path, and the body's hash.
+pub(crate) fn session_payload(node: &str, number: u64, request: [&str; 3], body_digest: &str) -> String {
+    let [audience, method, path] = request;
+    format!("session {node} {number} {}{body_digest}", head(audience, method, path))
 }
 
 fn head(audience: &str, method: &str, path: &str) -> String {
@@ -107,12 +118,16 @@ fn head(audience: &str, method: &str, path: &str) -> String {
 }
 
 pub(crate) fn answer_payload(authorization: &str, status: u16, body: &[u8]) -> String {
-    format!("{MARK} answer {} {status} {}", hex(authorization.as_bytes()), hex(body))
+    format!("{MARK} answer {} {status} {}", digest(authorization.as_bytes()), digest(body))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+/// The hash of a body.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
         text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
         text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
         text
@@ -146,6 +161,6 @@ mod tests {
 
     #[test]
     fn the_hash_is_sha256() {
-        assert!(hex(b"").starts_with("e3b0c44298fc1c149afbf4c8996fb924"));
+        assert!(digest(b"").starts_with("e3b0c44298fc1c149afbf4c8996fb924"));
     }
 }

@@ -43,8 +43,12 @@ pub(crate) struct Acts {
 impl Acts {
     /// Does what follows from what is known of nodes.
     pub(super) fn on_nodes(self: &Arc<Self>, actions: Vec<nodes::Action>) {
+        let (woken, actions): (Vec<_>, Vec<_>) =
+            actions.into_iter().partition(|a| matches!(a, nodes::Action::Wake { .. }));
+        self.looks.wake(woken);
         for action in actions {
             let done = match action {
+                nodes::Action::Wake { .. } => Ok(()),
                 nodes::Action::Keep { node } => self.watching.keep_node(&node),
                 nodes::Action::Forget { node } => self.store.lock().forget_node(&node),
                 nodes::Action::Look { node, epoch, witnesses, ended } => {

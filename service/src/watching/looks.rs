@@ -3,7 +3,7 @@
 use super::power;
 use super::state::Watching;
 use node::reach::{Places, see};
-use protocol::{Incarnation, Testimony, TestimonyRequest};
+use protocol::{Incarnation, Testimony, TestimonyRequest, WakeReply, WakeRequest};
 use slurm::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,6 +13,12 @@ use watch::nodes::Action;
 
 /// Longest wait for a witness: it looks itself for more than a second.
 const WITNESS_LIMIT: Duration = Duration::from_millis(2000);
+
+/// Longest wait for a node that is asked to beat.
+const WAKE_LIMIT: Duration = Duration::from_millis(500);
+
+/// How many nodes are asked at the same time.
+const WAKING: usize = 16;
 
 /// What looks at nodes.
 pub(crate) struct Looks {
@@ -48,6 +54,27 @@ impl Looks {
             actions.extend(self.ask_power(power, node));
         }
         (actions, known.is_some())
+    }
+
+    /// Asks nodes that rest to beat, a few at a time and beside everything else. One that does not hear of it is missed soon.
+    pub(super) fn wake(&self, actions: Vec<Action>) {
+        let beats = self.watching.beats.lock();
+        let url = |node: &String| beats.get(node).map(|b| b.url.clone()).filter(|u| !u.is_empty());
+        let named = actions.into_iter().filter_map(|a| if let Action::Wake { node } = a { Some(node) } else { None });
+        let nodes: Vec<(String, String)> = named.filter_map(|node| Some((url(&node)?, node))).collect();
+        drop(beats);
+        for part in nodes.chunks(nodes.len().div_ceil(WAKING).max(1)).map(<[_]>::to_vec) {
+            let munge_socket = self.munge_socket.clone();
+            std::thread::spawn(move || {
+                for (url, node) in part {
+                    let client = wire::Client::of_node(&url, &node, munge_socket.clone(), WAKE_LIMIT);
+                    let request = WakeRequest { version: protocol::VERSION };
+                    if let Err(e) = client.post::<_, WakeReply>("/v1/wake", &request) {
+                        tracing::debug!(node, %e, "a node that rests was not woken");
+                    }
+                }
+            });
+        }
     }
 
     /// Asks Slurm again where a node's slurmd is, unless somebody does.

@@ -73,7 +73,7 @@ impl Watching {
         Ok(Watching {
             began: Instant::now(),
             limits,
-            nodes: Mutex::new(Nodes::new(limits, 0.0, kept.iter().map(known))),
+            nodes: Mutex::new(Nodes::new(limits, 0.0, kept.iter().map(known)).resting(site.node.idle_beat_s)),
             downs: Mutex::new(SetDowns::new(kept.iter().filter(|k| k.is_down).map(|k| k.node.clone()))),
             runs: Mutex::new(Runs::new(0.0)),
             words: Mutex::default(),
@@ -188,6 +188,7 @@ impl Watching {
             slurmd_up: beat.slurmd_up,
             epoch: beat.epoch,
             jobs: beat.jobs.iter().map(|j| j.job).collect(),
+            pause_s: beat.pause_s.unwrap_or(0.0),
         };
         let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
         self.beats.lock().insert(beat.node.clone(), last);
@@ -208,6 +209,7 @@ impl Watching {
             epoch: word.epoch,
             witnesses: word.witnesses.iter().map(|node| Witness { node: node.clone(), url: url(node) }).collect(),
             capabilities: None,
+            may_rest: true,
         };
         (reply, must_keep)
     }

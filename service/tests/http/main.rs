@@ -6,6 +6,7 @@ mod contract;
 mod hostile;
 mod loans;
 mod orders;
+mod sessions;
 mod site;
 
 use protocol::{

@@ -281,6 +281,7 @@ pub fn beat(node: &str) -> Beat {
         boot_id: "boot".into(),
         epoch: Some(0),
         engines: None,
+        pause_s: None,
     }
 }
 

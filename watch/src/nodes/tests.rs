@@ -19,6 +19,7 @@ fn heard(nodes: &mut Nodes, now_s: f64, n: usize, boot: &str, jobs: &[u32]) -> V
         slurmd_up: true,
         epoch: Some(epoch),
         jobs: jobs.iter().copied().collect(),
+        pause_s: 0.0,
     };
     let actions = nodes.heard(now_s, heard);
     nodes.word(now_s, &name(n));
@@ -215,8 +216,14 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
     }
     // The heartbeat arrives; its answer, with a witness in place of the one that is silent, is lost.
     let old = nodes.known("n2").unwrap().epoch;
-    let beat =
-        Heard { node: name(2), boot_id: "boot".into(), slurmd_up: true, epoch: Some(old), jobs: BTreeSet::from([7]) };
+    let beat = Heard {
+        node: name(2),
+        boot_id: "boot".into(),
+        slurmd_up: true,
+        epoch: Some(old),
+        jobs: BTreeSet::from([7]),
+        pause_s: 0.0,
+    };
     nodes.heard(13.5, beat.clone());
     assert!(nodes.word(13.5, "n2").1, "to be kept before it is said");
     let asked = nodes.known("n2").unwrap().witnesses();
@@ -239,8 +246,14 @@ fn power_that_is_off_is_proof_at_once() {
 #[test]
 fn a_node_of_a_service_that_does_not_fence_itself_is_never_presumed_frozen() {
     let mut nodes = cluster();
-    let beat =
-        |epoch| Heard { node: name(2), boot_id: "boot".into(), slurmd_up: true, epoch, jobs: BTreeSet::from([7]) };
+    let beat = |epoch| Heard {
+        node: name(2),
+        boot_id: "boot".into(),
+        slurmd_up: true,
+        epoch,
+        jobs: BTreeSet::from([7]),
+        pause_s: 0.0,
+    };
     nodes.heard(11.0, beat(None));
     others_are_heard(&mut nodes, 14.5, &[2]);
     let (epoch, witnesses) = look_of(&nodes.look(14.5));
@@ -273,4 +286,90 @@ fn a_node_of_which_nothing_is_left_is_forgotten_after_a_day() {
     let forgotten: Vec<Action> =
         nodes.look(later_s).into_iter().filter(|a| matches!(a, Action::Forget { .. })).collect();
     assert_eq!(forgotten, [Action::Forget { node: "n3".into() }], "n2 is held by a job");
+}
+
+/// 40 nodes that rest since 10 s, and of which those in `busy` beat each second up to 20 s.
+fn resting(busy: &[usize]) -> Nodes {
+    let mut nodes = Nodes::new(LIMITS, 0.0, []);
+    for n in 1..=40 {
+        let heard =
+            Heard { node: name(n), boot_id: "boot".into(), slurmd_up: true, epoch: Some(0), ..Heard::default() };
+        nodes.heard(10.0, Heard { pause_s: 30.0, ..heard });
+    }
+    busy.iter().for_each(|n| drop(heard(&mut nodes, 20.0, *n, "boot", &[7])));
+    nodes
+}
+
+fn woken(actions: &[Action]) -> Vec<String> {
+    let named = |a: &Action| if let Action::Wake { node } = a { Some(node.clone()) } else { None };
+    actions.iter().filter_map(named).collect()
+}
+
+/// Looks each 0.1 s; what is asked of those that rest is heard of all for which `answers` holds.
+fn looks(nodes: &mut Nodes, [from_s, to_s]: [f64; 2], answers: impl Fn(&str) -> bool) -> Vec<Action> {
+    let mut all = Vec::new();
+    let mut now_s = from_s;
+    while now_s < to_s {
+        let actions = nodes.look(now_s);
+        for node in woken(&actions).into_iter().filter(|n| answers(n)) {
+            let beat = Heard { node, boot_id: "boot".into(), slurmd_up: true, epoch: Some(0), ..Heard::default() };
+            nodes.heard(now_s + 0.05, Heard { pause_s: 30.0, ..beat });
+        }
+        all.extend(actions);
+        now_s += 0.1;
+    }
+    all
+}
+
+fn is_looked_at(actions: &[Action], n: usize) -> bool {
+    actions.iter().any(|a| matches!(a, Action::Look { node, .. } if *node == name(n)))
+}
+
+#[test]
+fn nobody_misses_a_node_that_rests_and_one_that_has_to_hear_something_is_woken_once() {
+    let mut nodes = resting(&[]);
+    assert!(looks(&mut nodes, [20.0, 39.0], |_| true).is_empty());
+    let mut nodes = resting(&[]);
+    let holds = Held { job: JOB.job, restart_count: JOB.restart_count, cpus: 1 };
+    nodes.set_held(BTreeMap::from([(name(3), vec![holds])]));
+    assert_eq!(woken(&looks(&mut nodes, [20.0, 21.7], |_| false)), [name(3)]);
+    let actions = looks(&mut nodes, [21.7, 23.3], |_| true);
+    assert!(is_looked_at(&actions, 3), "it is held, and was not heard when it was asked");
+}
+
+#[test]
+fn one_node_that_dies_among_those_that_rest_is_looked_at_as_soon_as_if_all_were_busy() {
+    let mut nodes = resting(&[2]);
+    let actions = looks(&mut nodes, [20.0, 23.3], |_| true);
+    assert!(is_looked_at(&actions, 2) && woken(&actions).len() == 32, "{}", woken(&actions).len());
+}
+
+#[test]
+fn a_rack_with_all_protected_jobs_is_no_crowd_and_a_switch_with_half_of_those_that_rest_is_one() {
+    let busy = [1, 2, 3, 4, 5, 6];
+    let mut nodes = resting(&busy);
+    let actions = looks(&mut nodes, [20.0, 24.0], |_| true);
+    assert!(busy.iter().all(|n| is_looked_at(&actions, *n)), "34 others answer");
+    let mut nodes = resting(&busy);
+    let is_behind = |node: &str| node[1..].parse::<usize>().is_ok_and(|n| n <= 24);
+    looks(&mut nodes, [20.0, 24.0], |node| !is_behind(node));
+    assert!(nodes.is_crowd(24.0));
+}
+
+#[test]
+fn a_node_that_has_rested_is_fenced_only_when_what_may_have_begun_there_since_is_frozen() {
+    let mut nodes = resting(&[]);
+    let witnesses: BTreeSet<String> = [name(8), name(9)].into();
+    if let Some(node) = nodes.nodes.get_mut(&name(2)) {
+        node.known.fences_itself = true;
+        node.known.named = vec![Named { epoch: 0, witnesses: witnesses.clone() }];
+    }
+    let beat = Heard { boot_id: "boot".into(), slurmd_up: true, epoch: Some(0), pause_s: 30.0, ..Heard::default() };
+    (1..=40).filter(|n| *n != 2).for_each(|n| drop(nodes.heard(39.0, Heard { node: name(n), ..beat.clone() })));
+    let actions = looks(&mut nodes, [40.0, 43.3], |_| true);
+    assert!(is_looked_at(&actions, 2));
+    let said = witnesses.into_iter().map(|w| (w, Testimony::default())).collect();
+    let epoch = nodes.known(&name(2)).map_or(0, |k| k.epoch);
+    assert!(matches!(nodes.looked(44.0, &name(2), epoch, NOTHING, &said)[..], [Action::Dead { .. }]));
+    assert!(!nodes.is_fenced(51.9, &name(2)) && nodes.is_fenced(52.1, &name(2)), "8 s from now, not from 10 s on");
 }

@@ -31,7 +31,14 @@ fn first_is_dead() -> Nodes {
         let epoch = nodes.known(&name).map(|k| k.epoch).or(Some(0));
         nodes.heard(
             at_s,
-            Heard { node: name.clone(), boot_id: "b".into(), slurmd_up: true, epoch, jobs: BTreeSet::new() },
+            Heard {
+                node: name.clone(),
+                boot_id: "b".into(),
+                slurmd_up: true,
+                epoch,
+                jobs: BTreeSet::new(),
+                pause_s: 0.0,
+            },
         );
         nodes.word(at_s, &name);
     };
@@ -78,7 +85,10 @@ fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
     let mut nodes = no_nodes();
     let beat = |nodes: &mut Nodes, at_s: f64, boot_id: &str| {
         let (node, boot_id) = ("n1".to_string(), boot_id.to_string());
-        nodes.heard(at_s, Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::from([7]) });
+        nodes.heard(
+            at_s,
+            Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::from([7]), pause_s: 0.0 },
+        );
     };
     beat(&mut nodes, 90.0, "b");
     beat(&mut nodes, 100.0, "c");

@@ -4,6 +4,12 @@ use protocol::Incarnation;
 use std::collections::BTreeMap;
 use watch::{Lease, Testimonies};
 
+/// How long a node without anything protected rests, s.
+pub const REST_S: f64 = 10.0;
+
+/// Longest time that a controller takes to answer whom a program has ended the rest of, s.
+const SEES_AFTER_S: f64 = 2.0;
+
 /// What a run's programs on a node do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Program {
@@ -35,12 +41,16 @@ pub struct Node {
     pub programs: BTreeMap<Generation, Program>,
     /// Somebody else's job that never asked for us.
     pub bystander: bool,
-    /// When its service beats next, s.
-    pub beats_s: f64,
+    /// When its service looks next whether it has to beat, s.
+    pub looks_s: f64,
+    /// Until when it rests unless something protected begins, s.
+    pub rests_until_s: f64,
+    /// From when its lease knows of what began while it rested, s: the controller is asked first.
+    pub sees_from_s: f64,
 }
 
 impl Node {
-    pub fn new(beats_s: f64) -> Node {
+    pub fn new(looks_s: f64) -> Node {
         Node {
             is_on: true,
             boot: 1,
@@ -50,7 +60,46 @@ impl Node {
             witness: Testimonies::default(),
             programs: BTreeMap::new(),
             bystander: false,
-            beats_s,
+            looks_s,
+            rests_until_s: 0.0,
+            sees_from_s: 0.0,
+        }
+    }
+
+    /// Whether a protected program is here, or was when the lease was looked at.
+    pub fn is_needed(&self) -> bool {
+        !self.programs.is_empty() || self.lease.held().next().is_some()
+    }
+
+    /// Looks whether it is time to beat; the pause that the heartbeat announces, s.
+    pub fn beats(&mut self, now_s: f64) -> Option<f64> {
+        if now_s < self.looks_s {
+            return None;
+        }
+        self.looks_s = now_s + 1.0;
+        let was_resting = now_s < self.rests_until_s;
+        if was_resting && !self.is_needed() {
+            return None;
+        }
+        if was_resting {
+            (self.rests_until_s, self.sees_from_s) = (0.0, now_s + SEES_AFTER_S);
+        }
+        if now_s >= self.sees_from_s {
+            self.lease.seen(&self.programs.keys().map(|g| g.of).collect());
+        }
+        Some(if self.is_needed() { 0.0 } else { REST_S })
+    }
+
+    /// The controller asks for a heartbeat now.
+    pub fn wake(&mut self, now_s: f64) {
+        (self.looks_s, self.rests_until_s) = (now_s, 0.0);
+    }
+
+    /// The controller has answered a heartbeat that announced a pause.
+    pub fn may_rest(&mut self, sent_s: f64, pause_s: f64) {
+        if pause_s > 0.0 && !self.is_needed() {
+            self.lease.rest(pause_s);
+            self.rests_until_s = sent_s + pause_s;
         }
     }
 
@@ -72,7 +121,7 @@ impl Node {
         (self.is_on, self.slurmd_is_up) = (true, true);
         self.boot += 1;
         self.service_from_s = now_s + 0.5;
-        self.beats_s = self.service_from_s;
+        (self.looks_s, self.rests_until_s, self.sees_from_s) = (self.service_from_s, 0.0, 0.0);
     }
 
     /// Ends what there is of a job up to one of its lives.

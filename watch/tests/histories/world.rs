@@ -1,7 +1,7 @@
 //! A simulated cluster: controller, slurmctld, nodes and runs, driven in steps of simulated time.
 
 use crate::net::{Host, Net};
-use crate::node::{Generation, Node, Program};
+use crate::node::{Generation, Node, Program, REST_S};
 use protocol::{Held, Incarnation, Seen, Testimony};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +19,8 @@ pub const LIMITS: Limits = Limits { detect_s: 3.0, freeze_s: 5.0, lease_s: 8.0, 
 #[derive(Clone, Debug)]
 enum Message {
     Beat { node: usize, heard: Heard, sent_s: f64, back_s: f64, service: (u32, f64) },
-    Answer { node: usize, word: Word, sent_s: f64, boot: u32 },
+    Answer { node: usize, word: Word, sent_s: f64, pause_s: f64, boot: u32 },
+    Wake { node: usize },
     Ask { node: usize, witness: usize, epoch: u64, sent_s: f64, back_s: f64 },
     Grant { node: usize, witness: usize, epoch: u64, sent_s: f64, boot: u32 },
     Looked { node: String, epoch: u64, here: Seen, testimonies: BTreeMap<String, Testimony>, life: u32 },
@@ -165,7 +166,7 @@ impl World {
 
     pub fn start_controller(&mut self) {
         self.life += 1;
-        let nodes = Nodes::new(LIMITS, self.now_s, self.kept.clone());
+        let nodes = Nodes::new(LIMITS, self.now_s, self.kept.clone()).resting(REST_S);
         self.controller = Some((nodes, SetDowns::new(self.kept_down.iter().cloned())));
     }
 
@@ -202,6 +203,7 @@ impl World {
         match message {
             Message::Beat { node, heard, sent_s, back_s, service } => {
                 let Some((nodes, _)) = &mut self.controller else { return };
+                let pause_s = heard.pause_s;
                 let actions = nodes.heard(now_s, heard);
                 let (word, keep) = nodes.word(now_s, &name(node));
                 if keep && let Some(known) = nodes.known(&name(node)) {
@@ -209,14 +211,19 @@ impl World {
                 }
                 self.act(actions);
                 if service == (self.nodes[node].boot, self.nodes[node].service_from_s) {
-                    self.send(back_s, Message::Answer { node, word, sent_s, boot: service.0 });
+                    self.send(back_s, Message::Answer { node, word, sent_s, pause_s, boot: service.0 });
                 }
             }
-            Message::Answer { node, word, sent_s, boot } => {
+            Message::Wake { node } => self.nodes[node].wake(now_s),
+            Message::Answer { node, word, sent_s, pause_s, boot } => {
                 let n = &mut self.nodes[node];
                 if n.boot == boot && n.service_is_up(now_s) {
                     n.witness.controller_answered();
+                    let is_idle = word.held.is_empty() && word.ended.is_empty();
                     let actions = n.lease.answered(sent_s, word);
+                    if is_idle {
+                        n.may_rest(sent_s, pause_s);
+                    }
                     self.act_on_node(node, actions);
                 }
             }
@@ -257,8 +264,7 @@ impl World {
         if !self.nodes[node].service_is_up(now_s) {
             return;
         }
-        if now_s >= self.nodes[node].beats_s {
-            self.nodes[node].beats_s = now_s + 1.0;
+        if let Some(pause_s) = self.nodes[node].beats(now_s) {
             let n = &self.nodes[node];
             let heard = Heard {
                 node: name(node),
@@ -266,6 +272,7 @@ impl World {
                 slurmd_up: n.slurmd_is_up,
                 epoch: Some(n.lease.epoch()),
                 jobs: n.programs.keys().map(|g| g.of.job).collect(),
+                pause_s,
             };
             let service = (n.boot, n.service_from_s);
             if let Some((there_s, back_s)) = self.net.exchange(&mut self.rng, node, controller) {
@@ -340,6 +347,12 @@ impl World {
                 Action::Keep { node } => {
                     if let Some(known) = self.controller.as_ref().and_then(|(nodes, _)| nodes.known(&node)) {
                         self.kept.insert(node, known.clone());
+                    }
+                }
+                Action::Wake { node } => {
+                    let (node, from) = (number(&node), self.controller_host());
+                    if let Some((there_s, _)) = self.net.exchange(&mut self.rng, from, node) {
+                        self.send(there_s, Message::Wake { node });
                     }
                 }
                 Action::Forget { node } => drop(self.kept.remove(&node)),
