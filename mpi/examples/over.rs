@@ -1,7 +1,8 @@
 //! Runs an MPI program over groups on this machine, to see whether it can: `over 0-1/2-3 ./program arguments`.
 //!
 //! Each group is a native world of its own with a relay of its own, as on the nodes of a job, but without sandbox,
-//! checkpoints or Slurm. The library is the one that was built beside this program.
+//! checkpoints or Slurm. The libraries are those that were built beside this program
+//! (`cargo build -p mpi -p mpi-mpich --examples --lib`); `--launcher mpiexec.hydra` is for a program of MPICH.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use mlog::Medium;
@@ -11,10 +12,21 @@ use mpi_relay::relay::{Config, Relay};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 
-/// `target/debug/libjoulepoint_mpi.so`, of this program in `target/debug/examples`.
-fn library() -> PathBuf {
-    let own = std::env::current_exe().expect("the path of this program");
-    own.ancestors().nth(2).expect("a folder above examples").join("libjoulepoint_mpi.so")
+/// What starts the ranks of a group: Open MPI's `mpirun` of the `PATH`, if nothing else is said.
+struct Launcher(PathBuf);
+
+impl Launcher {
+    /// Whether it is Hydra, of MPICH and its relatives.
+    fn is_hydra(&self) -> bool {
+        self.0.ends_with("mpiexec.hydra")
+    }
+
+    /// The library in `target/debug`, of this program in `target/debug/examples`.
+    fn library(&self) -> PathBuf {
+        let own = std::env::current_exe().expect("the path of this program");
+        let name = if self.is_hydra() { "libjoulepoint_mpi_mpich.so" } else { "libjoulepoint_mpi.so" };
+        own.ancestors().nth(2).expect("a folder above examples").join(name)
+    }
 }
 
 /// Starts a group's relay, and waits until it is open.
@@ -50,39 +62,48 @@ fn relay(run: &Path, layout: &Layout, group: usize) {
 }
 
 /// One group's native world. Two of one user on one machine need folders of their own.
-fn start(run: &Path, ranks: &str, layout: &Layout, group: usize, program: &[String]) -> std::io::Result<Child> {
+fn start(
+    launcher: &Launcher,
+    run: &Path,
+    ranks: &str,
+    layout: &Layout,
+    group: usize,
+    program: &[String],
+) -> std::io::Result<Child> {
     let temporary = run.join(format!("tmp{group}"));
     std::fs::create_dir_all(&temporary)?;
     let variables = [
-        ("LD_PRELOAD", library().display().to_string()),
+        ("LD_PRELOAD", launcher.library().display().to_string()),
         ("FT_ENERGY_GROUP", group.to_string()),
         ("FT_ENERGY_GROUPS", layout.groups().to_string()),
         ("JOULEPOINT_MPI_RANKS", ranks.to_owned()),
         ("JOULEPOINT_MPI_RELAY", run.join(format!("relays/{group}.sock")).display().to_string()),
     ];
     let ranks = layout.ranks(group).len().to_string();
-    let mut command = if cfg!(feature = "mpich") {
-        let mut command = Command::new("mpiexec.hydra");
-        command.args(["-n", &ranks]);
+    let mut command = Command::new(&launcher.0);
+    if launcher.is_hydra() {
+        command.args(["-launcher", "fork", "-n", &ranks]);
         for (name, value) in &variables {
             command.args(["-genv", name, value]);
         }
-        command
     } else {
-        let mut command = Command::new("mpirun");
         command.args(["--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks]);
         for (name, value) in &variables {
             command.args(["-x", &format!("{name}={value}")]);
         }
-        command
-    };
+    }
     command.env("TMPDIR", temporary).args(program).stdin(std::process::Stdio::null()).spawn()
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [ranks, program @ ..] = &arguments[..] else {
-        eprintln!("over RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3");
+    let (launcher, words) = match &arguments[..] {
+        [option, launcher, rest @ ..] if option == "--launcher" => (launcher.as_str(), rest),
+        all => ("mpirun", all),
+    };
+    let launcher = Launcher(launcher.into());
+    let [ranks, program @ ..] = words else {
+        eprintln!("over [--launcher mpirun|mpiexec.hydra] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3");
         return ExitCode::from(2);
     };
     let layout = match Layout::parse(ranks) {
@@ -96,7 +117,7 @@ fn main() -> ExitCode {
     (0..layout.groups()).for_each(|group| relay(run.path(), &layout, group));
     let groups = 0..layout.groups();
     let mut running: Vec<Child> =
-        groups.map(|group| start(run.path(), ranks, &layout, group, program).expect("mpirun")).collect();
+        groups.map(|group| start(&launcher, run.path(), ranks, &layout, group, program).expect("mpirun")).collect();
     // The first group that fails ends the others, which would wait for it for ever.
     let mut failed = None;
     while !running.is_empty() {

@@ -73,6 +73,57 @@ export! {
     };
 }
 
+/// What programs call on the ranks of one node, where it is served: a program that has it need not be refused.
+const SERVED_ON_A_NODE: &str = "MPI_Win_allocate_shared";
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// Writes the names of all that is refused one after the other, each with a NUL after it; the number of their bytes.
+const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
+    let tables = [
+        EXPORTED,
+        SHARED_POINTER,
+        crate::newer::EXPORTED,
+        #[cfg(feature = "mpich")]
+        crate::newer::large::EXPORTED,
+    ];
+    let (mut table, mut end) = (0, 0);
+    while table < tables.len() {
+        let mut row = 0;
+        while row < tables[table].len() {
+            let name = tables[table][row].as_bytes();
+            let mut at = 0;
+            while at <= name.len() && !is_same(tables[table][row], SERVED_ON_A_NODE) {
+                if end < BYTES {
+                    into[end] = if at < name.len() { name[at] } else { 0 };
+                }
+                (at, end) = (at + 1, end + 1);
+            }
+            row += 1;
+        }
+        table += 1;
+    }
+    end
+}
+
+const NAMES_BYTES: usize = names(&mut [0; 0]);
+
+/// What is refused, for whoever asks before a run: the library itself says what it cannot do.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a symbol of the library")]
+pub static joulepoint_mpi_refused: [u8; NAMES_BYTES] = {
+    let mut all = [0; NAMES_BYTES];
+    names(&mut all);
+    all
+};
+
 /// Calls with the pointer that all processes of a file share.
 macro_rules! shared_pointer {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {

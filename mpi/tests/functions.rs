@@ -5,7 +5,7 @@
 #[path = "../examples/generate.rs"]
 mod generate;
 
-use joulepoint_mpi::functions::{Class, page, table};
+use joulepoint_mpi::functions::{Class, NEWER, page, table};
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,9 @@ fn the_library_defines_both_names_of_what_the_table_says_and_needs_no_mpi() {
     let told = table()
         .into_iter()
         .filter(|row| row.2 != Class::Native)
-        .flat_map(|row| [row.0.to_owned(), format!("P{}", row.0)]);
+        .map(|row| row.0)
+        .chain(NEWER.iter().copied())
+        .flat_map(|name| [name.to_owned(), format!("P{name}")]);
     assert_eq!(defined, told.collect());
     let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
     let of_mpi: Vec<String> = undefined

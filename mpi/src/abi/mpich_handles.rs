@@ -114,7 +114,7 @@ pub fn ignored(status: *const MPI_Status) -> bool {
 /// `MPI_STATUS_IGNORE`.
 #[must_use]
 pub fn no_status() -> *mut MPI_Status {
-    1 as *mut MPI_Status
+    std::ptr::without_provenance_mut(1)
 }
 
 /// The address that a marker such as `MPI_UNWEIGHTED` holds.
