@@ -156,6 +156,16 @@ impl<T> Outgoing<T> {
         self.log.drain(..usize::try_from(count).unwrap_or(usize::MAX))
     }
 
+    /// Drops messages from the end of the log as long as the test says so. Nobody may have got them. Those that went.
+    pub fn cut(&mut self, mut goes: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut gone = Vec::new();
+        while let Some(last) = self.log.pop_back_if(|last| goes(last)) {
+            gone.push(last);
+        }
+        self.had_sent = self.had_sent.min(self.logged());
+        gone
+    }
+
     /// The logged messages with their numbers, oldest first.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         (self.base + 1..).zip(self.log.iter_mut())

@@ -87,9 +87,11 @@ pub enum Kind {
     Prints,
     /// Relay to relay, of MPI ranks: messages up to `number` will never be sent again.
     Forget,
+    /// In a log only: what follows `number` on this channel, up to here, is void.
+    Cut,
 }
 
-const KINDS: [Kind; 31] = [
+const KINDS: [Kind; 32] = [
     Kind::Open,
     Kind::Opened,
     Kind::Join,
@@ -121,6 +123,7 @@ const KINDS: [Kind; 31] = [
     Kind::Save,
     Kind::Prints,
     Kind::Forget,
+    Kind::Cut,
 ];
 
 /// The head of a frame.

@@ -115,6 +115,7 @@ impl Store {
             Kind::Message => {
                 channel.offer(header.number, Entry { header, body: None, place: Some(place) });
             }
+            Kind::Cut => drop(channel.cut(|entry| entry.header.number > header.number)),
             Kind::Head if channel.logged() == header.number => {}
             Kind::Head | Kind::Reset => {
                 let collected = body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
@@ -249,6 +250,25 @@ impl Store {
         self.begin_segment_if_full()?;
         let Some(disk) = &mut self.disk else { return Ok(()) };
         disk.append(&[reset]).map(drop).map_err(system(disk.folder().display()))
+    }
+
+    /// Drops messages from the end of a channel as long as the test says so, durably. Nobody may have got them.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn cut(&mut self, to: usize, goes: impl Fn(&Header) -> bool) -> Result<(), Error> {
+        let Some(channel) = self.channels.get_mut(to) else { return Ok(()) };
+        let gone: u64 = channel.cut(|entry| goes(&entry.header)).iter().map(Entry::bytes).sum();
+        if gone == 0 {
+            return Ok(());
+        }
+        self.memory_bytes -= gone.min(self.memory_bytes);
+        let cut = head(Kind::Cut, to, channel.logged(), channel.collected());
+        self.begin_segment_if_full()?;
+        if let Some(disk) = &mut self.disk {
+            disk.append(&[cut]).map_err(system(disk.folder().display()))?;
+        }
+        self.sync()
     }
 
     /// Shows all messages that are logged to a group, oldest first.

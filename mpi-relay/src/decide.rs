@@ -68,7 +68,8 @@ pub fn decide(layout: &Layout, differences: &[Difference], losses: &[Loss], line
 }
 
 /// Whether checkpoints of all groups, by group, are a line to which all can go back: nobody has got a message that its
-/// sender has still to send again, nobody waits for one that no log has, and all that was sent again is proved.
+/// sender has still to send again, nobody waits for one that no log has, no sender holds one with which no log could
+/// compare it, and all that was sent again is proved.
 pub fn is_line(layout: &Layout, marks: &[&[Progress]]) -> bool {
     let at = |rank: usize| {
         let group = layout.group_of(rank)?;
@@ -77,7 +78,8 @@ pub fn is_line(layout: &Layout, marks: &[&[Progress]]) -> bool {
     let channel = |from: usize, to: usize| match (at(from), at(to)) {
         (Some(sender), Some(receiver)) => {
             let (Some(arrived), Some(sent)) = (receiver.arrived.get(from), sender.sent.get(to)) else { return false };
-            sender.proved && arrived <= sent && sender.gone.get(to).is_some_and(|gone| gone <= arrived)
+            let Some((gone, held)) = sender.gone.get(to).zip(sender.held.get(to)) else { return false };
+            sender.proved && arrived <= sent && gone <= arrived && gone <= held
         }
         _ => false,
     };
@@ -118,15 +120,18 @@ mod tests {
         let layout = Layout::parse("0/1").expect("a layout");
         let mark = |arrived, sent, proved| {
             let (arrived, sent, gone) = (vec![0, arrived], vec![0, sent], vec![0, 1]);
-            vec![Progress { arrived, sent, gone, proved, ..Progress::default() }]
+            vec![Progress { arrived, held: sent.clone(), sent, gone, proved, ..Progress::default() }]
         };
         let other = |arrived, sent| {
             let (arrived, sent, gone) = (vec![arrived, 0], vec![sent, 0], vec![0, 0]);
-            vec![Progress { arrived, sent, gone, proved: true, ..Progress::default() }]
+            vec![Progress { arrived, held: sent.clone(), sent, gone, proved: true, ..Progress::default() }]
         };
         assert!(is_line(&layout, &[&mark(2, 5, true), &other(4, 2)]));
         assert!(!is_line(&layout, &[&mark(2, 3, true), &other(4, 2)]), "1 has got a message that 0 sends only later");
         assert!(!is_line(&layout, &[&mark(0, 5, true), &other(0, 0)]), "message 1 is in no log");
+        let mut holds = mark(2, 5, true);
+        holds[0].held[1] = 0;
+        assert!(!is_line(&layout, &[&holds, &other(4, 2)]), "0 sends message 1 again, and no log knows it");
         assert!(!is_line(&layout, &[&mark(2, 5, false), &other(4, 2)]) && !is_line(&layout, &[&mark(2, 5, true)]));
     }
 }

@@ -3,20 +3,22 @@
 //! Happenings come in by calls, what is to be done goes out as [`Act`]s, and what is due to another group is fetched by
 //! [`Heart::next_for`]. A message leaves its group only when every outcome that it may depend on is durable. Ranks of a
 //! group depend on each other by their own MPI, which the relay does not see: so a message that came in one reading of
-//! all ranks leaves after another reading of all of them, and when what was recorded until then is durable.
+//! all ranks is logged after another reading of all of them, with the number of outcomes until then, and leaves when
+//! these are durable. Its rank holds it so long, and a relay that begins drops from a log what never left.
 
 mod groups;
 mod readings;
 
 use crate::decide::{Difference, Loss};
+use crate::envelope::OUTCOME_BYTES;
 use crate::layout::Layout;
 use crate::marks::Marks;
 use crate::outcomes::Outcomes;
-use crate::prints::{Compared, Print, Prints};
+use crate::prints::{Compared, PRINT_BYTES, Print, Prints};
 use crate::words::{Progress, Welcome, abort, about, trouble};
 use crate::{Error, Outcome};
 use mlog::channel::Incoming;
-use mlog::frame::{Frame, Kind};
+use mlog::frame::{Frame, Header, Kind};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The logs of a group's ranks, by place in the group and receiving world rank.
@@ -25,11 +27,16 @@ pub trait Log {
     fn logged(&self, place: usize) -> Vec<u64>;
     /// Messages up to this number are not in the log.
     fn gone(&self, place: usize, to: usize) -> u64;
-    /// Logs messages, each of which is known or the next one.
+    /// Logs messages, each of which is the next one; their tags are kept.
     ///
     /// # Errors
     /// What the disk says.
     fn append(&mut self, place: usize, messages: Vec<Frame>) -> Result<(), Error>;
+    /// Drops messages from the end of a channel as long as the test says so, durably.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn cut(&mut self, place: usize, to: usize, goes: impl Fn(&Header) -> bool) -> Result<(), Error>;
     /// The rank (re)joins and can send again what follows `held`.
     ///
     /// # Errors
@@ -129,14 +136,32 @@ struct Sending {
     has: u64,
     /// The receiver's relay has told, on this connection, how much it has.
     learnt: bool,
-    /// Messages from a number on wait for the end of a reading.
-    held: VecDeque<(u64, u64)>,
+    /// Messages up to this number may leave.
+    released: u64,
     queued: bool,
+}
+
+/// So many frames of a rank, of those that it holds until they are kept here, since it joined.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
 struct Rank {
     place: Place,
+    /// Messages of this reading, and of those before: they are not logged yet.
+    young: Vec<Frame>,
+    old: Vec<Frame>,
+    /// What was taken in, what of it when this reading began, and what it need not hold any more.
+    taken: Taken,
+    before: Taken,
+    kept: Taken,
+    /// It waits for the answer to its goodbye.
+    parting: bool,
     /// So much waits for it that what comes is dropped, and wanted again later.
     behind: bool,
     /// How far it was when it left for a dump.
@@ -173,15 +198,11 @@ pub struct Heart<L> {
     /// By group: channels with something due.
     ready: Vec<VecDeque<(usize, usize)>>,
     connected: Vec<bool>,
-    /// The reading that is under way, and those whose messages may leave.
+    /// The reading that is under way, and the newest that brought a message.
     reading: u64,
-    released: u64,
-    /// A reading, and the records that must be durable before its messages leave.
-    waiting: VecDeque<(u64, u64)>,
-    /// Channels with messages that wait for a reading, and the newest reading that brought one.
-    holding: Vec<(usize, usize)>,
-    newest_held: u64,
-    fresh: Vec<u8>,
+    newest: u64,
+    /// What was logged, and waits for outcomes to be durable.
+    waiting: VecDeque<readings::Batch>,
     acts: VecDeque<Act>,
 }
 
@@ -198,11 +219,17 @@ impl<L: Log> Heart<L> {
         marks: Marks,
         outcomes: Outcomes,
     ) -> Result<Heart<L>, Error> {
-        let (world, groups) = (layout.world(), layout.groups());
+        let (world, groups, durable) = (layout.world(), layout.groups(), outcomes.durable());
         let mut ranks = Vec::new();
         for place in 0..layout.ranks(group).len() {
             let mut rank = Rank {
                 place: Place::Away,
+                young: Vec::new(),
+                old: Vec::new(),
+                taken: Taken::default(),
+                before: Taken::default(),
+                kept: Taken::default(),
+                parting: false,
                 behind: false,
                 left: None,
                 sending: (0..world).map(|_| Sending::default()).collect(),
@@ -210,18 +237,21 @@ impl<L: Log> Heart<L> {
                 got: (0..world).map(|_| Prints::default()).collect(),
                 resume: vec![None; world],
             };
+            for to in 0..world {
+                log.cut(place, to, |header| readings::is_beyond(header, durable))?;
+            }
             for (to, end) in log.logged(place).into_iter().enumerate() {
                 let prints = &mut rank.sending[to].prints;
                 log.prints(place, to)?.into_iter().for_each(|(number, print)| prints.put(number, print));
                 if prints.end() != end {
                     prints.begin_after(end);
                 }
-                rank.sending[to].peak = end;
+                (rank.sending[to].peak, rank.sending[to].released) = (end, end);
             }
             ranks.push(rank);
         }
         let ready = (0..groups).map(|_| VecDeque::new()).collect();
-        let (tally, differences, losses, waiting, holding, newest_held, fresh, acts) = Default::default();
+        let (tally, differences, losses, waiting, acts) = Default::default();
         Ok(Heart {
             rules,
             log,
@@ -235,11 +265,8 @@ impl<L: Log> Heart<L> {
             ready,
             connected: vec![false; groups],
             reading: 1,
-            released: 0,
+            newest: 0,
             waiting,
-            holding,
-            newest_held,
-            fresh,
             acts,
             layout,
             group,
@@ -293,13 +320,13 @@ impl<L: Log> Heart<L> {
         }
         self.ranks[place].left = None;
         self.ranks[place].behind = false;
+        self.begin_anew(place);
         for (other, group) in self.others() {
             self.log.join(place, other, progress.held[other])?;
             let end = self.log.logged(place)[other];
             let sending = &mut self.ranks[place].sending[other];
-            if sending.prints.end() != end {
-                sending.prints.begin_after(end);
-            }
+            sending.released = sending.released.min(end);
+            sending.prints.end_with(end);
             self.queue(place, other);
             self.tell_loss(place, other);
             let rank = &mut self.ranks[place];
@@ -309,7 +336,9 @@ impl<L: Log> Heart<L> {
             self.want(place, other, group);
         }
         self.ranks[place].place = Place::Here(outcomes);
-        let welcome = Welcome { known: self.log.logged(place), outcomes: self.outcomes.end(place), repeat };
+        // What has not left it still holds.
+        let known = self.ranks[place].sending.iter().map(|sending| sending.released).collect();
+        let welcome = Welcome { known, outcomes: self.outcomes.end(place), repeat };
         let frame = Frame::json(Kind::Welcome, 0, &welcome)?;
         self.acts.push_back(Act::Rank(place, frame));
         if let Some((rank, code)) = self.aborted {
@@ -345,23 +374,25 @@ impl<L: Log> Heart<L> {
         }
     }
 
-    /// A rank says goodbye: it sends and receives nothing more.
+    /// A rank says goodbye: it sends and receives nothing more. It is answered when all that it sent may leave.
     pub fn finish(&mut self, place: usize, progress: Progress) {
         self.ranks[place].place = Place::Finished;
         self.ranks[place].left = Some(progress);
+        self.ranks[place].parting = true;
+        self.newest = self.reading;
         self.stop_receiving(place);
     }
 
     /// Messages of a rank, in order.
     ///
     /// # Errors
-    /// They are not in order, or what the disk says.
+    /// They are not in order.
     pub fn sent(&mut self, place: usize, messages: Vec<Frame>) -> Result<(), Error> {
         if !self.is_here(place) {
             return Ok(());
         }
-        let mut fresh = Vec::with_capacity(messages.len());
         for frame in messages {
+            self.take(place, frame.body.len());
             let (to, number) = (usize::from(frame.header.group), frame.header.number);
             if self.layout.group_of(to).is_none_or(|group| group == self.group) {
                 return Err(Error::Garbage(format!("a message to rank {to}, which is no rank of another group")));
@@ -391,26 +422,36 @@ impl<L: Log> Heart<L> {
             self.tally.messages += 1;
             self.tally.bytes += frame.body.len() as u64;
             self.ranks[place].sending[to].prints.push(print);
-            self.hold(place, to, number);
-            fresh.push(frame);
+            self.ranks[place].young.push(frame);
         }
-        self.log.append(place, fresh)
+        Ok(())
     }
 
     /// A rank sent a message again, and tells only its fingerprint.
-    pub fn sent_again(&mut self, place: usize, to: usize, number: u64, print: Print) {
-        if self.is_here(place) && self.layout.group_of(to).is_some_and(|group| group != self.group) {
+    ///
+    /// `is_compared`: the rank had told it before it left for a dump, so that the relay of then has compared it.
+    pub fn sent_again(&mut self, place: usize, to: usize, number: u64, print: Print, is_compared: bool) {
+        self.take(place, PRINT_BYTES);
+        let is_of_others = self.layout.group_of(to).is_some_and(|group| group != self.group);
+        if !self.is_here(place) || !is_of_others {
+            return;
+        }
+        if !is_compared || self.known(place, to, number, print) != Compared::Unknown {
             self.compare(place, to, number, print);
+        }
+    }
+
+    fn known(&self, place: usize, to: usize, number: u64, print: Print) -> Compared {
+        let sending = &self.ranks[place].sending[to];
+        match sending.prints.compare(number, print) {
+            Compared::Unknown => sending.theirs.compare(number, print),
+            what => what,
         }
     }
 
     fn compare(&mut self, place: usize, to: usize, number: u64, print: Print) {
         self.tally.repeated += 1;
-        let sending = &self.ranks[place].sending[to];
-        let what = match sending.prints.compare(number, print) {
-            Compared::Unknown => sending.theirs.compare(number, print),
-            what => what,
-        };
+        let what = self.known(place, to, number, print);
         self.judge(place, to, number, print, what);
     }
 
@@ -447,11 +488,12 @@ impl<L: Log> Heart<L> {
         if !self.is_here(place) {
             return Ok(());
         }
+        self.take(place, OUTCOME_BYTES);
         let end = self.outcomes.end(place);
-        let record = self.outcomes.record(place, number, outcome);
-        let record = record.ok_or_else(|| Error::Garbage(format!("outcome {number} after {end}")))?;
-        self.fresh.extend(record);
-        Ok(())
+        match self.outcomes.record(place, number, outcome) {
+            true => Ok(()),
+            false => Err(Error::Garbage(format!("outcome {number} after {end}"))),
+        }
     }
 
     /// Notes that a channel may have something due.
@@ -465,8 +507,7 @@ impl<L: Log> Heart<L> {
     }
 
     fn due(&self, place: usize, to: usize) -> Option<u64> {
-        let held = self.ranks[place].sending[to].held.front().map(|(number, _)| *number);
-        self.log.due(place, to).filter(|due| held.is_none_or(|held| *due < held))
+        self.log.due(place, to).filter(|due| *due <= self.ranks[place].sending[to].released)
     }
 
     /// Takes the next message that may leave for another group.

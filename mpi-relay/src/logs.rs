@@ -5,7 +5,7 @@ use crate::heart::Log;
 use crate::layout::Layout;
 use crate::prints::Print;
 use mlog::Medium;
-use mlog::frame::Frame;
+use mlog::frame::{Frame, Header};
 use mlog::store::Store;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +108,10 @@ impl Log for Logs {
 
     fn append(&mut self, place: usize, messages: Vec<Frame>) -> Result<(), Error> {
         Ok(self.at(place)?.log(messages).map(drop)?)
+    }
+
+    fn cut(&mut self, place: usize, to: usize, goes: impl Fn(&Header) -> bool) -> Result<(), Error> {
+        Ok(self.at(place)?.cut(to, goes)?)
     }
 
     fn join(&mut self, place: usize, to: usize, held: u64) -> Result<(), Error> {

@@ -116,6 +116,14 @@ impl Prints {
         self.kept.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
     }
 
+    /// The channel's log ends with this number: forgets those after it, and all if some before it are missing.
+    pub fn end_with(&mut self, end: u64) {
+        self.cut(end);
+        if self.end() != end {
+            self.begin_after(end);
+        }
+    }
+
     /// Compares a message sent again.
     pub fn compare(&self, number: u64, print: Print) -> Compared {
         let index = number.checked_sub(self.base + 1).and_then(|i| usize::try_from(i).ok());
@@ -177,5 +185,11 @@ mod tests {
         assert_eq!((prints.iter().next(), prints.len(), prints.is_empty()), (Some((9, one)), 1, false));
         prints.forget(20);
         assert_eq!((prints.end(), prints.is_empty()), (9, true));
+        prints.put(10, one);
+        prints.end_with(10);
+        assert_eq!((prints.end(), prints.len()), (10, 1));
+        prints.end_with(9);
+        prints.end_with(7);
+        assert_eq!((prints.end(), prints.is_empty()), (7, true));
     }
 }

@@ -1,8 +1,9 @@
 //! The relay's side of the connections to its group's ranks: one for messages, one for what is asked of a rank.
 
+use crate::heart::Taken;
 use crate::prints::Print;
 use crate::relay::Relay;
-use crate::words::{Progress, trouble};
+use crate::words::{COMPARED, Progress, trouble};
 use crate::{Error, Outcome};
 use mlog::Link;
 use mlog::frame::{Frame, Kind, LONGEST_BYTES};
@@ -33,20 +34,26 @@ pub(crate) struct Ends {
     joined: bool,
     /// It was asked to leave.
     asked: bool,
-    logged: u64,
-    untold_bytes: u64,
+    /// What it was told need not be held any more.
+    told: Taken,
 }
 
 impl Ends {
-    /// Writes what waits. That its messages are logged is told along with others, or when it is much.
-    fn flush(&mut self) -> std::io::Result<()> {
-        let Some(link) = &mut self.messages else { return Ok(()) };
-        let worth = link.out_bytes() > 0 || self.untold_bytes >= UNTOLD_BYTES;
-        if worth && self.untold_bytes > 0 {
-            link.push(Frame::number(Kind::Logged, self.logged));
-            self.untold_bytes = 0;
+    /// Writes what waits. What need not be held any more is told along with others, or when it is much.
+    fn flush(&mut self, kept: Taken) -> std::io::Result<()> {
+        let waits = self.messages.as_ref().is_some_and(|link| link.out_bytes() > 0);
+        self.tell_kept(kept, if waits { 0 } else { UNTOLD_BYTES });
+        self.messages.as_mut().map_or(Ok(()), Link::flush)
+    }
+
+    /// Tells a rank what it need not hold any more, if that is so much.
+    fn tell_kept(&mut self, kept: Taken, least_bytes: u64) {
+        let Some(link) = self.messages.as_mut().filter(|_| self.joined) else { return };
+        let (frames, bytes) = (kept.frames - self.told.frames, kept.bytes - self.told.bytes);
+        if frames > 0 && bytes + FRAME_BYTES * frames >= least_bytes {
+            link.push(Frame::number(Kind::Logged, kept.frames));
+            self.told = kept;
         }
-        link.flush()
     }
 }
 
@@ -130,12 +137,8 @@ impl Relay {
         let mut messages = Vec::new();
         while let Some(link) = &mut self.ends[place].messages {
             let Some(frame) = link.next_frame()? else { break };
-            let ends = &mut self.ends[place];
+            let ends = &self.ends[place];
             let kind = frame.header.kind;
-            if ends.joined && matches!(kind, Kind::Message | Kind::Again | Kind::Record) {
-                ends.logged += 1;
-                ends.untold_bytes += FRAME_BYTES + frame.body.len() as u64;
-            }
             if kind == Kind::Message && ends.joined {
                 messages.push(frame);
                 continue;
@@ -158,7 +161,7 @@ impl Relay {
             }
             Kind::Again if joined => {
                 let print = Print::decode(&frame.body).ok_or_else(garbage)?;
-                self.heart.sent_again(place, to, header.number, print);
+                self.heart.sent_again(place, to, header.number, print, header.tag == COMPARED);
             }
             Kind::Record if joined => {
                 let outcome = Outcome::decode(&frame.body).ok_or_else(garbage)?;
@@ -177,9 +180,6 @@ impl Relay {
                     return Err(garbage());
                 }
                 self.heart.finish(place, progress);
-                if let Some(link) = &mut self.ends[place].messages {
-                    link.push(Frame::number(Kind::Bye, 0));
-                }
             }
             Kind::Abort => {
                 let rank = self.heart.layout().ranks(self.group)[place];
@@ -193,7 +193,7 @@ impl Relay {
     /// Writes what waits for the ranks, and notes who takes nothing in.
     pub(crate) fn flush_ranks(&mut self) {
         for place in 0..self.ends.len() {
-            if self.ends[place].flush().is_err() {
+            if self.ends[place].flush(self.heart.kept(place)).is_err() {
                 self.gone(place, None);
             }
             let waiting = self.ends[place].messages.as_ref().map_or(0, Link::out_bytes);
@@ -207,7 +207,9 @@ impl Relay {
             std::fs::write(&self.rest, "").map_err(mlog::system(self.rest.display()))?;
             self.rested = false;
         }
-        for ends in &mut self.ends {
+        for (place, ends) in self.ends.iter_mut().enumerate() {
+            // What it need not hold is not dumped with it.
+            ends.tell_kept(self.heart.kept(place), 0);
             let Some(link) = &mut ends.questions else { continue };
             if !std::mem::replace(&mut ends.asked, true) {
                 link.push(Frame::number(Kind::Rest, 0));

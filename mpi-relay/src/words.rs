@@ -8,6 +8,9 @@ use crate::{Error, Outcome};
 use mlog::frame::{Frame, Header, Kind};
 use serde::{Deserialize, Serialize};
 
+/// Tag of a fingerprint that a rank had told before it left for a dump.
+pub const COMPARED: i32 = 1;
+
 /// How far a rank is: at its beginning, at a join, at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {

@@ -1,7 +1,7 @@
 //! Unmodified MPI programs over recovery groups on a real Slurm: one world, of which the group of a dead node goes back
 //! alone. Without a CRIU (`packaging/criu.sh`) every test says that it skipped.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -193,29 +193,24 @@ fn workers(site: &Site) -> Result<String> {
 fn a_master_that_takes_whoever_comes_first_is_right_after_its_node_has_died() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
     let (program, tasks) = (workers(&site)?, 12_000_u64);
-    let (right, told) = (format!("sum {}\n", tasks * (tasks - 1) / 2), "the program is ended\n");
-    // What was logged and had not left when the node died is compared as if it had: then it ends, and says why.
-    for attempt in 1..=3 {
+    let right = format!("sum {}\n", tasks * (tasks - 1) / 2);
+    // `LOSSES=20` has so many masters lose their nodes.
+    let losses: u32 = std::env::var("LOSSES").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
+    for attempt in 1..=losses {
         let folder = site.folder(USER, &format!("workers{attempt}"))?;
         let script = format!("export OWN=mine\nsrun --mpi=pmix -n4 {program} {tasks}\necho ended $?");
         let job = site.submit(USER, &folder, &GROUPS, &script)?;
         let run = ended_without_node_of(&mut site, 0, &folder, job)?;
-        let said = said(&folder, job);
-        if said.contains(told) {
-            ensure!(said.contains("ended 125") && !said.contains("\nsum "), "{said}");
-            continue;
-        }
-        let again = restarts(&run);
+        let (said, again) = (said(&folder, job), restarts(&run));
         ensure!(again.len() == 1 && again[0].starts_with("group 0 "), "{again:?}: {said}");
         ensure!(said.contains(&right) && said.contains("ended 0"), "{said}");
         for rank in 0..4 {
             let line = format!("rank {rank} of 4 is task {rank} of 4, local {}, of mine\n", rank % 2);
             ensure!(said.matches(&line).count() == 1, "{line}: {said}");
         }
-        println!("master and workers: {} checkpoints, {}", run["total"]["checkpoints"], again[0]);
-        return Ok(());
+        println!("master {attempt} and workers: {} checkpoints, {}", run["total"]["checkpoints"], again[0]);
     }
-    bail!("no master of three went on after its node had died")
+    Ok(())
 }
 
 #[test]

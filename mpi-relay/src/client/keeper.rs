@@ -91,6 +91,7 @@ fn leave(shared: &Shared, asked: bool) -> MutexGuard<'_, State> {
         if let Ok(frame) = Frame::json(Kind::Leave, 0, &state.progress()) {
             link.push(frame);
         }
+        state.has_left();
         let begun = std::time::Instant::now();
         while link.flush().is_ok() && link.out_bytes() > 0 && begun.elapsed() < LAST_WORDS {
             let mut fds = [PollFd::new(link.fd(), PollFlags::POLLOUT)];

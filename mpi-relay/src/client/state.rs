@@ -2,7 +2,7 @@
 
 use crate::envelope::{ENVELOPE_BYTES, PREFIX_BYTES};
 use crate::prints::Print;
-use crate::words::{Progress, Welcome, abort};
+use crate::words::{COMPARED, Progress, Welcome, abort};
 use crate::{Envelope, Error, Outcome};
 use mlog::Link;
 use mlog::buffer::Buffer;
@@ -169,11 +169,8 @@ impl State {
             Frame::new(Kind::Message, to, 0, number, body)
         };
         frame.header.rest = rest;
-        if known {
-            self.push(frame)
-        } else {
-            self.keep(frame)
-        }
+        // The relay counts both.
+        self.keep(frame);
         Ok(())
     }
 
@@ -204,6 +201,12 @@ impl State {
         if let Some(link) = &mut self.link {
             link.push(frame);
         }
+    }
+
+    /// The relay takes in all that was said before it says that this rank has left: it compares what was sent again.
+    pub(super) fn has_left(&mut self) {
+        let again = self.unlogged.iter_mut().filter(|frame| frame.header.kind == Kind::Again);
+        again.for_each(|frame| frame.header.tag = COMPARED);
     }
 
     pub(super) fn say_abort(&mut self, code: i32) {

@@ -232,8 +232,11 @@ impl<L: Log> Heart<L> {
         let proved = self.is_proved();
         for (place, rank) in progress.iter_mut().enumerate() {
             // What it has still to send again may become another message than the one that is logged.
-            let caught_up = self.log.logged(place).iter().zip(&rank.sent).all(|(logged, sent)| logged <= sent);
-            rank.proved = proved && caught_up;
+            let logged = self.log.logged(place);
+            let caught_up = logged.iter().zip(&rank.sent).all(|(logged, sent)| logged <= sent);
+            // What its receiver has from a relay before must be in this log again, to be compared after another loss.
+            let regained = logged.iter().zip(&self.ranks[place].sending).all(|(logged, to)| to.has <= *logged);
+            rank.proved = proved && caught_up && regained;
             rank.gone = (0..self.layout.world()).map(|to| self.log.gone(place, to)).collect();
         }
         self.marks.mark(checkpoint, progress);

@@ -68,7 +68,7 @@ impl World {
                 self.restore(group, None);
             }
         }
-        self.repair();
+        self.repair()?;
         if self.random.random_ratio(1, 150) {
             let group = self.random.random_range(0..self.groups.len());
             self.checkpoint(group)?;
@@ -267,7 +267,7 @@ impl World {
     }
 
     /// Carries out what the relays' findings call for.
-    fn repair(&mut self) {
+    fn repair(&mut self) -> Result<(), String> {
         let hearts = || self.groups.iter().filter_map(|g| g.heart.as_ref());
         let differences: Vec<_> = hearts().flat_map(|h| h.differences.clone()).collect();
         let losses: Vec<_> = hearts().flat_map(|h| h.losses.clone()).collect();
@@ -280,7 +280,13 @@ impl World {
         match decision {
             Decision::GoOn => {}
             Decision::AllBack { why, .. } => {
-                self.seen.differences += u64::from(matches!(why, Why::Difference(_)));
+                crate::world::trace(|| format!("all must go back: {why:?}, lost {losses:?}"));
+                if let Why::Difference(difference) = why {
+                    if !self.plan.impure {
+                        return Err(format!("a program that repeats itself is said to differ: {difference:?}"));
+                    }
+                    self.seen.differences += 1;
+                }
                 self.all_back();
             }
             Decision::Back(groups) => {
@@ -301,6 +307,7 @@ impl World {
                 }
             }
         }
+        Ok(())
     }
 
     /// At the end: nothing that was sent again is unproved, or all go back.

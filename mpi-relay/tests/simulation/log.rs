@@ -1,7 +1,7 @@
 //! The logs of a group's ranks in memory.
 
 use mlog::channel::Outgoing;
-use mlog::frame::Frame;
+use mlog::frame::{Frame, Header};
 use mpi_relay::Error;
 use mpi_relay::heart::Log;
 use mpi_relay::prints::Print;
@@ -42,6 +42,11 @@ impl Log for PlainLog {
         for frame in messages {
             self.channels[place][usize::from(frame.header.group)].offer(frame.header.number, frame);
         }
+        Ok(())
+    }
+
+    fn cut(&mut self, place: usize, to: usize, goes: impl Fn(&Header) -> bool) -> Result<(), Error> {
+        self.channels[place][to].cut(|frame| goes(&frame.header));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use mlog::frame::{Frame, Kind};
 use mpi_relay::envelope::{ENVELOPE_BYTES, PREFIX_BYTES};
 use mpi_relay::layout::Layout;
 use mpi_relay::prints::Print;
-use mpi_relay::words::{Progress, Welcome};
+use mpi_relay::words::{COMPARED, Progress, Welcome};
 use mpi_relay::{Envelope, Outcome};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -61,6 +61,8 @@ pub struct Rank {
     arrived: Vec<u64>,
     known: Vec<u64>,
     unlogged: VecDeque<Frame>,
+    /// Frames of which the relay has told on this connection that it keeps them.
+    told: u64,
     outcomes: u64,
     repeat: VecDeque<Outcome>,
     /// Frames on the way to the relay; none while away.
@@ -86,6 +88,7 @@ impl Rank {
             arrived: vec![0; world],
             known: vec![0; world],
             unlogged: VecDeque::new(),
+            told: 0,
             outcomes: 0,
             repeat: VecDeque::new(),
             up: None,
@@ -116,6 +119,7 @@ impl Rank {
         self.unlogged.retain(|frame| frame.header.kind != Kind::Record || frame.header.number > welcome.outcomes);
         (self.known, self.repeat) = (welcome.known, welcome.repeat.into());
         self.up = Some(self.unlogged.iter().cloned().collect());
+        self.told = 0;
         if self.finished {
             self.push(Frame::number(Kind::Bye, 0));
         }
@@ -130,8 +134,17 @@ impl Rank {
         self.push(frame);
     }
 
-    pub fn logged(&mut self) {
-        self.unlogged.pop_front();
+    /// All that it has said was taken in, before a checkpoint.
+    pub fn has_left(&mut self) {
+        let again = self.unlogged.iter_mut().filter(|frame| frame.header.kind == Kind::Again);
+        again.for_each(|frame| frame.header.tag = COMPARED);
+    }
+
+    /// The relay keeps so many frames of this connection.
+    pub fn kept(&mut self, frames: u64) {
+        let count = usize::try_from(frames - self.told).expect("few");
+        self.unlogged.drain(..count);
+        self.told = frames;
     }
 
     /// A message has come from the relay. What is wrong, if anything.

@@ -8,7 +8,7 @@ use mpi_relay::layout::Layout;
 use mpi_relay::marks::Marks;
 use mpi_relay::outcomes::Outcomes;
 use mpi_relay::prints::Print;
-use mpi_relay::words::Welcome;
+use mpi_relay::words::{COMPARED, Welcome};
 use mpi_relay::{Error, Outcome};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -246,7 +246,12 @@ impl World {
         for (place, rank) in one.ranks.iter_mut().enumerate() {
             if rank.up.is_none() || !one.alive {
                 one.down[place].clear();
-            } else if let Some(frame) = one.down[place].pop_front()
+                continue;
+            }
+            if let Some(heart) = &one.heart {
+                rank.kept(heart.kept(place).frames);
+            }
+            if let Some(frame) = one.down[place].pop_front()
                 && frame.header.kind == Kind::Message
             {
                 rank.arrive(&frame)?;
@@ -336,9 +341,13 @@ impl Group {
     pub fn take_last_words(&mut self) -> Result<(), String> {
         let Some(heart) = &mut self.heart else { return Ok(()) };
         for (place, rank) in self.ranks.iter_mut().enumerate() {
+            let rank_was_up = rank.up.is_some();
             let frames = rank.up.take().unwrap_or_default();
             let here = !frames.is_empty() || heart.is_here(place) || heart.has_finished(place);
             take(heart, place, rank, frames)?;
+            if rank_was_up {
+                rank.has_left();
+            }
             heart.leave(place, here.then(|| rank.progress()));
         }
         self.reading = None;
@@ -354,7 +363,7 @@ fn take(heart: &mut Heart<PlainLog>, place: usize, rank: &mut Rank, frames: Vec<
             Kind::Message => heart.sent(place, vec![frame]),
             Kind::Again => {
                 let print = Print::decode(&frame.body).ok_or("no print")?;
-                heart.sent_again(place, usize::from(header.group), header.number, print);
+                heart.sent_again(place, usize::from(header.group), header.number, print, header.tag == COMPARED);
                 Ok(())
             }
             Kind::Record => heart.record(place, header.number, Outcome::decode(&frame.body).ok_or("no outcome")?),
@@ -365,9 +374,6 @@ fn take(heart: &mut Heart<PlainLog>, place: usize, rank: &mut Rank, frames: Vec<
             kind => return Err(format!("{kind:?}")),
         };
         done.map_err(|e| format!("rank {}: {e}", rank.me))?;
-        if matches!(header.kind, Kind::Message | Kind::Again | Kind::Record) {
-            rank.logged();
-        }
     }
     Ok(())
 }
