@@ -212,6 +212,21 @@ struct WardenArgs {
     /// Give it a network of its own, with nothing but the loopback interface.
     #[arg(long)]
     own_network: bool,
+    /// It has ranks of an MPI program; those of each task, such as `0-1/2-3`.
+    #[arg(long, value_name = "RANKS")]
+    ranks: Option<String>,
+    /// The program that carries messages to those of other tasks.
+    #[arg(long, value_name = "FILE", requires_all = ["ranks", "meeting", "sockets"])]
+    relay: Option<PathBuf>,
+    /// Folder in which the relays find each other.
+    #[arg(long, value_name = "FOLDER")]
+    meeting: Option<PathBuf>,
+    /// How the names of their sockets begin.
+    #[arg(long, value_name = "FILE")]
+    sockets: Option<PathBuf>,
+    /// Where the node of each task is reached.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    addresses: Vec<String>,
     /// File that the program reads.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
@@ -256,8 +271,14 @@ struct RanksArgs {
     #[arg(long, value_name = "RANKS", requires = "relay")]
     world: Option<String>,
     /// How many there are in this group.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", default_value_t = 0, required_unless_present = "spread")]
     count: u32,
+    /// How many each node has, of which this task's (SLURM_PROCID) are started.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "count")]
+    spread: Vec<u32>,
+    /// How the names of their relays' sockets begin.
+    #[arg(long, value_name = "FILE", requires = "spread")]
+    sockets: Option<PathBuf>,
     /// CPUs of each, if the user says it.
     #[arg(long, value_name = "N")]
     cpus_per_task: Option<u32>,
@@ -283,6 +304,33 @@ struct ParkArgs {
     /// Longest time, s.
     #[arg(long, value_name = "SECONDS")]
     limit_s: f64,
+}
+
+impl WardenArgs {
+    fn task(self) -> criu::task::Task {
+        let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = self;
+        let WardenArgs { call, tasks, rank, node, step, ranks, .. } = self;
+        let WardenArgs { stdin, stdin_at, labels, placement, relay, meeting, sockets, addresses, .. } = self;
+        let world = relay.zip(meeting).zip(sockets).map(|((relay, meeting), sockets)| criu::world::World {
+            relay,
+            meeting,
+            socket: criu::world::socket(&sockets, rank),
+            ranks: ranks.clone().unwrap_or_default(),
+            place: rank,
+            address: addresses.get(rank as usize).cloned(),
+        });
+        let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step, ranks });
+        let stdin = stdin.map(|file| (file, stdin_at));
+        criu::task::Task { criu, run, member, placement, restore, limit_s, own_network, world, stdin, labels, command }
+    }
+}
+
+impl RanksArgs {
+    fn ranks(self) -> worlds::ranks::Ranks {
+        let RanksArgs { launcher, library, relay, world, count, spread, sockets, cpus_per_task, command } = self;
+        let spread = (!spread.is_empty()).then_some(worlds::ranks::Spread { counts: spread, sockets });
+        worlds::ranks::Ranks { launcher, library, relay, world, group: None, count, spread, cpus_per_task, command }
+    }
 }
 
 fn main() -> ExitCode {
@@ -344,28 +392,9 @@ impl Failure {
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
-        Command::Warden(args) => {
-            let WardenArgs { criu, run, restore, limit_s, own_network, command, .. } = args;
-            let WardenArgs { call, tasks, rank, node, step, .. } = args;
-            let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step });
-            let WardenArgs { stdin, stdin_at, labels, placement, .. } = args;
-            let stdin = stdin.map(|file| (file, stdin_at));
-            let task = criu::task::Task {
-                criu,
-                run,
-                member,
-                placement,
-                restore,
-                limit_s,
-                own_network,
-                stdin,
-                labels,
-                command,
-            };
-            return Ok(criu::supervisor::run(&task));
-        }
-        Command::Ranks(RanksArgs { launcher, library, relay, world, count, cpus_per_task, command }) => {
-            let ranks = worlds::ranks::Ranks { launcher, library, relay, world, count, cpus_per_task, command };
+        Command::Warden(args) => return Ok(criu::supervisor::run(&args.task())),
+        Command::Ranks(args) => {
+            let ranks = args.ranks();
             let e = ranks.run();
             protocol::say!("joulepoint: {}: {e}", ranks.launcher.display());
             return Ok(126);

@@ -8,6 +8,7 @@ use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
 use crate::staging::Stage;
 use crate::task::{Ended, Task};
+use crate::world::{Resting, World};
 use crate::{seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -37,6 +38,7 @@ pub enum Progress {
 
 /// Work that a thread does for a dump.
 enum Work {
+    Rests(JoinHandle<Result<Resting, String>>),
     Saves(JoinHandle<Done>),
     Settles(JoinHandle<Done>),
 }
@@ -46,6 +48,10 @@ type Done = Result<(), String>;
 /// A dump in progress.
 pub struct Dumping {
     ask: Ask,
+    task: Task,
+    program: i32,
+    /// While MPI ranks hold no connection to their relay.
+    resting: Option<Resting>,
     until: Instant,
     criu: i32,
     long_running: LongRunning,
@@ -89,6 +95,11 @@ impl Pipe {
     }
 }
 
+/// What a thread has made.
+fn ended<T>(work: JoinHandle<Result<T, String>>) -> Result<T, String> {
+    work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()))
+}
+
 impl Dumping {
     /// Starts a dump of a program, in memory if that may be used and it fits.
     ///
@@ -103,14 +114,14 @@ impl Dumping {
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
         let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
         let long_running = LongRunning::of(program);
-        let command = tool::dump(task, program, at, wake.write.as_raw_fd(), thaw.read.as_raw_fd());
-        let child = command.and_then(|mut command| command.spawn());
-        let criu = child.map_err(|e| format!("{}: {e}", task.criu.display()))?.id() as i32;
         let (work, saved, given_up, stop) = (None, None, None, Stop::default());
-        Ok(Dumping {
+        let mut dumping = Dumping {
             ask,
+            task: task.clone(),
+            program,
+            resting: None,
             until,
-            criu,
+            criu: 0,
             long_running,
             has_network: task.own_network,
             is_harmed: false,
@@ -124,7 +135,39 @@ impl Dumping {
             given_up,
             stop,
             was_frozen: false,
-        })
+        };
+        match &task.world {
+            None => dumping.freeze()?,
+            Some(world) => dumping.rest(world)?,
+        }
+        Ok(dumping)
+    }
+
+    /// Starts CRIU.
+    fn freeze(&mut self) -> Result<(), String> {
+        let (wake, thaw) = (self.wake.write.as_raw_fd(), self.thaw.read.as_raw_fd());
+        let command = tool::dump(&self.task, self.program, self.at(), wake, thaw);
+        let child = command.and_then(|mut command| command.spawn());
+        self.criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        Ok(())
+    }
+
+    /// Has MPI ranks leave their relay first: CRIU dumps no connection to outside.
+    fn rest(&mut self, world: &World) -> Result<(), String> {
+        let (world, folder, stop) = (world.clone(), self.ask.folder.clone(), self.stop.clone());
+        let work = self.work(move || world.rest(&folder, &stop)).map_err(|e| e.to_string())?;
+        self.work = Some(Work::Rests(work));
+        Ok(())
+    }
+
+    /// Ranks have left their relay, or not.
+    fn rested(&mut self, resting: Result<Resting, String>) -> Option<Progress> {
+        self.resting = match (resting, &self.given_up) {
+            (Err(reason), _) => return Some(Progress::Over(Err(reason))),
+            (Ok(_), Some(given_up)) => return Some(Progress::Over(Err(given_up.reason.to_string()))),
+            (Ok(resting), None) => Some(resting),
+        };
+        self.freeze().err().map(|reason| Progress::Over(Err(reason)))
     }
 
     /// CRIU's process id; 0 if it has ended.
@@ -146,9 +189,8 @@ impl Dumping {
         if let Err(e) = self.wake.read.read(&mut [0; 16]) {
             return Some(Progress::Over(Err(e.to_string())));
         }
-        let ended =
-            |work: JoinHandle<Done>| work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()));
         match self.work.take() {
+            Some(Work::Rests(work)) => self.rested(ended(work)),
             None => {
                 self.was_frozen = true;
                 // After `give_up` nobody wants to hear that the program stood still.
@@ -165,7 +207,13 @@ impl Dumping {
         let (at, temporaries, stop) = (self.at().to_path_buf(), temporaries.clone(), self.stop.clone());
         let overwritten_bytes = self.ask.overwritten_bytes;
         let pipes = frozen::pipes(relays);
-        match self.work(move || frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)) {
+        // The relay is outside, and sees no memory of the sandbox.
+        let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
+        let save = move || {
+            world.map_or(Ok(()), |world| world.save(&folder))?;
+            frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)
+        };
+        match self.work(save) {
             Ok(saving) => self.work = Some(Work::Saves(saving)),
             Err(_) => self.give_up("no thread could be started"),
         }
@@ -191,7 +239,10 @@ impl Dumping {
     }
 
     /// In a thread, so that a hanging file system does not block the loop.
-    fn work(&self, act: impl FnOnce() -> Result<(), String> + Send + 'static) -> io::Result<JoinHandle<Done>> {
+    fn work<T: Send + 'static>(
+        &self,
+        act: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> io::Result<JoinHandle<Result<T, String>>> {
         let mut wake = self.wake.write.try_clone()?;
         thread::Builder::new().spawn(move || {
             let done = act();
@@ -250,7 +301,7 @@ impl Dumping {
 
     /// Takes note that CRIU has ended; the outcome if the whole dump has.
     pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
-        self.criu = 0;
+        (self.criu, self.resting) = (0, None);
         let is_killed = matches!(status, Ended::Signal(_));
         self.is_harmed = is_killed && (self.has_network || !self.was_frozen && self.long_running.has_losses());
         let _ = fs::remove_file(tool::hook(self.at()));

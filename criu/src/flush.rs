@@ -28,6 +28,11 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
+    /// Whether it was asked to.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
     /// A new file that only its user may read, and whose writes fail after [`Stop::ask`].
     ///
     /// # Errors
@@ -47,7 +52,7 @@ pub struct Stoppable {
 
 impl Write for Stoppable {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stop.0.load(Ordering::SeqCst) {
+        match self.stop.is_asked() {
             true => Err(io::Error::other("given up")),
             false => self.file.write(bytes),
         }

@@ -8,11 +8,12 @@ mod program;
 
 use crate::dumping::Dumping;
 use crate::frozen::Temporaries;
-use crate::line::{Line, Said};
+use crate::line::{LIMIT, Line, Said};
 use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox;
 use crate::task::{Ended, Task};
+use crate::world::ABORT_LIMIT;
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
 use fencing::Placement;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -87,7 +88,13 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     match begun.and_then(|()| init.follow()) {
         Ok(code) => {
             let carried_bytes = init.carried_bytes();
-            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }));
+            // The relay beside it may still hold what other nodes need to come to their end.
+            let limit = match (&task.world, code) {
+                (None, _) => Some(LIMIT),
+                (Some(_), 0) => None,
+                (Some(_), _) => Some(ABORT_LIMIT),
+            };
+            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }, limit));
             code
         }
         Err((reason, code)) => told(reason, code),

@@ -7,7 +7,8 @@
 //! A checkpoint has more than CRIU's images: [`frozen`] saves the [`files`] that the program writes while it stands still,
 //! in memory ([`staging`]) if there is enough; [`flush`] brings all of it to disk afterwards. A restore that writes over
 //! files of others makes a [`backup`] of them first. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
-//! tells whether all this works on a machine.
+//! tells whether all this works on a machine. The ranks of an MPI program over several nodes have a relay beside each sandbox
+//! ([`world`]).
 //!
 //! This room knows no run, no policy and no Slurm.
 
@@ -34,6 +35,7 @@ pub mod task;
 pub mod temporary;
 pub mod tool;
 pub mod unproven;
+pub mod world;
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ pub const ADDRESS: &str = "address";
 const SECRET: &str = "secret";
 
 /// Longest wait for the other side to connect, to prove itself, or to read a message.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Pause before the next call of a task that was sent away.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -63,6 +63,9 @@ pub struct Member {
     pub node: String,
     /// Number of the step for Slurm.
     pub step: Option<u32>,
+    /// If it has ranks of an MPI program: those of each task, such as `0-1/2-3`.
+    #[serde(default)]
+    pub ranks: Option<String>,
 }
 
 impl Member {
@@ -280,10 +283,11 @@ impl Line {
         }
     }
 
-    /// Sends a last message and waits until it is read: closing with unread data would destroy it.
-    pub fn leave(mut self, word: &Said) {
+    /// Sends a last message and waits until it is read: closing with unread data would destroy it. Without a `limit` until the
+    /// other side closes.
+    pub fn leave(mut self, word: &Said, limit: Option<Duration>) {
         let _ = self.tell(word).and_then(|()| self.stream.shutdown(Shutdown::Write));
-        let _ = self.stream.set_read_timeout(Some(LIMIT));
+        let _ = self.stream.set_read_timeout(limit);
         while matches!(self.stream.read(&mut [0; 4096]), Ok(length) if length > 0) {}
     }
 
@@ -344,7 +348,8 @@ mod tests {
 
     #[test]
     fn a_label_is_as_wide_as_the_highest_rank() {
-        let label = |rank, tasks| Member { call: "a.1".into(), rank, tasks, node: "n".into(), step: None }.label();
+        let label =
+            |rank, tasks| Member { call: "a.1".into(), rank, tasks, node: "n".into(), step: None, ranks: None }.label();
         assert_eq!([label(0, 1), label(9, 10), label(9, 11)], ["0: ", "9: ", "09: "]);
     }
 

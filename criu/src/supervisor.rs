@@ -1,13 +1,13 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
 use crate::files::COMMON;
-use crate::line::{self, Hello, Line, Member, Said};
+use crate::line::{self, Hello, LIMIT, Line, Member, Said};
 use crate::sandbox::Numbers;
 use crate::task::Task;
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -51,7 +51,7 @@ fn of_step(task: &Task, member: &Member) -> i32 {
     let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
     match ended.and_then(|text| text.trim().parse().ok()) {
         Some(code) => {
-            line.leave(&Said::Ended { code, carried_bytes: [0, 0] });
+            line.leave(&Said::Ended { code, carried_bytes: [0, 0] }, Some(LIMIT));
             code
         }
         None => sandboxed(&task, Some(line)),
@@ -67,6 +67,15 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let temporary = match has_own {
         true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
         false => None,
+    };
+    // Outside of the sandbox, whose images hold no connection to other nodes.
+    let beside = task.world.as_ref().map(|world| world.start(task.restore.as_deref())).transpose();
+    let beside = match beside {
+        Ok(beside) => beside.map(|child| Pid::from_raw(child.id() as i32)),
+        Err(reason) => {
+            protocol::say!("joulepoint: {reason}");
+            return EXIT_KILLED;
+        }
     };
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
@@ -92,7 +101,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         Ok(ForkResult::Parent { child }) => {
             // The connection ends with the sandbox.
             drop(line);
-            stand_by(child, &signals)
+            stand_by(child, beside, &signals)
         }
         Err(e) => {
             protocol::say!("joulepoint: no process can be started: {e}");
@@ -101,15 +110,28 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     }
 }
 
-/// Passes every signal on to the sandbox's first process until that has ended, and with it the whole sandbox.
-fn stand_by(init: Pid, signals: &SigSet) -> i32 {
+/// Passes every signal on to the sandbox's first process until that has ended, and with it the whole sandbox; the process
+/// `beside` it belongs to it.
+fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet) -> i32 {
+    let ended = |pid: Pid| match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(_, code)) => Some(code),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(128 + signal as i32),
+        _ => None,
+    };
     loop {
         match signals.wait() {
-            Ok(Signal::SIGCHLD) => match waitpid(init, Some(nix::sys::wait::WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(_, code)) => return code,
-                Ok(WaitStatus::Signaled(_, signal, _)) => return 128 + signal as i32,
-                _ => {}
-            },
+            Ok(Signal::SIGCHLD) => {
+                if let Some(code) = ended(init) {
+                    return code;
+                }
+                if let Some(code) = beside.and_then(ended) {
+                    protocol::say!(
+                        "joulepoint: the relay of an MPI program has ended with {code}; its ranks end with it"
+                    );
+                    let _ = kill(init, Signal::SIGKILL);
+                    return EXIT_KILLED;
+                }
+            }
             Ok(signal) => {
                 let _ = kill(init, signal);
             }
@@ -130,7 +152,7 @@ mod tests {
         // An address where nobody listens.
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         fs::write(run.path().join(FOLDER).join(ADDRESS), format!("{gone}\n")).unwrap();
-        let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None };
+        let member = Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n1".into(), step: None, ranks: None };
         let task = Task {
             run: run.path().to_path_buf(),
             member: Some(member),

@@ -1,6 +1,7 @@
 //! What a supervisor runs, and how it ended.
 
 use crate::line::Member;
+use crate::world::World;
 use fencing::Placement;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
@@ -23,6 +24,8 @@ pub struct Task {
     pub limit_s: f64,
     /// Whether the program has a network of its own, without a way outside.
     pub own_network: bool,
+    /// What it has of an MPI world over several nodes, if it has ranks of one.
+    pub world: Option<World>,
     /// Its standard input: a file, and the offset at which it begins, bytes.
     pub stdin: Option<(PathBuf, u64)>,
     /// Whether each line of its output begins with its rank.

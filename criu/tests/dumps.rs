@@ -39,7 +39,7 @@ const MEMBER: &str = "DUMPS_MEMBER";
 const LIMIT_S: &str = "DUMPS_LIMIT_S";
 
 fn member() -> Member {
-    Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n".into(), step: None }
+    Member { call: "a.1".into(), rank: 0, tasks: 1, node: "n".into(), step: None, ranks: None }
 }
 
 fn main() {

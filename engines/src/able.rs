@@ -55,7 +55,10 @@ const LIBRARIES: [Linked; 6] = [
     Linked { library: "libcuda", means: "it may open a GPU, which cannot be dumped" },
     Linked { library: "libamdhip64", means: "it may open a GPU, which cannot be dumped" },
     Linked { library: "libibverbs", means: "it may open an RDMA device, which cannot be dumped" },
-    Linked { library: "libmpi", means: "within one node start it by mpirun; across nodes use app or scr" },
+    Linked {
+        library: "libmpi",
+        means: "start it by srun --mpi=..., or within one node by mpirun; Open MPI 4 only, else use app or scr",
+    },
     Linked { library: "libscr", means: "--ft-energy-engine=scr lets SCR checkpoint it" },
     Linked { library: "libdmtcp", means: "it runs under DMTCP already: --ft-energy-engine=dmtcp" },
 ];

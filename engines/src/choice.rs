@@ -4,7 +4,7 @@ use crate::dmtcp;
 use host::tool;
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
-use steps::sandboxes::MPI_STEPS;
+use std::fs;
 use steps::unsuited::Unsuited;
 
 /// What is known of a run beside its settings.
@@ -18,8 +18,10 @@ pub struct Facts {
     pub libraries: BTreeSet<String>,
     /// Whether its groups send each other messages.
     pub talks: bool,
-    /// Why groups cannot be one world of the MPI that the programs are linked to, if so.
+    /// Why sandboxes cannot hold ranks of the MPI that the programs are linked to, if so.
     pub no_world: Option<String>,
+    /// A fast network of this node, which messages through relays would not use.
+    pub fabric: Option<String>,
     /// Whether the script starts steps by `srun`.
     pub starts_steps: bool,
     /// What the script uses that a sandbox would break, if all of it is put into one.
@@ -104,9 +106,9 @@ fn several_nodes(facts: &Facts) -> Option<String> {
 fn no_sandbox(facts: &Facts) -> Option<String> {
     match facts.starts_steps {
         // The ranks of an MPI program let their relays go for a dump.
-        true if facts.talks && facts.links("libmpi") => facts.no_world.clone(),
+        true if facts.links("libmpi") => facts.no_world.clone(),
         _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
-        true => facts.links("libmpi").then(|| MPI_STEPS.to_string()),
+        true => None,
         false => several_nodes(facts),
     }
 }
@@ -127,7 +129,21 @@ fn no_images(facts: &Facts) -> Option<String> {
 fn no_criu_images(facts: &Facts) -> Option<String> {
     // Where earlier runs were restored, the command that would fail is warned of and no more.
     let fails = facts.unsuited.fails.clone().filter(|_| facts.proven != Engine::Criu.as_str());
-    no_images(facts).or(fails).or_else(|| no_sandbox(facts))
+    no_images(facts).or(fails).or_else(|| no_sandbox(facts)).or_else(|| slow_world(facts))
+}
+
+/// Why an MPI program over several nodes would be slow in sandboxes: who wants that says so.
+fn slow_world(facts: &Facts) -> Option<String> {
+    let device = facts.fabric.as_ref().filter(|_| facts.nodes > 1 && facts.starts_steps && facts.links("libmpi"))?;
+    Some(format!(
+        "the program's MPI would leave the fast network ({device}) for TCP; --ft-energy-engine=criu takes it all the same"
+    ))
+}
+
+/// A device of a fast network on this node.
+pub fn fabric() -> Option<String> {
+    let devices = fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    devices.map(|device| device.file_name().to_string_lossy().into_owned()).min()
 }
 
 fn no_dmtcp_images(facts: &Facts) -> Option<String> {
@@ -221,7 +237,8 @@ mod tests {
             ..criu.clone()
         };
         let by_criu = [("ft-energy-engine", "criu")];
-        let cases: [Case; 28] = [
+        let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
+        let cases: [Case; 31] = [
             (none, unsuited(true, false), None, "podman starts containers"),
             (&by_criu, unsuited(true, false), None, "asked for, but podman starts"),
             (none, Facts { made_by: Some(Engine::Criu), ..unsuited(true, true) }, Some(Engine::Criu), "of this run"),
@@ -236,7 +253,10 @@ mod tests {
             (none, criu.clone(), Some(Engine::Criu), "nothing else"),
             (none, Facts { starts_steps: true, no_criu: Some("CRIU is absent".into()), ..criu.clone() }, None, "srun"),
             (none, steps(&[]), Some(Engine::Criu), "nothing else"),
-            (none, steps(&["libmpi.so.40"]), None, "an MPI program under srun"),
+            (none, steps(&["libmpi.so.40"]), Some(Engine::Criu), "nothing else"),
+            (none, Facts { no_world: no("our library"), ..steps(&["libmpi.so.40"]) }, None, "our library is absent"),
+            (none, fast.clone(), None, "leave the fast network (mlx5_0)"),
+            (&by_criu, fast, Some(Engine::Criu), "asked for"),
             (none, Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
             (&[("ft-energy-engine", "criu")], Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
             (&[("ft-energy-engine", "criu")], Facts { starts_steps: false, ..steps(&[]) }, None, "has 3 nodes"),

@@ -8,10 +8,12 @@ use crate::repeated::{self, From};
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
+use ::criu::world::{SAVED, saved};
 use driver::Repeated;
 use driver::ports::{Engine, Happening, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use job::run_folder::is_own;
+use mpi_relay::{Layout, line};
 use protocol::Manifest;
 use run::Checkpoints;
 use run::Placements;
@@ -25,6 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use steps::calls::{Calls, Output, Target};
 use steps::cancelled;
+use steps::gathered::forget_meetings;
 use steps::sandboxes::{Sandboxes, record};
 use steps::script::Steps;
 use steps::streams;
@@ -61,6 +64,8 @@ pub struct CriuSteps {
     tries: Tries,
     placements: Placements,
     dumps: config::Criu,
+    /// The cluster's `MpiDefault`, as calls see it.
+    mpi: Option<(String, String)>,
 }
 
 /// A run of the script.
@@ -105,6 +110,8 @@ pub struct Parts {
     pub dumps: config::Criu,
     /// Whether `srun` keeps what an output file has, if Slurm says so.
     pub appends: Option<bool>,
+    /// The cluster's `MpiDefault`, as calls see it.
+    pub mpi: Option<(String, String)>,
 }
 
 impl CriuSteps {
@@ -127,6 +134,7 @@ impl CriuSteps {
             placements,
             dumps,
             appends,
+            mpi,
         } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
@@ -167,6 +175,7 @@ impl CriuSteps {
             tries,
             placements,
             dumps,
+            mpi,
         })
     }
 }
@@ -190,9 +199,13 @@ impl Engine for CriuSteps {
         // The script writes again what it has written itself, and the stand-in what its steps have.
         let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
         output.map_err(|e| format!("the output of the job: {e}"))?;
+        if let Err(e) = forget_meetings(&self.sandboxes.run) {
+            tracing::warn!(%e, "what relays of an earlier life have left is still there");
+        }
         self.sandboxes.restore = from.map(|manifest| self.checkpoints.path(manifest.number));
         let mut environment = interval_variables(interval_s);
         environment.push(self.sandboxes.variable());
+        environment.extend(self.mpi.clone());
         Ok(environment)
     }
 
@@ -210,7 +223,7 @@ impl Engine for CriuSteps {
         let (limit_s, dumps) = (self.sandboxes.limit_s, self.dumps.clone());
         thread::spawn(move || {
             let still = |standing: &[Standing]| match &calls {
-                Some(calls) => keep_outputs(calls, standing, &into),
+                Some(calls) => check_worlds(standing, &into).and_then(|()| keep_outputs(calls, standing, &into)),
                 None => Err("the steps of the script are not remembered".to_string()),
             };
             let dump = Dump {
@@ -241,7 +254,7 @@ impl Drop for CriuSteps {
 /// The folders of the tasks within a checkpoint.
 fn of_tasks(from: &Manifest, folder: &Path) -> Vec<PathBuf> {
     let first = |file: &protocol::ManifestFile| Some(file.copy.split_once('/')?.0.to_string());
-    let names: BTreeSet<String> = from.files.iter().filter_map(first).collect();
+    let names: BTreeSet<String> = from.files.iter().filter_map(first).filter(|name| !name.ends_with(SAVED)).collect();
     names.into_iter().map(|name| folder.join(name)).collect()
 }
 
@@ -250,6 +263,27 @@ fn is_cancelled(steps: &Steps, member: &Member, since_s: f64) -> bool {
     let Some(step) = member.step else { return false };
     let (slurm, step) = (steps.slurm.clone(), format!("{}.{step}", steps.job));
     cancelled::is_cancelled(move || slurm.step_state(&step, since_s))
+}
+
+/// Whether all can go back to what the relays of each MPI program have saved: no rank has got a message that its sender
+/// would send only later.
+fn check_worlds(standing: &[Standing], into: &Path) -> Result<(), String> {
+    let number = into.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0);
+    let worlds = standing.iter().filter_map(|s| Some((s.member.call.as_str(), s.member.ranks.as_deref()?)));
+    for (call, ranks) in worlds.collect::<BTreeSet<_>>() {
+        let layout = Layout::parse(ranks).map_err(|e| e.to_string())?;
+        if layout.groups() == 1 {
+            continue;
+        }
+        let of_call = standing.iter().filter(|s| s.member.call == call);
+        let folders: BTreeMap<u32, PathBuf> =
+            of_call.map(|s| (s.member.rank, saved(&into.join(s.member.folder())))).collect();
+        let folders: Vec<&Path> = folders.values().map(PathBuf::as_path).collect();
+        if !line::is_line(&layout, &folders, number).map_err(|e| e.to_string())? {
+            return Err("the ranks of an MPI program have not all met yet".to_string());
+        }
+    }
+    Ok(())
 }
 
 /// Keeps what each call has written until all its tasks stood still or had ended.
@@ -383,7 +417,7 @@ mod tests {
             targets: vec![target(1), target(2)],
         };
         calls.note("a.1", &call).unwrap();
-        let member = |rank| Member { call: "a.1".into(), rank, tasks: 2, node: "n".into(), step: None };
+        let member = |rank| Member { call: "a.1".into(), rank, tasks: 2, node: "n".into(), step: None, ranks: None };
         let standing: Vec<_> = [(0, [4, 0]), (1, [2, 1])]
             .map(|(rank, carried_bytes)| Standing { member: member(rank), carried_bytes })
             .to_vec();

@@ -60,6 +60,8 @@ pub struct Gear<'a> {
     pub host: Option<String>,
     /// Whether `srun` keeps what an output file has, if Slurm says so.
     pub appends: Option<bool>,
+    /// The cluster's `MpiDefault`, as calls of `srun` see it.
+    pub mpi: Option<(String, String)>,
     /// When SCR is to halt the program.
     pub halt_s: Option<f64>,
     /// Longest time for a checkpoint.
@@ -81,6 +83,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
             let (placements, dumps, appends) = (gear.placements, gear.dumps.clone(), gear.appends);
+            let mpi = gear.mpi;
             let parts = criu_steps::Parts {
                 post,
                 checkpoints,
@@ -95,6 +98,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 placements,
                 dumps,
                 appends,
+                mpi,
             };
             Box::new(CriuSteps::listen(parts)?)
         }

@@ -118,10 +118,11 @@ impl Shared {
             let mut state = self.state();
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
+                // A launcher that tells of a rank that was killed: all go back, as for a task that was killed.
+                Said::Ended { code, .. } if code > 128 && member.ranks.is_some() => task.teller.hang_up(),
                 Said::Ended { code, carried_bytes } => {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
-                    task.teller.hang_up();
                 }
                 Said::Ready => {
                     task.ready = true;
@@ -130,10 +131,16 @@ impl Shared {
                 said => task.said = Some(said),
             }
             state.restore(&member);
+            state.let_go(&member.call);
             drop(state);
             self.changed.notify_all();
         }
-        let is_lost = self.state().gone(id);
+        let is_lost = {
+            let mut state = self.state();
+            let is_lost = state.gone(id);
+            state.let_go(&member.call);
+            is_lost
+        };
         self.changed.notify_all();
         if is_lost {
             (self.lost)(&member);

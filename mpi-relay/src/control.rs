@@ -20,7 +20,10 @@ impl Relay {
         let answer = match frame.header.kind {
             Kind::Enter => return self.enter(link, frame),
             Kind::Status => Frame::json(Kind::Status, 0, &self.status()).map_err(Error::from),
-            Kind::Rest => self.send_away(number).map(|away| Frame::number(Kind::Rest, u64::from(away))),
+            Kind::Rest => {
+                self.end_trim();
+                self.send_away(number).map(|away| Frame::number(Kind::Rest, u64::from(away)))
+            }
             Kind::Wake => {
                 self.rested = false;
                 absent(&self.rest).map(|()| Frame::number(Kind::Wake, 0)).map_err(Error::from)

@@ -100,6 +100,9 @@ pub struct Tally {
     pub bytes: u64,
     /// Messages given to ranks.
     pub delivered: u64,
+    /// Their bytes, with envelopes.
+    #[serde(default)]
+    pub delivered_bytes: u64,
     /// Messages that arrived twice, or for a rank that is away or far behind, and were dropped.
     pub duplicates: u64,
     /// Messages that a rank sent again.

@@ -22,6 +22,7 @@ mod ranks;
 mod recorder;
 pub mod relay;
 pub mod status;
+mod trim;
 pub mod words;
 
 pub use client::Client;

@@ -130,6 +130,9 @@ struct Serve {
     /// Accept messages that are sent again with other contents.
     #[arg(long)]
     deterministic: bool,
+    /// All groups go back together, each to what its relay saved: nothing else is kept on disk, and nothing that has arrived.
+    #[arg(long)]
+    together: bool,
     /// End when the run says that this placement is over, and wait for the relay before to end.
     #[arg(long, value_name = "PLACEMENT", env = "JOULEPOINT_PLACEMENT", hide_env_values = true)]
     placement: Option<Placement>,
@@ -262,6 +265,7 @@ fn config(serve: Serve) -> Result<Config, Error> {
         log_dir: serve.log_dir,
         line: serve.line,
         limit_bytes: serve.log_bytes,
+        together: serve.together,
         keep: serve.keep,
         placement: serve.placement,
         advertise: serve.advertise.or_else(|| any.then(name).flatten()),

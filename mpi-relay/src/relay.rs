@@ -8,6 +8,7 @@ use crate::logs::Logs;
 use crate::outcomes::Outcomes;
 use crate::ranks::Ends;
 use crate::recorder::Recorder;
+use crate::trim::Trim;
 use fencing::{LOOK, Placement};
 use mlog::book::{Address, Book};
 use mlog::door::{self, is_ours};
@@ -47,6 +48,8 @@ pub struct Config {
     pub line: Option<PathBuf>,
     /// The most the logs may take together, bytes: at it those who send wait.
     pub limit_bytes: u64,
+    /// All groups go back together, to what their relays have saved.
+    pub together: bool,
     /// Committed checkpoints to which the group must be able to go back.
     pub keep: usize,
     /// Until when it is wanted: nobody may be able to end it otherwise.
@@ -78,6 +81,8 @@ pub struct Relay {
     pub(crate) rest: PathBuf,
     /// All ranks have left, and how far they were is marked.
     pub(crate) rested: bool,
+    /// When logs are trimmed, if all groups go back together.
+    pub(crate) trim: Option<Trim>,
     pub(crate) folder: PathBuf,
     /// Readings that still may be made though the log is full.
     spare_readings: u8,
@@ -154,6 +159,7 @@ impl Relay {
             waited: Duration::ZERO,
             rest,
             rested: false,
+            trim: config.together.then(|| Trim::new(config.limit_bytes, groups)),
             folder,
             spare_readings: 0,
             recorder,
@@ -189,6 +195,7 @@ impl Relay {
             self.pump();
             self.flush_ranks();
             self.look_at_placement();
+            self.trim()?;
         }
         self.recorder.end();
         Ok(())
@@ -292,6 +299,9 @@ impl Relay {
                         link.push(frame);
                     }
                 }
+                // Nobody repeats anything beyond what was saved.
+                Act::Record(_, count) if self.trim.is_some() => self.heart.safe(count),
+                Act::Rewrite(_) | Act::Marks if self.trim.is_some() => {}
                 Act::Record(bytes, count) => self.recorder.append(bytes, count),
                 Act::Rewrite(bytes) => self.recorder.rewrite(bytes),
                 Act::Marks => write_marks(&self.folder, &self.heart.marks)?,

@@ -40,6 +40,7 @@ fn relay(run: &Path, layout: &Layout, group: usize) {
         log_dir: None,
         line: None,
         limit_bytes: 4 << 30,
+        together: false,
         keep: 1,
         placement: None,
         listen: "127.0.0.1:0".to_owned(),

@@ -20,7 +20,7 @@ fn variable(name: &str) -> Option<String> {
 /// What the launcher says of the groups; `None` if there are none.
 fn layout() -> Option<Place> {
     let ranks = variable("JOULEPOINT_MPI_RANKS")?;
-    let group = variable("FT_ENERGY_GROUP").unwrap_or_default();
+    let group = variable("JOULEPOINT_MPI_GROUP").or_else(|| variable("FT_ENERGY_GROUP")).unwrap_or_default();
     Some(Place::parse(&ranks, &group).unwrap_or_else(|error| world::end(1, &error.to_string())))
 }
 

@@ -36,7 +36,7 @@ pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: O
         }
         None => match installed(&IMAGES, nodes) {
             Ok(on) if launches(commands) => {
-                format!("images of its tasks (CRIU{on}); MPI under srun needs --ft-energy-done or an engine of its own")
+                format!("images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI 4")
             }
             Ok(on) => format!("memory images (CRIU or DMTCP{on})"),
             Err(none) => return unlikely(settings, &none),
@@ -98,7 +98,7 @@ mod tests {
         assert!(told(&[("ft-energy-signal", "USR1")], "", None).contains("on a signal"));
         assert!(told(&[("ft-energy-engine", "criu")], "", None).contains("engine criu, if the nodes have it"));
         assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n", None).contains("CRIU or DMTCP"));
-        assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n", None).contains("MPI under srun"));
+        assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n", None).contains("MPI under srun: if"));
     }
 
     #[test]

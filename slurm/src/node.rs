@@ -128,6 +128,15 @@ impl Slurm {
         self.node(node).ok().flatten().map_or_else(|| node.to_owned(), |n| n.addr)
     }
 
+    /// The same of several nodes, by one question.
+    pub fn addresses(&self, nodes: &[String]) -> Vec<String> {
+        let told = self.output("scontrol", &["show", "node", "-o", &nodes.join(",")]).and_then(|t| parse_nodes(&t));
+        let known = told.unwrap_or_default();
+        let of =
+            |name: &String| known.iter().find(|n| n.name == *name).map_or_else(|| name.clone(), |n| n.addr.clone());
+        nodes.iter().map(of).collect()
+    }
+
     /// The port of slurmds that have no port of their own; of several the first.
     pub fn slurmd_port(&self) -> u16 {
         let told = self.config_value("SlurmdPort").ok().flatten();

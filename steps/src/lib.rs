@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod cancelled;
+pub mod gathered;
 pub mod groups;
 mod inputs;
 pub mod late;

@@ -4,6 +4,7 @@
 //! from the folder of their task if the recovery line has their call.
 
 use crate::calls::Output;
+use crate::gathered::{Gathered, Place};
 use crate::groups::split;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
@@ -19,10 +20,12 @@ use std::path::{Path, PathBuf};
 /// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
 pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
 
-/// Why MPI programs that `srun` starts cannot be dumped.
-pub const MPI_STEPS: &str = "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox \
-                             holds; use --ft-energy-engine=app, hook, scr or dmtcp, or have its nodes recover alone \
-                             (--ft-energy-protocol=uncoordinated --ft-energy-groups=NODES --ft-energy-log=disk)";
+/// Why MPI programs that `srun` starts as they are cannot be dumped.
+const MPI_STEPS: &str =
+    "an MPI program under srun is connected to Slurm and to its other tasks, which no sandbox holds";
+
+/// What to do instead.
+const MPI_CURE: &str = "use --ft-energy-engine=app, hook or scr";
 
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
@@ -111,11 +114,21 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
     }
     let libraries = linked::libraries_of(&program[..1], &folder);
     if !is_world && libraries.iter().any(|l| l.starts_with("libmpi.so")) {
-        return Err(MPI_STEPS.to_string());
+        return Err(format!("{MPI_STEPS}; {MPI_CURE}"));
     }
     let Unsuited { containers, fails } =
         unsuited::look(program, &linked::read(program, &folder), &libraries, &folder, &Me::now());
     containers.or(fails).map_or(Ok(at), Err)
+}
+
+/// A call whose tasks are one MPI program, as one task on each node; none for another call.
+///
+/// # Errors
+/// A sentence: no sandbox can hold its ranks.
+fn gathered(call: &Redirects, at: usize) -> Result<Option<Gathered>, String> {
+    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
+    let gathered = Gathered::of(call, at, &folder, |name| std::env::var(name).ok());
+    gathered.transpose().map_err(|why| format!("{MPI_STEPS}, and it is not started otherwise: {why}; {MPI_CURE}"))
 }
 
 /// A file that all tasks of a call read, and where they begin in it.
@@ -141,7 +154,9 @@ impl Sandboxes {
         let plain = plain.ok_or("its words are no plain text")?;
         let folder = std::env::current_dir().map_err(|e| e.to_string())?;
         let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
-        program(&call.words, false).map(|_| call)
+        let at = program(&call.words, true)?;
+        gathered(&call, at)?;
+        Ok(call)
     }
 
     /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
@@ -165,10 +180,12 @@ impl Sandboxes {
     /// A sentence: they cannot.
     pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
         let words = &of.words;
-        let at = program(words, false)?;
+        let at = program(words, true)?;
+        let gathered = gathered(of, at)?;
+        let place = Place { run: &self.run, call, life: self.placement.as_deref().unwrap_or_default() };
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
-        let mut all = words[..end].to_vec();
+        let mut all = gathered.as_ref().map_or_else(|| words[..end].to_vec(), |g| g.options.clone());
         if of.input != Input::Apart {
             all.push("--input=none".to_string());
         }
@@ -186,7 +203,10 @@ impl Sandboxes {
             all.extend(["--stdin".to_string(), path(&file), "--stdin-at".to_string(), at.to_string()]);
         }
         all.extend(of.labels.then(|| "--labels".to_string()));
-        all.extend(["--limit-s".to_string(), self.limit_s.to_string(), "--".to_string()]);
+        all.extend(["--limit-s".to_string(), self.limit_s.to_string()]);
+        all.extend(gathered.iter().flat_map(|g| g.of_supervisor(&place, &Slurm::new(None))));
+        all.push("--".to_string());
+        all.extend(gathered.iter().flat_map(|g| [path(&us)].into_iter().chain(g.of_ranks(&place))));
         all.extend_from_slice(&words[at..]);
         Ok(all)
     }

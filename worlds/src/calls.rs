@@ -17,10 +17,15 @@ use std::thread;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Folder of a run with a folder for the relays of each call.
-const FOLDER: &str = "worlds";
+pub const MEETINGS: &str = "worlds";
 
 /// Where the sockets are: sandboxes see it as it is, and names of sockets are short.
 const SOCKETS: &str = "/tmp";
+
+/// The folder of the sockets of a run's relays, on each node.
+pub fn sockets(run: &Path) -> PathBuf {
+    Path::new(SOCKETS).join(format!("joulepoint-{:016x}", xxh3_64(run.as_os_str().as_encoded_bytes())))
+}
 
 /// Longest time for ranks to let their relay go, s.
 const REST_LIMIT_S: u64 = 60;
@@ -138,12 +143,11 @@ impl Worlds {
 impl State {
     fn steps(&self, call: &str, world: &World, ranks: &str) -> Steps {
         let base = &self.base;
-        let sockets = format!("joulepoint-{:016x}", xxh3_64(base.run.as_os_str().as_encoded_bytes()));
-        let sockets = Path::new(SOCKETS).join(sockets);
+        let sockets = sockets(&base.run);
         Steps {
             srun: base.srun.clone(),
             slurm: base.slurm.clone(),
-            run: base.run.join(FOLDER).join(call),
+            run: base.run.join(MEETINGS).join(call),
             log: base.log,
             keep: base.keep,
             placements: base.placements.clone(),
@@ -163,7 +167,7 @@ impl State {
 
 /// Removes from a run what the relays of all calls have kept, but for these.
 pub fn forget_but(run: &Path, kept: &BTreeSet<String>) {
-    let entries = fs::read_dir(run.join(FOLDER)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(run.join(MEETINGS)).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| !entry.file_name().to_str().is_some_and(|name| kept.contains(name))) {
         if let Err(e) = fs::remove_dir_all(entry.path()) {
             tracing::warn!(%e, path = %entry.path().display(), "messages of an earlier life are still there");

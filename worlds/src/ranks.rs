@@ -6,6 +6,7 @@
 //! A rank's environment is that of a task of one `srun` of the whole.
 
 use criu::files::SHARED_MEMORY;
+use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Name of the relay's program.
 pub const RELAY: &str = "joulepoint-mpi-relay";
@@ -24,6 +25,9 @@ pub const RANKS: &str = "JOULEPOINT_MPI_RANKS";
 
 /// Socket of the relay, for the library.
 pub const SOCKET: &str = "JOULEPOINT_MPI_RELAY";
+
+/// Which of the groups of ranks this one is, for the library.
+const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 
 /// What is installed beside our own program's folder.
 const LIBRARIES: &str = "../lib/joulepoint";
@@ -125,8 +129,12 @@ pub struct Ranks {
     pub relay: Option<PathBuf>,
     /// World ranks of each group; none if one group has all.
     pub world: Option<String>,
+    /// Which of the groups this one is, if the environment does not say it.
+    pub group: Option<u32>,
     /// How many there are in this group.
     pub count: u32,
+    /// Those of all nodes, if this node's are to be found among them.
+    pub spread: Option<Spread>,
     /// CPUs of each, if the call says it.
     pub cpus_per_task: Option<u32>,
     /// The program and its arguments.
@@ -146,6 +154,71 @@ pub fn words(world: &World, whole: Option<(&Path, &str)>, count: usize, cpus_per
     ["ranks".to_string()].into_iter().chain(words).chain(["--".to_string()]).collect()
 }
 
+/// The words of our program that start the ranks of a node of a call, before those of the program itself; `spread` says how
+/// many each node has, and `sockets` how the sockets of their relays begin, if there are several.
+pub fn words_of_node(world: &World, spread: &str, sockets: Option<&Path>, cpus_per_task: Option<usize>) -> Vec<String> {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let pairs = [("--launcher", path(&world.launcher)), ("--library", path(&world.library))];
+    let pairs = pairs.into_iter().chain([("--spread", spread.to_string())]);
+    let pairs = pairs.chain(sockets.map(|sockets| ("--sockets", path(sockets))));
+    let pairs = pairs.chain(cpus_per_task.map(|cpus| ("--cpus-per-task", cpus.to_string())));
+    let words = pairs.flat_map(|(name, value)| [name.to_string(), value]);
+    ["ranks".to_string()].into_iter().chain(words).chain(["--".to_string()]).collect()
+}
+
+/// The world ranks of groups, or nodes, of which each has so many, as the library for MPI reads it.
+pub fn world_of(counts: &[usize]) -> String {
+    let mut first = 0;
+    let mut of_group = |count: &usize| {
+        let ranks = first..first + count;
+        first = ranks.end;
+        match count {
+            0 => String::new(),
+            1 => ranks.start.to_string(),
+            _ => format!("{}-{}", ranks.start, ranks.end - 1),
+        }
+    };
+    counts.iter().map(&mut of_group).collect::<Vec<_>>().join("/")
+}
+
+/// The ranks of all nodes of a call, of which each has a task that starts its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// How many ranks each node has.
+    pub counts: Vec<u32>,
+    /// How the sockets of the nodes' relays begin, if there are several nodes.
+    pub sockets: Option<PathBuf>,
+}
+
+impl Spread {
+    /// What a node's task, whose environment this is, starts of `all`, and what its ranks see of the whole.
+    fn of_task(&self, all: &Ranks, environment: &mut Vec<(String, String)>) -> Option<Ranks> {
+        let of_slurm = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+        let place: u32 = of_slurm("SLURM_PROCID")?.parse().ok()?;
+        let count = *self.counts.get(place as usize)?;
+        let first: u32 = self.counts[..place as usize].iter().sum();
+        let total: u32 = self.counts.iter().sum();
+        let each = self.counts.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let seen = [
+            ("SLURM_PROCID", first.to_string()),
+            ("SLURM_NTASKS", total.to_string()),
+            ("SLURM_NPROCS", total.to_string()),
+            ("SLURM_STEP_NUM_TASKS", total.to_string()),
+            ("SLURM_TASKS_PER_NODE", each.clone()),
+            ("SLURM_STEP_TASKS_PER_NODE", each),
+            // The one task of a node is no wish of the user's.
+            ("SLURM_NTASKS_PER_NODE", String::new()),
+        ];
+        environment.retain(|(name, _)| seen.iter().all(|(n, _)| n != name));
+        let seen = seen.into_iter().filter(|(_, value)| !value.is_empty());
+        environment.extend(seen.map(|(name, value)| (name.to_string(), value)));
+        let relay = self.sockets.as_ref().map(|sockets| socket(sockets, place));
+        let counts: Vec<usize> = self.counts.iter().map(|count| *count as usize).collect();
+        let world = relay.as_ref().map(|_| world_of(&counts));
+        Some(Ranks { count, relay, world, group: Some(place), spread: None, ..all.clone() })
+    }
+}
+
 /// Variables that Slurm sets for the one task that starts the ranks, and that tell no rank anything.
 fn is_of_slurm(name: &str) -> bool {
     ["SLURM_", "SRUN_", "PMI_"].iter().any(|begin| name.starts_with(begin))
@@ -154,11 +227,24 @@ fn is_of_slurm(name: &str) -> bool {
 impl Ranks {
     /// Becomes the launcher, which ends as the ranks do; only returns why it cannot.
     pub fn run(&self) -> io::Error {
-        let environment: Vec<(String, String)> = std::env::vars().collect();
+        let mut environment: Vec<(String, String)> = std::env::vars().collect();
+        match self.spread.as_ref().map(|spread| spread.of_task(self, &mut environment)) {
+            None => self.launch(&environment),
+            Some(Some(ranks)) => ranks.launch(&environment),
+            Some(None) => io::Error::other("SLURM_PROCID names none of the nodes"),
+        }
+    }
+
+    fn launch(&self, environment: &[(String, String)]) -> io::Error {
         let mut command = Command::new(&self.launcher);
-        for (name, _) in environment.iter().filter(|(name, _)| is_of_slurm(name)) {
+        for (name, _) in std::env::vars().filter(|(name, _)| is_of_slurm(name)) {
             command.env_remove(name);
         }
+        let input = input();
+        if input.is_some() {
+            command.stdin(Stdio::null());
+        }
+        let input = input.map_or_else(String::new, |file| format!(" <{}", quoted(&file.to_string_lossy())));
         if nix::unistd::getuid().is_root() {
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
@@ -167,7 +253,7 @@ impl Ranks {
             .env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY)
             .args(["-n", &self.count.to_string()])
             .args(OPTIONS)
-            .args(["sh", "-c", &format!("{}; exec \"$@\"", self.line(&environment)), "sh"])
+            .args(["sh", "-c", &format!("{}; exec \"$@\"{input}", self.line(environment)), "sh"])
             .args(&self.command)
             .exec()
     }
@@ -202,9 +288,17 @@ impl Ranks {
                 ("LD_PRELOAD".to_string(), format!("{library}${{LD_PRELOAD:+:$LD_PRELOAD}}")),
             ]);
         }
+        all.extend(self.group.map(|group| (GROUP.to_string(), group.to_string())));
         let words: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("export {}", words.join(" "))
     }
+}
+
+/// The file that all ranks read, as those of one `srun` do: each from its beginning.
+fn input() -> Option<PathBuf> {
+    let is_whole = nix::unistd::lseek(io::stdin(), 0, nix::unistd::Whence::SeekCur) == Ok(0);
+    let is_file = std::fs::metadata("/proc/self/fd/0").is_ok_and(|m| m.is_file());
+    std::fs::read_link("/proc/self/fd/0").ok().filter(|_| is_whole && is_file)
 }
 
 /// A name that the shell can export.
@@ -250,6 +344,30 @@ mod tests {
         assert_eq!(seen(&ranks), "3/4 1 2,3 3 bob's run /lib/o'urs.so 0-1/2-3 /tmp/s.g1");
         let alone = Ranks { world: None, relay: None, cpus_per_task: None, ..ranks };
         assert_eq!(seen(&alone).trim_end(), "3/4 1 2,3  bob's run", "without a world nothing of ours is loaded");
+    }
+
+    #[test]
+    fn the_ranks_of_a_node_are_those_after_the_nodes_before_it() {
+        let all = Ranks { library: "/l.so".into(), ..Ranks::default() };
+        let spread = Spread { counts: vec![2, 2, 1], sockets: Some("/tmp/j/a.1".into()) };
+        let mut environment = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "3"), ("SLURM_NTASKS_PER_NODE", "1")]
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .to_vec();
+        let ranks = spread.of_task(&all, &mut environment).unwrap();
+        assert_eq!((ranks.count, ranks.group, ranks.world.as_deref()), (2, Some(1), Some("0-1/2-3/4")));
+        assert_eq!(ranks.relay, Some("/tmp/j/a.1.g1.socket".into()));
+        let line = ranks.line(&environment);
+        for part in ["SLURM_NTASKS='5'", "SLURM_GTIDS=2,3", "SLURM_PROCID=$((2+", "TASKS_PER_NODE='2,2,1'", "GROUP=1"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(!line.contains("SLURM_NTASKS_PER_NODE"), "{line}");
+        let alone = Spread { counts: vec![4], sockets: None };
+        let mut environment = vec![("SLURM_PROCID".to_string(), "0".to_string())];
+        let ranks = alone.of_task(&all, &mut environment).unwrap();
+        assert_eq!((ranks.count, ranks.relay.clone(), ranks.world.clone()), (4, None, None));
+        assert!(!ranks.line(&environment).contains("LD_PRELOAD"), "without a world nothing of ours is loaded");
+        environment[0].1 = "1".to_string();
+        assert!(alone.of_task(&all, &mut environment).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::ranks::RANKS;
 use crate::silence::{Said, Silence};
+use criu::world::socket;
 use driver::groups::ports::{News, Relays};
 use driver::ports::Happening;
 use host::mail::{Post, Tries, Try};
@@ -163,9 +164,10 @@ pub fn own_step(srun: &Path, name: &str, node: &str) -> Command {
 
 impl Steps {
     pub(super) fn socket(&self, group: usize) -> String {
-        // Ranks look for a file beside it, of the same name but for what follows the last dot.
-        let ending = if self.world.is_some() { ".socket" } else { "" };
-        format!("{}.g{group}{ending}", self.sockets)
+        match self.world {
+            Some(_) => socket(Path::new(&self.sockets), group as u32).to_string_lossy().into_owned(),
+            None => format!("{}.g{group}", self.sockets),
+        }
     }
 
     fn status(&self, group: usize) -> PathBuf {

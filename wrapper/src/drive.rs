@@ -401,6 +401,7 @@ impl<'a> Run<'a> {
             dumps: &site.criu,
             host: by_steps.then(|| me.address(&self.slurm)),
             appends: by_steps.then(|| sandboxes::appends(&self.slurm)).flatten(),
+            mpi: by_steps.then(|| mpi::variable(&self.slurm)).flatten(),
             criu: criu.map(|c| c.command),
             placements: self.folder.placements(),
             halt_s: end_s.filter(|_| setup.requeue_at_end).map(|e| e - setup.margin_s),

@@ -76,6 +76,7 @@ pub(crate) fn plan(
         nodes: me.nodes.len(),
         talks: settings.log.is_some(),
         no_world: ranks::hindrance(&libraries),
+        fabric: choice::fabric(),
         libraries,
         starts_steps,
         unsuited,

@@ -40,6 +40,10 @@ impl Task {
     pub(super) fn new(member: Member, teller: Line) -> Task {
         Task { member, teller, said: None, ready: false, ended: None, carried_bytes: [0, 0] }
     }
+
+    fn has_failed(&self) -> bool {
+        self.ended.is_some_and(|code| code != 0)
+    }
 }
 
 impl State {
@@ -62,6 +66,17 @@ impl State {
         }
     }
 
+    /// Lets the tasks of a call that have ended go. Those of an MPI program stay until all of them have ended, or one is
+    /// gone: the relay beside each may hold what others need to come to their end.
+    pub(super) fn let_go(&self, call: &str) {
+        let of_call = || self.tasks.values().filter(|t| t.member.call == call);
+        let is_over = |t: &Task| {
+            let here = of_call().count() == t.member.tasks as usize;
+            t.member.ranks.is_none() || !here || of_call().all(|other| other.ended.is_some())
+        };
+        of_call().filter(|t| t.ended.is_some() && is_over(t)).for_each(|t| t.teller.hang_up());
+    }
+
     /// Whether a task that could be restored waits for one that has not called.
     pub(super) fn waits_in_vain(&self, id: u64) -> bool {
         let Some(task) = self.tasks.get(&id).filter(|t| t.ready) else { return false };
@@ -74,7 +89,7 @@ impl State {
         let Some(task) = self.tasks.get(&id).filter(|t| t.ended.is_none()) else { return false };
         let call = task.member.call.clone();
         self.tasks.remove(&id);
-        let explains = |t: &Task| t.member.call == call && t.ended.is_some_and(|code| code != 0);
+        let explains = |t: &Task| t.member.call == call && t.has_failed();
         let is_ending = self.steps.values().any(|s| s.is_ending && s.call == call);
         !is_ending && !self.tasks.values().any(explains)
     }
@@ -99,6 +114,9 @@ impl State {
             let (here, all) = (of_call.len(), of_call[0].tasks as usize);
             if here != all {
                 return Err(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
+            }
+            if known.values().any(|t| t.member.call == call && t.member.ranks.is_some() && t.ended.is_some()) {
+                return Err("an MPI program comes to its end".to_string());
             }
         }
         let standing = |t: &Task| Standing { member: t.member.clone(), carried_bytes: t.carried_bytes };

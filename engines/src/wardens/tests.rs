@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 fn member(call: &str, rank: u32, tasks: u32) -> Member {
-    Member { call: call.into(), rank, tasks, node: format!("n{rank}"), step: None }
+    Member { call: call.into(), rank, tasks, node: format!("n{rank}"), step: None, ranks: None }
 }
 
 /// A run's wardens, and who was lost.
@@ -204,7 +204,7 @@ fn a_task_that_is_missing_fails_the_dump_and_one_that_has_ended_is_part_of_it() 
     let _one = task(run.path(), member("a.1", 0, 2), good());
     wait_for(&wardens, 1);
     assert!(dump(&wardens, into.path()).unwrap_err().contains("1 of 2 tasks"));
-    line::call(run.path(), &Hello::Task(member("a.1", 1, 2))).unwrap().leave(&ended(3));
+    line::call(run.path(), &Hello::Task(member("a.1", 1, 2))).unwrap().leave(&ended(3), None);
     let files = dump(&wardens, into.path()).unwrap();
     assert_eq!(files.iter().map(|f| f.copy.as_str()).collect::<Vec<_>>(), ["a.1.1/ended"]);
     assert!(lost.try_recv().is_err());
@@ -216,7 +216,7 @@ fn no_task_is_restored_before_all_have_put_their_files_back() {
     let (wardens, _) = listen(run.path());
     let mut one = line::call(run.path(), &Hello::Task(member("a.1", 0, 3))).unwrap();
     let mut other = line::call(run.path(), &Hello::Task(member("a.1", 1, 3))).unwrap();
-    line::call(run.path(), &Hello::Task(member("a.1", 2, 3))).unwrap().leave(&ended(0));
+    line::call(run.path(), &Hello::Task(member("a.1", 2, 3))).unwrap().leave(&ended(0), None);
     wait_for(&wardens, 2);
     one.tell(&Said::Ready).unwrap();
     thread::sleep(Duration::from_millis(20));
@@ -293,4 +293,30 @@ fn a_crowd_of_strangers_holds_no_more_than_its_places_and_a_task_gets_in() {
     }
     wardens.forget();
     assert_eq!(one.join().unwrap(), [Order::End]);
+}
+
+#[test]
+fn a_rank_that_was_killed_takes_its_program_back_and_one_that_has_ended_stays_until_all_have() {
+    let run = tempfile::tempdir().unwrap();
+    let (wardens, lost) = listen(run.path());
+    let with_ranks = |call: &str, rank| Member { ranks: Some("0-1/2-3".into()), ..member(call, rank, 2) };
+    let ends = |member: Member, code: i32| {
+        let line = line::call(run.path(), &Hello::Task(member)).unwrap();
+        thread::spawn(move || line.leave(&ended(code), None))
+    };
+    let killed = ends(with_ranks("a.1", 1), 128 + libc::SIGKILL);
+    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(1));
+    killed.join().unwrap();
+    let other = line::call(run.path(), &Hello::Task(with_ranks("b.1", 0))).unwrap();
+    wait_for(&wardens, 1);
+    let first = ends(with_ranks("b.1", 1), 0);
+    let into = tempfile::tempdir().unwrap();
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !dump(&wardens, into.path()).unwrap_err().contains("comes to its end") {
+        assert!(Instant::now() < limit);
+    }
+    assert!(!first.is_finished(), "the other one may need its relay");
+    other.leave(&ended(0), None);
+    first.join().unwrap();
+    assert!(lost.try_recv().is_err());
 }

@@ -9,7 +9,7 @@ fn args(line: &str) -> Vec<String> {
 }
 
 fn standing(of: &DumpedCall, rank: u32, carried_bytes: [u64; 2]) -> Standing {
-    let member = Member { call: of.name.clone(), rank, tasks: 2, node: "n".into(), step: None };
+    let member = Member { call: of.name.clone(), rank, tasks: 2, node: "n".into(), step: None, ranks: None };
     Standing { member, carried_bytes }
 }
 

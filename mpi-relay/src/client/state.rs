@@ -317,20 +317,19 @@ impl State {
         }
         self.link = Some(link);
         self.told = 0;
-        // What was made again while the rank was away is compared as anything else.
-        for frame in &mut self.unlogged {
-            let Header { kind, group, number, rest, .. } = frame.header;
-            if let Some(print) = Print::of_body(&frame.body, rest)
-                .filter(|_| kind == Kind::Message && number <= known[usize::from(group)])
-            {
-                *frame = Frame::new(Kind::Again, usize::from(group), 0, number, &print.encode()[..]);
-            }
-        }
         self.unlogged.retain(|frame| frame.header.kind != Kind::Record || frame.header.number > outcomes);
         self.unlogged_bytes = self.unlogged.iter().map(|f| f.body.len()).sum();
         (self.known, self.repeat) = (known, repeat.into());
         for frame in self.unlogged.clone() {
-            self.push(frame);
+            // What was made again while the rank was away is compared as anything else. It is held until it is told that it
+            // is logged, since the next relay may know less.
+            let Header { kind, group, number, rest, .. } = frame.header;
+            let is_known = kind == Kind::Message && number <= self.known[usize::from(group)];
+            let print = Print::of_body(&frame.body, rest).filter(|_| is_known);
+            self.push(match print {
+                Some(print) => Frame::new(Kind::Again, usize::from(group), 0, number, &print.encode()[..]),
+                None => frame,
+            });
         }
         if let Some(code) = self.aborting {
             self.say_abort(code);

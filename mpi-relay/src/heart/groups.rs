@@ -115,6 +115,7 @@ impl<L: Log> Heart<L> {
         match incoming.arrive(frame.header.number) {
             Arrived::Deliver => {
                 self.tally.delivered += 1;
+                self.tally.delivered_bytes += frame.body.len() as u64;
                 if let Some(print) = Print::of_body(&frame.body, frame.header.rest) {
                     rank.got[from].put(frame.header.number, print);
                 }

@@ -5,6 +5,7 @@ use super::words::EXIT_ERROR;
 use crate::redirects::{OPEN_MODES, is_append};
 use host::shell::quoted;
 use std::path::Path;
+use worlds::ranks;
 
 /// Long options of srun that take no value of their own word.
 const FLAGS: &[&str] = &[
@@ -308,18 +309,8 @@ impl Call {
 
     /// The ranks of each group among those of all, as the library for MPI reads it; none if one group has all.
     pub fn world(&self) -> Option<String> {
-        let mut first = 0;
-        let mut of_group = |count: usize| {
-            let ranks = first..first + count;
-            first = ranks.end;
-            match count {
-                0 => String::new(),
-                1 => ranks.start.to_string(),
-                _ => format!("{}-{}", ranks.start, ranks.end - 1),
-            }
-        };
-        let all: Vec<String> = (0..self.sizes.len()).map(|group| of_group(self.tasks_of(group))).collect();
-        (self.groups().len() > 1).then(|| all.join("/"))
+        let counts: Vec<usize> = (0..self.sizes.len()).map(|group| self.tasks_of(group)).collect();
+        (self.groups().len() > 1).then(|| ranks::world_of(&counts))
     }
 
     /// Whether it keeps what its output files have, if it says so.
@@ -415,7 +406,7 @@ const OF_TASKS: [&str; 13] = [
 ];
 
 /// The options of a share of one task that starts the others.
-fn gathered(options: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn gathered(options: &[String]) -> Result<Vec<String>, String> {
     let (mut kept, mut at) = (Vec::new(), 0);
     while let Some(written) = option(&options[at..])? {
         let words = &options[at..at + written.words];
@@ -444,8 +435,16 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
 
 /// How many CPUs a node of a list such as `2(x3),4` has at most.
 fn most_cpus(list: &str) -> Option<usize> {
-    let cpus = list.split(',').map(|part| part.split('(').next().unwrap_or_default().parse().ok());
-    cpus.collect::<Option<Vec<_>>>()?.into_iter().max()
+    cpus(list)?.into_iter().max()
+}
+
+/// How many CPUs a node of such a list has at least.
+pub(crate) fn least_cpus(list: &str) -> Option<usize> {
+    cpus(list)?.into_iter().min()
+}
+
+fn cpus(list: &str) -> Option<Vec<usize>> {
+    list.split(',').map(|part| part.split('(').next().unwrap_or_default().parse().ok()).collect()
 }
 
 /// Whether the tasks of an `srun` with these words are one MPI program, as far as the call says it; `variable` is its

@@ -1,5 +1,7 @@
 //! Unmodified MPI programs over recovery groups on a real Slurm: one world, of which the group of a dead node goes back
-//! alone. Without a CRIU (`packaging/criu.sh`) every test says that it skipped.
+//! alone, or all go back to one line. Without a CRIU (`packaging/criu.sh`) every test says that it skipped.
+
+mod coordinated;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -56,7 +58,7 @@ fn site() -> Option<MutexGuard<'static, Site>> {
         let estimates = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n";
         let toml = format!("[criu]\ncommand = {:?}\n\n{estimates}", dir.join("criu/criu"));
         let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n".to_string();
-        let wanted = Wanted { nodes: 3, toml, slurm_conf, ..Wanted::default() };
+        let wanted = Wanted { nodes: 4, toml, slurm_conf, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
         suite::fetch_criu(&dir.join("criu")).map(|()| Mutex::new(site))
     };
@@ -70,9 +72,9 @@ fn site() -> Option<MutexGuard<'static, Site>> {
 }
 
 /// The result of the same program as one native world.
-fn undisturbed(folder: &Path, input: &Path) -> Result<Vec<u8>> {
+fn undisturbed(folder: &Path, input: &Path, ranks: u32) -> Result<Vec<u8>> {
     let output = Command::new("mpirun")
-        .args(["--allow-run-as-root", "--oversubscribe", "-n", "4", "lmp", "-in"])
+        .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), "lmp", "-in"])
         .arg(input)
         .current_dir(folder)
         .output()?;
@@ -132,7 +134,7 @@ fn lammps_ends_with_the_same_bits_though_the_node_of_one_group_dies() -> Result<
     ensure!(again.len() == 1 && again[0].starts_with("group 1 ") && again[0].contains("checkpoint"), "{again:?}");
     ensure!(said.matches("Loop time").count() == 1, "{said}");
     let native = tempfile::tempdir()?;
-    let expected = undisturbed(native.path(), &folder.join("in.melt"))?;
+    let expected = undisturbed(native.path(), &folder.join("in.melt"), 4)?;
     ensure!(fs::read(folder.join("final.dump"))? == expected, "the result differs from the undisturbed one");
     println!("one MPI world: {} checkpoints, {}", run["total"]["checkpoints"], again[0]);
     Ok(())

@@ -1,0 +1,218 @@
+//! A call of `srun` whose tasks are one MPI program, as one step with one task on each node: a sandbox, in which the program's
+//! own launcher starts the ranks of the node, with a relay beside it if other nodes have ranks, too.
+
+use crate::groups::split::{self, Call, Unsplit};
+use crate::mpi;
+use crate::redirects::Redirects;
+use slurm::Slurm;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use worlds::calls::{MEETINGS, sockets};
+use worlds::ranks::{self, World, world_of};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Why labels cannot be had.
+const LABELLED: &str = "it labels its output (--label), and the ranks of a node write together";
+
+/// Why a file for each task cannot be had.
+const OWN_FILES: &str =
+    "it names a file for each task by %t, and the ranks of a node write together; write 'srun ... > FILE'";
+
+/// Removes where the relays of earlier lives of a run met: they meet nobody any more.
+///
+/// # Errors
+/// What the file system says.
+pub fn forget_meetings(run: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(run.join(MEETINGS)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// A call, gathered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// Options of `srun`.
+    pub options: Vec<String>,
+    /// The nodes that have ranks.
+    nodes: Vec<String>,
+    /// How many ranks each has.
+    counts: Vec<usize>,
+    cpus_per_task: Option<usize>,
+    world: World,
+}
+
+/// Where a call's relays meet, and until when.
+pub struct Place<'a> {
+    /// Folder of the run.
+    pub run: &'a Path,
+    /// Name of the call.
+    pub call: &'a str,
+    /// Tells this life of the script from others.
+    pub life: &'a str,
+}
+
+impl Gathered {
+    /// The call in this folder as it is to be started, if its program is linked to MPI; `at` is where that stands among its
+    /// words, and `variable` the environment.
+    ///
+    /// # Errors
+    /// A sentence: it runs as one native world, and no sandbox holds it.
+    pub fn of(
+        call: &Redirects,
+        at: usize,
+        folder: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Option<Result<Gathered, String>> {
+        let world = ranks::world(&call.words[at..], folder)?;
+        Some(world.and_then(|world| Gathered::read(call, at, world, folder, variable)))
+    }
+
+    fn read(
+        call: &Redirects,
+        at: usize,
+        world: World,
+        folder: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Gathered, String> {
+        let words = &call.words;
+        let variable = |name: &str| mpi::lookup(name, words, folder, &variable);
+        if !split::is_mpi(words, variable) {
+            return Err(
+                "it is linked to MPI, and neither it nor the cluster says how its tasks meet (--mpi)".to_string()
+            );
+        }
+        if call.labels {
+            return Err(LABELLED.to_string());
+        }
+        let (named, _) = split::options(words)?;
+        let is_per_rank = |(name, value): &split::Named| {
+            ["output", "error", "input"].contains(&name.as_str()) && value.as_ref().is_some_and(|v| names_ranks(v))
+        };
+        if named.iter().any(is_per_rank) {
+            return Err(OWN_FILES.to_string());
+        }
+        let list = variable("SLURM_JOB_NODELIST").ok_or("Slurm does not say which nodes the job has")?;
+        let mut nodes = slurm::expand_nodelist(&list).map_err(|e| e.to_string())?;
+        let read = Call::read(words, &vec![1; nodes.len()], variable).map_err(|why| match why {
+            Unsplit::Answer => "it starts no program".to_string(),
+            Unsplit::Whole(why) | Unsplit::Refused(why) => why,
+        })?;
+        let mut counts: Vec<usize> = (0..nodes.len()).map(|node| read.tasks_of(node)).collect();
+        counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
+        nodes.truncate(counts.len());
+        if counts.contains(&0) {
+            return Err("it has no tasks".to_string());
+        }
+        let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
+        let most = counts.iter().max().copied().unwrap_or(1) * read.cpus_per_task().unwrap_or(1);
+        let cpus =
+            variable(split::CPUS).and_then(|list| split::least_cpus(&list)).map_or(most, |least| least.min(most));
+        let mut options = split::gathered(&words[..end])?;
+        options.extend([
+            format!("--nodes={}", nodes.len()),
+            format!("--ntasks={}", nodes.len()),
+            "--ntasks-per-node=1".to_string(),
+            format!("--nodelist={}", nodes.join(",")),
+            // What it starts has the CPUs of all ranks, whatever each node has of them.
+            format!("--cpus-per-task={cpus}"),
+            "--mpi=none".to_string(),
+            // As MPI launchers do: the other ranks would wait for those that are gone.
+            "--kill-on-bad-exit=1".to_string(),
+        ]);
+        if counts.iter().any(|count| *count != counts[0]) {
+            // Slurm binds all tasks to as many CPUs; said only where it matters, since not every site binds.
+            options.push("--cpu-bind=none".to_string());
+        }
+        Ok(Gathered { options, nodes, counts, cpus_per_task: read.cpus_per_task(), world })
+    }
+
+    /// Words of the supervisor of each sandbox; `slurm` knows where nodes are reached.
+    pub fn of_supervisor(&self, place: &Place, slurm: &Slurm) -> Vec<String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut words = vec!["--own-network".to_string(), "--ranks".to_string(), world_of(&self.counts)];
+        if self.counts.len() > 1 {
+            let meeting = place.run.join(MEETINGS).join(place.call);
+            let meeting = meeting.join(format!("{:016x}", xxh3_64(place.life.as_bytes())));
+            let addresses = slurm.addresses(&self.nodes).join(",");
+            words.extend(["--relay".to_string(), text(&self.world.relay), "--meeting".to_string(), text(&meeting)]);
+            words.extend(["--sockets".to_string(), text(&self.sockets(place)), "--addresses".to_string(), addresses]);
+        }
+        words
+    }
+
+    /// Words that start the ranks of a node in its sandbox, before those of the program.
+    pub fn of_ranks(&self, place: &Place) -> Vec<String> {
+        let spread = self.counts.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let sockets = (self.counts.len() > 1).then(|| self.sockets(place));
+        ranks::words_of_node(&self.world, &spread, sockets.as_deref(), self.cpus_per_task)
+    }
+
+    fn sockets(&self, place: &Place) -> PathBuf {
+        sockets(place.run).join(place.call)
+    }
+}
+
+/// Whether a name of a file has a rank in it, as by `%t` or `%3t`.
+fn names_ranks(name: &str) -> bool {
+    name.split('%').skip(1).any(|tail| tail.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(line: &str, nodes: &str, more: &[(&str, &str)]) -> Result<Gathered, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+        let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
+        let (_, at) = split::options(&call.words)?;
+        let world = World { launcher: "/bin/mpirun".into(), library: "/l.so".into(), relay: "/relay".into() };
+        let variables = [("SLURM_JOB_NODELIST", nodes), ("SLURM_JOB_ID", "7")];
+        let set = |name: &str| variables.iter().chain(more).find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string());
+        Gathered::read(&call, at, world, Path::new("/here"), set)
+    }
+
+    #[test]
+    fn a_call_over_nodes_is_one_task_on_each_that_starts_as_many_ranks_as_srun_would() {
+        let call =
+            gathered("--mpi=pmix -n5 -c 2 -t 9 -o out -- prog x", "n[1-3]", &[(split::CPUS, "4(x2),3")]).unwrap();
+        let expected = "-t 9 -o out --nodes=3 --ntasks=3 --ntasks-per-node=1 --nodelist=n1,n2,n3 --cpus-per-task=3 \
+                        --mpi=none --kill-on-bad-exit=1 --cpu-bind=none";
+        assert!(call.options.join(" ").ends_with(expected), "{:?}", call.options);
+        let place = Place { run: Path::new("/run/1"), call: "a.1", life: "3:0" };
+        let ranks = call.of_ranks(&place).join(" ");
+        assert!(
+            ranks.starts_with("ranks --launcher /bin/mpirun --library /l.so --spread 2,2,1 --sockets /tmp/"),
+            "{ranks}"
+        );
+        assert!(ranks.ends_with("/a.1 --cpus-per-task 2 --"), "{ranks}");
+        assert_eq!(world_of(&call.counts), "0-1/2-3/4");
+    }
+
+    #[test]
+    fn a_call_on_one_node_needs_no_relay() {
+        let call = gathered("-N1 -n4 prog", "n[1-3]", &[(mpi::TYPE, "pmix")]).unwrap();
+        assert!(call.options.join(" ").contains("--nodes=1 --ntasks=1"), "{:?}", call.options);
+        let place = Place { run: Path::new("/run/1"), call: "a.1", life: "" };
+        assert_eq!(call.of_ranks(&place).join(" "), "ranks --launcher /bin/mpirun --library /l.so --spread 4 --");
+        let words = call.of_supervisor(&place, &Slurm::new(None));
+        assert_eq!(words, ["--own-network", "--ranks", "0-3"]);
+    }
+
+    #[test]
+    fn what_is_no_one_world_over_sandboxes_is_told_why() {
+        for (line, why) in [
+            ("-n4 prog", "--mpi"),
+            ("--mpi=none prog", "--mpi"),
+            ("--mpi=pmix -l -n4 prog", "--label"),
+            ("--mpi=pmix -o out.%2t prog", "%t"),
+            ("--mpi=pmix -w n2 prog", "--nodelist"),
+            ("--mpi=pmix -N4 prog", "asked for 4"),
+        ] {
+            let said = gathered(line, "n[1-3]", &[]).unwrap_err();
+            assert!(said.contains(why), "{line}: {said}");
+        }
+        assert!(gathered("--mpi=pmix -o out.%N prog", "n[1-3]", &[]).is_ok());
+    }
+}

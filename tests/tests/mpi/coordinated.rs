@@ -1,0 +1,163 @@
+//! One option, and a script as it was: MPI over nodes whose ranks are all dumped at one line, and all go back to it.
+
+use super::{MELT, MINUTES, STEPS, USER, ended, said, site, undisturbed, workers};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use suite::Site;
+
+/// What the user adds, and a time between checkpoints that suits a test.
+const OPTION: [&str; 3] = ["--exclusive", "--ft-energy=energy", "--ft-energy-interval=5s"];
+
+fn options<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [more, &OPTION].concat()
+}
+
+/// Waits for so many checkpoints.
+fn with_checkpoints(site: &Site, folder: &Path, job: u32, count: u64) -> Result<Value> {
+    let made = |run: &Value| (run["total"]["checkpoints"].as_u64()? >= count).then(|| run.clone());
+    site.wait_report(job, "checkpoints", MINUTES, made).with_context(|| said(folder, job))
+}
+
+fn node(run: &Value, number: usize) -> Result<String> {
+    Ok(run["records"][0]["nodes"][number].as_str().with_context(|| format!("node {number} of {run:#}"))?.to_string())
+}
+
+fn decided(run: &Value, action: &str) -> usize {
+    run["decisions"].as_array().map_or(0, |all| all.iter().filter(|d| d["action"] == action).count())
+}
+
+/// LAMMPS over three nodes, of which one dies, ends with the bits of the undisturbed run.
+fn melt_without(site: &mut Site, name: &str, more: &[&str], number: usize) -> Result<Value> {
+    let folder = site.folder(USER, name)?;
+    fs::write(folder.join("in.melt"), MELT.replace("STEPS", STEPS))?;
+    let job = site.submit(USER, &folder, &options(more), "srun --mpi=pmix -n4 lmp -in in.melt\necho ended $?")?;
+    let run = with_checkpoints(site, &folder, job, 2)?;
+    let victim = node(&run, number)?;
+    site.cluster.kill_node(&victim)?;
+    let run = ended(site, &folder, job);
+    site.cluster.revive_node(&victim)?;
+    let (run, said) = (run?, said(&folder, job));
+    ensure!(said.contains("ended 0") && said.matches("Loop time").count() == 1, "{said}\n{run:#}");
+    // What LAMMPS says every 500 steps is there once, and in order.
+    let steps: Vec<u32> = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    let expected: Vec<u32> = (0..=STEPS.parse()?).step_by(500).collect();
+    ensure!(expected.iter().all(|step| steps.iter().filter(|s| *s == step).count() == 1), "{steps:?}: {said}");
+    let native = tempfile::tempdir()?;
+    let expected = undisturbed(native.path(), &folder.join("in.melt"), 4)?;
+    ensure!(fs::read(folder.join("final.dump"))? == expected, "the result differs from the undisturbed one: {said}");
+    println!("{name}: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(run)
+}
+
+#[test]
+fn lammps_goes_on_in_place_with_a_spare_and_ends_with_the_same_bits() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let run = melt_without(&mut site, "melt-in-place", &["-N4", "--no-kill", "--ft-energy-spare=1"], 1)?;
+    ensure!(decided(&run, "restart in place") == 1 && run["records"].as_array().map(Vec::len) == Some(1), "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn lammps_is_requeued_when_the_node_of_its_script_dies_and_ends_with_the_same_bits() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let run = melt_without(&mut site, "melt-requeued", &["-N3"], 0)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    Ok(())
+}
+
+/// Kills one process of this site whose program's name ends so, and that has this word.
+fn kill_one(site: &Site, program: &str, word: &str) -> bool {
+    let place = site.conf.parent().map(|p| p.display().to_string()).unwrap_or_default();
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let is_it = |pid: &i32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split('\0');
+        line.contains(&place) && words.next().is_some_and(|first| first.ends_with(program)) && words.any(|w| w == word)
+    };
+    let found = all.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(is_it).max();
+    found.is_some_and(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok())
+}
+
+#[test]
+fn a_master_that_takes_whoever_comes_first_is_right_after_a_rank_and_a_relay_were_killed() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let (program, tasks) = (workers(&site)?, 16_000_u64);
+    let folder = site.folder(USER, "workers-at-one-line")?;
+    let script = format!("export OWN=mine\nsrun --mpi=pmix -n6 {program} {tasks} >out\necho ended $?");
+    let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
+    let mut run = with_checkpoints(&site, &folder, job, 2)?;
+    for (killed, word) in [(program.as_str(), "16000"), ("joulepoint-mpi-relay", "serve")] {
+        ensure!(kill_one(&site, killed, word), "no {killed} runs: {}", said(&folder, job));
+        let made = run["total"]["checkpoints"].as_u64().context("checkpoints")?;
+        run = with_checkpoints(&site, &folder, job, made + 1)?;
+    }
+    let run = ended(&site, &folder, job)?;
+    let (out, said) = (fs::read_to_string(folder.join("out"))?, said(&folder, job));
+    ensure!(out.contains(&format!("sum {}\n", tasks * (tasks - 1) / 2)) && said.contains("ended 0"), "{out}{said}");
+    for rank in 0..6 {
+        let line = format!("rank {rank} of 6 is task {rank} of 6, local {}, of mine\n", rank % 2);
+        ensure!(out.matches(&line).count() == 1, "{line}: {out}{said}");
+    }
+    ensure!(run["failures"].as_array().map(Vec::len) == Some(2), "{said}\n{run:#}");
+    Ok(())
+}
+
+#[test]
+fn an_abort_ends_all_nodes_with_its_code_and_calls_of_any_size_are_worlds_of_their_own() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let folder = site.folder(USER, "abort-at-one-line")?;
+    let program = workers(&site)?;
+    let script = format!(
+        "srun --mpi=pmix -n6 {program} 100000 5; echo ended $?
+        srun --mpi=pmix -n6 {program} 10; echo ended $?
+        srun --mpi=pmix -N1 -n2 {program} 10; echo ended $?
+        srun --mpi=pmix --label -n6 {program} 10; echo ended $?"
+    );
+    let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("ended ")).collect();
+    ensure!(codes == ["7", "0", "0", "0"], "{codes:?}: {said}\n{run:#}");
+    ensure!(said.matches("sum 45\n").count() == 3 && said.contains("rank 1 of 2 "), "{said}");
+    // What cannot be dumped runs natively, and it is said.
+    ensure!(said.contains("no checkpoint while srun --mpi=pmix --label"), "{said}");
+    Ok(())
+}
+
+/// A box of water for GROMACS, in the folder.
+fn water(folder: &Path) -> Result<()> {
+    let prepare = suite::repository().join("apps/gromacs/prepare.sh");
+    let made = Command::new("sh").arg(prepare).arg(folder).arg("1500").output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let owned = Command::new("chown").args(["-R", USER]).arg(folder).status()?;
+    ensure!(owned.success(), "the folder is not the user's");
+    Ok(())
+}
+
+#[test]
+fn gromacs_that_balances_its_load_by_the_clock_comes_to_its_end_though_a_node_dies() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let folder = site.folder(USER, "water")?;
+    water(&folder)?;
+    let script = "srun --mpi=pmix -n6 gmx_mpi -quiet mdrun -s topol.tpr -deffnm water -dlb yes -npme 0 -ntomp 1 -pin off \
+                  -nsteps 1500 >mdrun.out 2>&1\necho ended $?";
+    let job = site.submit(USER, &folder, &options(&["-N3"]), script)?;
+    let run = with_checkpoints(&site, &folder, job, 1)?;
+    let victim = node(&run, 2)?;
+    site.cluster.kill_node(&victim)?;
+    let run = ended(&site, &folder, job);
+    site.cluster.revive_node(&victim)?;
+    let (run, said) = (run?, said(&folder, job));
+    let log = fs::read_to_string(folder.join("water.log"))?;
+    ensure!(said.contains("ended 0") && log.contains("Finished mdrun"), "{said}\n{run:#}");
+    let check = Command::new("gmx").args(["-quiet", "check", "-f", "water.xtc"]).current_dir(&folder).output()?;
+    let check = String::from_utf8_lossy(&check.stderr).into_owned();
+    ensure!(check.contains("Step"), "{check}");
+    println!("water: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(())
+}
