@@ -77,8 +77,7 @@ async fn beats(
     State(calibrations): State<Arc<Calibrations>>,
     State(counter): State<Arc<Counter>>,
     State(counts): State<Arc<Counts>>,
-    Extension(peer): Extension<Peer>,
-    session: Option<Extension<OfSession>>,
+    (Extension(peer), session): (Extension<Peer>, Option<Extension<OfSession>>),
     Document(beat): Document<Beat>,
 ) -> Answer<BeatReply> {
     if peer.uid != 0 || !sessions::is_of(session.as_deref(), &beat) {
