@@ -122,13 +122,7 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     if !(longest_s.is_finite() && longest_s >= 0.0) {
         return Err(Error(format!("{name}: wrapper.longest_interval_s = {longest_s} must be 0 (any) or above")));
     }
-    if let Some(wrong) = site.limits.wrong() {
-        return Err(Error(format!("{name}: {wrong}")));
-    }
-    if let Some(wrong) = site.slurm.wrong() {
-        return Err(Error(format!("{name}: {wrong}")));
-    }
-    if let Some(wrong) = site.accounting.wrong() {
+    if let Some(wrong) = site.limits.wrong().or_else(|| site.slurm.wrong()).or_else(|| site.accounting.wrong()) {
         return Err(Error(format!("{name}: {wrong}")));
     }
     let share = site.criu.memory_share;

@@ -1,17 +1,23 @@
 //! One dump in progress. CRIU writes the images and we save the rest while the program stands still; then all of it
 //! is flushed to disk while the program runs.
 
+pub mod damage;
+pub mod flush;
+pub mod progress;
+pub mod staging;
+
 use crate::client::{Ask, LEAVE_LIMIT};
-use crate::damage::LongRunning;
-use crate::flush::{Stop, flush};
+use crate::dumping::damage::LongRunning;
+use crate::dumping::flush::{Stop, flush};
+use crate::dumping::staging::Stage;
 use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
-use crate::staging::Stage;
 use crate::task::{Ended, Task};
-use crate::world::{Resting, World};
+use crate::world::{self, Resting, World};
 use crate::{seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -38,7 +44,7 @@ pub enum Progress {
 
 /// Work that a thread does for a dump.
 enum Work {
-    Rests(JoinHandle<Result<Resting, String>>),
+    Rests(JoinHandle<Result<Resting, world::Error>>),
     Saves(JoinHandle<Done>),
     Settles(JoinHandle<Done>),
 }
@@ -95,9 +101,10 @@ impl Pipe {
     }
 }
 
-/// What a thread has made.
-fn ended<T>(work: JoinHandle<Result<T, String>>) -> Result<T, String> {
-    work.join().unwrap_or_else(|_| Err("the work on a dump has failed".to_string()))
+/// What a thread has made, or that it has failed.
+fn ended<T>(work: JoinHandle<Result<T, impl ToString>>) -> Result<T, String> {
+    let made = work.join().map(|made| made.map_err(|e| e.to_string()));
+    made.unwrap_or_else(|_| Err("the work on a dump has failed".to_string()))
 }
 
 impl Dumping {
@@ -137,37 +144,39 @@ impl Dumping {
             was_frozen: false,
         };
         match &task.world {
-            None => dumping.freeze()?,
-            Some(world) => dumping.rest(world)?,
+            None => dumping.freeze(),
+            Some(world) => dumping.rest(world),
         }
+        .map_err(|e| e.to_string())?;
         Ok(dumping)
     }
 
     /// Starts CRIU.
-    fn freeze(&mut self) -> Result<(), String> {
+    fn freeze(&mut self) -> io::Result<()> {
         let (wake, thaw) = (self.wake.write.as_raw_fd(), self.thaw.read.as_raw_fd());
         let command = tool::dump(&self.task, self.program, self.at(), wake, thaw);
         let child = command.and_then(|mut command| command.spawn());
-        self.criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        let failed = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", self.task.criu.display()));
+        self.criu = child.map_err(failed)?.id() as i32;
         Ok(())
     }
 
     /// Has MPI ranks leave their relay first: CRIU dumps no connection to outside.
-    fn rest(&mut self, world: &World) -> Result<(), String> {
+    fn rest(&mut self, world: &World) -> io::Result<()> {
         let (world, folder, stop) = (world.clone(), self.ask.folder.clone(), self.stop.clone());
-        let work = self.work(move || world.rest(&folder, &stop)).map_err(|e| e.to_string())?;
+        let work = self.work(move || world.rest(&folder, &stop))?;
         self.work = Some(Work::Rests(work));
         Ok(())
     }
 
     /// Ranks have left their relay, or not.
-    fn rested(&mut self, resting: Result<Resting, String>) -> Option<Progress> {
+    fn rested(&mut self, resting: Result<Resting, impl Display>) -> Option<Progress> {
         self.resting = match (resting, &self.given_up) {
-            (Err(reason), _) => return Some(Progress::Over(Err(reason))),
+            (Err(reason), _) => return Some(Progress::Over(Err(reason.to_string()))),
             (Ok(_), Some(given_up)) => return Some(Progress::Over(Err(given_up.reason.to_string()))),
             (Ok(resting), None) => Some(resting),
         };
-        self.freeze().err().map(|reason| Progress::Over(Err(reason)))
+        self.freeze().err().map(|e| Progress::Over(Err(e.to_string())))
     }
 
     /// CRIU's process id; 0 if it has ended.
@@ -210,7 +219,7 @@ impl Dumping {
         // The relay is outside, and sees no memory of the sandbox.
         let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
         let save = move || {
-            world.map_or(Ok(()), |world| world.save(&folder))?;
+            world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
             frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)
         };
         match self.work(save) {
@@ -239,10 +248,7 @@ impl Dumping {
     }
 
     /// In a thread, so that a hanging file system does not block the loop.
-    fn work<T: Send + 'static>(
-        &self,
-        act: impl FnOnce() -> Result<T, String> + Send + 'static,
-    ) -> io::Result<JoinHandle<Result<T, String>>> {
+    fn work<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         let mut wake = self.wake.write.try_clone()?;
         thread::Builder::new().spawn(move || {
             let done = act();

@@ -1,8 +1,8 @@
 //! What belongs to a checkpoint beside CRIU's images, saved while the program stands still and put back before it
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
+use crate::dumping::flush::{self, Stop, Stoppable};
 use crate::files::{COMMON, InHand, SHARED_MEMORY};
-use crate::flush::{self, Stop, Stoppable};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, files, leftovers, peers, sandbox};

@@ -14,10 +14,8 @@
 
 pub mod backup;
 pub mod client;
-pub mod damage;
 pub mod dumping;
 pub mod files;
-pub mod flush;
 pub mod frozen;
 pub mod init;
 pub mod leftovers;
@@ -26,10 +24,8 @@ pub mod line;
 pub mod patiently;
 pub mod peers;
 pub mod probe;
-pub mod progress;
 pub mod relay;
 pub mod sandbox;
-pub mod staging;
 pub mod supervisor;
 pub mod task;
 pub mod temporary;

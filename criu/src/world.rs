@@ -3,7 +3,7 @@
 //! All sandboxes go back together, so that a relay that is lost is no loss of its own: its sandbox ends with it. What the
 //! relays hold while all stand still is saved with the images, and the relays of the next life begin with that.
 
-use crate::flush::Stop;
+use crate::dumping::flush::Stop;
 use mlog::frame::{Frame, Kind};
 use mlog::{connect, exchange};
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -32,6 +32,29 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Longest wait for all ranks to leave their relay.
 const REST_LIMIT: Duration = Duration::from_secs(20);
+
+/// Why the relay of an MPI program does not do what is needed of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its folders cannot be made.
+    #[error("the relay of an MPI program: {0}")]
+    Folders(io::Error),
+    /// It cannot be started.
+    #[error("{program}: {1}", program = .0.display())]
+    Start(PathBuf, #[source] io::Error),
+    /// It cannot be asked.
+    #[error("the relay of an MPI program: {0}")]
+    Asked(mlog::Error),
+    /// A dump is in no checkpoint that has a number.
+    #[error("{} is in no checkpoint that has a number", .0.display())]
+    NoNumber(PathBuf),
+    /// The dump is not wanted any more.
+    #[error("given up")]
+    GivenUp,
+    /// A rank stays.
+    #[error("an MPI rank does not leave its relay; it may be stopped")]
+    Stays,
+}
 
 /// What one node has of an MPI world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,9 +88,9 @@ impl World {
     /// Starts the relay, which goes on from what was saved with a task's `dump`, and ends with this process.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn start(&self, dump: Option<&Path>) -> Result<Child, String> {
-        self.prepare().map_err(|e| format!("the relay of an MPI program: {e}"))?;
+    /// Why not.
+    pub fn start(&self, dump: Option<&Path>) -> Result<Child, Error> {
+        self.prepare().map_err(Error::Folders)?;
         let path = |p: &Path| p.as_os_str().to_os_string();
         let count = self.ranks.split('/').count();
         let mut command = Command::new(&self.relay);
@@ -95,7 +118,7 @@ impl World {
                 if nix::unistd::getppid() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
             });
         }
-        command.spawn().map_err(|e| format!("{}: {e}", self.relay.display()))
+        command.spawn().map_err(|e| Error::Start(self.relay.clone(), e))
     }
 
     /// Makes the folders; that of the socket must be this user's own.
@@ -114,16 +137,16 @@ impl World {
     /// Has all ranks of this node leave the relay, for the dump in this folder; they come back when the result is dropped.
     ///
     /// # Errors
-    /// A sentence: they go on as before.
-    pub fn rest(&self, dump: &Path, stop: &Stop) -> Result<Resting, String> {
+    /// Why not: they go on as before.
+    pub fn rest(&self, dump: &Path, stop: &Stop) -> Result<Resting, Error> {
         let (resting, until) = (Resting(self.clone()), Instant::now() + REST_LIMIT);
         let checkpoint = number(dump)?;
         while self.ask(Frame::number(Kind::Rest, checkpoint), Kind::Rest)?.header.number == 0 {
             if stop.is_asked() {
-                return Err("given up".to_string());
+                return Err(Error::GivenUp);
             }
             if Instant::now() > until {
-                return Err("an MPI rank does not leave its relay; it may be stopped".to_string());
+                return Err(Error::Stays);
             }
             thread::sleep(LOOK);
         }
@@ -133,25 +156,25 @@ impl World {
     /// Writes what the relay holds into the folder of a dump, while all ranks of all nodes stand still.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn save(&self, dump: &Path) -> Result<(), String> {
+    /// Why not.
+    pub fn save(&self, dump: &Path) -> Result<(), Error> {
         let to = saved(dump);
         self.ask(Frame::new(Kind::Save, 0, 0, 0, to.as_os_str().as_bytes().to_vec()), Kind::Save)?;
         // Who goes back goes on from such a folder: what this relay holds from before is wanted by nobody.
         self.ask(Frame::number(Kind::Commit, number(dump)?), Kind::Commit).map(drop)
     }
 
-    fn ask(&self, question: Frame, answer: Kind) -> Result<Frame, String> {
+    fn ask(&self, question: Frame, answer: Kind) -> Result<Frame, Error> {
         let asked = connect(&self.socket).and_then(|mut link| exchange(&mut link, question, answer));
-        asked.map_err(|e| format!("the relay of an MPI program: {e}"))
+        asked.map_err(Error::Asked)
     }
 }
 
 /// The number of the checkpoint to which the dump of a task belongs.
-fn number(dump: &Path) -> Result<u64, String> {
+fn number(dump: &Path) -> Result<u64, Error> {
     let name = dump.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     let number = name.and_then(|name| name.parse().ok());
-    number.ok_or_else(|| format!("{} is in no checkpoint that has a number", dump.display()))
+    number.ok_or_else(|| Error::NoNumber(dump.to_path_buf()))
 }
 
 /// The ranks of a node hold no connection to their relay.
@@ -160,9 +183,9 @@ pub struct Resting(World);
 
 impl Drop for Resting {
     fn drop(&mut self) {
-        if let Err(reason) = self.0.ask(Frame::number(Kind::Wake, 0), Kind::Wake) {
+        if let Err(e) = self.0.ask(Frame::number(Kind::Wake, 0), Kind::Wake) {
             // A relay that is gone takes its sandbox with it.
-            tracing::error!(reason, "MPI ranks wait for their relay");
+            tracing::error!(%e, "MPI ranks wait for their relay");
         }
     }
 }

@@ -223,7 +223,9 @@ impl Engine for CriuSteps {
         let (limit_s, dumps) = (self.sandboxes.limit_s, self.dumps.clone());
         thread::spawn(move || {
             let still = |standing: &[Standing]| match &calls {
-                Some(calls) => check_worlds(standing, &into).and_then(|()| keep_outputs(calls, standing, &into)),
+                Some(calls) => check_worlds(standing, &into)
+                    .map_err(|e| e.to_string())
+                    .and_then(|()| keep_outputs(calls, standing, &into)),
                 None => Err("the steps of the script are not remembered".to_string()),
             };
             let dump = Dump {
@@ -265,13 +267,24 @@ fn is_cancelled(steps: &Steps, member: &Member, since_s: f64) -> bool {
     cancelled::is_cancelled(move || slurm.step_state(&step, since_s))
 }
 
+/// Why what the relays of MPI programs have saved is no line.
+#[derive(Debug, thiserror::Error)]
+enum NoLine {
+    /// Some ranks do not know of each other yet.
+    #[error("the ranks of an MPI program have not all met yet")]
+    NotMet,
+    /// It cannot be read.
+    #[error(transparent)]
+    Unread(#[from] mpi_relay::Error),
+}
+
 /// Whether all can go back to what the relays of each MPI program have saved: no rank has got a message that its sender
 /// would send only later.
-fn check_worlds(standing: &[Standing], into: &Path) -> Result<(), String> {
+fn check_worlds(standing: &[Standing], into: &Path) -> Result<(), NoLine> {
     let number = into.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0);
     let worlds = standing.iter().filter_map(|s| Some((s.member.call.as_str(), s.member.ranks.as_deref()?)));
     for (call, ranks) in worlds.collect::<BTreeSet<_>>() {
-        let layout = Layout::parse(ranks).map_err(|e| e.to_string())?;
+        let layout = Layout::parse(ranks)?;
         if layout.groups() == 1 {
             continue;
         }
@@ -279,8 +292,8 @@ fn check_worlds(standing: &[Standing], into: &Path) -> Result<(), String> {
         let folders: BTreeMap<u32, PathBuf> =
             of_call.map(|s| (s.member.rank, saved(&into.join(s.member.folder())))).collect();
         let folders: Vec<&Path> = folders.values().map(PathBuf::as_path).collect();
-        if !line::is_line(&layout, &folders, number).map_err(|e| e.to_string())? {
-            return Err("the ranks of an MPI program have not all met yet".to_string());
+        if !line::is_line(&layout, &folders, number)? {
+            return Err(NoLine::NotMet);
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 /// Functions of MPI 4 that end a program over several groups; `mpi.h` of MPI 3.1 does not declare them.
-pub const NEWER: &[&str] = crate::newer::EXPORTED;
+pub const NEWER: &[&str] = crate::refused::newer::EXPORTED;
 
 /// How a function is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

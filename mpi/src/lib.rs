@@ -23,7 +23,6 @@ mod file;
 pub mod functions;
 mod group;
 mod intercommunicator;
-mod newer;
 mod operation;
 mod outcome;
 mod point_to_point;

@@ -1,6 +1,8 @@
 //! What is refused on communicators of several groups, each with a word on what to do.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+pub(crate) mod newer;
+
 use crate::abi::*;
 use crate::border::*;
 use crate::world;
@@ -90,9 +92,9 @@ const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
     let tables = [
         EXPORTED,
         SHARED_POINTER,
-        crate::newer::EXPORTED,
+        crate::refused::newer::EXPORTED,
         #[cfg(feature = "mpich")]
-        crate::newer::large::EXPORTED,
+        crate::refused::newer::large::EXPORTED,
     ];
     let (mut table, mut end) = (0, 0);
     while table < tables.len() {

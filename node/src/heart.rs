@@ -1,10 +1,12 @@
 //! Sends heartbeats, does what is answered, and looks at what the node is made of and at what this service needs.
 
+pub(crate) mod rest;
+
+use self::rest::Rest;
 use crate::capabilities::{self, Published};
 use crate::frequency::Setting;
 use crate::lease::{self, Holder};
 use crate::metering::{Metering, Meters, reading};
-use crate::rest::Rest;
 use config::Site;
 use listener::health::part;
 use listener::now_s;

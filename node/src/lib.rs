@@ -16,7 +16,6 @@ mod open_files;
 mod pmix;
 pub mod reach;
 mod refused;
-mod rest;
 mod signal;
 pub mod spool;
 mod walk;

@@ -1,7 +1,9 @@
 //! Tells Slurm what a run cost: in the job's AdminComment, and in accounting.
 
-use crate::comment;
-use crate::energy_tres::EnergyTres;
+pub mod comment;
+pub mod energy_tres;
+
+use crate::accounting::energy_tres::EnergyTres;
 use crate::metrics::Ended;
 use anyhow::{Result, bail};
 use audit::By;

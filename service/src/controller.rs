@@ -2,14 +2,14 @@
 
 use crate::access::Access;
 use crate::accounting::Accounting;
+use crate::accounting::energy_tres::EnergyTres;
 use crate::calibrations::Calibrations;
 use crate::capabilities::{Counter, Engines};
 use crate::claim::Claims;
-use crate::energy_tres::EnergyTres;
-use crate::exposed::{Counts, Planning};
-use crate::latency::Latency;
 use crate::loans::Around;
 use crate::metrics::Ended;
+use crate::metrics::exposed::{Counts, Planning};
+use crate::metrics::latency::Latency;
 use crate::orders::Orders;
 use crate::parts::{All, Parts, Reporter};
 use crate::routes;

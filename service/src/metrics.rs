@@ -1,5 +1,8 @@
 //! What the runs cost that have ended, as `/metrics` of the controller tell it.
 
+pub mod exposed;
+pub mod latency;
+
 use listener::metrics::Family;
 use parking_lot::Mutex;
 use planner::Lent;

@@ -12,12 +12,31 @@ use worlds::calls::{MEETINGS, sockets};
 use worlds::ranks::{self, World, world_of};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Why labels cannot be had.
-const LABELLED: &str = "it labels its output (--label), and the ranks of a node write together";
-
-/// Why a file for each task cannot be had.
-const OWN_FILES: &str =
-    "it names a file for each task by %t, and the ranks of a node write together; write 'srun ... > FILE'";
+/// Why a call runs as one native world, which no sandbox holds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Native {
+    /// Nothing says how its tasks meet.
+    #[error("it is linked to MPI, and neither it nor the cluster says how its tasks meet (--mpi)")]
+    NoMpi,
+    /// It wants labels.
+    #[error("it labels its output (--label), and the ranks of a node write together")]
+    Labelled,
+    /// It wants a file for each task.
+    #[error("it names a file for each task by %t, and the ranks of a node write together; write 'srun ... > FILE'")]
+    OwnFiles,
+    /// The job's nodes are unknown.
+    #[error("Slurm does not say which nodes the job has")]
+    NoNodes,
+    /// Such as `srun --version`.
+    #[error("it starts no program")]
+    NoProgram,
+    /// No node has a task.
+    #[error("it has no tasks")]
+    NoTasks,
+    /// What its words, its program or Slurm say is not understood, or cannot be had.
+    #[error("{0}")]
+    Unfit(String),
+}
 
 /// Removes where the relays of earlier lives of a run met: they meet nobody any more.
 ///
@@ -58,15 +77,15 @@ impl Gathered {
     /// words, and `variable` the environment.
     ///
     /// # Errors
-    /// A sentence: it runs as one native world, and no sandbox holds it.
+    /// Why it runs as one native world.
     pub fn of(
         call: &Redirects,
         at: usize,
         folder: &Path,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Option<Result<Gathered, String>> {
+    ) -> Option<Result<Gathered, Native>> {
         let world = ranks::world(&call.words[at..], folder)?;
-        Some(world.and_then(|world| Gathered::read(call, at, world, folder, variable)))
+        Some(world.map_err(Native::Unfit).and_then(|world| Gathered::read(call, at, world, folder, variable)))
     }
 
     fn read(
@@ -75,41 +94,39 @@ impl Gathered {
         world: World,
         folder: &Path,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Gathered, String> {
+    ) -> Result<Gathered, Native> {
         let words = &call.words;
         let variable = |name: &str| mpi::lookup(name, words, folder, &variable);
         if !split::is_mpi(words, variable) {
-            return Err(
-                "it is linked to MPI, and neither it nor the cluster says how its tasks meet (--mpi)".to_string()
-            );
+            return Err(Native::NoMpi);
         }
         if call.labels {
-            return Err(LABELLED.to_string());
+            return Err(Native::Labelled);
         }
-        let (named, _) = split::options(words)?;
+        let (named, _) = split::options(words).map_err(Native::Unfit)?;
         let is_per_rank = |(name, value): &split::Named| {
             ["output", "error", "input"].contains(&name.as_str()) && value.as_ref().is_some_and(|v| names_ranks(v))
         };
         if named.iter().any(is_per_rank) {
-            return Err(OWN_FILES.to_string());
+            return Err(Native::OwnFiles);
         }
-        let list = variable("SLURM_JOB_NODELIST").ok_or("Slurm does not say which nodes the job has")?;
-        let mut nodes = slurm::expand_nodelist(&list).map_err(|e| e.to_string())?;
+        let list = variable("SLURM_JOB_NODELIST").ok_or(Native::NoNodes)?;
+        let mut nodes = slurm::expand_nodelist(&list).map_err(|e| Native::Unfit(e.to_string()))?;
         let read = Call::read(words, &vec![1; nodes.len()], variable).map_err(|why| match why {
-            Unsplit::Answer => "it starts no program".to_string(),
-            Unsplit::Whole(why) | Unsplit::Refused(why) => why,
+            Unsplit::Answer => Native::NoProgram,
+            Unsplit::Whole(why) | Unsplit::Refused(why) => Native::Unfit(why),
         })?;
         let mut counts: Vec<usize> = (0..nodes.len()).map(|node| read.tasks_of(node)).collect();
         counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
         nodes.truncate(counts.len());
         if counts.contains(&0) {
-            return Err("it has no tasks".to_string());
+            return Err(Native::NoTasks);
         }
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
         let most = counts.iter().max().copied().unwrap_or(1) * read.cpus_per_task().unwrap_or(1);
         let cpus =
             variable(split::CPUS).and_then(|list| split::least_cpus(&list)).map_or(most, |least| least.min(most));
-        let mut options = split::gathered(&words[..end])?;
+        let mut options = split::gathered(&words[..end]).map_err(Native::Unfit)?;
         options.extend([
             format!("--nodes={}", nodes.len()),
             format!("--ntasks={}", nodes.len()),
@@ -163,10 +180,10 @@ fn names_ranks(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn gathered(line: &str, nodes: &str, more: &[(&str, &str)]) -> Result<Gathered, String> {
+    fn gathered(line: &str, nodes: &str, more: &[(&str, &str)]) -> Result<Gathered, Native> {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-        let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
-        let (_, at) = split::options(&call.words)?;
+        let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None).expect("words of srun");
+        let (_, at) = split::options(&call.words).expect("options of srun");
         let world = World { launcher: "/bin/mpirun".into(), library: "/l.so".into(), relay: "/relay".into() };
         let variables = [("SLURM_JOB_NODELIST", nodes), ("SLURM_JOB_ID", "7")];
         let set = |name: &str| variables.iter().chain(more).find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string());
@@ -210,7 +227,7 @@ mod tests {
             ("--mpi=pmix -w n2 prog", "--nodelist"),
             ("--mpi=pmix -N4 prog", "asked for 4"),
         ] {
-            let said = gathered(line, "n[1-3]", &[]).unwrap_err();
+            let said = gathered(line, "n[1-3]", &[]).unwrap_err().to_string();
             assert!(said.contains(why), "{line}: {said}");
         }
         assert!(gathered("--mpi=pmix -o out.%N prog", "n[1-3]", &[]).is_ok());

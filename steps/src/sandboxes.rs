@@ -4,7 +4,7 @@
 //! from the folder of their task if the recovery line has their call.
 
 use crate::calls::Output;
-use crate::gathered::{Gathered, Place};
+use crate::gathered::{Gathered, Native, Place};
 use crate::groups::split;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
@@ -124,11 +124,15 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
 /// A call whose tasks are one MPI program, as one task on each node; none for another call.
 ///
 /// # Errors
-/// A sentence: no sandbox can hold its ranks.
-fn gathered(call: &Redirects, at: usize) -> Result<Option<Gathered>, String> {
-    let folder = std::env::current_dir().map_err(|e| e.to_string())?;
-    let gathered = Gathered::of(call, at, &folder, |name| std::env::var(name).ok());
-    gathered.transpose().map_err(|why| format!("{MPI_STEPS}, and it is not started otherwise: {why}; {MPI_CURE}"))
+/// Why no sandbox can hold its ranks.
+fn gathered(call: &Redirects, at: usize) -> Result<Option<Gathered>, Native> {
+    let folder = std::env::current_dir().map_err(|e| Native::Unfit(e.to_string()))?;
+    Gathered::of(call, at, &folder, |name| std::env::var(name).ok()).transpose()
+}
+
+/// What its user is told of a call whose ranks no sandbox can hold.
+fn unheld(why: Native) -> String {
+    format!("{MPI_STEPS}, and it is not started otherwise: {why}; {MPI_CURE}")
 }
 
 /// A file that all tasks of a call read, and where they begin in it.
@@ -155,7 +159,7 @@ impl Sandboxes {
         let folder = std::env::current_dir().map_err(|e| e.to_string())?;
         let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
         let at = program(&call.words, true)?;
-        gathered(&call, at)?;
+        gathered(&call, at).map_err(unheld)?;
         Ok(call)
     }
 
@@ -181,7 +185,7 @@ impl Sandboxes {
     pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
         let words = &of.words;
         let at = program(words, true)?;
-        let gathered = gathered(of, at)?;
+        let gathered = gathered(of, at).map_err(unheld)?;
         let place = Place { run: &self.run, call, life: self.placement.as_deref().unwrap_or_default() };
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };

@@ -3,7 +3,7 @@
 use crate::address::{Address, Keeping};
 use crate::local::Socket;
 use crate::proof::{answer_payload, request_payload};
-use crate::{CONTROLLER, Munge, PROOF, node_audience};
+use crate::{CONTROLLER, Distrust, Munge, PROOF, node_audience};
 use serde::{Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Client {
         path: &str,
         body: &B,
         sign: impl Fn(&str, &[u8]) -> String,
-        check: impl Fn(Option<&str>, &str, u16, &[u8]) -> Result<(), String>,
+        check: impl Fn(Option<&str>, &str, u16, &[u8]) -> Result<(), Distrust>,
     ) -> Result<T, Error> {
         let url = format!("{}{path}", self.base_url);
         let body = own(&url, body)?;
@@ -211,7 +211,7 @@ impl Client {
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
         url: &str,
-        check: impl Fn(Option<&str>, u16, &[u8]) -> Result<(), String>,
+        check: impl Fn(Option<&str>, u16, &[u8]) -> Result<(), Distrust>,
     ) -> Result<T, Error> {
         let invalid = |text: String| Error::Invalid { url: url.to_owned(), text };
         let mut answer = answer.map_err(|e| match e {
@@ -230,7 +230,7 @@ impl Client {
                 Err(_) => Error::Unproven { url: url.to_owned(), status, text },
             });
         }
-        proven.map_err(invalid)?;
+        proven.map_err(|why| invalid(why.to_string()))?;
         serde_json::from_slice(&body).map_err(|e| invalid(unreadable(&e)))
     }
 }
@@ -252,16 +252,15 @@ fn unreadable(e: &serde_json::Error) -> String {
 }
 
 /// Accepts an answer only from root or from a service of one's own.
-fn check(munge: &Munge, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), String> {
-    let proof = proof.ok_or("it carries no proof of the service")?;
-    let (payload, peer) = munge.decode(proof).map_err(|e| e.to_string())?;
+fn check(munge: &Munge, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), Distrust> {
+    let (payload, peer) = munge.decode(proof.ok_or(Distrust::NoProof)?)?;
     if payload != answer_payload(authorization, status, body).as_bytes() {
-        return Err("its proof belongs to another answer".into());
+        return Err(Distrust::OtherAnswer);
     }
     // SAFETY: geteuid takes nothing and cannot fail.
     let own = unsafe { libc::geteuid() };
     if peer.uid != 0 && peer.uid != own {
-        return Err(format!("it was made by user {}, not by root", peer.uid));
+        return Err(Distrust::MadeBy(peer.uid));
     }
     Ok(())
 }

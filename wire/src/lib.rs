@@ -19,5 +19,5 @@ pub use client::{Client, Error, query};
 /// The largest body of a request that a service takes, bytes: whoever has more to say says it in parts.
 pub const LARGEST_BODY: usize = 4 << 20;
 
-pub use munge::{Munge, MungeError, Peer};
+pub use munge::{Distrust, Munge, MungeError, Peer};
 pub use proof::{CONTROLLER, Opened, PROOF, Refused, node_audience, prove};

@@ -73,6 +73,29 @@ pub enum MungeError {
     Other(String),
 }
 
+/// Why what a service sent is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Distrust {
+    /// Whoever answered proves nothing.
+    #[error("it carries no proof of the service")]
+    NoProof,
+    /// The proof is good, and for something else.
+    #[error("its proof belongs to another answer")]
+    OtherAnswer,
+    /// A key or proof is of another session.
+    #[error("it is of another session")]
+    OtherSession,
+    /// Neither root nor this user made it.
+    #[error("it was made by user {0}, not by root")]
+    MadeBy(u32),
+    /// A credential that should hold a key holds none.
+    #[error("it holds no key")]
+    NoKey,
+    /// munge made or accepted no credential.
+    #[error(transparent)]
+    Munge(#[from] MungeError),
+}
+
 /// The munged of this host.
 #[derive(Clone, Debug, Default)]
 pub struct Munge {

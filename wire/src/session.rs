@@ -6,7 +6,7 @@
 //! sessions in memory: a restart ends them, and munge signs the next request again.
 
 use crate::proof::{answer_payload, digest, hex, session_payload};
-use crate::{Client, Error, Munge, MungeError, Opened, Peer, Refused};
+use crate::{Client, Distrust, Error, Munge, MungeError, Opened, Peer, Refused};
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -96,17 +96,17 @@ impl Key {
     ///
     /// # Errors
     /// Why the credential is not believed.
-    pub fn unsealed(munge: &Munge, sealed: &str, node: &str, boot_id: &str) -> Result<Key, String> {
-        let (payload, peer) = munge.decode(sealed).map_err(|e| e.to_string())?;
+    pub fn unsealed(munge: &Munge, sealed: &str, node: &str, boot_id: &str) -> Result<Key, Distrust> {
+        let (payload, peer) = munge.decode(sealed)?;
         // SAFETY: geteuid takes nothing and cannot fail.
         if peer.uid != 0 && peer.uid != unsafe { libc::geteuid() } {
-            return Err(format!("the key was made by user {}, not by root", peer.uid));
+            return Err(Distrust::MadeBy(peer.uid));
         }
-        let payload = String::from_utf8(payload).map_err(|e| e.to_string())?;
-        let text = payload.strip_prefix(&format!("{MARK} {node} {boot_id} ")).ok_or("the key is of another session")?;
+        let payload = String::from_utf8(payload).map_err(|_| Distrust::NoKey)?;
+        let text = payload.strip_prefix(&format!("{MARK} {node} {boot_id} ")).ok_or(Distrust::OtherSession)?;
         let bytes: Option<Vec<u8>> =
             (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect();
-        let key = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or("the key has another length")?;
+        let key = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(Distrust::NoKey)?;
         Ok(Key(key))
     }
 
@@ -132,10 +132,10 @@ impl Key {
     }
 
     /// Whether an answer is of the service that knows the key.
-    fn check(&self, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), String> {
-        let proof = proof.ok_or("it carries no proof of the service")?;
+    fn check(&self, proof: Option<&str>, authorization: &str, status: u16, body: &[u8]) -> Result<(), Distrust> {
+        let proof = proof.ok_or(Distrust::NoProof)?;
         let is_ours = self.verify(&answer_payload(authorization, status, body), proof);
-        is_ours.then_some(()).ok_or_else(|| "its proof is not of this session".to_owned())
+        is_ours.then_some(()).ok_or(Distrust::OtherSession)
     }
 
     fn verify(&self, payload: &str, mac: &str) -> bool {
@@ -229,7 +229,7 @@ impl SessionClient {
             Ok(reply) => {
                 let SessionRequest { node, boot_id, .. } = &self.request;
                 let key = Key::unsealed(&self.munge, &reply.key, node, boot_id)
-                    .map_err(|text| Error::Invalid { url: self.client.base_url().to_owned(), text })?;
+                    .map_err(|why| Error::Invalid { url: self.client.base_url().to_owned(), text: why.to_string() })?;
                 *state = State::Open { key, number: 0 };
             }
             // Without a proof, since such a service asks nobody who they are before it says so.

@@ -1,12 +1,13 @@
 //! Starts the program of a sandbox, or brings it back from a checkpoint.
 
 use super::{Ended, Init};
+use crate::dumping::flush;
+use crate::dumping::progress::Progress;
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
-use crate::progress::Progress;
 use crate::relay::{self, Relay};
-use crate::{flush, sandbox, seconds, tool};
+use crate::{sandbox, seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;

@@ -20,11 +20,11 @@ macro_rules! refused {
                 /// Reads none of its arguments.
                 #[unsafe(no_mangle)]
                 extern "C" fn $name() -> ! {
-                    crate::newer::end(stringify!($name))
+                    crate::refused::newer::end(stringify!($name))
                 }
                 #[unsafe(export_name = concat!("P", stringify!($name)))]
                 extern "C" fn profiled() -> ! {
-                    crate::newer::end(stringify!($name))
+                    crate::refused::newer::end(stringify!($name))
                 }
             }
         )*

@@ -1,7 +1,7 @@
 //! What `/metrics` of the controller says.
 
-use crate::latency::Latency;
 use crate::metrics::Ended;
+use crate::metrics::latency::Latency;
 use crate::steering::Steering;
 use crate::watching::Watching;
 use axum::extract::State;
