@@ -14,7 +14,7 @@ use crate::envelope::OUTCOME_BYTES;
 use crate::layout::Layout;
 use crate::marks::Marks;
 use crate::outcomes::Outcomes;
-use crate::prints::{Compared, PRINT_BYTES, Print, Prints};
+use crate::prints::{Compared, Print, Prints};
 use crate::words::{Progress, Welcome, abort, about, trouble};
 use crate::{Error, Outcome};
 use mlog::channel::Incoming;
@@ -66,6 +66,10 @@ pub trait Log {
     /// True if a message is forgotten when it leaves.
     fn forgets(&self) -> bool;
 }
+
+/// What a fingerprint counts of what its rank holds: the whole message, perhaps, however long. So it is told at once that
+/// it need not.
+const HELD_FOR_PRINT_BYTES: usize = 256 << 10;
 
 /// Something to be done.
 #[derive(Debug)]
@@ -434,7 +438,7 @@ impl<L: Log> Heart<L> {
     ///
     /// `is_compared`: the rank had told it before it left for a dump, so that the relay of then has compared it.
     pub fn sent_again(&mut self, place: usize, to: usize, number: u64, print: Print, is_compared: bool) {
-        self.take(place, PRINT_BYTES);
+        self.take(place, HELD_FOR_PRINT_BYTES);
         let is_of_others = self.layout.group_of(to).is_some_and(|group| group != self.group);
         if !self.is_here(place) || !is_of_others {
             return;

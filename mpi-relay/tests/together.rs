@@ -5,7 +5,10 @@ mod run;
 use mpi_relay::layout::Layout;
 use mpi_relay::{Client, line};
 use run::{Run, letter, next, wait_for};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 const MESSAGES: u32 = 1000;
 
@@ -76,4 +79,61 @@ fn what_is_under_way_at_a_line_arrives_after_all_have_gone_back_to_it() {
     );
     (100..200).for_each(|n| sender.send(1, letter(0, 1), &message(n)).expect("sent"));
     take(&receiver, 40..200);
+}
+
+/// Sends to rank 0 and waits for the answer, until it is over.
+fn ask_on(run: &Run, rank: u32, is_over: &AtomicBool, all_over: &Barrier) {
+    let client = run.client(rank);
+    while !is_over.load(Ordering::SeqCst) {
+        client.send(0, letter(rank, 0), b"question").expect("sent");
+        next(&client).expect("an answer");
+    }
+    client.send(0, letter(rank, 1), b"").expect("sent");
+    all_over.wait();
+}
+
+/// Answers whoever asks, until all have said that it is over.
+fn answer_on(run: &Run, mut asking: usize, all_over: &Barrier) {
+    let client = run.client(0);
+    while asking > 0 {
+        let (envelope, _) = next(&client).expect("a question");
+        match envelope.tag {
+            0 => client.send(envelope.source, letter(0, 0), b"answer").expect("sent"),
+            _ => asking -= 1,
+        }
+    }
+    all_over.wait();
+}
+
+#[test]
+fn ranks_that_are_busy_have_said_how_far_they_are_at_each_line() {
+    let layout = "0/1-2/3-4";
+    let run = &Run::new(layout, "memory");
+    let _relays = [0, 1, 2].map(|group| run.relay_with(group, &["--together"]));
+    (0..3).for_each(|group| drop(wait_for("a relay", || run.status(group))));
+    let (is_over, all_over) = (&AtomicBool::new(false), &Barrier::new(5));
+    let lines = thread::scope(|scope| {
+        scope.spawn(|| answer_on(run, 4, all_over));
+        (1..5).for_each(|rank| drop(scope.spawn(move || ask_on(run, rank, is_over, all_over))));
+        (0..3).for_each(|group| drop(wait_for("its ranks", || run.status(group).filter(|s| s.relay.joined_s > 0.0))));
+        let lines: Vec<bool> = (1..=6)
+            .map(|number: u64| {
+                thread::sleep(Duration::from_millis(100));
+                let of = &*number.to_string();
+                let saved = [0, 1, 2].map(|group| run.path(&format!("saved{number}.{group}")));
+                thread::scope(|all| {
+                    (0..3).for_each(|group| drop(all.spawn(move || run.order("rest", group, &["--checkpoint", of]))));
+                });
+                for (group, folder) in saved.iter().enumerate() {
+                    run.order("save", group, &["--to", folder.to_str().expect("a path")]);
+                }
+                (0..3).for_each(|group| run.order("wake", group, &[]));
+                let folders = saved.each_ref().map(|folder| folder.as_path());
+                line::is_line(&Layout::parse(layout).expect("a layout"), &folders, number).expect("marks")
+            })
+            .collect();
+        is_over.store(true, Ordering::SeqCst);
+        lines
+    });
+    assert_eq!(lines, [true; 6]);
 }
