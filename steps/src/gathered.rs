@@ -30,6 +30,9 @@ pub enum Native {
     /// Such as `srun --version`.
     #[error("it starts no program")]
     NoProgram,
+    /// What the call names is not linked to MPI, and starts what is.
+    #[error("a script or another program starts it; name the MPI program itself in the call of srun")]
+    Indirect,
     /// No node has a task.
     #[error("it has no tasks")]
     NoTasks,
@@ -73,19 +76,22 @@ pub struct Place<'a> {
 }
 
 impl Gathered {
-    /// The call in this folder as it is to be started, if its program is linked to MPI; `at` is where that stands among its
-    /// words, and `variable` the environment.
+    /// The call in this folder as it is to be started, if it is of MPI; `at` is where its program stands among its words, and
+    /// `variable` the environment.
     ///
     /// # Errors
     /// Why it runs as one native world.
-    pub fn of(
+    pub fn of_call(
         call: &Redirects,
         at: usize,
         folder: &Path,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Option<Result<Gathered, Native>> {
-        let world = ranks::world(&call.words[at..], folder)?;
-        Some(world.map_err(Native::Unfit).and_then(|world| Gathered::read(call, at, world, folder, variable)))
+    ) -> Result<Option<Gathered>, Native> {
+        let Some(world) = ranks::world(&call.words[at..], folder) else {
+            let is_mpi = split::is_mpi(&call.words, |name| mpi::lookup(name, &call.words, folder, &variable));
+            return if is_mpi { Err(Native::Indirect) } else { Ok(None) };
+        };
+        Gathered::read(call, at, world.map_err(Native::Unfit)?, folder, variable).map(Some)
     }
 
     fn read(
@@ -205,6 +211,19 @@ mod tests {
         );
         assert!(ranks.ends_with("/a.1 --cpus-per-task 2 --"), "{ranks}");
         assert_eq!(world_of(&call.counts), "0-1/2-3/4");
+    }
+
+    #[test]
+    fn a_call_of_mpi_whose_program_is_started_by_a_script_is_native_and_one_without_mpi_is_no_world() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| (*w).to_string()).collect();
+            let call = Redirects::read(&words, Path::new("/"), Some(false), |_| None).expect("words of srun");
+            let (_, at) = split::options(&call.words).expect("options of srun");
+            Gathered::of_call(&call, at, Path::new("/"), |_| None)
+        };
+        assert_eq!(read(&["--mpi=pmix", "-n4", "sh", "-c", "exec prog"]), Err(Native::Indirect));
+        assert_eq!(read(&["-n4", "sh", "-c", "exec prog"]), Ok(None));
+        assert_eq!(read(&["--mpi=none", "-n4", "sh", "-c", "exec prog"]), Ok(None));
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
 /// Why no sandbox can hold its ranks.
 fn gathered(call: &Redirects, at: usize) -> Result<Option<Gathered>, Native> {
     let folder = std::env::current_dir().map_err(|e| Native::Unfit(e.to_string()))?;
-    Gathered::of(call, at, &folder, |name| std::env::var(name).ok()).transpose()
+    Gathered::of_call(call, at, &folder, |name| std::env::var(name).ok())
 }
 
 /// What its user is told of a call whose ranks no sandbox can hold.

@@ -316,7 +316,7 @@ fn an_mpi_step_may_land_on_a_spare() -> Result<()> {
     let heat = program(&site, "heat");
     // Four nodes for the script, of five; while the first step is there, the second is given the spare.
     let script = format!(
-        "srun -N1 -n1 sleep 300 &\nwhile ! squeue -h -s -j $SLURM_JOB_ID -o %j | grep -q sleep; do sleep 0.2; done\n\
+        "srun -N1 -n1 bash -c 'touch begun; exec sleep 300' &\nwhile [ ! -e begun ]; do sleep 0.2; done\n\
          srun -N1 -n1 --overlap bash -c 'echo plain $SLURM_JOB_NODELIST' || exit 1\n\
          srun -N4 -n4 --mpi=pmix bash -c 'echo $SLURM_JOB_NODELIST; exec {heat} --size 64 --steps 20' || exit 1\nkill %1"
     );

@@ -90,11 +90,11 @@ fn a_master_that_takes_whoever_comes_first_is_right_after_a_rank_and_a_relay_wer
     let folder = site.folder(USER, "workers-at-one-line")?;
     let script = format!("export OWN=mine\nsrun --mpi=pmix -n6 {program} {tasks} >out\necho ended $?");
     let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
-    let mut run = with_checkpoints(&site, &folder, job, 2)?;
+    let mut wanted = 2;
     for (killed, word) in [(program.as_str(), "16000"), ("joulepoint-mpi-relay", "serve")] {
+        let run = with_checkpoints(&site, &folder, job, wanted)?;
         ensure!(kill_one(&site, killed, word), "no {killed} runs: {}", said(&folder, job));
-        let made = run["total"]["checkpoints"].as_u64().context("checkpoints")?;
-        run = with_checkpoints(&site, &folder, job, made + 1)?;
+        wanted = run["total"]["checkpoints"].as_u64().context("checkpoints")? + 1;
     }
     let run = ended(&site, &folder, job)?;
     let (out, said) = (fs::read_to_string(folder.join("out"))?, said(&folder, job));
