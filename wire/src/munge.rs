@@ -56,6 +56,15 @@ pub struct Peer {
     pub gid: u32,
 }
 
+impl Peer {
+    /// Accepts root, or this process's own user.
+    pub(crate) fn of_a_service(self) -> Result<(), Distrust> {
+        // SAFETY: geteuid takes nothing and cannot fail.
+        let own = unsafe { libc::geteuid() };
+        if self.uid == 0 || self.uid == own { Ok(()) } else { Err(Distrust::MadeBy(self.uid)) }
+    }
+}
+
 /// Why munge made or accepted no credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MungeError {

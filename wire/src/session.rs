@@ -98,15 +98,10 @@ impl Key {
     /// Why the credential is not believed.
     pub fn unsealed(munge: &Munge, sealed: &str, node: &str, boot_id: &str) -> Result<Key, Distrust> {
         let (payload, peer) = munge.decode(sealed)?;
-        // SAFETY: geteuid takes nothing and cannot fail.
-        if peer.uid != 0 && peer.uid != unsafe { libc::geteuid() } {
-            return Err(Distrust::MadeBy(peer.uid));
-        }
+        peer.of_a_service()?;
         let payload = String::from_utf8(payload).map_err(|_| Distrust::NoKey)?;
         let text = payload.strip_prefix(&format!("{MARK} {node} {boot_id} ")).ok_or(Distrust::OtherSession)?;
-        let bytes: Option<Vec<u8>> =
-            (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect();
-        let key = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(Distrust::NoKey)?;
+        let key = unhex(text).and_then(|bytes| bytes.try_into().ok()).ok_or(Distrust::NoKey)?;
         Ok(Key(key))
     }
 
@@ -139,9 +134,7 @@ impl Key {
     }
 
     fn verify(&self, payload: &str, mac: &str) -> bool {
-        let bytes: Option<Vec<u8>> = (mac.len() == 64)
-            .then(|| (0..64).step_by(2).map(|i| u8::from_str_radix(mac.get(i..i + 2)?, 16).ok()).collect())
-            .flatten();
+        let bytes = Some(mac).filter(|mac| mac.len() == 64).and_then(unhex);
         bytes.is_some_and(|bytes| self.mac(payload).verify_slice(&bytes).is_ok())
     }
 
@@ -153,6 +146,11 @@ impl Key {
         mac.update(payload.as_bytes());
         mac
     }
+}
+
+/// What was written in hexadecimal digits.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
 }
 
 /// What is known of the session with a service.
