@@ -130,8 +130,7 @@ impl Slurm {
 
     /// The same of several nodes, by one question.
     pub fn addresses(&self, nodes: &[String]) -> Vec<String> {
-        let told = self.output("scontrol", &["show", "node", "-o", &nodes.join(",")]).and_then(|t| parse_nodes(&t));
-        let known = told.unwrap_or_default();
+        let known = self.nodes_of(nodes).unwrap_or_default();
         let of =
             |name: &String| known.iter().find(|n| n.name == *name).map_or_else(|| name.clone(), |n| n.addr.clone());
         nodes.iter().map(of).collect()
@@ -141,6 +140,14 @@ impl Slurm {
     pub fn slurmd_port(&self) -> u16 {
         let told = self.config_value("SlurmdPort").ok().flatten();
         told.and_then(|p| p.split('-').next()?.parse().ok()).unwrap_or(SLURMD_PORT)
+    }
+
+    /// Some nodes, by one question.
+    ///
+    /// # Errors
+    /// Also where Slurm does not know one of them.
+    pub fn nodes_of(&self, names: &[String]) -> Result<Vec<Node>, Error> {
+        parse_nodes(&self.output("scontrol", &["show", "node", "-o", &names.join(",")])?)
     }
 
     /// A node; none if Slurm does not know it.

@@ -8,7 +8,7 @@ use crate::{Error, Job, JobState, Jobs, Slurm, Step, expand_nodelist, parse_step
 const JSON_SINCE: (u32, u32) = (23, 2);
 
 /// The columns of [`Holder`].
-const HOLDER: [&str; 3] = ["JobID", "UserID", "State"];
+const HOLDER: [&str; 4] = ["JobID", "UserID", "State", "NodeList"];
 
 /// A text of a job that its user or an operator wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl JobText {
     }
 }
 
-/// A job that holds a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A job that holds nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Job id.
     pub job: u32,
@@ -46,6 +46,8 @@ pub struct Holder {
     pub uid: u32,
     /// What it is doing.
     pub state: JobState,
+    /// The nodes that it holds.
+    pub nodes: Vec<String>,
 }
 
 impl Slurm {
@@ -81,10 +83,11 @@ impl Slurm {
         }
     }
 
-    /// The jobs that hold a node now. slurmctld is sent all jobs for it: ask rarely.
-    pub fn jobs_on(&self, node: &str) -> Result<Vec<Holder>, Error> {
+    /// The jobs that hold one of these nodes now. slurmctld sends all its jobs for it: ask rarely, and about all nodes at
+    /// once.
+    pub fn jobs_on(&self, nodes: &[String]) -> Result<Vec<Holder>, Error> {
         let columns = whole(HOLDER.into_iter());
-        let text = self.squeue(&["--nodelist", node], &columns)?;
+        let text = self.squeue(&["--nodelist", &nodes.join(",")], &columns)?;
         let holders = text.lines().filter(|l| !l.is_empty()).map(parse_holder).collect::<Result<Vec<_>, _>>()?;
         Ok(holders.into_iter().filter(|h| h.state != JobState::Pending && !h.state.is_over()).collect())
     }
@@ -157,9 +160,10 @@ impl Slurm {
 fn parse_holder(line: &str) -> Result<Holder, Error> {
     let wrong = || Error::unreadable("line of squeue", line);
     let columns: Vec<&str> = line.strip_suffix('|').ok_or_else(wrong)?.split('|').collect();
-    let [job, uid, state] = columns[..] else { return Err(wrong()) };
+    let [job, uid, state, nodes] = columns[..] else { return Err(wrong()) };
     let number = |text: &str| text.parse().map_err(|_| wrong());
-    Ok(Holder { job: number(job)?, uid: number(uid)?, state: JobState::read(state)?.0 })
+    let (state, nodes) = (JobState::read(state)?.0, expand_nodelist(nodes)?);
+    Ok(Holder { job: number(job)?, uid: number(uid)?, state, nodes })
 }
 
 #[cfg(test)]
@@ -222,14 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn holders_are_those_that_have_the_node_now() {
+    fn holders_are_those_that_have_the_nodes_now() {
         let dir = tempfile::tempdir().expect("a folder");
-        let lines = "7|1000|RUNNING|\n8|1001|COMPLETING|\n9|1001|COMPLETED|\n10|1000|PENDING|\n11|0|SUSPENDED|\n";
-        let slurm = with(&dir, "squeue", &format!("cat <<'END'\n{lines}END"));
-        let holders = slurm.jobs_on("n1").expect("an answer");
+        let lines = "7|1000|RUNNING|n[1-2]|\n8|1001|COMPLETING|n2|\n9|1001|COMPLETED|n1|\n10|1000|PENDING||\n\
+                     11|0|SUSPENDED|n1|\n";
+        let slurm = with(&dir, "squeue", &format!("echo \"$@\" >&2; cat <<'END'\n{lines}END"));
+        let nodes = ["n1", "n2"].map(str::to_string);
+        let holders = slurm.jobs_on(&nodes).expect("an answer");
         assert_eq!(holders.iter().map(|h| (h.job, h.uid)).collect::<Vec<_>>(), [(7, 1000), (8, 1001), (11, 0)]);
-        let forged = with(&dir, "squeue", "echo '7|1000|RUNNING|x|'");
-        assert!(forged.jobs_on("n1").is_err(), "what has other columns is not guessed at");
+        assert_eq!(holders[0].nodes, nodes);
+        let forged = with(&dir, "squeue", "echo '7|1000|RUNNING|n1|x|'");
+        assert!(forged.jobs_on(&nodes).is_err(), "what has other columns is not guessed at");
     }
 
     #[test]

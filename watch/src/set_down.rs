@@ -48,8 +48,8 @@ pub enum NotSetDown {
         /// Slurm job id.
         job: u32,
     },
-    /// No job waits for it.
-    Empty,
+    /// No protected job is on it.
+    NotOurs,
 }
 
 impl std::fmt::Display for NotSetDown {
@@ -57,7 +57,7 @@ impl std::fmt::Display for NotSetDown {
         match self {
             NotSetDown::Unprotected { job } => write!(f, "job {job} on it did not ask for protection"),
             NotSetDown::Ends { job } => write!(f, "job {job} on it may neither be requeued nor lose a node"),
-            NotSetDown::Empty => f.write_str("no job waits for it"),
+            NotSetDown::NotOurs => f.write_str("no protected job is on it"),
         }
     }
 }
@@ -72,7 +72,7 @@ pub fn judge(jobs: &[JobOn], is_off: bool) -> Result<(), NotSetDown> {
         _ if is_off && find(Fate::Recovers).is_some() => Ok(()),
         (Some(job), _) => Err(NotSetDown::Unprotected { job }),
         (None, Some(job)) => Err(NotSetDown::Ends { job }),
-        (None, None) if jobs.is_empty() => Err(NotSetDown::Empty),
+        (None, None) if jobs.is_empty() => Err(NotSetDown::NotOurs),
         (None, None) => Ok(()),
     }
 }
@@ -107,14 +107,24 @@ impl SetDowns {
         self.nodes.insert(node.to_string(), wanted);
     }
 
-    /// Nodes that are to be judged and set down now; no more than may be.
-    pub fn due(&mut self, now_s: f64, limits: &Limits) -> Vec<String> {
+    /// Nodes that are to be judged now, and how many of them may be set down. Those on which nothing is ours are left to
+    /// Slurm, about which nobody needs to ask.
+    pub fn due(&mut self, now_s: f64, limits: &Limits, is_ours: impl Fn(&str) -> bool) -> (Vec<String>, usize) {
         while self.lately_s.front().is_some_and(|at_s| now_s - at_s >= MINUTE_S) {
             self.lately_s.pop_front();
         }
         let room = (limits.set_down_per_minute as usize).saturating_sub(self.lately_s.len());
-        let is_due = |s: &State| matches!(s, State::Wanted { from_s, .. } if now_s >= *from_s);
-        self.nodes.iter().filter(|(_, s)| is_due(s)).take(room).map(|(node, _)| node.clone()).collect()
+        let mut due = Vec::new();
+        for (node, state) in &mut self.nodes {
+            if let State::Wanted { from_s, left_to_slurm, .. } = state {
+                if !is_ours(node) {
+                    *left_to_slurm = Some(NotSetDown::NotOurs);
+                } else if now_s >= *from_s && room > 0 {
+                    due.push(node.clone());
+                }
+            }
+        }
+        (due, room)
     }
 
     /// It was left to Slurm, for now; whether that is news.
@@ -197,13 +207,31 @@ mod tests {
         JobOn { job, fate }
     }
 
+    /// Those that are to be judged, where something of ours is on all of them.
+    fn due(downs: &mut SetDowns, now_s: f64) -> Vec<String> {
+        downs.due(now_s, &LIMITS, |_| true).0
+    }
+
+    #[test]
+    fn nobody_is_asked_about_nodes_on_which_nothing_is_ours_and_none_of_ours_waits_behind_them() {
+        let mut downs = SetDowns::default();
+        (1..=500).for_each(|i| downs.want(0.0, &format!("n{i}")));
+        let is_ours = |node: &str| node == "n7" || node == "n99";
+        assert_eq!(downs.due(0.0, &LIMITS, is_ours), (vec!["n7".to_string(), "n99".to_string()], 2));
+        assert_eq!(downs.stands("n8").as_deref(), Some("left to Slurm: no protected job is on it"));
+        downs.done(0.0, "n7");
+        downs.done(0.0, "n99");
+        downs.want(0.0, "n501");
+        assert_eq!(downs.due(0.2, &LIMITS, |_| true), (vec![], 0), "nor while none may be set down");
+    }
+
     #[test]
     fn a_node_is_set_down_only_where_every_job_on_it_recovers() {
         let (ours, others) = (on(1, Fate::Recovers), on(2, Fate::Unprotected));
         assert_eq!(judge(&[ours, on(2, Fate::Recovers)], false), Ok(()));
         assert_eq!(judge(&[ours, others], false), Err(NotSetDown::Unprotected { job: 2 }));
         assert_eq!(judge(&[on(1, Fate::Ends), on(2, Fate::Recovers)], false), Err(NotSetDown::Ends { job: 1 }));
-        assert_eq!(judge(&[], false), Err(NotSetDown::Empty));
+        assert_eq!(judge(&[], false), Err(NotSetDown::NotOurs));
         assert_eq!(judge(&[ours, others], true), Ok(()), "without power nobody's job goes on");
         assert_eq!(judge(&[others], true), Err(NotSetDown::Unprotected { job: 2 }), "nothing of ours waits for it");
     }
@@ -216,8 +244,9 @@ mod tests {
         let mut moments = Vec::new();
         for tenth in 0..3000 {
             let now_s = f64::from(tenth) / 10.0;
-            for node in downs.due(now_s, &LIMITS) {
-                downs.done(now_s, &node);
+            let (due, room) = downs.due(now_s, &LIMITS, |_| true);
+            for node in due.iter().take(room) {
+                downs.done(now_s, node);
                 moments.push(now_s);
             }
         }
@@ -229,18 +258,18 @@ mod tests {
     fn what_fails_is_tried_again_and_what_is_refused_is_judged_again() {
         let mut downs = SetDowns::default();
         downs.want(0.0, "n1");
-        assert_eq!(downs.due(0.0, &LIMITS), ["n1"]);
+        assert_eq!(due(&mut downs, 0.0), ["n1"]);
         downs.failed(0.0, "n1");
-        assert!(downs.due(0.4, &LIMITS).is_empty());
-        assert_eq!(downs.due(0.5, &LIMITS), ["n1"]);
+        assert!(due(&mut downs, 0.4).is_empty());
+        assert_eq!(due(&mut downs, 0.5), ["n1"]);
         downs.failed(0.5, "n1");
-        assert!(downs.due(1.4, &LIMITS).is_empty());
+        assert!(due(&mut downs, 1.4).is_empty());
         assert!(downs.left_to_slurm(5.0, "n1", NotSetDown::Unprotected { job: 7 }));
         assert!(!downs.left_to_slurm(10.0, "n1", NotSetDown::Unprotected { job: 7 }), "said once");
         assert_eq!(downs.stands("n1").as_deref(), Some("left to Slurm: job 7 on it did not ask for protection"));
-        assert_eq!(downs.due(15.0, &LIMITS), ["n1"]);
+        assert_eq!(due(&mut downs, 15.0), ["n1"]);
         assert!(!downs.back("n1"));
-        assert!(downs.due(100.0, &LIMITS).is_empty(), "it is heard again");
+        assert!(due(&mut downs, 100.0).is_empty(), "it is heard again");
     }
 
     #[test]
@@ -250,6 +279,6 @@ mod tests {
         downs.done(0.0, "n1");
         assert!(downs.back("n1"));
         downs.want(20.0, "n1");
-        assert_eq!(downs.due(20.0, &LIMITS), ["n1"]);
+        assert_eq!(due(&mut downs, 20.0), ["n1"]);
     }
 }

@@ -5,15 +5,17 @@ use super::power;
 use super::state::Watching;
 use crate::accounting::Accounting;
 use crate::orders::Orders;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use audit::{Act, By};
 use broker::Broker;
 use listener::now_s;
 use parking_lot::Mutex;
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState, Slurm};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use store::account;
 use store::{OpenRun, Store};
 use watch::nodes;
@@ -25,6 +27,22 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
+
+/// After Slurm was asked about dead nodes, it is left alone for so many times as long as it took to answer, and no longer
+/// than a while.
+const REST: u32 = 10;
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// What Slurm says of some dead nodes.
+struct Told {
+    nodes: Vec<slurm::Node>,
+    /// The jobs that hold one of them.
+    holders: Vec<slurm::Holder>,
+}
+
+fn is_running(run: &OpenRun) -> bool {
+    run.record_state == "running"
+}
 
 /// What acts on nodes and runs.
 pub(crate) struct Acts {
@@ -106,32 +124,70 @@ impl Acts {
         Ok(())
     }
 
-    /// Sets those dead nodes down on which every job is ours to recover, a few at a time.
+    /// Sets those dead nodes down on which every job is ours to recover, a few at a time. All of them are asked about by one
+    /// question about nodes and one about jobs, however many have died at once.
     pub(super) fn set_down_due(self: &Arc<Self>, runs: &[OpenRun]) {
-        let due = self.watching.downs.lock().due(self.watching.now_s(), &self.watching.limits);
+        let now_s = self.watching.now_s();
+        let mut rests = self.watching.judging.lock();
+        if now_s < *rests {
+            return;
+        }
+        let (due, mut room) = {
+            let mut downs = self.watching.downs.lock();
+            let ours: OnceCell<BTreeSet<&str>> = OnceCell::new();
+            let of_ours =
+                || runs.iter().filter(|r| is_running(r)).flat_map(|r| r.nodes.iter().map(String::as_str)).collect();
+            downs.due(now_s, &self.watching.limits, |node| ours.get_or_init(of_ours).contains(node))
+        };
+        let (due, gone): (Vec<String>, Vec<String>) = {
+            let nodes = self.watching.nodes.lock();
+            due.into_iter().partition(|node| nodes.is_dead(node))
+        };
+        gone.iter().for_each(|node| self.watching.downs.lock().forget(node));
+        if due.is_empty() {
+            return;
+        }
+        let asked = Instant::now();
+        let told = self.told(&due);
+        *rests = now_s + (asked.elapsed() * REST).min(LONGEST_REST).as_secs_f64();
         for node in due {
-            if let Err(e) = self.set_down(&node, runs) {
+            let done = match &told {
+                Ok(told) => self.set_down(&node, told, runs, &mut room),
+                Err(e) => Err(anyhow!("{e}")),
+            };
+            if let Err(e) = done {
                 tracing::error!(node, error = format!("{e:#}"), "a dead node is not down yet; it will be tried again");
                 self.watching.downs.lock().failed(self.watching.now_s(), &node);
             }
         }
     }
 
-    fn set_down(self: &Arc<Self>, node: &str, runs: &[OpenRun]) -> Result<()> {
+    /// What Slurm says of dead nodes, and of who holds them.
+    fn told(&self, names: &[String]) -> Result<Told, slurm::Error> {
+        let nodes = match self.slurm.nodes_of(names) {
+            Ok(nodes) => nodes,
+            // It does not know one of them.
+            Err(slurm::Error::Refused { .. }) => {
+                let each = names.iter().filter_map(|name| self.slurm.node(name).transpose());
+                each.collect::<Result<_, _>>()?
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(Told { nodes, holders: self.slurm.jobs_on(names)? })
+    }
+
+    fn set_down(self: &Arc<Self>, node: &str, told: &Told, runs: &[OpenRun], room: &mut usize) -> Result<()> {
         let now_s = self.watching.now_s();
-        if !self.watching.nodes.lock().is_dead(node) {
-            self.watching.downs.lock().forget(node);
-            return Ok(());
-        }
-        let known = self.slurm.node(node)?.with_context(|| format!("Slurm does not know node {node}"))?;
+        let known = told.nodes.iter().find(|n| n.name == node);
+        let known = known.with_context(|| format!("Slurm does not know node {node}"))?;
         if known.state == "DOWN" {
             // Whoever has set it down brings it back.
             let by_us = known.reason.starts_with(OURS);
             return self.is_down(node, runs, by_us);
         }
         let mut jobs = Vec::new();
-        for on in self.slurm.jobs_on(node)? {
-            jobs.push(JobOn { job: on.job, fate: self.fate(&on, runs)? });
+        for on in told.holders.iter().filter(|h| h.nodes.iter().any(|n| n == node)) {
+            jobs.push(JobOn { job: on.job, fate: self.fate(on, runs)? });
         }
         if jobs.iter().any(|j| j.fate != Fate::Unprotected) && self.watching.nodes.lock().is_unfenced(node) {
             self.fence_by_power(node);
@@ -144,6 +200,10 @@ impl Acts {
             }
             return Ok(());
         }
+        if *room == 0 {
+            return Ok(());
+        }
+        *room -= 1;
         let reason = format!("{OURS} reached by nobody");
         tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
         audit::note(By::Service, Act::NodeDown, (0, node), &reason, self.slurm.node_down(node, &reason))?;
@@ -152,7 +212,7 @@ impl Acts {
 
     /// A dead node is down in Slurm: what ran there has to end if it comes back, and its runs learn of it.
     fn is_down(&self, node: &str, runs: &[OpenRun], by_us: bool) -> Result<()> {
-        let on_it = |r: &&OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
+        let on_it = |r: &&OpenRun| is_running(r) && r.nodes.iter().any(|n| n == node);
         let on_it: Vec<&OpenRun> = runs.iter().filter(on_it).collect();
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         self.watching.nodes.lock().give_up(node, lives);
@@ -178,7 +238,7 @@ impl Acts {
 
     /// What would become of a job if its node were set down.
     fn fate(&self, on: &slurm::Holder, runs: &[OpenRun]) -> Result<Fate> {
-        let Some(run) = runs.iter().find(|r| r.job == on.job && r.uid == on.uid && r.record_state == "running") else {
+        let Some(run) = runs.iter().find(|r| r.job == on.job && r.uid == on.uid && is_running(r)) else {
             return Ok(Fate::Unprotected);
         };
         let job = self.look_again(run)?;

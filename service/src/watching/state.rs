@@ -49,6 +49,8 @@ pub(crate) struct Watching {
     /// Nodes about whose slurmd Slurm is being asked.
     pub(super) asking: Mutex<BTreeSet<String>>,
     pub(super) out_asked_s: Mutex<f64>,
+    /// Until when Slurm is not asked about dead nodes again, s.
+    pub(super) judging: Mutex<f64>,
     keeping: Mutex<()>,
     /// Questions about jobs that slurmctld may still be asked.
     pub(super) questions: Mutex<Bucket>,
@@ -84,6 +86,7 @@ impl Watching {
             slurmds: Mutex::default(),
             asking: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
+            judging: Mutex::new(f64::NEG_INFINITY),
             keeping: Mutex::default(),
             questions: Mutex::new(Bucket::full(rate)),
             rate,

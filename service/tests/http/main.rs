@@ -173,7 +173,7 @@ fn watched(slurmd: u16, url: &str, holders: &str) -> (Site, Nodes, u64, Instant)
 
 /// The holder of n2, where it is alice's job alone.
 fn ours() -> String {
-    format!("7|{ALICE}|RUNNING|\n")
+    format!("7|{ALICE}|RUNNING|n[1-2]|\n")
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_node_with_a_job_that_is_not_ours_is_left_to_slurm() {
         return;
     }
     let silent = Silent::new();
-    let holders = format!("{}8|{MALLORY}|RUNNING|\n", ours());
+    let holders = format!("{}8|{MALLORY}|RUNNING|n2|\n", ours());
     let (site, _nodes, ..) = watched(silent.address.port(), &format!("http://{}", silent.address), &holders);
     until("its fate", || site.log().contains("left to Slurm").then_some(()));
     assert!(site.log().contains("job 8 on it did not ask for protection"), "{}", site.log());

@@ -405,12 +405,14 @@ impl World {
 
     fn set_down(&mut self) {
         let now_s = self.now_s;
-        let due = self.controller.as_mut().map(|(_, downs)| downs.due(now_s, &LIMITS)).unwrap_or_default();
+        let holds = |r: &&Run| matches!(r.job, Job::Running | Job::Waiting);
+        let ours: BTreeSet<usize> = self.runs.iter().filter(holds).flat_map(|r| r.nodes.clone()).collect();
+        let due = |(_, downs): &mut (_, SetDowns)| downs.due(now_s, &LIMITS, |node| ours.contains(&number(node)));
+        let (due, mut room) = self.controller.as_mut().map(due).unwrap_or_default();
         for node in due {
             let of = number(&node);
             let mut jobs: Vec<JobOn> = Vec::new();
-            let holds = |r: &&Run| matches!(r.job, Job::Running | Job::Waiting) && r.nodes.contains(&of);
-            for run in self.runs.iter().filter(holds) {
+            for run in self.runs.iter().filter(|r| holds(r) && r.nodes.contains(&of)) {
                 jobs.push(JobOn { job: run.of.job, fate: Fate::Recovers });
             }
             if self.nodes[of].bystander {
@@ -423,7 +425,9 @@ impl World {
             match judge(&jobs, false) {
                 Err(why) => drop(downs.left_to_slurm(now_s, &node, why)),
                 Ok(()) if !is_heard => downs.failed(now_s, &node),
+                Ok(()) if room == 0 => {}
                 Ok(()) => {
+                    room -= 1;
                     downs.done(now_s, &node);
                     self.kept_down.insert(node.clone());
                     assert!(!self.nodes[of].bystander, "seed {}: {node} has a job that is not ours", self.seed);
