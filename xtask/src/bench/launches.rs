@@ -2,8 +2,9 @@
 //! time.
 
 use super::{quantile, row};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use suite::Site;
@@ -17,8 +18,12 @@ const WARM_UP: usize = 3;
 /// Of a standard normal distribution: 95 % lie within so many deviations.
 const Z95: f64 = 1.96;
 
-/// Measures each kind beside launches without the plugin; these beside others of their own kind show what the machine's noise
-/// alone makes of the ratio.
+/// A plugin that does nothing: what Slurm itself needs to load any.
+const EMPTY: &str = "#include <slurm/spank.h>\nSPANK_PLUGIN(empty, 1);\n\
+                     int slurm_spank_init(spank_t spank, int argc, char **argv) { return 0; }\n";
+
+/// Measures each kind beside launches without a plugin; these beside others of their own kind show what the machine's noise
+/// alone makes of the ratio, and those with an empty plugin what Slurm does for any.
 pub(super) fn run(site: &Site) -> Result<()> {
     let job = allocate(site.cluster.command("salloc"))?;
     let plugstack = site.cluster.dir.join("etc/plugstack.conf");
@@ -33,8 +38,9 @@ pub(super) fn run(site: &Site) -> Result<()> {
         }
         Ok(start.elapsed().as_secs_f64() * 1e3)
     };
-    let kinds: [(&str, &[&str]); 4] = [("", &[]), ("", &[]), (&ours, &[]), (&ours, &["--ft-energy"])];
-    let mut times: [Vec<f64>; 4] = Default::default();
+    let empty = format!("required {}\n", build_empty(&site.cluster.dir)?.display());
+    let kinds: [(&str, &[&str]); 5] = [("", &[]), ("", &[]), (&empty, &[]), (&ours, &[]), (&ours, &["--ft-energy"])];
+    let mut times: [Vec<f64>; 5] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         // Each kind comes as often in each place of a round.
         for place in 0..kinds.len() {
@@ -50,8 +56,13 @@ pub(super) fn run(site: &Site) -> Result<()> {
     let [base, others @ ..] = &times;
     let median_ms = quantile(&mut base.clone(), 0.5);
     row("srun true, without plugin", &format!("{median_ms:.1} ms"), "1.00", "");
-    let named = ["the same once more", "srun true, plugin, no option", "srun true, --ft-energy"];
-    for ((name, times), target) in named.iter().zip(others).zip(["", "<= 1.01", "<= 1.05"]) {
+    let named = [
+        "the same once more",
+        "srun true, an empty plugin of C",
+        "srun true, plugin, no option",
+        "srun true, --ft-energy",
+    ];
+    for ((name, times), target) in named.iter().zip(others).zip(["", "", "<= 1.01", "<= 1.05"]) {
         let ratios = base.iter().zip(times).map(|(base, time)| time / base).collect();
         let (low, ratio, high) = median(ratios);
         let median_ms = quantile(&mut times.clone(), 0.5);
@@ -68,6 +79,15 @@ fn median(mut values: Vec<f64>) -> (f64, f64, f64) {
     let reach = Z95 * n.sqrt() / 2.0;
     let at = |rank: f64| values[(rank.max(0.0) as usize).min(last)];
     (at((n / 2.0 - reach).floor()), quantile(&mut values.clone(), 0.5), at((n / 2.0 + reach).ceil()))
+}
+
+/// Compiles the empty plugin.
+fn build_empty(folder: &Path) -> Result<PathBuf> {
+    let (source, plugin) = (folder.join("empty.c"), folder.join("empty.so"));
+    fs::write(&source, EMPTY)?;
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&plugin).arg(&source).status()?;
+    ensure!(compiled.success(), "cc did not compile the empty plugin: is libslurm-dev installed?");
+    Ok(plugin)
 }
 
 /// An allocation without a shell; its job id.
