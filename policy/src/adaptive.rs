@@ -117,7 +117,7 @@ impl AdaptiveParameters {
 
 impl Default for AdaptiveParameters {
     fn default() -> Self {
-        AdaptiveParameters { weights: [0.7, 2.8, 0.7], day: 0.20, weekend: 0.29, lean: 0.0 }
+        AdaptiveParameters { weights: [0.7, 2.8, 0.7], day: 0.20, weekend: 0.305, lean: 0.0 }
     }
 }
 
