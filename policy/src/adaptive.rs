@@ -3,10 +3,10 @@
 //! Nobody knows beforehand in which way a system fails. So several ways are thought of at once, and each weighs as well as
 //! it has foretold the gaps until now (Bayesian model averaging: Hoeting and others, Statistical Science 14(4), 1999):
 //!
-//! - at a steady rate, which is learnt ([`renewal`] of shape 1);
-//! - in bursts, at a rate that drifts ([`memories`]): short memories over long ones, so that the hazard falls while no
+//! - at a steady rate, which is learnt (`renewal`);
+//! - in bursts, at a rate that drifts (`memories`): short memories over long ones, so that the hazard falls while no
 //!   failure comes;
-//! - by wear: Weibull gaps of a shape above 1 ([`renewal`]), so that the hazard rises.
+//! - by wear: Weibull gaps of a shape above 1 (`renewal`), so that the hazard rises.
 //!
 //! With p the probability of each way before the gap and S that of its surviving until now, the hazard is
 //! sum(p S h) / sum(p S): a silence counts once, in each way by itself. Until the first failure is seen nobody knows since
@@ -59,13 +59,15 @@ const NEGLIGIBLE: f64 = 2e-3;
 /// Steps towards the middle of the coming period.
 const STEPS: usize = 3;
 
-/// How far the interval leans from the optimum for time towards that for energy, as a logarithm, where failures come in
-/// bursts. Near an optimum waste grows by half the square: 0.2 % of the time is paid for about 3 % of the energy, at three
+/// How far the interval leans from the optimum for time towards that for energy, as a logarithm. Near an optimum waste grows by half the square: 0.2 % of the time is paid for about 3 % of the energy, at three
 /// times idle power.
 const LEAN_FROM_TIME: f64 = -0.06;
 
 /// The same from the optimum for energy: 0.7 % of the energy is paid for about 6 % of the time.
 const LEAN_FROM_ENERGY: f64 = 0.12;
+
+/// The part of the lean that is left where the rate has shown itself to be steady: the optimum is known there.
+const LEAN_WHERE_STEADY: f64 = 0.5;
 
 /// How many failures the MTBF that the policy starts from is worth.
 const PRIOR_WEIGHT: f64 = 3.0;
@@ -86,8 +88,8 @@ pub struct AdaptiveParameters {
     pub day: f64,
     /// By how much the hazard's logarithm is lower at the weekend.
     pub weekend: f64,
-    /// Logarithm of a factor on the interval that is best for the objective: below zero saves energy, above zero time. It
-    /// counts as much as the bursts are probable: at a steady rate the optimum is known.
+    /// Logarithm of a factor on the interval that is best for the objective: below zero saves energy, above zero time. Half
+    /// of it counts where the rate has shown itself to be steady.
     pub lean: f64,
 }
 
@@ -202,7 +204,8 @@ impl Adaptive {
         let sum: f64 = (0..WAYS).map(weight).sum();
         let probable = std::array::from_fn(|way| weight(way) / sum);
         self.probable = probable.map(|p: f64| if p < NEGLIGIBLE { 0.0 } else { p });
-        self.leaning = 0.5 + 0.5 * ((1.0 - self.probable[STEADY]) / (1.0 - PROBABLE[STEADY])).min(1.0);
+        let unsteady = ((1.0 - self.probable[STEADY]) / (1.0 - PROBABLE[STEADY])).min(1.0);
+        self.leaning = LEAN_WHERE_STEADY + (1.0 - LEAN_WHERE_STEADY) * unsteady;
     }
 
     /// Takes note of the gap that a failure has just ended. Gaps that are not finite and positive are ignored.
