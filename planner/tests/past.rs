@@ -1,7 +1,7 @@
 //! What a plan is handed of the failures that the controller has seen.
 
 use planner::past::FailureLog;
-use planner::{History, make_plan, published};
+use planner::{History, Known, make_plan, published};
 use protocol::{NodeFailure, Plan, PlanRequest, Request, Setting, Source};
 use std::collections::BTreeMap;
 
@@ -48,14 +48,13 @@ fn the_narrowest_set_of_nodes_with_enough_failures_is_asked() {
     let all = past(&["a", "z", "y", "x", "w", "v", "u", "t"], &["a", "b"]);
     assert_eq!((all.of.as_str(), all.nodes, all.share, all.failed_s.len()), ("the cluster", 100, 0.02, 8));
     assert!(all.failed_s.is_sorted(), "{all:?}");
-    let calibrated: Vec<String> =
-        published::calibration(100.0).stored.calibration.power.idle_w.keys().cloned().collect();
-    let names: Vec<&str> = calibrated.iter().take(1).map(String::as_str).collect();
-    let failed: Vec<&str> = calibrated.iter().skip(1).cycle().take(8).map(String::as_str).collect();
-    let known = History { calibrations: vec![published::calibration(100.0)], ..history(&failed) };
-    let of_type = plan(&known, &names).past.unwrap();
+    let mut stored = (*published::calibration(100.0).stored).clone();
+    stored.calibration.power.idle_w = (0..5).map(|i| (format!("t{i}"), 100.0)).collect();
+    let failed = ["t3", "t4", "t3", "t4", "t3", "t4", "t3", "t4"];
+    let known = History { calibrations: vec![Known::new(stored)], ..history(&failed) };
+    let of_type = plan(&known, &["t0", "t1"]).past.unwrap();
     assert!(of_type.of.starts_with("node type"), "{of_type:?}");
-    assert_eq!(of_type.nodes as usize, calibrated.len());
+    assert_eq!((of_type.nodes, of_type.share), (5, 0.4));
 }
 
 #[test]
