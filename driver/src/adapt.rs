@@ -27,13 +27,6 @@ impl Estimate {
             Estimate::Named(estimator) => estimator.observe_gap(gap_s),
         }
     }
-
-    fn mtbf_s(&self, age_s: f64) -> f64 {
-        match self {
-            Estimate::Auto(policy) => 1.0 / policy.hazard_per_s(age_s),
-            Estimate::Named(estimator) => estimator.estimate_s(age_s),
-        }
-    }
 }
 
 /// What the driver believes now, and the interval that follows from it.
@@ -67,11 +60,18 @@ impl Adaptation {
             checkpoint_w: (planner::checkpoint_power_w(plan) - plan.idle_w.value).max(0.0),
             down_w: 0.0,
         };
-        let named = |kind| Estimate::Named(Estimator::new(kind, plan.mtbf_s.value));
-        let auto = || Adaptive::new(AdaptiveParameters::for_objective(objective), plan.mtbf_s.value, Some(local_s));
-        let estimate = match plan.policy.as_str() {
+        let named = |kind| (Estimate::Named(Estimator::new(kind, plan.mtbf_s.value)), now_s);
+        let auto = || {
+            let parameters = AdaptiveParameters::for_objective(objective);
+            let (policy, last_s) = match &plan.past {
+                Some(past) => Adaptive::with_past(parameters, &planner::past::lived(past), now_s, Some(local_s)),
+                None => (Adaptive::new(parameters, plan.mtbf_s.value, Some(local_s)), now_s),
+            };
+            (Estimate::Auto(Box::new(policy)), last_s)
+        };
+        let (estimate, last_failure_s) = match plan.policy.as_str() {
             "young" | "daly" => named(EstimatorKind::Static),
-            name => name.parse().map_or_else(|_| Estimate::Auto(Box::new(auto())), named),
+            name => name.parse().map_or_else(|_| auto(), named),
         };
         let mut adaptation = Adaptation {
             objective,
@@ -79,12 +79,13 @@ impl Adaptation {
             costs,
             measured_cost: false,
             estimate,
-            last_failure_s: now_s,
+            last_failure_s,
             fixed_s: plan.interval_fixed.then_some(plan.interval_s),
             interval_s: plan.interval_s,
         };
-        if matches!(adaptation.estimate, Estimate::Auto(_)) {
-            // A plan that was made by an older controller, or without a start, knew no calendar.
+        // What the plan says is what is done, until something is learnt. A plan that was made by an older controller, or
+        // without a start, knew no calendar.
+        if matches!(adaptation.estimate, Estimate::Auto(_)) && plan.local_s.is_none() {
             adaptation.choose(now_s);
         }
         adaptation
@@ -105,9 +106,13 @@ impl Adaptation {
         self.costs.restart_s
     }
 
-    /// MTBF of the allocation as estimated now, s.
+    /// MTBF of the allocation over the coming period as estimated now, s.
     pub fn mtbf_s(&self, now_s: f64) -> f64 {
-        self.estimate.mtbf_s(now_s - self.last_failure_s)
+        let age_s = now_s - self.last_failure_s;
+        match &self.estimate {
+            Estimate::Auto(policy) => policy.mtbf_s(age_s, self.objective, &self.costs),
+            Estimate::Named(estimator) => estimator.estimate_s(age_s),
+        }
     }
 
     /// Takes in a measured checkpoint; the first one replaces the estimate, later ones are averaged in.

@@ -11,6 +11,7 @@ mod figures;
 pub mod groups;
 mod known;
 mod loans;
+pub mod past;
 pub mod predicted;
 pub mod published;
 pub mod restart;
@@ -41,6 +42,8 @@ pub struct History {
     pub node_failures: u32,
     /// Time for which nodes were watched, summed over the nodes, s.
     pub node_seconds: f64,
+    /// The newest of these failures.
+    pub failures: past::FailureLog,
     /// Mean duration of a checkpoint in earlier runs of this user and job name, s.
     pub checkpoint_s: Option<f64>,
     /// Mean duration of a restart in earlier runs of this user and job name, s.
@@ -176,7 +179,8 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     };
     let longest_interval_s = cap::of_walltime(wanted.walltime_s, site.wrapper.longest_interval_s);
     let bounds = cap::bounds(settings, longest_interval_s);
-    let paced = paced(wanted, &figures, objective, &bounds);
+    let past = past::of(wanted, history, site);
+    let paced = paced(wanted, &figures, past.as_ref(), objective, &bounds);
     let Paced { interval_s, expected, mut reasons, alternatives } = paced;
     reasons.push(calibrated.as_ref().map_or_else(|missing| missing.why.clone(), Calibrated::describe));
     let stale = calibrated.as_ref().err().map(|missing| missing.stale.clone()).unwrap_or_default();
@@ -213,6 +217,8 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         longest_interval_s,
         interval_fixed: settings.interval.is_some(),
         mtbf_s: figures.mtbf_s,
+        past,
+        local_s: wanted.local_s,
         checkpoint_s: figures.checkpoint_s,
         restart_s: figures.restart_s,
         node_share: figures.node_share,
@@ -242,13 +248,23 @@ struct Paced {
 }
 
 /// Chooses the interval by the policy that was asked for, or takes the user's own.
-fn paced(wanted: &Wanted<'_>, figures: &Figures, objective: interval::Objective, bounds: &Bounds) -> Paced {
+fn paced(
+    wanted: &Wanted<'_>,
+    figures: &Figures,
+    past: Option<&protocol::Past>,
+    objective: interval::Objective,
+    bounds: &Bounds,
+) -> Paced {
     let (settings, costs, mtbf_s) = (wanted.settings, figures.costs(), figures.mtbf_s.value);
-    let chosen = if settings.policy == "auto" {
-        let auto = Adaptive::new(AdaptiveParameters::for_objective(objective), mtbf_s, wanted.local_s);
-        auto.choose(0.0, objective, &costs, bounds)
-    } else {
-        choose_interval(objective, mtbf_s, &costs, bounds)
+    let parameters = AdaptiveParameters::for_objective(objective);
+    let (chosen, started) = match past {
+        _ if settings.policy != "auto" => (choose_interval(objective, mtbf_s, &costs, bounds), None),
+        None => (Adaptive::new(parameters, mtbf_s, wanted.local_s).choose(0.0, objective, &costs, bounds), None),
+        Some(past) => {
+            let now_s = past.until_s;
+            let (auto, from_s) = Adaptive::with_past(parameters, &past::lived(past), now_s, wanted.local_s);
+            (auto.choose(now_s - from_s, objective, &costs, bounds), Some(past::said(past, &auto)))
+        }
     };
     let mut reasons = vec![figures.mtbf_reason.clone()];
     if let Some(overhead) = chosen.as_ref().ok().map(|c| c.expected.time_overhead).filter(|o| *o > HOPELESS) {
@@ -276,6 +292,7 @@ fn paced(wanted: &Wanted<'_>, figures: &Figures, objective: interval::Objective,
             (fixed_s.unwrap_or(3600.0), None)
         }
     };
+    reasons.extend(started);
     let mut alternatives = Vec::new();
     if let Ok(choice) = &chosen {
         alternatives.push(other_objective(objective, choice));

@@ -1,21 +1,23 @@
 //! Places checkpoints by a hazard that learns from the failures so far: the policy `auto`, `gamma-poisson` by name.
 //!
-//! Failures come in bursts, drift with the age of a system, and follow the working day and week (Schroeder and
-//! Gibson, *A large-scale study of failures in high-performance computing systems*, DSN 2006). So the failure rate is
-//! filtered at several memories at once. A memory of length tau forgets exponentially: it holds the discounted count
-//! r of failures and the discounted time e that was watched. With the rate of the next longer memory as its prior,
-//! worth w failures, its own rate is the posterior mean of a gamma-Poisson model (Gelman et al., *Bayesian Data
-//! Analysis*, §2.6; discounting as in West and Harrison, *Bayesian Forecasting and Dynamic Models*, §10.8):
+//! Nobody knows beforehand in which way a system fails. So several ways are thought of at once, and each weighs as well as
+//! it has foretold the gaps until now (Bayesian model averaging: Hoeting and others, Statistical Science 14(4), 1999):
 //!
-//! ```text
-//! rate = (r + w) / (e + w / longer rate)          never forgets -> 30 d -> 2 d -> 1 h
-//! h(t) = rate at 1 h  x  exp(-day cos(2 pi hour / 24) - weekend ([Saturday or Sunday] - 2/7))
-//! ```
+//! - at a steady rate, which is learnt (`renewal`);
+//! - in bursts, at a rate that drifts (`memories`): short memories over long ones, so that the hazard falls while no
+//!   failure comes;
+//! - by wear: Weibull gaps of a shape above 1 (`renewal`), so that the hazard rises.
 //!
-//! While no failure comes, the short memories empty and h falls: the falling hazard of ElSayed14's `hazard` follows
-//! from the bursts. Checkpoints lie where a hazard h asks for them (Ling, Mi and Lin, IEEE Trans. Computers 50(7),
-//! 2001). With lost work worth `ratio` times checkpoint time and C' = C / ratio, the waste of an exponential gap is
-//! least at D = sqrt(2 C' / h - C (C - C')) + C' / 3 - C to second order; for ratio 1 that is Daly's formula (2006).
+//! With p the probability of each way before the gap and S that of its surviving until now, the hazard is
+//! sum(p S h) / sum(p S): a silence counts once, in each way by itself. Until the first failure is seen nobody knows since
+//! when nothing has failed, and only the steady rate speaks. The working day and week (Schroeder and Gibson, *A large-scale
+//! study of failures in high-performance computing systems*, DSN 2006) multiply the hazard by
+//! exp(-day cos(2 pi hour / 24) - weekend ([Saturday or Sunday] - 2/7)).
+//!
+//! Checkpoints lie where a hazard h asks for them (Ling, Mi and Lin, IEEE Trans. Computers 50(7), 2001). With lost work
+//! worth `ratio` times checkpoint time and C' = C / ratio, the waste of an exponential gap is least at
+//! D = sqrt(2 C' / h - C (C - C')) + C' / 3 - C to second order; for ratio 1 that is Daly's formula (2006). h is taken in
+//! the middle of the coming period.
 //!
 //! Only failures that have happened enter: the policy never sees the future.
 
@@ -24,17 +26,48 @@ use std::f64::consts::TAU;
 use crate::Invalid;
 use crate::interval::{Bounds, Choice, Costs, Objective, bound_interval};
 
+mod memories;
+mod past;
+mod renewal;
+
+pub use memories::MEMORIES_S;
+use memories::Memories;
+pub use past::{MOST_FAILURES, Past};
+use renewal::Renewal;
+
 const HOUR_S: f64 = 3_600.0;
 
-/// The memories that forget, longest first.
-pub const MEMORIES_S: [f64; 3] = [30.0 * 24.0 * HOUR_S, 2.0 * 24.0 * HOUR_S, HOUR_S];
+/// Shapes of the gaps that are thought of: without memory first, then by wear.
+const SHAPES: [f64; 5] = [1.0, 1.5, 2.0, 3.0, 5.0];
 
-/// How far the interval leans from the optimum for time towards that for energy, as a logarithm. Near an optimum waste
-/// grows by half the square: 0.2 % of the time is paid for about 3 % of the energy, at three times idle power.
+/// How many ways of failing are thought of: the shapes, then the bursts.
+const WAYS: usize = SHAPES.len() + 1;
+
+/// The way that is steady, and that of bursts.
+const STEADY: usize = 0;
+const BURSTS: usize = WAYS - 1;
+
+/// How probable each way is before anything is seen: known systems fail in bursts, few by wear.
+const PROBABLE: [f64; WAYS] = [12.0 / 24.0, 1.0 / 24.0, 1.0 / 24.0, 1.0 / 24.0, 1.0 / 24.0, 8.0 / 24.0];
+
+/// A way is never less probable than exp(-8) of the best, so that a system that changes is soon followed.
+const LEAST_EVIDENCE: f64 = -8.0;
+
+/// Ways less probable than this are not reckoned with.
+const NEGLIGIBLE: f64 = 2e-3;
+
+/// Steps towards the middle of the coming period.
+const STEPS: usize = 3;
+
+/// How far the interval leans from the optimum for time towards that for energy, as a logarithm. Near an optimum waste grows by half the square: 0.2 % of the time is paid for about 3 % of the energy, at three
+/// times idle power.
 const LEAN_FROM_TIME: f64 = -0.06;
 
 /// The same from the optimum for energy: 0.7 % of the energy is paid for about 6 % of the time.
 const LEAN_FROM_ENERGY: f64 = 0.12;
+
+/// The part of the lean that is left where the rate has shown itself to be steady: the optimum is known there.
+const LEAN_WHERE_STEADY: f64 = 0.5;
 
 /// How many failures the MTBF that the policy starts from is worth.
 const PRIOR_WEIGHT: f64 = 3.0;
@@ -55,7 +88,8 @@ pub struct AdaptiveParameters {
     pub day: f64,
     /// By how much the hazard's logarithm is lower at the weekend.
     pub weekend: f64,
-    /// Logarithm of a factor on the interval that is best for the objective: below zero saves energy, above zero time.
+    /// Logarithm of a factor on the interval that is best for the objective: below zero saves energy, above zero time. Half
+    /// of it counts where the rate has shown itself to be steady.
     pub lean: f64,
 }
 
@@ -85,7 +119,7 @@ impl AdaptiveParameters {
 
 impl Default for AdaptiveParameters {
     fn default() -> Self {
-        AdaptiveParameters { weights: [1.4, 2.8, 0.7], day: 0.20, weekend: 0.29, lean: 0.0 }
+        AdaptiveParameters { weights: [0.7, 2.8, 0.7], day: 0.20, weekend: 0.305, lean: 0.0 }
     }
 }
 
@@ -98,37 +132,31 @@ pub fn calendar(local_s: f64) -> [f64; 2] {
     [-(TAU * hours / 24.0).cos(), 2.0 / 7.0 - weekend]
 }
 
-/// One memory: discounted failures and discounted time at the last failure.
-#[derive(Clone, Copy, Debug)]
-struct Memory {
-    per_s: f64,
-    length_s: f64,
-    weight: f64,
-    failures: f64,
-    watched_s: f64,
-}
-
-impl Memory {
-    fn after(&self, age_s: f64) -> (f64, f64) {
-        let kept = (-age_s * self.per_s).exp();
-        (self.failures * kept, self.length_s + (self.watched_s - self.length_s) * kept)
-    }
-}
-
 /// The policy and what it has seen.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    memories: [Memory; 3],
-    failures: f64,
+    /// The ways of each shape.
+    renewals: [Renewal; SHAPES.len()],
+    /// The way of bursts.
+    memories: Memories,
+    /// Time watched and failures seen, the prior's with them.
     watched_s: f64,
+    failures: f64,
+    /// Whether a failure has been seen, from which gaps and ages count.
+    has_failed: bool,
+    /// Logarithm of the probability of each way, over that of the best.
+    evidence: [f64; WAYS],
+    /// The probability of each way.
+    probable: [f64; WAYS],
     /// Mean gap as the memories saw it at the last failure, the shortest left out: bursts soon pass.
     settled_s: f64,
     /// Local time of the last failure, where the calendar is known.
     failed_at_s: Option<f64>,
     /// Mean gap in each hour of the week over that of the week, from Thursday on.
     week: [f64; 168],
-    /// Square of the factor on the interval.
-    stretch: f64,
+    /// Logarithm of the factor on the interval, and how much of it counts.
+    lean: f64,
+    leaning: f64,
 }
 
 impl Adaptive {
@@ -138,26 +166,46 @@ impl Adaptive {
         let parameters = parameters.sound();
         let known = prior_mtbf_s.is_finite() && prior_mtbf_s > 0.0;
         let prior_s = if known { prior_mtbf_s.clamp(SHORTEST_S, LONGEST_S) } else { 3.15576e7 };
-        let memory = |i: usize| Memory {
-            per_s: 1.0 / MEMORIES_S[i],
-            length_s: MEMORIES_S[i],
-            weight: parameters.weights[i],
-            failures: 0.0,
-            watched_s: 0.0,
-        };
         let week = std::array::from_fn(|hour| {
             let [day, weekend] = calendar((hour as f64 + 0.5) * HOUR_S);
             (-parameters.day * day - parameters.weekend * weekend).exp()
         });
-        Adaptive {
-            memories: std::array::from_fn(memory),
-            failures: PRIOR_WEIGHT,
+        let mut new = Adaptive {
+            renewals: SHAPES.map(|shape| match shape {
+                1.0 => Renewal::steady(prior_s, PRIOR_WEIGHT),
+                shape => Renewal::unknown(shape, prior_s),
+            }),
+            memories: Memories::new(parameters.weights),
             watched_s: PRIOR_WEIGHT * prior_s,
+            failures: PRIOR_WEIGHT,
+            has_failed: false,
+            evidence: PROBABLE.map(f64::ln),
+            probable: [0.0; WAYS],
             settled_s: prior_s,
             failed_at_s: local_s.filter(|t| (0.0..LONGEST_S).contains(t)),
             week,
-            stretch: (2.0 * parameters.lean).exp(),
+            lean: parameters.lean,
+            leaning: 1.0,
+        };
+        new.weigh();
+        new
+    }
+
+    /// Makes probabilities of the evidence.
+    fn weigh(&mut self) {
+        if !self.has_failed {
+            self.probable = std::array::from_fn(|way| if way == STEADY { 1.0 } else { 0.0 });
+            return;
         }
+        let best = self.evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let ruled_out = f64::NEG_INFINITY;
+        self.evidence = self.evidence.map(|e| if e == ruled_out { e } else { (e - best).max(LEAST_EVIDENCE) });
+        let weight = |way: usize| if self.is_known(way) { self.evidence[way].exp() } else { 0.0 };
+        let sum: f64 = (0..WAYS).map(weight).sum();
+        let probable = std::array::from_fn(|way| weight(way) / sum);
+        self.probable = probable.map(|p: f64| if p < NEGLIGIBLE { 0.0 } else { p });
+        let unsteady = ((1.0 - self.probable[STEADY]) / (1.0 - PROBABLE[STEADY])).min(1.0);
+        self.leaning = LEAN_WHERE_STEADY + (1.0 - LEAN_WHERE_STEADY) * unsteady;
     }
 
     /// Takes note of the gap that a failure has just ended. Gaps that are not finite and positive are ignored.
@@ -166,14 +214,53 @@ impl Adaptive {
             return;
         }
         let gap_s = gap_s.clamp(SHORTEST_S, LONGEST_S);
-        for memory in &mut self.memories {
-            let (failures, watched_s) = memory.after(gap_s);
-            (memory.failures, memory.watched_s) = (failures + 1.0, watched_s);
+        // The time until the first failure is no gap: nobody knows when the one before it was.
+        if self.has_failed {
+            let foretold = |way: usize| self.ln_survival(way, gap_s) - self.mean_of_s(way, gap_s).ln();
+            // A way that says nothing yet is no better for it, and no worse.
+            let foretold = |way: usize| foretold(if self.is_known(way) { way } else { STEADY });
+            self.evidence = std::array::from_fn(|way| self.evidence[way] + foretold(way));
+            self.renewals.iter_mut().skip(1).for_each(|renewal| renewal.observe(gap_s));
         }
+        self.renewals[STEADY].observe(gap_s);
+        self.memories.pass(gap_s, 1.0);
         self.failures += 1.0;
         self.watched_s += gap_s;
         self.failed_at_s = self.failed_at_s.map(|t| t + gap_s);
-        self.settled_s = self.mean_s(&self.memories[..2], 0.0);
+        self.has_failed = true;
+        self.settled_s = self.memories.settled_s(self.base(0.0));
+        self.weigh();
+    }
+
+    /// How probable it is that failures come at a steady rate, in bursts, and by wear.
+    pub fn ways(&self) -> [f64; 3] {
+        [self.probable[STEADY], self.probable[BURSTS], self.probable[STEADY + 1..BURSTS].iter().sum()]
+    }
+
+    /// Time and failures at that age of the rate that forgets nothing.
+    fn base(&self, age_s: f64) -> (f64, f64) {
+        (self.watched_s + age_s, self.failures)
+    }
+
+    /// Whether a way of failing says something.
+    fn is_known(&self, way: usize) -> bool {
+        way == BURSTS || self.renewals[way].is_known()
+    }
+
+    /// The mean gap at that age, in one way of failing.
+    fn mean_of_s(&self, way: usize, age_s: f64) -> f64 {
+        match way {
+            BURSTS => self.memories.mean_s(self.base(age_s), age_s),
+            shape => self.renewals[shape].mean_s(age_s),
+        }
+    }
+
+    /// Logarithm of the probability that nothing fails until that age, in one way of failing.
+    fn ln_survival(&self, way: usize, age_s: f64) -> f64 {
+        match way {
+            BURSTS => -self.memories.expected(|age_s| self.base(age_s), age_s),
+            shape => self.renewals[shape].ln_survival(age_s),
+        }
     }
 
     /// Failures to be expected in a second, `age_s` after the last one. Finite and positive.
@@ -183,49 +270,70 @@ impl Adaptive {
 
     /// The inverse of the hazard.
     fn mean_gap_s(&self, age_s: f64) -> f64 {
-        let mean_s = self.mean_s(&self.memories, age_s);
+        let ways = || (0..WAYS).filter(|way| self.probable[*way] > 0.0);
+        let mean_s = if ways().count() == 1 {
+            ways().map(|way| self.mean_of_s(way, age_s)).sum()
+        } else {
+            let mut survived = [f64::NEG_INFINITY; WAYS];
+            ways().for_each(|way| survived[way] = self.probable[way].ln() + self.ln_survival(way, age_s));
+            let best = survived.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let (sum, hazard) = ways().fold((0.0, 0.0), |(sum, hazard), way| {
+                let share = (survived[way] - best).exp();
+                (sum + share, hazard + share / self.mean_of_s(way, age_s))
+            });
+            sum / hazard
+        };
+        let mean_s = mean_s.clamp(SHORTEST_S, LONGEST_S);
         self.failed_at_s.map_or(mean_s, |failed_at_s| {
             let hour = ((failed_at_s + age_s) * (1.0 / HOUR_S)) as u64;
             mean_s * self.week[(hour % 168) as usize]
         })
     }
 
-    /// The posterior mean of the last of the memories, each of which has the one before as its prior.
-    fn mean_s(&self, memories: &[Memory], age_s: f64) -> f64 {
-        // Each mean is kept as a fraction: one division at the end instead of one after the other.
-        let prior = (self.watched_s + age_s, self.failures);
-        let (seconds, failures) = memories.iter().fold(prior, |prior, memory| {
-            let (failures, watched_s) = memory.after(age_s);
-            (watched_s * prior.1 + memory.weight * prior.0, (failures + memory.weight) * prior.1)
-        });
-        seconds / failures
-    }
-
     /// The work until the next checkpoint, `age_s` after the last failure, for checkpoints of `checkpoint_s` and a
     /// ratio of compute to checkpoint power (1 minimises time). Finite and positive whatever is given.
     #[inline]
     pub fn interval_s(&self, age_s: f64, checkpoint_s: f64, ratio: f64) -> f64 {
+        self.pace(age_s, checkpoint_s, ratio).0
+    }
+
+    /// The same, and the mean gap in the middle of the coming period, on which it rests.
+    pub fn pace(&self, age_s: f64, checkpoint_s: f64, ratio: f64) -> (f64, f64) {
         let positive = |x: f64, otherwise: f64| if x.is_finite() && x > 0.0 { x } else { otherwise };
         let age_s = positive(age_s, 0.0).min(LONGEST_S);
         let checkpoint_s = positive(checkpoint_s, 1.0).clamp(1e-6, LONGEST_S);
         // The checkpoint in units of lost work, leaning.
-        let worth_s = checkpoint_s * self.stretch / positive(ratio, 1.0).clamp(1e-6, 1e6);
+        let stretch = (2.0 * self.lean * self.leaning).exp();
+        let worth_s = checkpoint_s * stretch / positive(ratio, 1.0).clamp(1e-6, 1e6);
         let square_s2 = checkpoint_s * (checkpoint_s - worth_s);
         let least_s = (1.0 + LEAST_WORK) * checkpoint_s;
         let period_s =
             |mean_s: f64| ((2.0 * worth_s * mean_s - square_s2).max(0.0).sqrt() + worth_s / 3.0).max(least_s);
-        // The hazard is taken in the middle of the coming period.
-        let middle_s = age_s + 0.5 * period_s(self.settled_s);
-        period_s(self.mean_gap_s(middle_s)) - checkpoint_s
+        // The middle is that of the period that it asks for: the root of both meets it where the hazard rises, too.
+        let mut meant_s = period_s(self.settled_s);
+        for _ in 0..STEPS {
+            meant_s = (meant_s * period_s(self.mean_gap_s(age_s + 0.5 * meant_s))).sqrt();
+        }
+        let mean_s = self.mean_gap_s(age_s + 0.5 * meant_s);
+        (period_s(mean_s) - checkpoint_s, mean_s)
     }
 
     /// The same for a job's costs, within its bounds, with the reason. Ages and costs are in s and W.
     pub fn choose(&self, age_s: f64, objective: Objective, costs: &Costs, bounds: &Bounds) -> Result<Choice, Invalid> {
-        let ratio = match objective {
-            Objective::Energy => (costs.static_w + costs.compute_w) / (costs.static_w + costs.checkpoint_w),
-            Objective::Time => 1.0,
-        };
-        let wanted_s = self.interval_s(age_s, costs.checkpoint_s, ratio);
-        bound_interval(objective, wanted_s, 1.0 / self.hazard_per_s(age_s), costs, bounds)
+        let (wanted_s, mean_s) = self.pace(age_s, costs.checkpoint_s, ratio(objective, costs));
+        bound_interval(objective, wanted_s, mean_s, costs, bounds)
+    }
+
+    /// The MTBF over the coming period, for a job's costs.
+    pub fn mtbf_s(&self, age_s: f64, objective: Objective, costs: &Costs) -> f64 {
+        self.pace(age_s, costs.checkpoint_s, ratio(objective, costs)).1
+    }
+}
+
+/// What lost work costs over checkpoint time.
+fn ratio(objective: Objective, costs: &Costs) -> f64 {
+    match objective {
+        Objective::Energy => (costs.static_w + costs.compute_w) / (costs.static_w + costs.checkpoint_w),
+        Objective::Time => 1.0,
     }
 }

@@ -150,9 +150,9 @@ impl Aupy {
         2.0 * self.mtbf_s * self.b()
     }
 
-    /// Whether some period holds a checkpoint and lets the run end.
+    /// Whether some period holds a checkpoint and lets the run end: where 2 mu b is C but for the rounding, none does.
     pub fn feasible(&self) -> bool {
-        self.b() > 0.0 && self.upper_limit_s() > self.checkpoint_s
+        self.b() > 0.0 && self.upper_limit_s() > self.checkpoint_s * (1.0 + 1e-9)
     }
 
     /// Eq. 1.1: sqrt(2 a b mu), not clamped to C. NaN where b < 0.

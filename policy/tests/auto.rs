@@ -1,6 +1,6 @@
 //! What holds for the policy `auto` whatever the failures.
 
-use policy::adaptive::{Adaptive, AdaptiveParameters, calendar};
+use policy::adaptive::{Adaptive, AdaptiveParameters, MOST_FAILURES, Past, calendar};
 use policy::interval::Objective;
 use proptest::prelude::*;
 
@@ -8,6 +8,11 @@ const DAY_S: f64 = 86_400.0;
 
 fn gaps() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec((4.0..15.0_f64).prop_map(f64::exp), 1..60)
+}
+
+/// Too few to tell of wear.
+fn few_gaps() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec((4.0..15.0_f64).prop_map(f64::exp), 0..1)
 }
 
 fn auto(local_s: Option<f64>) -> Adaptive {
@@ -35,14 +40,14 @@ proptest! {
     }
 
     #[test]
-    fn the_hazard_falls_while_no_failure_comes(past in gaps(), age_s in 0.0..1e7_f64, step_s in 1.0..1e6_f64) {
+    fn the_hazard_falls_while_no_failure_comes_and_nothing_speaks_of_wear(past in few_gaps(), age_s in 0.0..1e7_f64, step_s in 1.0..1e6_f64) {
         let mut policy = auto(None);
         past.iter().for_each(|gap_s| policy.observe_gap(*gap_s));
         prop_assert!(policy.hazard_per_s(age_s + step_s) <= policy.hazard_per_s(age_s) * (1.0 + 1e-12));
     }
 
     #[test]
-    fn a_failure_raises_the_hazard(past in gaps(), gap_s in 10.0..1e6_f64) {
+    fn a_failure_raises_the_hazard(past in few_gaps(), gap_s in 10.0..1e6_f64) {
         let mut policy = auto(None);
         past.iter().for_each(|gap_s| policy.observe_gap(*gap_s));
         let before = policy.hazard_per_s(gap_s);
@@ -119,4 +124,84 @@ fn without_a_lean_a_steady_hazard_gets_the_interval_of_least_waste() {
             assert!(found < least * 1.002, "{mean_checkpoints} {ratio}: {found} at {chosen}, least {least}");
         }
     }
+}
+
+#[test]
+fn a_silence_counts_once() {
+    // Three failures in three days were thought of, and none came in a fourth.
+    assert!((auto(None).hazard_per_s(DAY_S) * DAY_S - 0.75).abs() < 1e-12);
+}
+
+/// Gaps of that Weibull shape and a mean of about a day, evenly over the distribution and in a mixed order.
+fn weibull(shape: f64, count: usize) -> Vec<f64> {
+    let at = |i: usize| ((i * 89 % count) as f64 + 0.5) / count as f64;
+    (0..count).map(|i| DAY_S * (-at(i).ln()).powf(1.0 / shape)).collect()
+}
+
+#[test]
+fn each_way_of_failing_is_recognised() {
+    let ways = |gaps_s: &[f64]| {
+        let mut policy = auto(None);
+        gaps_s.iter().for_each(|gap_s| policy.observe_gap(*gap_s));
+        (policy.ways(), policy)
+    };
+    let ([steady, ..], _) = ways(&weibull(1.0, 300));
+    assert!(steady > 0.9, "{steady}");
+    let ([_, _, wear], policy) = ways(&weibull(3.0, 100));
+    assert!(wear > 0.99, "{wear}");
+    assert!(policy.hazard_per_s(0.2 * DAY_S) < 0.2 * policy.hazard_per_s(DAY_S));
+    // Five at a time within an hour, and nothing for a week.
+    let bursts: Vec<f64> = (0..100).map(|i| if i % 5 == 0 { 7.0 * DAY_S } else { 600.0 }).collect();
+    let ([_, bursts, _], _) = ways(&bursts);
+    assert!(bursts > 0.99, "{bursts}");
+}
+
+#[test]
+fn wear_is_learnt_whatever_was_thought_before() {
+    for prior_s in [0.01 * DAY_S, DAY_S, 100.0 * DAY_S] {
+        let mut policy = Adaptive::new(AdaptiveParameters::default(), prior_s, None);
+        weibull(5.0, 200).iter().for_each(|gap_s| policy.observe_gap(*gap_s));
+        assert!(policy.ways()[2] > 0.99, "{prior_s}: {:?}", policy.ways());
+    }
+}
+
+#[test]
+fn a_policy_with_a_past_is_as_one_that_lived_through_it() {
+    let gaps_s: Vec<f64> = weibull(0.6, MOST_FAILURES);
+    let (from_s, silent_s) = (1.5e9, 5_000.0);
+    let mut at_s = from_s;
+    let failed_s: Vec<f64> = gaps_s
+        .iter()
+        .map(|gap_s| {
+            at_s += gap_s;
+            at_s
+        })
+        .collect();
+    let mut lived = auto(Some(from_s));
+    gaps_s.iter().for_each(|gap_s| lived.observe_gap(*gap_s));
+    let parameters = AdaptiveParameters::for_objective(Objective::Energy);
+    let now_s = at_s + silent_s;
+    let handed = |share: f64| {
+        let past = Past::watched(DAY_S, from_s, failed_s.iter().copied(), now_s, share);
+        Adaptive::with_past(parameters, &past, now_s, Some(now_s))
+    };
+    let (own, since_s) = handed(1.0);
+    for age_s in [0.0, silent_s, 1e6] {
+        let (own, lived) = (own.hazard_per_s(now_s - since_s + age_s), lived.hazard_per_s(silent_s + age_s));
+        assert!((own / lived - 1.0).abs() < 1e-9, "{own} {lived}");
+    }
+    // A tenth of the nodes has a tenth of the failures, after a burst too.
+    let (tenth, since_s) = handed(0.1);
+    assert_eq!(since_s, now_s);
+    let (whole, part) = (lived.hazard_per_s(silent_s), tenth.hazard_per_s(0.0));
+    assert!((part / whole - 0.1).abs() < 0.02, "{part} of {whole}");
+}
+
+#[test]
+fn of_a_longer_past_the_newest_are_kept_and_the_rest_is_counted() {
+    let failed_s = (0..1000).map(|i| 1e9 + f64::from(i) * 1000.0);
+    let past = Past::watched(DAY_S, 1e9 - 500.0, failed_s, 1e9 + 1e6, 1.0);
+    assert_eq!((past.failed_s.len(), past.failures()), (MOST_FAILURES, 1000));
+    assert_eq!(past.earlier_s + 1e9 - 500.0, past.since_s);
+    assert_eq!(past.failed_s[0], past.since_s + 1000.0);
 }

@@ -334,3 +334,25 @@ fn dalys_higher_order_is_the_mtbf_from_twice_it_on() {
     let below = young_daly(100.0, 199.999, 0.0, 0.0).unwrap().daly_higher_order_interval_s;
     assert!(below > 80.0 && below < 100.0, "{below}");
 }
+
+#[test]
+fn a_platform_that_has_time_for_its_checkpoint_alone_is_infeasible_whatever_the_rounding() {
+    for scale in [1.0, 3.0, 7.0, 1e3, 1e7] {
+        for thirds in [1.0, 2.0, 5.0] {
+            let (checkpoint_s, restart_s) = (0.2 * scale, 0.1 * thirds * scale);
+            let platform = policy::periods::Aupy {
+                mtbf_s: restart_s + checkpoint_s / 2.0,
+                checkpoint_s,
+                restart_s,
+                down_s: 0.0,
+                overlap: 0.0,
+                static_w: 1.0,
+                compute_w: 1.0,
+                io_w: 10.0,
+                down_w: 0.0,
+                base_s: 1.0,
+            };
+            assert!(!platform.feasible(), "{platform:?}");
+        }
+    }
+}

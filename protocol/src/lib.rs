@@ -36,7 +36,7 @@ pub use node::{
     StepSpan, WakeReply, WakeRequest, Writers, WritersRequest,
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
-pub use plan::{Alternative, Figure, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
+pub use plan::{Alternative, Figure, Past, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};
 pub use protection::{Protection, ProtectionState};
 pub use request::{Request, Setting, Source};
 #[doc(hidden)]

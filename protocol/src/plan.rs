@@ -130,6 +130,30 @@ pub struct PlanRequest {
     pub local_s: Option<f64>,
 }
 
+/// What is known of failures from before a run: by it `auto` paces the run as if it had lived through them. Moments are
+/// seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// Whose failures they are: `these nodes`, `node type X` or `the cluster`.
+    pub of: String,
+    /// How many nodes those are.
+    pub nodes: u32,
+    /// The run's nodes over those; 1 if it has them all.
+    pub share: f64,
+    /// What their MTBF was thought to be before any failure, s.
+    pub prior_mtbf_s: f64,
+    /// Failures until `since_s` whose moments are not kept.
+    pub earlier_failures: u32,
+    /// For how long they were watched until then, s.
+    pub earlier_s: f64,
+    /// From when on no failure is left out.
+    pub since_s: f64,
+    /// When they failed since, rising.
+    pub failed_s: Vec<f64>,
+    /// Until when they were watched.
+    pub until_s: f64,
+}
+
 /// What will be done for a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -153,6 +177,13 @@ pub struct Plan {
     pub interval_fixed: bool,
     /// MTBF of the allocation, s.
     pub mtbf_s: Figure,
+    /// What is known of failures from before the run; absent where nothing is, and in older plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<Past>,
+    /// When the run was to begin as `interval_s` was chosen, on the clock on the wall, as seconds since its 1970; absent
+    /// where nobody knew, and in older plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_s: Option<f64>,
     /// Expected time of a checkpoint, s.
     pub checkpoint_s: Figure,
     /// Expected time of a restart, s.

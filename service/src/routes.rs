@@ -129,7 +129,12 @@ async fn plan(
     let plan = blocking(move || -> Result<_, Refusal> {
         // History is personal: a user is who munge says.
         question.user = user_name(peer.uid).unwrap_or(question.user);
-        let mut history = store.free().history(&question.user, &question.job_name).map_err(of_store)?;
+        let mut history = {
+            let store = store.free();
+            let failures = store.failure_log(listener::now_s()).map_err(of_store)?;
+            let history = store.history(&question.user, &question.job_name).map_err(of_store)?;
+            planner::History { failures, ..history }
+        };
         history.calibrations = calibrations.known.lock().clone();
         let plan = planner::make_plan(&question, &history, &site)
             .map_err(|refusal| Refusal(StatusCode::UNPROCESSABLE_ENTITY, refusal.to_string()))?;

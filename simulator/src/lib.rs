@@ -8,9 +8,12 @@ pub mod failure_log;
 pub mod figure;
 pub mod fitting;
 pub mod grid;
+pub mod jobs;
 pub mod platform;
 pub mod published;
+pub mod regret;
 pub mod replay;
+pub mod schedule;
 pub mod sweep;
 pub mod trace;
 

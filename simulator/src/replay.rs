@@ -13,6 +13,7 @@ use policy::mtbf::{Estimator, EstimatorKind};
 use policy::periods::daly_higher_order_interval_s;
 
 use crate::Error;
+use crate::schedule::{LONGEST_SCHEDULE, Schedule, too_many};
 use crate::trace::Trace;
 
 /// Range of checkpoint durations, and of the means of drawn gaps, s.
@@ -25,8 +26,6 @@ const MEAN_GAP_S: RangeInclusive<f64> = 1e-9..=1e15;
 /// Checkpoint power over idle power.
 pub const CHECKPOINT_OVER_IDLE: f64 = 1.1;
 
-/// The most checkpoints in one gap of a rule by age.
-const LONGEST_SCHEDULE: usize = 1_000_000;
 /// The most checkpoints in a trace, at Young's interval for energy.
 const MOST_CHECKPOINTS: f64 = 1e9;
 /// The MTBF that `auto` starts from where none is given.
@@ -80,7 +79,7 @@ impl Outcome {
     }
 
     /// Adds a gap with `count` checkpoints, and `left_s` after the last of them, of which `part_s` in one cut short.
-    fn add(&mut self, gap_s: f64, count: f64, checkpoint_s: f64, left_s: f64, part_s: f64) {
+    pub(crate) fn add(&mut self, gap_s: f64, count: f64, checkpoint_s: f64, left_s: f64, part_s: f64) {
         self.total_s += gap_s;
         self.failures += 1.0;
         self.checkpoints += count;
@@ -158,11 +157,6 @@ fn check(trace: &Trace, model: &ElSayed) -> Result<(), Error> {
     Ok(())
 }
 
-fn too_many(checkpoint_s: f64) -> Error {
-    let range = "so long that the longest gap holds at most 1,000,000 checkpoints";
-    Invalid { parameter: "C", value: checkpoint_s, range }.into()
-}
-
 /// Replays a trace under a rule and an objective.
 pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting) -> Result<Outcome, Error> {
     let mean_s = trace.mean_s();
@@ -221,8 +215,7 @@ pub fn replay(trace: &Trace, rule: Rule, objective: Objective, setting: &Setting
             let mut outcome = Outcome::default();
             for gap_s in &trace.gaps_s {
                 let next = |age_s: f64| {
-                    let interval_s = policy.interval_s(age_s, setting.checkpoint_s, accounted);
-                    let mttf_s = if limits.runtime.is_some() { 1.0 / policy.hazard_per_s(age_s) } else { 0.0 };
+                    let (interval_s, mttf_s) = policy.pace(age_s, setting.checkpoint_s, accounted);
                     bounded(interval_s, mttf_s)
                 };
                 walk(&mut outcome, *gap_s, setting.checkpoint_s, next)?;
@@ -259,7 +252,7 @@ impl Limits {
     }
 }
 
-fn constant(trace: &Trace, interval_s: f64, checkpoint_s: f64) -> Outcome {
+pub(crate) fn constant(trace: &Trace, interval_s: f64, checkpoint_s: f64) -> Outcome {
     let mut outcome = Outcome::default();
     for gap_s in &trace.gaps_s {
         gap(&mut outcome, *gap_s, interval_s, checkpoint_s);
@@ -268,7 +261,7 @@ fn constant(trace: &Trace, interval_s: f64, checkpoint_s: f64) -> Outcome {
 }
 
 /// One gap with one interval, in closed form.
-fn gap(outcome: &mut Outcome, gap_s: f64, interval_s: f64, checkpoint_s: f64) {
+pub(crate) fn gap(outcome: &mut Outcome, gap_s: f64, interval_s: f64, checkpoint_s: f64) {
     let period_s = interval_s + checkpoint_s;
     let count = ((gap_s / period_s).ceil() - 1.0).max(0.0);
     let left_s = gap_s - count * period_s;
@@ -297,35 +290,14 @@ fn at_minute_s(estimator: &Estimator, age_s: f64) -> f64 {
     estimator.estimate_s(((age_s / 60.0 + 0.5) as u64) as f64 * 60.0)
 }
 
-/// A rule that looks at nothing but the age takes its checkpoints at the same ages in every gap: the schedule is made
-/// once, as far as the longest gap reaches, and each gap is looked up in it.
+/// A rule that looks at nothing but the age: the schedule is made once, as far as the longest gap reaches.
 fn fixed_by_age(
     trace: &Trace,
     estimator: &Estimator,
     setting: &Setting,
     young: impl Fn(f64) -> f64,
 ) -> Result<Outcome, Error> {
-    let checkpoint_s = setting.checkpoint_s;
     let longest_s = trace.gaps_s.iter().copied().fold(0.0, f64::max);
-    let mut starts_s = vec![0.0];
-    let mut intervals_s = Vec::new();
-    let mut age_s = 0.0;
-    while age_s < longest_s {
-        let interval_s = young(at_minute_s(estimator, age_s));
-        intervals_s.push(interval_s);
-        if intervals_s.len() > LONGEST_SCHEDULE {
-            return Err(too_many(checkpoint_s));
-        }
-        age_s += interval_s + checkpoint_s;
-        starts_s.push(age_s);
-    }
-    let mut outcome = Outcome::default();
-    for gap_s in &trace.gaps_s {
-        // The first checkpoint that did not end strictly before the failure.
-        let count = starts_s.partition_point(|start_s| start_s < gap_s) - 1;
-        let left_s = gap_s - starts_s[count];
-        let part_s = (left_s - intervals_s[count]).max(0.0);
-        outcome.add(*gap_s, count as f64, checkpoint_s, left_s, part_s);
-    }
-    Ok(outcome)
+    let next = |age_s: f64| young(at_minute_s(estimator, age_s));
+    Ok(Schedule::by_age(longest_s, setting.checkpoint_s, next)?.replay(trace))
 }

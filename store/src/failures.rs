@@ -1,11 +1,16 @@
 //! Failures of runs that their wrappers could not tell: of nodes that died, and of wrappers.
 
 use crate::apply;
+use crate::database::Row;
 use crate::error::Result;
 use crate::runs::OpenRun;
 use crate::store::Store;
 use crate::value::params;
+use planner::past::FailureLog;
 use protocol::{FailureKind, NodeFailure, Phase, RunKey};
+
+/// The most deaths of nodes that are read for a plan.
+const PLANNED_FAILURES: u32 = 512;
 
 impl Store {
     /// Notes the death of a node, and a failure for every open run on it that `is_hit` by it.
@@ -74,5 +79,18 @@ impl Store {
         self.connection().query_map("SELECT node, at_s FROM node_failures ORDER BY at_s, node", params![], |r| {
             Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? })
         })
+    }
+
+    /// What a plan is told of the deaths of nodes, read at `now_s`: the newest alone, by their index.
+    pub fn failure_log(&self, now_s: f64) -> Result<FailureLog> {
+        let c = self.connection();
+        let sql = "SELECT node, at_s FROM node_failures ORDER BY at_s DESC LIMIT ?1";
+        let read = |r: &Row| -> Result<NodeFailure> { Ok(NodeFailure { node: r.get(0)?, at_s: r.get(1)? }) };
+        let newest = c.query_map(sql, params![PLANNED_FAILURES], read)?;
+        let nodes = match newest.is_empty() {
+            true => 0,
+            false => c.query_row("SELECT count(*) FROM nodes", params![], |r| r.get(0))?,
+        };
+        Ok(FailureLog { nodes, newest, now_s })
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 13] = [
+const STEPS: [&str; 14] = [
     include_str!("schema1.sql"),
     include_str!("schema2.sql"),
     include_str!("schema3.sql"),
@@ -31,6 +31,8 @@ const STEPS: [&str; 13] = [
     include_str!("schema11.sql"),
     include_str!("schema12.sql"),
     include_str!("schema13.sql"),
+    // The newest deaths of nodes, for each plan.
+    "CREATE INDEX IF NOT EXISTS node_failures_by_time ON node_failures (at_s);",
 ];
 
 /// The store of a controller.

@@ -7,6 +7,9 @@ use super::answer::{n, optional};
 use super::parameters::{Parameters, words};
 
 pub(super) fn shadow(p: &Parameters<'_>) -> Result<Value, String> {
+    if p.has("n") {
+        return p.refuse("n", "absent: one task and its one shadow are reckoned");
+    }
     let m = Shadow {
         work: p.number("W")?,
         speed_max: p.number_or("sigma_max", 1.0)?,

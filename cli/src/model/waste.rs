@@ -30,8 +30,10 @@ fn bouteiller_parameters(p: &Parameters<'_>) -> Result<Bouteiller, String> {
     Ok(parameters)
 }
 
-fn waste(w: &Waste) -> Value {
-    json!({ "waste": n(w.waste), "waste_ff": n(w.failure_free), "waste_fail": n(w.failures) })
+/// A platform cannot waste more than it has: beyond, the closed form says nothing.
+fn waste(scope: Scope, w: &Waste) -> Value {
+    let all = if scope == Scope::Plat && w.waste > 1.0 { Value::Null } else { n(w.waste) };
+    json!({ "waste": all, "waste_ff": n(w.failure_free), "waste_fail": n(w.failures) })
 }
 
 fn validity(w: &Waste) -> Value {
@@ -78,7 +80,7 @@ pub(super) fn bouteiller(p: &Parameters<'_>) -> Result<Value, String> {
     for (scope, name) in [(Scope::App, "app"), (Scope::Plat, "plat")] {
         for (period_s, at) in [(app_s, "T_app"), (plat_s, "T_plat")] {
             let w = m.waste(scope, period_s);
-            out[format!("waste_{name}_at_{at}")] = waste(&w);
+            out[format!("waste_{name}_at_{at}")] = waste(scope, &w);
             out[format!("valid_{name}_at_{at}")] = validity(&w);
             if (name, at) != ("app", "T_plat") {
                 out[format!("C_{name}_at_{at}")] = n(w.checkpoint_s);
@@ -106,7 +108,7 @@ pub(super) fn bouteiller_eval(p: &Parameters<'_>) -> Result<Value, String> {
     let period_s = p.positive("T")?;
     let one = |scope| {
         let w = m.waste(scope, period_s);
-        let mut out = waste(&w);
+        let mut out = waste(scope, &w);
         out["C"] = n(w.checkpoint_s);
         out["W"] = n(w.work_s);
         out["valid"] = validity(&w);

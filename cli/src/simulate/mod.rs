@@ -2,6 +2,7 @@
 
 mod compare;
 mod forms;
+mod learning;
 mod output;
 mod platform;
 mod platform_report;
@@ -50,6 +51,10 @@ enum Task {
     Platform(Box<platform::PlatformArgs>),
     /// `auto`, fitted on other traces, against the published policies.
     Compare(compare::CompareArgs),
+    /// What policies waste beyond the best on gaps of a known distribution.
+    Regret(learning::RegretArgs),
+    /// Jobs over failure traces: `auto` without the failures of before, handed them, and having lived through them.
+    Jobs(learning::JobsArgs),
 }
 
 /// Simulates and reports.
@@ -61,6 +66,8 @@ pub fn run(args: SimulateArgs) -> anyhow::Result<()> {
         Some(Task::Tables(args)) => tables::run(args),
         Some(Task::Platform(args)) => platform::run(args),
         Some(Task::Compare(args)) => compare::run(args),
+        Some(Task::Regret(args)) => learning::regret(args),
+        Some(Task::Jobs(args)) => learning::jobs(args),
     }
 }
 

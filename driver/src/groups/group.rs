@@ -182,6 +182,9 @@ fn plan_of(plan: &Plan, nodes: usize, of: usize) -> Plan {
     let rarer = of.max(1) as f64 / nodes.max(1) as f64;
     let mut plan = plan.clone();
     plan.mtbf_s.value *= rarer;
+    if let Some(past) = &mut plan.past {
+        past.share /= rarer;
+    }
     if !plan.interval_fixed {
         plan.interval_s *= rarer.sqrt();
     }

@@ -61,7 +61,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
         assert_eq!(told(&store, "7.1").checkpoints.iter().map(|c| c.still_s).collect::<Vec<_>>(), [None]);
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
-    assert_eq!(version(), 13);
+    assert_eq!(version(), 14);
     let mut store = Store::open(&path).expect("opens");
     store.append(&batch("7.1", records(2, vec![ended("completed")])), UID).expect("goes on");
     assert_eq!(told(&store, "7.1").state, "completed");
@@ -205,4 +205,25 @@ fn a_kill_in_the_middle_of_a_thousand_batches_loses_and_doubles_nothing() {
     sums(&run);
     assert_eq!(run.total.joules, Some(1000.0));
     assert_eq!(joules(&run, Phase::Compute), 1000.0);
+}
+
+#[test]
+fn a_plan_is_told_the_newest_deaths_of_nodes_by_their_index() {
+    both(|store| {
+        store.watched(&[("n1".into(), 10.0), ("n2".into(), 20.0)]).expect("noted");
+        assert_eq!(store.failure_log(5.0).expect("none").nodes, 0, "without a death nothing is counted");
+        for i in 0..600 {
+            store.node_died(&format!("n{}", i % 2), f64::from(i), f64::from(i), "silent", |_| false).expect("noted");
+        }
+        let log = store.failure_log(700.0).expect("a log");
+        assert_eq!((log.nodes, log.newest.len(), log.now_s), (2, 512, 700.0));
+        assert_eq!((log.newest[0].at_s, log.newest[511].at_s), (599.0, 88.0));
+    });
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("store.sqlite");
+    drop(Store::open(&path).expect("store"));
+    let c = Connection::open(&path).expect("opens");
+    let sql = "EXPLAIN QUERY PLAN SELECT node, at_s FROM node_failures ORDER BY at_s DESC LIMIT 512";
+    let how: String = c.query_row(sql, [], |r| r.get(3)).expect("a plan");
+    assert!(how.contains("node_failures_by_time"), "{how}");
 }

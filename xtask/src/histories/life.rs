@@ -400,6 +400,8 @@ fn plan(interval_s: f64) -> Plan {
         longest_interval_s: None,
         interval_fixed: true,
         mtbf_s: figure(5000.0),
+        past: None,
+        local_s: None,
         checkpoint_s: figure(10.0),
         restart_s: figure(5.0),
         node_share: None,
