@@ -2,7 +2,7 @@
 //! written to them since the dump.
 
 use crate::files::is_lost;
-use crate::frozen::is_others_as_it_was;
+use crate::frozen::{copy_with_holes, is_others_as_it_was};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -46,7 +46,7 @@ fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
     let aside = format!(".{}.joulepoint-aside-{}.{:09}", name.display(), found.mtime(), found.mtime_nsec());
     let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
     file.rewind()?;
-    io::copy(&mut file, copy.as_file_mut())?;
+    copy_with_holes(&mut file, copy.as_file_mut())?;
     // Another task of the step may restore the same file: the first copy is the one from before any of them began.
     match copy.persist_noclobber(folder.join(aside)) {
         Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(()),

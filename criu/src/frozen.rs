@@ -6,16 +6,20 @@ use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, files, leftovers, peers, sandbox};
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const RECORD: &str = "sandbox.json";
+
+/// So much of a file is copied at once, or left out if all of it is zero, bytes.
+const BLOCK_BYTES: usize = 1 << 17;
 
 /// Archive of the open files that are kept whole.
 const OPEN: &str = "open.tar";
@@ -108,6 +112,7 @@ pub fn save(
 ) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
+    peers::refuse_node_ipc(&tree)?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
@@ -351,11 +356,45 @@ fn rewrite(entry: &mut tar::Entry<impl Read>, target: &Path) -> io::Result<bool>
     let Ok(mut file) = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(target) else {
         return Ok(false);
     };
-    let bytes = io::copy(entry, &mut file)?;
-    file.set_len(bytes)?;
+    copy_with_holes(entry, &mut file)?;
     // The time of another user's file cannot be set; its content can.
     let _ = file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?));
     Ok(true)
+}
+
+/// Copies into a file, whose content is then what is read and no more. Where that is zero there are holes: a file may be
+/// longer than its storage has room.
+pub(crate) fn copy_with_holes(from: &mut impl Read, to: &mut File) -> io::Result<()> {
+    let (mut block, zeros) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
+    let before_bytes = to.metadata()?.len();
+    let mut at = 0;
+    loop {
+        let mut bytes = 0;
+        while bytes < BLOCK_BYTES {
+            match from.read(&mut block[bytes..]) {
+                Ok(0) => break,
+                Ok(more) => bytes += more,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if bytes == 0 {
+            return to.set_len(at);
+        }
+        // What was there before has to go. Not every storage can take it away.
+        let old_bytes = before_bytes.saturating_sub(at).min(bytes as u64);
+        if block[..bytes] != zeros[..bytes] || old_bytes > 0 && !punch(to, at, old_bytes) {
+            to.write_all_at(&block[..bytes], at)?;
+        }
+        at += bytes as u64;
+    }
+}
+
+/// Takes the storage of a part of a file away; whether it could.
+fn punch(file: &File, at: u64, bytes: u64) -> bool {
+    let how = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let parts = i64::try_from(at).ok().zip(i64::try_from(bytes).ok());
+    parts.is_some_and(|(at, bytes)| fallocate(file, how, at, bytes).is_ok())
 }
 
 /// Whether another user's file is unchanged since the dump, so that it need not be restored (nor could be). In a
@@ -470,5 +509,26 @@ mod tests {
         let back = fs::metadata(&path).unwrap();
         assert_eq!((back.ino(), back.len()), (number, 64 << 20));
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
+        assert!(back.blocks() < 64, "a hole is none in storage: {} blocks", back.blocks());
+    }
+
+    #[test]
+    fn what_was_in_a_file_goes_where_the_copy_has_nothing_and_the_rest_is_the_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("holes");
+        let block = BLOCK_BYTES;
+        let wanted = [vec![0; block], vec![7; block], vec![0; 2 * block], vec![8; 10], vec![0; 5]].concat();
+        for before in [0, block / 2, 2 * block, 9 * block] {
+            fs::write(&path, vec![1; before]).unwrap();
+            let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+            copy_with_holes(&mut wanted.as_slice(), &mut file).unwrap();
+            assert!(fs::read(&path).unwrap() == wanted, "{before}");
+            assert!(file.metadata().unwrap().blocks() * 512 <= 3 * block as u64, "{before}");
+        }
+        // What is not there takes no room.
+        let mut file = File::create(&path).unwrap();
+        file.set_len(4 << 30).unwrap();
+        copy_with_holes(&mut File::open(&path).unwrap(), &mut file).unwrap();
+        assert_eq!((file.metadata().unwrap().len(), file.metadata().unwrap().blocks()), (4 << 30, 0));
     }
 }

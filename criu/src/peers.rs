@@ -1,4 +1,5 @@
-//! Finds unix sockets of the program whose other end is outside: CRIU dumps them, and fails to restore them.
+//! Finds what the program has in common with the node, so that it cannot be restored: unix sockets whose other end is
+//! outside, and semaphores and queues of System V, which CRIU passes over in silence.
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::collections::BTreeSet;
@@ -28,6 +29,43 @@ pub fn refuse_outside(tree: &[i32]) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// Refuses a tree of processes that has used semaphores or message queues of System V: they are the node's, and restored
+/// processes would wait for ever for those of another node.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), String> {
+    // All that the first process of a sandbox sees is in it, those that have ended too.
+    let sees_own_only = nix::unistd::getpid().as_raw() == 1;
+    let is_ours = |pid: &i32| *pid > 0 && (sees_own_only || tree.contains(pid));
+    let kind = if semaphore_users().iter().any(is_ours) {
+        "semaphores (semget)"
+    } else if queue_users(&fs::read_to_string("/proc/sysvipc/msg").unwrap_or_default()).iter().any(is_ours) {
+        "message queues (msgget)"
+    } else {
+        return Ok(());
+    };
+    Err(format!("it uses {kind} of System V, which are the node's and cannot be saved; those of POSIX and pipes can"))
+}
+
+/// The processes that used each semaphore of this user last.
+fn semaphore_users() -> Vec<i32> {
+    let table = fs::read_to_string("/proc/sysvipc/sem").unwrap_or_default();
+    let of_set = |line: &str| {
+        let mut numbers = line.split_whitespace().skip(1).map(|word| word.parse::<i32>().ok());
+        let (id, _rights, count) = (numbers.next()??, numbers.next()?, numbers.next()??);
+        // SAFETY: a plain system call that takes no pointer; it fails for sets of others.
+        Some((0..count).map(move |semaphore| unsafe { libc::semctl(id, semaphore, libc::GETPID) }))
+    };
+    table.lines().filter_map(of_set).flatten().collect()
+}
+
+/// The processes that wrote to and read from each queue last: columns 6 and 7 of the table.
+fn queue_users(table: &str) -> Vec<i32> {
+    let of_queue = |line: &str| line.split_whitespace().skip(5).take(2).filter_map(|w| w.parse().ok()).collect();
+    table.lines().flat_map(|line| -> Vec<i32> { of_queue(line) }).collect()
 }
 
 /// Files under which sockets of a tree of processes are known, as they gave them.
@@ -149,5 +187,26 @@ mod tests {
         child.wait().unwrap();
         assert!(refused.unwrap_err().contains(&one.to_string()));
         assert!(together.err().is_none_or(|e| !e.contains(&one.to_string())));
+    }
+    #[test]
+    fn who_has_used_semaphores_or_queues_of_system_v_is_refused_and_its_neighbour_is_not() {
+        let us = std::process::id() as i32;
+        let said = |refused: Result<(), String>| refused.err().unwrap_or_default();
+        // SAFETY: plain system calls; the message lives as long as the call.
+        unsafe {
+            let set = libc::semget(libc::IPC_PRIVATE, 2, 0o600 | libc::IPC_CREAT);
+            assert!(set >= 0 && libc::semctl(set, 1, libc::SETVAL, 1) == 0);
+            let (ours, others) = (refuse_node_ipc(&[us]), refuse_node_ipc(&[us + 1]));
+            libc::semctl(set, 0, libc::IPC_RMID);
+            assert!(said(ours).contains("semget"));
+            assert_eq!(others, Ok(()));
+            assert_eq!(refuse_node_ipc(&[us]), Ok(()), "they are gone");
+            let queue = libc::msgget(libc::IPC_PRIVATE, 0o600 | libc::IPC_CREAT);
+            let message: [libc::c_long; 2] = [1, 7];
+            assert!(queue >= 0 && libc::msgsnd(queue, message.as_ptr().cast(), 8, 0) == 0);
+            let ours = refuse_node_ipc(&[us]);
+            libc::msgctl(queue, libc::IPC_RMID, std::ptr::null_mut());
+            assert!(said(ours).contains("msgget"));
+        }
     }
 }

@@ -70,8 +70,8 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     };
     // Outside of the sandbox, whose images hold no connection to other nodes.
     let beside = task.world.as_ref().map(|world| world.start(task.restore.as_deref())).transpose();
-    let beside = match beside {
-        Ok(beside) => beside.map(|child| Pid::from_raw(child.id() as i32)),
+    let (beside, _sockets) = match beside {
+        Ok(beside) => beside.map(|(child, folder)| (Pid::from_raw(child.id() as i32), folder)).unzip(),
         Err(reason) => {
             protocol::say!("joulepoint: {reason}");
             return EXIT_KILLED;

@@ -1,16 +1,63 @@
-//! A temporary folder for a script whose user names none: part of the program's checkpoints, and removed after the
-//! run.
+//! Folders of a run in its node's `/tmp`: one for a script whose user names none, which is part of the program's
+//! checkpoints; and one for the sockets of relays. The last who holds a folder removes it.
 
 use crate::files::COMMON;
-use std::fs::{self, DirBuilder};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The folder; removed when this is dropped.
+/// A folder of this user's alone, which stays as long as somebody holds it. By the lock the service of the node knows
+/// those that were left by who was killed.
 #[derive(Debug)]
-pub struct Temporary(PathBuf);
+pub struct Held {
+    path: PathBuf,
+    /// The folder itself, with a lock that many can have.
+    lock: File,
+}
+
+impl Held {
+    /// Holds a folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// What the file system says; or the folder is another user's, or no folder.
+    pub fn hold(path: &Path) -> io::Result<Held> {
+        loop {
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                _ => {}
+            }
+            let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let lock = match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            let own = lock.metadata()?;
+            if own.uid() != nix::unistd::getuid().as_raw() {
+                return Err(io::Error::other("it is another user's"));
+            }
+            flock(&lock, FlockOperation::LockShared)?;
+            // Whoever held it last may have removed it before the lock was had.
+            if fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (own.dev(), own.ino())) {
+                return Ok(Held { path: path.to_path_buf(), lock });
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A script's folder; removed when this is dropped.
+#[derive(Debug)]
+pub struct Temporary(Held);
 
 impl Temporary {
     /// Makes the folder of a run, empty and for its user only; it has the same name on every node.
@@ -23,19 +70,12 @@ impl Temporary {
         // Leftovers of an earlier, killed life. Another user's folder cannot be removed, and making ours fails then.
         let _ = fs::remove_dir_all(&folder);
         let told = |e: io::Error| format!("{}: {e}; set TMPDIR to a folder of your own", folder.display());
-        DirBuilder::new().mode(0o700).create(&folder).map_err(told)?;
-        Ok(Temporary(folder))
+        Held::hold(&folder).map(Temporary).map_err(told)
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        &self.0.path
     }
 }
 
@@ -61,5 +101,38 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(Temporary::make(&run).unwrap_err().contains("set TMPDIR"));
         fs::remove_file(path).unwrap();
+    }
+    #[test]
+    fn a_folder_that_several_hold_goes_with_the_last_and_is_there_for_whoever_comes_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("held");
+        let (first, second) = (Held::hold(&path).unwrap(), Held::hold(&path).unwrap());
+        drop(first);
+        assert!(path.is_dir());
+        drop(second);
+        assert!(!path.exists());
+        let users: Vec<_> = (0..4).map(|n| (n, path.clone())).collect();
+        let users = users.into_iter().map(|(n, path)| {
+            std::thread::spawn(move || {
+                for _ in 0..200 {
+                    let _held = Held::hold(&path).unwrap();
+                    let own = path.join(n.to_string());
+                    fs::write(&own, "").unwrap();
+                    fs::remove_file(own).unwrap();
+                }
+            })
+        });
+        users.collect::<Vec<_>>().into_iter().for_each(|user| user.join().unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_link_or_a_file_is_not_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, file) = (dir.path().join("link"), dir.path().join("file"));
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        fs::write(&file, "").unwrap();
+        assert!(Held::hold(&link).is_err() && Held::hold(&file).is_err());
+        assert!(dir.path().exists());
     }
 }

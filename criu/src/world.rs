@@ -4,13 +4,14 @@
 //! relays hold while all stand still is saved with the images, and the relays of the next life begin with that.
 
 use crate::dumping::flush::Stop;
+use crate::temporary::Held;
 use mlog::frame::{Frame, Kind};
 use mlog::{connect, exchange};
 use nix::sys::signal::{SigHandler, Signal, signal};
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -85,12 +86,13 @@ pub fn saved(dump: &Path) -> PathBuf {
 }
 
 impl World {
-    /// Starts the relay, which goes on from what was saved with a task's `dump`, and ends with this process.
+    /// Starts the relay, which goes on from what was saved with a task's `dump`, and ends with this process. The folder of its
+    /// socket is held with it.
     ///
     /// # Errors
     /// Why not.
-    pub fn start(&self, dump: Option<&Path>) -> Result<Child, Error> {
-        self.prepare().map_err(Error::Folders)?;
+    pub fn start(&self, dump: Option<&Path>) -> Result<(Child, Held), Error> {
+        let held = self.prepare().map_err(Error::Folders)?;
         let path = |p: &Path| p.as_os_str().to_os_string();
         let count = self.ranks.split('/').count();
         let mut command = Command::new(&self.relay);
@@ -118,20 +120,15 @@ impl World {
                 if nix::unistd::getppid() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
             });
         }
-        command.spawn().map_err(|e| Error::Start(self.relay.clone(), e))
+        let child = command.spawn().map_err(|e| Error::Start(self.relay.clone(), e))?;
+        Ok((child, held))
     }
 
-    /// Makes the folders; that of the socket must be this user's own.
-    fn prepare(&self) -> io::Result<()> {
+    /// Makes the folders; that of the socket must be this user's own, and goes with the last world of the run here.
+    fn prepare(&self) -> io::Result<Held> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.meeting)?;
         let folder = self.socket.parent().unwrap_or(Path::new("/"));
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-            _ => {}
-        }
-        let is_own =
-            fs::symlink_metadata(folder).is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw());
-        is_own.then_some(()).ok_or_else(|| io::Error::other(format!("{} is no folder of this user", folder.display())))
+        Held::hold(folder).map_err(|e| io::Error::other(format!("{}: {e}", folder.display())))
     }
 
     /// Has all ranks of this node leave the relay, for the dump in this folder; they come back when the result is dropped.

@@ -189,6 +189,14 @@ END
 tclsh t.tcl > result"),
     program("Redis", &["redis-server"], "redis-server --port 0 --unixsocket $PWD/socket --save '' > log & until [ -S socket ]; do sleep 0.1; done
 for i in $(seq 50); do redis-cli -s socket incrby k $i > /dev/null; sleep 0.2; done; redis-cli -s socket get k > result; redis-cli -s socket shutdown nosave; wait"),
+    program("a file with holes", &[], "truncate -s 4G holes; exec 5<>holes; for i in $(seq 60); do echo $i >&5; sleep 0.2; done
+[ $(stat -c %b holes) -lt 1000 ] && head -c 200 holes | tr -d '\\0' > result"),
+    program("semaphores of System V", &["perl"], "cat > s.pl <<'END'
+use IPC::SysV qw(IPC_PRIVATE IPC_CREAT IPC_RMID); my $s = semget(IPC_PRIVATE, 1, 0600 | IPC_CREAT) // die $!; my $n = 0;
+if (!fork) { for (1..60) { semop($s, pack('s!3', 0, 1, 0)); select(undef, undef, undef, 0.2) } exit }
+for (1..60) { semop($s, pack('s!3', 0, -1, 0)) or redo; $n++ } wait; semctl($s, 0, IPC_RMID, 0); print $n;
+END
+perl s.pl > result"),
     program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
     program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
     program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),
