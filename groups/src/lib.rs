@@ -5,8 +5,9 @@
 //! [`board`], the driver's hand, tells it.
 
 pub mod board;
+pub mod common;
 pub mod criu;
-pub mod dealt;
+mod dealt;
 mod folder;
 mod gathered;
 mod known;
