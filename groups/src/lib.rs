@@ -5,7 +5,6 @@
 //! [`board`], the driver's hand, tells it.
 
 pub mod board;
-pub mod common;
 pub mod criu;
 mod dealt;
 mod folder;
@@ -13,5 +12,6 @@ mod gathered;
 mod known;
 pub mod launch;
 pub mod lines;
+pub mod one_line;
 pub mod park;
 pub mod slow;

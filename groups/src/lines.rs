@@ -1,6 +1,6 @@
 //! The groups' checkpoints in the run's folder: `checkpoints/gN/NUMBER/`, numbered through the whole run.
 
-use crate::common;
+use crate::one_line;
 use driver::groups::ports::Lines;
 use job::run_folder::{LIMIT, RunFolder};
 use protocol::Manifest;
@@ -25,7 +25,7 @@ pub type Verify = dyn Fn(Checkpoints, u64);
 /// The folders of all groups.
 pub struct Folders {
     all: Vec<Checkpoints>,
-    common: common::Lines,
+    common: one_line::Lines,
     /// Whether there may be lines: those of programs that have ended go once.
     has_lines: bool,
     worker: Worker,
@@ -40,7 +40,7 @@ impl Folders {
     /// What the file system says.
     pub fn open(run: &RunFolder, groups: usize) -> run::Result<Folders> {
         let all: Vec<Checkpoints> = (0..groups).map(|group| run.checkpoints_of(group)).collect::<run::Result<_>>()?;
-        let common = common::Lines::open(&run.path().join(run::seal::CHECKPOINTS), &all)?;
+        let common = one_line::Lines::open(&run.path().join(run::seal::CHECKPOINTS), &all)?;
         Ok(Folders { all, common, has_lines: true, worker: run.worker(), verify: Box::new(run.verify()), told: None })
     }
 
@@ -48,7 +48,7 @@ impl Folders {
     fn with<T: Send + 'static>(
         &self,
         what: &'static str,
-        act: impl FnOnce(&common::Lines) -> run::Result<T> + Send + 'static,
+        act: impl FnOnce(&one_line::Lines) -> run::Result<T> + Send + 'static,
     ) -> run::Result<T> {
         let common = self.common.clone();
         self.worker.call(what, LIMIT, move || act(&common))?
@@ -114,7 +114,7 @@ impl Lines for Folders {
     }
 
     fn over(&mut self) -> run::Result<()> {
-        if std::mem::take(&mut self.has_lines) { self.with("forgetting lines", common::Lines::over) } else { Ok(()) }
+        if std::mem::take(&mut self.has_lines) { self.with("forgetting lines", one_line::Lines::over) } else { Ok(()) }
     }
 
     fn all_back(&mut self, anew: bool) -> run::Result<Option<u64>> {
@@ -135,7 +135,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = |g| Checkpoints::open(dir.path().join("checkpoints").join(format!("g{g}")), 1).unwrap();
         let (all, worker) = ((0..2).map(open).collect::<Vec<_>>(), Worker::start());
-        let common = common::Lines::open(&dir.path().join("checkpoints"), &all).unwrap();
+        let common = one_line::Lines::open(&dir.path().join("checkpoints"), &all).unwrap();
         let verify = Box::new(|lines: Checkpoints, n| drop(lines.settle(n)));
         let mut lines = Folders { all, common, has_lines: true, worker, verify, told: None };
         for group in [0, 1, 0] {

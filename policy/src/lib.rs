@@ -8,9 +8,8 @@
 //! | [`adaptive`] | the policy `auto`: checkpoints placed by a hazard that learns |
 //! | [`interval`] | which interval to use, under which bounds, and why |
 //! | [`choice`] | which protocol to use: time and energy of the whole run under each, with their uncertainty |
-//! | [`decide`] | whether to checkpoint now, wait, or rest |
+//! | [`decide`] | whether to checkpoint now, wait, or rest, and which checkpoints of groups are a line of all |
 //! | [`lending`] | whether survivors of a failure go to a queued job |
-//! | [`lines`] | how often groups that checkpoint alone make one line of all |
 //! | [`mtbf`] | estimators of the mean time between failures |
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |
 //! | [`memoryless`] | the exact renewal model that is used where Aupy15's expansion has no solution |
@@ -34,7 +33,6 @@ pub mod frequency;
 pub mod interval;
 mod invalid;
 pub mod lending;
-pub mod lines;
 pub mod memoryless;
 pub mod mtbf;
 pub mod periods;

@@ -129,8 +129,11 @@ impl Worlds {
         }
         if let Some(all) = gathering {
             all.meet(group, |folder| {
-                let save =
-                    |call: &String| self.ask(call, group, &["save", "--to", &saved(folder, call).to_string_lossy()]);
+                let save = |call: &String| {
+                    let to = saved(folder, call);
+                    let asked = self.ask(call, group, &["save", "--to", &to.to_string_lossy()]);
+                    asked.map_err(|reason| NoLine::Missing(group, reason))
+                };
                 resting.calls.iter().try_for_each(save)
             });
         }

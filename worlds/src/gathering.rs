@@ -61,7 +61,7 @@ impl Gathering {
     }
 
     /// The ranks of a group are away: when those of all are, its part is saved by `save`.
-    pub(crate) fn meet(&self, group: usize, save: impl FnOnce(&Path) -> Result<(), String>) {
+    pub(crate) fn meet(&self, group: usize, save: impl FnOnce(&Path) -> Result<(), NoLine>) {
         let until = Instant::now() + LIMIT;
         let mut seen = self.seen();
         seen.away.insert(group);
@@ -78,8 +78,8 @@ impl Gathering {
             return;
         }
         drop(seen);
-        if let Err(reason) = save(&self.folders[group]) {
-            return self.fail(NoLine::Missing(group, reason));
+        if let Err(why) = save(&self.folders[group]) {
+            return self.fail(why);
         }
         let mut seen = self.seen();
         seen.saved.insert(group);
@@ -158,7 +158,7 @@ mod tests {
         first.join().unwrap();
         assert_eq!(one.outcome(), Err(why));
         let one = gathering(1);
-        one.meet(0, |_| Err("no space".to_string()));
-        assert_eq!(one.outcome(), Err(NoLine::Missing(0, "no space".to_string())));
+        one.meet(0, |_| Err(NoLine::Storage("no space".to_string())));
+        assert_eq!(one.outcome(), Err(NoLine::Storage("no space".to_string())));
     }
 }

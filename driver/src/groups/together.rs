@@ -10,7 +10,7 @@ use super::run::Groups;
 use super::under_way::{Sweep, Then};
 use crate::setup::EXIT_NOT_RESTORED;
 use planner::{NOT_ALONE, TOGETHER};
-use policy::lines::{CHANCE, rounds};
+use policy::decide::{CHANCE, rounds};
 use protocol::{Manifest, Phase};
 use std::path::PathBuf;
 
