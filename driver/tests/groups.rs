@@ -18,7 +18,7 @@ use world::{Chances, check_orders, play_record};
 const SEEDS: u64 = 3000;
 
 /// Plays one history to its end.
-fn play(seed: u64) -> [u64; 6] {
+fn play(seed: u64) -> [u64; 8] {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut some = |most: f64| if rng.random_bool(0.5) { rng.random_range(0.0..most) } else { 0.0 };
     let chances = Chances {
@@ -41,6 +41,8 @@ fn play(seed: u64) -> [u64; 6] {
         relay_refused: some(0.001),
         asked_to_end: some(0.0001),
         begins_late: some(0.5),
+        differs: some(0.5),
+        no_line: some(0.5),
     };
     let world = world::World::shared(rng, chances);
     let mut record = 0;
@@ -57,7 +59,16 @@ fn play(seed: u64) -> [u64; 6] {
                 let w = world.borrow();
                 let speeds = speeds(&w.journal);
                 let late = speeds.iter().filter(|(took_s, lost_s)| took_s > lost_s).count();
-                return [w.restarts, w.loans, w.lacking, w.refused, speeds.len() as u64, late as u64];
+                return [
+                    w.restarts,
+                    w.loans,
+                    w.lacking,
+                    w.refused,
+                    speeds.len() as u64,
+                    late as u64,
+                    w.together,
+                    w.to_lines,
+                ];
             }
             Ok(Outcome::Ended(_) | Outcome::Requeued) => {}
             Ok(Outcome::Superseded) => panic!("nobody else has the run"),
@@ -74,7 +85,7 @@ fn no_group_goes_back_that_did_not_fail() {
         play(seed);
         return;
     }
-    let mut counts = [0; 6];
+    let mut counts = [0; 8];
     std::panic::set_hook(Box::new(|_| {}));
     for seed in 0..SEEDS {
         let more = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
@@ -85,11 +96,14 @@ fn no_group_goes_back_that_did_not_fail() {
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
     let _ = std::panic::take_hook();
-    let [restarts, loans, lacking, refused, seen, late] = counts;
+    let [restarts, loans, lacking, refused, seen, late, together, to_lines] = counts;
     println!(
         "{SEEDS} histories, {restarts} groups started again alone, nodes were lent {loans} times, logs lacked {lacking}, \
-         {refused} relays could not begin, {seen} groups were seen to catch up, {late} of them later than expected"
+         {refused} relays could not begin, {seen} groups were seen to catch up, {late} of them later than expected, all went \
+         back together {together} times, {to_lines} times to a line"
     );
+    assert!(to_lines > SEEDS / 10, "{to_lines} lines gone back to are too few to show anything");
+    assert!(together - to_lines > SEEDS / 10, "{together} beginnings of all anew are too few to show anything");
     assert!(late > SEEDS / 10, "{late} groups that came late are too few to show anything");
     assert!(refused > SEEDS / 10, "{refused} refused relays are too few to show anything");
     assert!(lacking > SEEDS / 10, "{lacking} lost logs are too few to show anything");

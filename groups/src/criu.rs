@@ -6,6 +6,7 @@
 
 use crate::board::{Seat, Seats, Way, Within, tell};
 use crate::known::{self, Ended, Known, Written};
+use crate::lines::Reach;
 use driver::ports::{Engine, Happening, Unprepared};
 use engines::app::interval_variables;
 use engines::criu_steps::length_from;
@@ -183,7 +184,7 @@ impl Dumped {
     ) -> Result<Way, i32> {
         let line = environment.iter().find(|(name, _)| name == LINE).map(|(_, line)| Path::new(line));
         let written = line.and_then(|line| self.written(line).remove(&of.name));
-        if let Some(Ended { code, .. }) = self.with(group, |share| share.ended.get(&of.name).copied()) {
+        if let Some(Ended { code, .. }) = self.had_ended(group, of) {
             let words = &of.words;
             protocol::say!(
                 "joulepoint: srun {words} had ended with {code} in group {group} before; not run again there"
@@ -258,10 +259,28 @@ impl Dumped {
     }
 
     /// Has the ranks of a group let their relays go, if it has some.
-    fn rest(&self, group: usize, open: &[Open]) -> Result<Option<Resting>, String> {
+    fn rest(&self, group: usize, open: &[Open], into: &Path) -> Result<Option<Resting>, String> {
         let calls: Vec<&str> = open.iter().filter(|(of, _)| of.world.is_some()).map(|(of, _)| &*of.name).collect();
         let worlds = self.worlds.as_ref().filter(|_| !calls.is_empty());
-        worlds.map(|worlds| worlds.rest(&calls, group)).transpose()
+        worlds.map(|worlds| worlds.rest(&calls, group, into)).transpose()
+    }
+
+    /// Whether a group's share of a call had ended, and how. One of a program whose groups go back together counts only if
+    /// all of them had ended: else it is needed again.
+    fn had_ended(&self, group: usize, of: &DumpedCall) -> Option<Ended> {
+        let ended = |group: usize| self.with(group, |share| share.ended.get(&of.name).copied());
+        let groups = self.worlds.as_ref().filter(|_| of.world.is_some()).and_then(Worlds::together);
+        let (own, count) = (ended(group)?, groups.unwrap_or(0));
+        if (0..count).all(|other| ended(other).is_some()) {
+            return Some(own);
+        }
+        self.with(group, |share| {
+            share.ended.remove(&of.name);
+            if let Err(e) = known::keep(&self.folder(group).join(ENDED), &self.script, &share.ended) {
+                tracing::warn!(%e, group, "a share that runs again is still remembered as ended");
+            }
+        });
+        None
     }
 
     /// Keeps in a line what it knows of the calls, when all tasks of a group stand still or have ended.
@@ -317,11 +336,16 @@ impl Seats {
         })
     }
 
-    /// Has printed what a line of a group has: it will not be written again.
-    pub fn print(&self, group: usize, line: &Path) {
+    /// Has printed what a checkpoint of a group has, if the group alone would not go back to before it: while an MPI program
+    /// of all groups runs, only what a line of all has will not be written again.
+    pub fn print(&self, group: usize, line: &Path, reach: Reach) {
         let Within::Dumped(within) = &self.within else { return };
         let written = within.written(line);
         self.with(|all| {
+            let is_world = |s: &Seat| s.dumped.as_ref().is_some_and(|of| of.world.is_some());
+            if reach == Reach::Own && all.values().any(is_world) {
+                return;
+            }
             for seat in all.values() {
                 if let Some((of, written)) = seat.dumped.as_ref().and_then(|of| Some((of, written.get(&of.name)?))) {
                     within.print(group, of, *written, &seat.to);
@@ -400,7 +424,7 @@ impl Engine for GroupCriu {
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
             let saved = match outside {
                 Some((of, why)) => Err(format!("srun {} runs in no sandbox: {why}", of.words)),
-                None => match within.rest(group, &open) {
+                None => match within.rest(group, &open, &into) {
                     Err(reason) => Err(reason),
                     Ok(resting) => {
                         wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
@@ -422,6 +446,9 @@ impl Engine for GroupCriu {
                     }
                 },
             };
+            if let (Err(why), Some(worlds)) = (&saved, &within.worlds) {
+                worlds.leave(group, &into, why);
+            }
             post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }

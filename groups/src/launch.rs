@@ -3,7 +3,7 @@
 use crate::board::{Board, Sandboxes, Seats, Within};
 use crate::criu::{Dumped, GroupCriu};
 use crate::dealt::Dealt;
-use crate::lines::Folders;
+use crate::lines::{Folders, Reach};
 use crate::park::Park;
 use crate::slow::Slow;
 use ::criu::relay;
@@ -167,9 +167,11 @@ impl Launch<'_> {
             // The script writes again what it has written itself, and what its steps had printed is printed again.
             relay::standard().and_then(|mut all| relay::begin(&mut all, &folder.path().join(relay::BEGAN)))?;
             let (seats, worlds) = (board.seats(), worlds.clone());
-            lines.tell(Box::new(move |group, line| {
-                seats.print(group, line);
-                worlds.iter().for_each(|worlds| worlds.committed(group, line));
+            lines.tell(Box::new(move |group, line, reach| {
+                seats.print(group, line, reach);
+                if reach == Reach::Own {
+                    worlds.iter().for_each(|worlds| worlds.committed(group, line));
+                }
             }));
         }
         let mut relays = match worlds {
@@ -244,6 +246,7 @@ impl Launch<'_> {
             cpus: self.me.cpus_per_node,
             post: self.post.clone(),
             all: self.places.groups.iter().map(|_| relays::Relay::default()).collect(),
+            told: Tries::default(),
         };
         relays.watch();
         Box::new(relays)

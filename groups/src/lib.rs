@@ -6,11 +6,12 @@
 
 pub mod board;
 pub mod criu;
-pub mod dealt;
+mod dealt;
 mod folder;
 mod gathered;
 mod known;
 pub mod launch;
 pub mod lines;
+pub mod one_line;
 pub mod park;
 pub mod slow;

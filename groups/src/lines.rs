@@ -1,13 +1,23 @@
 //! The groups' checkpoints in the run's folder: `checkpoints/gN/NUMBER/`, numbered through the whole run.
 
+use crate::one_line;
 use driver::groups::ports::Lines;
 use job::run_folder::{LIMIT, RunFolder};
 use protocol::Manifest;
 use run::{Checkpoints, Patience, Worker};
 use std::path::{Path, PathBuf};
 
-/// Is told of each line of a group, with its folder.
-pub type Told = dyn Fn(usize, &Path);
+/// How far a checkpoint reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It is of one group.
+    Own,
+    /// It is part of a line of all groups.
+    All,
+}
+
+/// Is told of each checkpoint of a group that is complete, with its folder; of one that is part of a line a second time.
+pub type Told = dyn Fn(usize, &Path, Reach);
 
 /// Has a complete checkpoint read back, so that older ones may go.
 pub type Verify = dyn Fn(Checkpoints, u64);
@@ -15,6 +25,9 @@ pub type Verify = dyn Fn(Checkpoints, u64);
 /// The folders of all groups.
 pub struct Folders {
     all: Vec<Checkpoints>,
+    common: one_line::Lines,
+    /// Whether there may be lines: those of programs that have ended go once.
+    has_lines: bool,
     worker: Worker,
     verify: Box<Verify>,
     told: Option<Box<Told>>,
@@ -26,8 +39,19 @@ impl Folders {
     /// # Errors
     /// What the file system says.
     pub fn open(run: &RunFolder, groups: usize) -> run::Result<Folders> {
-        let all = (0..groups).map(|group| run.checkpoints_of(group)).collect::<run::Result<_>>()?;
-        Ok(Folders { all, worker: run.worker(), verify: Box::new(run.verify()), told: None })
+        let all: Vec<Checkpoints> = (0..groups).map(|group| run.checkpoints_of(group)).collect::<run::Result<_>>()?;
+        let common = one_line::Lines::open(&run.path().join(run::seal::CHECKPOINTS), &all)?;
+        Ok(Folders { all, common, has_lines: true, worker: run.worker(), verify: Box::new(run.verify()), told: None })
+    }
+
+    /// Does something with the lines.
+    fn with<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        act: impl FnOnce(&one_line::Lines) -> run::Result<T> + Send + 'static,
+    ) -> run::Result<T> {
+        let common = self.common.clone();
+        self.worker.call(what, LIMIT, move || act(&common))?
     }
 
     /// Tells of each line that is complete from now on.
@@ -54,7 +78,7 @@ impl Lines for Folders {
         let (checkpoints, made) = (self.of(group), manifest.clone());
         self.worker.call("completing a checkpoint", LIMIT, move || checkpoints.commit(&made))??;
         (self.verify)(self.of(group), manifest.number);
-        self.told.iter().for_each(|told| told(group, &self.all[group].path(manifest.number)));
+        self.told.iter().for_each(|told| told(group, &self.all[group].path(manifest.number), Reach::Own));
         Ok(())
     }
 
@@ -67,6 +91,39 @@ impl Lines for Folders {
         let checkpoints = self.all[group].patient(Patience::LONG);
         self.worker.call("reading the checkpoints", LIMIT, move || checkpoints.newest())?
     }
+
+    fn rooms(&mut self) -> run::Result<(u64, Vec<PathBuf>)> {
+        let all = self.all.clone();
+        self.has_lines = true;
+        self.with("making room for a checkpoint", move |common| {
+            let last = all.iter().map(Checkpoints::last).collect::<run::Result<Vec<_>>>()?;
+            common.rooms(last.into_iter().max().unwrap_or(0))
+        })
+    }
+
+    fn join(&mut self, number: u64) -> run::Result<()> {
+        self.with("completing a line", move |common| common.join(number))?;
+        for (group, checkpoints) in self.all.iter().enumerate() {
+            self.told.iter().for_each(|told| told(group, &checkpoints.path(number), Reach::All));
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, number: u64) -> run::Result<()> {
+        self.with("setting checkpoints aside", move |common| common.part(number))
+    }
+
+    fn over(&mut self) -> run::Result<()> {
+        if std::mem::take(&mut self.has_lines) { self.with("forgetting lines", one_line::Lines::over) } else { Ok(()) }
+    }
+
+    fn all_back(&mut self, anew: bool) -> run::Result<Option<u64>> {
+        self.with("reading the lines", move |common| common.all_back(anew))
+    }
+
+    fn folder(&self, group: usize, number: u64) -> PathBuf {
+        self.all[group].path(number)
+    }
 }
 
 #[cfg(test)]
@@ -77,8 +134,10 @@ mod tests {
     fn numbers_are_unique_in_the_run_and_each_group_has_its_own_newest() {
         let dir = tempfile::tempdir().unwrap();
         let open = |g| Checkpoints::open(dir.path().join("checkpoints").join(format!("g{g}")), 1).unwrap();
-        let (all, worker) = ((0..2).map(open).collect(), Worker::start());
-        let mut lines = Folders { all, worker, verify: Box::new(|lines, n| drop(lines.settle(n))), told: None };
+        let (all, worker) = ((0..2).map(open).collect::<Vec<_>>(), Worker::start());
+        let common = one_line::Lines::open(&dir.path().join("checkpoints"), &all).unwrap();
+        let verify = Box::new(|lines: Checkpoints, n| drop(lines.settle(n)));
+        let mut lines = Folders { all, common, has_lines: true, worker, verify, told: None };
         for group in [0, 1, 0] {
             let (number, _) = lines.room(group).unwrap();
             let manifest = Manifest {

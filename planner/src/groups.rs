@@ -2,6 +2,12 @@
 
 use options::Settings;
 
+/// The decision of a run that all its groups go back together, from then on.
+pub const TOGETHER: &str = "go back together";
+
+/// Why, if the program is the reason.
+pub const NOT_ALONE: &str = "the program does not repeat itself, and no group of it can go back alone";
+
 /// The nodes of a job, divided among groups and spares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {

@@ -19,6 +19,7 @@ pub mod sound;
 mod table;
 
 pub use accuracy::{Accuracy, Deviation, accuracy, checkpoint_power_w, expected_checkpoint_j};
+pub use groups::{NOT_ALONE, TOGETHER};
 pub use known::Known;
 pub use loans::{CAUGHT_UP, Lent, Modelled, Pair, Party, lent, modelled, parties};
 
@@ -31,6 +32,9 @@ use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::choice::choose;
 use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
+
+/// The protocol of a plan whose groups recover alone.
+pub const UNCOORDINATED: &str = "uncoordinated";
 
 /// Expected time beyond the work, as a fraction of it, above which a run is said to make no progress.
 const HOPELESS: f64 = 100.0;
@@ -60,6 +64,8 @@ pub struct History {
     pub work_s: Option<f64>,
     /// Engine of the newest run of this user and job name that made a checkpoint.
     pub engine: Option<String>,
+    /// The newest run of this user and job name whose program did not repeat itself when one group went back alone.
+    pub not_alone: Option<String>,
     /// The calibrations of this cluster.
     pub calibrations: Vec<Known>,
 }
@@ -81,6 +87,8 @@ pub(crate) struct Wanted<'a> {
     local_s: Option<f64>,
     /// Whether nodes may have their CPU frequency set for the checkpoint phase.
     cpufreq: bool,
+    /// An earlier run of this name whose program did not repeat itself when one group went back alone.
+    not_alone: Option<&'a str>,
 }
 
 impl Wanted<'_> {
@@ -95,7 +103,10 @@ impl Wanted<'_> {
     /// What is to be said of groups that recover alone, if they were asked for; an error says why they cannot be had.
     fn groups_said(&self) -> Option<Result<Vec<String>, String>> {
         let asked = self.settings.protocol == Some(options::Protocol::Uncoordinated);
-        asked.then(|| groups::remarks(self.settings, self.nodes as usize, self.tasks))
+        asked.then(|| match self.not_alone {
+            Some(run) => Err(format!("in run {run} of this name {NOT_ALONE}")),
+            None => groups::remarks(self.settings, self.nodes as usize, self.tasks),
+        })
     }
 
     /// Whether groups that recover alone were asked for, and can be had.
@@ -128,6 +139,7 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         local_s: request.local_s,
         groups: request.groups.or((settings.groups > 1).then_some(settings.groups)),
         cpufreq: site.node.cpufreq,
+        not_alone: history.not_alone.as_deref(),
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
@@ -164,6 +176,7 @@ pub fn plan_without_history(settings: &Settings, request: &PlanRequest, site: &S
         walltime_s: request.walltime_s,
         local_s: request.local_s,
         cpufreq: site.node.cpufreq,
+        not_alone: None,
     };
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
@@ -210,7 +223,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
-        protocol: if asked { "uncoordinated" } else { taken.protocol.as_str() }.to_string(),
+        protocol: if asked { UNCOORDINATED } else { taken.protocol.as_str() }.to_string(),
         engine: engine.to_string(),
         policy: settings.policy.clone(),
         interval_s,
@@ -462,6 +475,7 @@ mod tests {
             walltime_s: None,
             local_s: None,
             cpufreq: false,
+            not_alone: None,
         };
         let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
         let with = |table| plan(&wanted, &history, &uncapped(), table, "test");

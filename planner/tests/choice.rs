@@ -121,6 +121,16 @@ fn more_groups_or_spares_than_nodes_are_a_reason_and_no_refusal() {
 }
 
 #[test]
+fn a_program_that_did_not_repeat_itself_is_not_run_in_groups_again_and_the_plan_says_why() {
+    let groups = [("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", "4"), ("ft-energy-log", "disk")];
+    let history = planner::History { not_alone: Some("7.100".into()), ..on_published() };
+    let plan = make_plan(&question(&groups, 8), &history, &Site::default()).unwrap();
+    assert_eq!(plan.protocol, "coordinated");
+    let why = "in run 7.100 of this name the program does not repeat itself";
+    assert!(plan.reasons.iter().any(|r| r.contains(why)), "{:?}", plan.reasons);
+}
+
+#[test]
 fn the_row_that_was_asked_for_is_enacted_and_the_others_say_why_not() {
     for (log, lend, taken) in [
         ("disk", "no", "uncoordinated-disk"),

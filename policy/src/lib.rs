@@ -8,7 +8,7 @@
 //! | [`adaptive`] | the policy `auto`: checkpoints placed by a hazard that learns |
 //! | [`interval`] | which interval to use, under which bounds, and why |
 //! | [`choice`] | which protocol to use: time and energy of the whole run under each, with their uncertainty |
-//! | [`decide`] | whether to checkpoint now, wait, or rest |
+//! | [`decide`] | whether to checkpoint now, wait, or rest, and which checkpoints of groups are a line of all |
 //! | [`lending`] | whether survivors of a failure go to a queued job |
 //! | [`mtbf`] | estimators of the mean time between failures |
 //! | [`periods`] | periods for time and for energy (Aupy15 §1.2), Young, Daly, Meneses |

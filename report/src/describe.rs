@@ -184,10 +184,15 @@ fn beside_the_plan(run: &RunAccount, plan: &Plan) -> String {
     )
 }
 
+/// What was decided that its user must know of.
 fn repeated(run: &RunAccount) -> String {
-    let repeated = run.decisions.iter().filter(|d| d.action == driver::setup::REPEATED_WORK);
-    let lines: String = repeated.map(|d| format!("  {}\n", d.reason)).collect();
-    if lines.is_empty() { lines } else { format!("Repeated work\n{lines}") }
+    let section = |(action, heading): (&str, &str)| {
+        let decided = run.decisions.iter().filter(|d| d.action == action);
+        let lines: String = decided.map(|d| format!("  {}\n", d.reason)).collect();
+        if lines.is_empty() { lines } else { format!("{heading}\n{lines}") }
+    };
+    let told = [(driver::setup::REPEATED_WORK, "Repeated work"), (planner::TOGETHER, "All groups went back together")];
+    told.into_iter().map(section).collect()
 }
 
 /// The failures that the summary counts, and the other stops, each under its own heading.

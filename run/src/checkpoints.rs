@@ -21,6 +21,8 @@ pub struct Checkpoints {
     owners: Arc<Owners>,
     /// Numbers of those that were read back, or restored, since the run was taken up.
     verified: Arc<Mutex<BTreeSet<u64>>>,
+    /// Numbers of those that stay, however many newer ones there are.
+    held: Arc<Mutex<BTreeSet<u64>>>,
     patience: Patience,
 }
 
@@ -45,12 +47,40 @@ impl Checkpoints {
         patience: Patience,
     ) -> Result<Checkpoints> {
         storage::make_folder(&folder, patience)?;
-        Ok(Checkpoints { folder, keep: keep.max(1) as usize, holder, owners, verified: Arc::default(), patience })
+        let (keep, verified, held) = (keep.max(1) as usize, Arc::default(), Arc::default());
+        Ok(Checkpoints { folder, keep, holder, owners, verified, held, patience })
     }
 
     /// The same with another patience towards the storage.
     pub fn patient(&self, patience: Patience) -> Checkpoints {
         Checkpoints { patience, ..self.clone() }
+    }
+
+    /// Shows that no newer holder has the run.
+    ///
+    /// # Errors
+    /// One has, or nobody can tell.
+    pub fn show(&self) -> Result<()> {
+        self.holder.show()
+    }
+
+    /// These checkpoints stay, beside those that are kept anyway, and no others.
+    pub fn hold(&self, numbers: impl IntoIterator<Item = u64>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = numbers.into_iter().collect();
+    }
+
+    /// Whether a checkpoint was read back, or restored, since the run was taken up.
+    pub fn is_verified(&self, number: u64) -> bool {
+        self.verified().contains(&number)
+    }
+
+    /// Whether a checkpoint is complete, as far as that is known without reading it back.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn is_complete(&self, number: u64) -> Result<bool> {
+        self.unseal()?;
+        Ok(checkpoint::state(&self.path(number), self.patience)? == State::Complete)
     }
 
     /// Folder of a checkpoint.
@@ -74,6 +104,17 @@ impl Checkpoints {
     /// A newer holder has the run, or what the file system says.
     pub fn room(&self) -> Result<(u64, PathBuf)> {
         self.room_after(self.last()?)
+    }
+
+    /// Makes a new folder for a checkpoint that is part of one of several groups, and has its number.
+    ///
+    /// # Errors
+    /// A newer holder has the run, the number was used, or what the file system says.
+    pub fn room_of(&self, number: u64) -> Result<PathBuf> {
+        self.holder.show()?;
+        let folder = self.path(number);
+        self.patience.with(|| fs::create_dir(&folder)).map_err(Error::at(&folder))?;
+        Ok(folder)
     }
 
     /// Like [`Checkpoints::room`], with a number above `last`.
@@ -179,7 +220,8 @@ impl Checkpoints {
     /// Removes the oldest checkpoints, as many as there are beyond the verified ones to keep.
     fn prune(&self) -> Result<()> {
         let Some(oldest) = self.verified().iter().rev().nth(self.keep - 1).copied() else { return Ok(()) };
-        for number in self.numbers()?.into_iter().filter(|n| *n < oldest) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for number in self.numbers()?.into_iter().filter(|n| *n < oldest && !held.contains(n)) {
             let path = self.path(number);
             let goes = match checkpoint::state(&path, self.patience)? {
                 State::Complete => self.is_rightful(&path)?,
@@ -267,12 +309,18 @@ impl Checkpoints {
     /// # Errors
     /// A newer holder has the run, or what the file system says.
     pub fn forget_from(&self, number: u64) -> Result<()> {
-        for late in self.numbers()?.into_iter().filter(|n| *n >= number) {
-            if checkpoint::state(&self.path(late), self.patience)? == State::Complete {
-                self.set_aside(late, FORGOTTEN)?;
-            }
+        self.numbers()?.into_iter().filter(|n| *n >= number).try_for_each(|late| self.forget(late))
+    }
+
+    /// A checkpoint is never used any more.
+    ///
+    /// # Errors
+    /// A newer holder has the run, or what the file system says.
+    pub fn forget(&self, number: u64) -> Result<()> {
+        match checkpoint::state(&self.path(number), self.patience)? {
+            State::Complete => self.set_aside(number, FORGOTTEN),
+            State::SetAside | State::Incomplete => Ok(()),
         }
-        Ok(())
     }
 
     /// Renames the manifest of a checkpoint, so that it is not used.

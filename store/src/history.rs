@@ -61,6 +61,7 @@ impl Store {
             checkpoint_bytes,
             work_s: self.usual_work_s(user, job_name)?,
             engine: self.proven_engine(user, job_name)?,
+            not_alone: self.not_alone(user, job_name)?,
             ..History::default()
         })
     }
@@ -86,6 +87,17 @@ impl Store {
         let values = params![user, apply::short(job_name)];
         let plan: Option<String> = self.connection().query_row(sql, values, |r| r.get(0))?;
         Ok(plan.and_then(|text| serde_json::from_str::<protocol::Plan>(&text).ok()).map(|plan| plan.engine))
+    }
+
+    /// The newest of the runs of a user and job name whose program did not repeat itself when one group went back alone.
+    fn not_alone(&self, user: &str, job_name: &str) -> Result<Option<String>> {
+        let sql = "SELECT (SELECT r.run FROM (SELECT cluster, run, start_s FROM runs WHERE user = ?1 AND job_name = ?2 \
+                   AND bytes < ?4 ORDER BY start_s DESC LIMIT ?3) r WHERE EXISTS (SELECT 1 FROM decisions t \
+                   WHERE t.cluster = r.cluster AND t.run = r.run AND t.action = ?5 AND t.reason LIKE ?6) \
+                   ORDER BY r.start_s DESC LIMIT 1)";
+        let because = format!("%{}%", planner::NOT_ALONE);
+        let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST, planner::TOGETHER, because];
+        self.connection().query_row(sql, values, |r| r.get(0))
     }
 
     /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.

@@ -1,10 +1,11 @@
 //! The relays of MPI programs that are one world over all groups: those of each call of `srun` are its own, and last as
 //! long as it does.
 
+use crate::gathering::{Gathering, saved};
 use crate::ranks::World;
 use crate::relays::{Carried, Relay, Steps};
-use driver::groups::ports::Relays;
-use host::mail::Post;
+use driver::groups::ports::{NoLine, Relays};
+use host::mail::{Post, Tries, now_s};
 use options::Log;
 use run::Placements;
 use slurm::Slurm;
@@ -18,6 +19,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Folder of a run with a folder for the relays of each call.
 pub const MEETINGS: &str = "worlds";
+
+/// Folder of a call with a folder for each life of its relays in which all groups went back together.
+const TOGETHER: &str = "together";
 
 /// Where the sockets are: sandboxes see it as it is, and names of sockets are short.
 const SOCKETS: &str = "/tmp";
@@ -56,6 +60,10 @@ struct State {
     nodes: Vec<String>,
     /// The relays of open calls.
     open: BTreeMap<String, Steps>,
+    /// All groups went back together last: to the checkpoints in these folders, by group, or to the beginning.
+    together: Option<Option<Vec<PathBuf>>>,
+    /// The checkpoint of all groups that is on its way.
+    gathering: Option<Arc<Gathering>>,
 }
 
 /// The relays of all open calls, as seen from any thread.
@@ -65,7 +73,8 @@ pub struct Worlds(Arc<Mutex<State>>);
 impl Worlds {
     /// None yet, of so many groups.
     pub fn new(base: Base, groups: usize) -> Worlds {
-        Worlds(Arc::new(Mutex::new(State { base, nodes: vec![String::new(); groups], open: BTreeMap::new() })))
+        let (nodes, open) = (vec![String::new(); groups], BTreeMap::new());
+        Worlds(Arc::new(Mutex::new(State { base, nodes, open, together: None, gathering: None })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -79,6 +88,9 @@ impl Worlds {
         let node = state.nodes[group].clone();
         if !state.open.contains_key(call) {
             let steps = state.steps(call, world, ranks);
+            if state.together.is_some() {
+                state.forget_before(call, &steps.run);
+            }
             steps.watch();
             state.open.insert(call.to_string(), steps);
         }
@@ -93,20 +105,49 @@ impl Worlds {
         steps.into_iter().for_each(|mut steps| steps.stop());
     }
 
-    /// Has the ranks of a group close their connections to its relay, for a dump; they come back when this is dropped.
+    /// How many groups there are, if all of them go back together.
+    pub fn together(&self) -> Option<usize> {
+        let state = self.state();
+        state.together.as_ref().map(|_| state.nodes.len())
+    }
+
+    /// Has the ranks of a group close their connections to its relay, for a dump in this folder; they come back when the
+    /// result is dropped. If it is part of one of all groups, those of all are away now, and what the relays hold is saved.
     ///
     /// # Errors
     /// A sentence: they go on as before.
-    pub fn rest(&self, calls: &[&str], group: usize) -> Result<Resting, String> {
+    pub fn rest(&self, calls: &[&str], group: usize, into: &Path) -> Result<Resting, String> {
+        let gathering = self.gathering(into);
         // A call of which one group has all ranks has no relays.
         let has_relays = |call: &&&str| self.state().open.contains_key(**call);
         let calls = calls.iter().filter(has_relays).map(|call| (*call).to_string()).collect();
         let resting = Resting { of: self.clone(), calls, group };
+        let number = gathering.as_ref().map_or(0, |all| all.number()).to_string();
         let limit = REST_LIMIT_S.to_string();
         for call in &resting.calls {
-            self.ask(call, group, &["rest", "--limit", &limit])?;
+            self.ask(call, group, &["rest", "--checkpoint", &number, "--limit", &limit])?;
+        }
+        if let Some(all) = gathering {
+            all.meet(group, |folder| {
+                let save = |call: &String| {
+                    let to = saved(folder, call);
+                    let asked = self.ask(call, group, &["save", "--to", &to.to_string_lossy()]);
+                    asked.map_err(|reason| NoLine::Missing(group, reason))
+                };
+                resting.calls.iter().try_for_each(save)
+            });
         }
         Ok(resting)
+    }
+
+    /// A group makes no checkpoint in this folder: if it was to be part of one of all groups, the others go on.
+    pub fn leave(&self, group: usize, into: &Path, why: &str) {
+        self.gathering(into).into_iter().for_each(|all| all.fail(NoLine::Missing(group, why.to_string())));
+    }
+
+    /// The checkpoint of all groups of which the one in this folder is a part.
+    fn gathering(&self, into: &Path) -> Option<Arc<Gathering>> {
+        self.state().gathering.clone().filter(|all| all.has(into))
     }
 
     /// A group has a checkpoint in this folder, whose name is its number, to which it can go back.
@@ -143,11 +184,21 @@ impl Worlds {
 impl State {
     fn steps(&self, call: &str, world: &World, ranks: &str) -> Steps {
         let base = &self.base;
-        let sockets = sockets(&base.run);
+        let (sockets, home) = (sockets(&base.run), base.run.join(MEETINGS).join(call));
+        let run = match &self.together {
+            None => home,
+            // A meeting of their own, where no relay of before finds them, whatever it was that had to be taken back.
+            Some(_) => home.join(TOGETHER).join(format!("{:.3}", now_s())),
+        };
+        let line = self.together.as_ref().and_then(Option::as_ref);
+        let relay = |group: usize| match line {
+            Some(folders) => Relay::from_line(saved(&folders[group], call)),
+            None => Relay::default(),
+        };
         Steps {
             srun: base.srun.clone(),
             slurm: base.slurm.clone(),
-            run: base.run.join(MEETINGS).join(call),
+            run,
             log: base.log,
             keep: base.keep,
             placements: base.placements.clone(),
@@ -160,8 +211,23 @@ impl State {
             }),
             cpus: base.cpus,
             post: base.post.clone(),
-            all: self.nodes.iter().map(|_| Relay::default()).collect(),
+            all: (0..self.nodes.len()).map(relay).collect(),
+            told: Tries::default(),
         }
+    }
+
+    /// Removes what relays of earlier lives of a call have kept: nobody goes back to it.
+    fn forget_before(&self, call: &str, life: &Path) {
+        let home = self.base.run.join(MEETINGS).join(call);
+        let life = life.to_path_buf();
+        thread::spawn(move || {
+            let lives = fs::read_dir(home.join(TOGETHER)).into_iter().flatten().flatten().map(|entry| entry.path());
+            for old in lives.filter(|path| *path < life).chain([home.join("relays")]).filter(|path| path.exists()) {
+                if let Err(e) = fs::remove_dir_all(&old) {
+                    tracing::warn!(%e, path = %old.display(), "messages of an earlier life are still there");
+                }
+            }
+        });
     }
 }
 
@@ -215,6 +281,33 @@ impl Relays for Worlds {
 
     fn logged_node_s(&mut self, group: usize) -> f64 {
         self.state().open.values_mut().map(|steps| steps.logged_node_s(group)).sum()
+    }
+
+    fn gathers(&self) -> bool {
+        !self.state().open.is_empty()
+    }
+
+    fn gather(&mut self, number: u64, folders: &[PathBuf]) {
+        let mut state = self.state();
+        let ranks = |(call, steps): (&String, &Steps)| Some((call.clone(), steps.world.as_ref()?.ranks.clone()));
+        let calls = state.open.iter().filter_map(ranks).collect();
+        state.gathering = Some(Arc::new(Gathering::new(number, folders, calls)));
+    }
+
+    fn disperse(&mut self, why: NoLine) {
+        if let Some(all) = &self.state().gathering {
+            all.fail(why);
+        }
+    }
+
+    fn gathered(&mut self, number: u64) -> Result<(), NoLine> {
+        let all = self.state().gathering.take().filter(|all| all.number() == number);
+        all.map_or(Err(NoLine::Late), |all| all.outcome())
+    }
+
+    fn all_back(&mut self, line: Option<Vec<PathBuf>>) {
+        Relays::stop(self);
+        self.state().together = Some(line);
     }
 
     fn stop(&mut self) {

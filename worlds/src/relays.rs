@@ -52,6 +52,8 @@ pub struct Steps {
     pub post: Post,
     /// The relay of each group.
     pub all: Vec<Relay>,
+    /// Who tells what the relays say: nobody, when they are not wanted any more.
+    pub told: Tries,
 }
 
 /// The MPI program whose messages relays carry.
@@ -82,6 +84,15 @@ pub struct Relay {
     heard_s: Arc<Mutex<f64>>,
     /// When the program before the newest one joined.
     before_s: f64,
+    /// What was saved of a relay with a line, until this one has it, and goes on from there.
+    line: Arc<Mutex<Option<PathBuf>>>,
+}
+
+impl Relay {
+    /// One that goes on from what was saved with a line, if that has something of it.
+    pub fn from_line(saved: PathBuf) -> Relay {
+        Relay { line: Arc::new(Mutex::new(Some(saved))), ..Relay::default() }
+    }
 }
 
 /// What a relay says is in no log any more.
@@ -185,13 +196,12 @@ impl Steps {
     /// Tells the driver that a program did not go back far enough.
     pub fn watch(&self) {
         let all: Vec<Losses> = (0..self.all.len()).map(|group| self.losses(group)).collect();
-        let post = self.post.clone();
+        let (post, one) = (self.post.clone(), self.told.begin());
         thread::spawn(move || {
-            // Until these relays are wanted no more.
-            while all.iter().any(|losses| Arc::strong_count(&losses.heard_s) > 1) {
+            while one.is_current() {
                 thread::sleep(LOOK);
                 for losses in &all {
-                    losses.news().into_iter().for_each(|news| post.tell(Happening::Group(news)));
+                    losses.news().into_iter().for_each(|news| post.tell_of(&one, Happening::Group(news)));
                 }
             }
         });
@@ -261,6 +271,8 @@ impl Relays for Steps {
         let _ = fs::remove_file(self.status(group));
         let command = self.command(group, node);
         let (placements, place) = (self.placements.clone(), self.name(group));
+        let logs = self.run.join("relays").join(format!("{group}.ranks"));
+        let line = Line { saved: self.all[group].line.clone(), logs };
         let relay = &mut self.all[group];
         // First of all, so that what still tries to start the relay before takes no place any more.
         let one = relay.tries.begin();
@@ -276,7 +288,7 @@ impl Relays for Steps {
         thread::spawn(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
         let node = node.to_string();
-        let mut kept = Kept { command, group, node, placements, place };
+        let mut kept = Kept { command, group, node, placements, place, line };
         thread::spawn(move || kept.serve(&one, &srun, &said, lost.as_ref()));
     }
 
@@ -307,6 +319,7 @@ impl Relays for Steps {
     }
 
     fn stop(&mut self) {
+        self.told.void();
         for relay in &self.all {
             relay.tries.void();
             end(&relay.srun);
@@ -322,6 +335,27 @@ fn end(srun: &AtomicI32) {
     }
 }
 
+/// What a relay goes on from, and where it keeps its logs.
+struct Line {
+    saved: Arc<Mutex<Option<PathBuf>>>,
+    logs: PathBuf,
+}
+
+impl Line {
+    /// Puts the log of a line where the relay will find it, once; nothing, if the line has none of this call.
+    fn take(&self) -> Result<(), mpi_relay::Error> {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = saved.as_ref() {
+            match fs::metadata(folder) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                _ => mpi_relay::line::go_back(&self.logs, folder)?,
+            }
+            *saved = None;
+        }
+        Ok(())
+    }
+}
+
 /// A relay that is kept running.
 struct Kept {
     command: Command,
@@ -330,6 +364,7 @@ struct Kept {
     placements: Placements,
     /// Its place in the run.
     place: String,
+    line: Line,
 }
 
 impl Kept {
@@ -345,6 +380,12 @@ impl Kept {
             let placement = self.placements.of(&self.place);
             if !one.is_current() {
                 return;
+            }
+            if let Err(e) = self.line.take() {
+                tracing::error!(group, %e, "a relay cannot go back to what was saved of it; it is tried again");
+                said.keep(&format!("joulepoint-mpi-relay: {e}"));
+                thread::sleep(pause);
+                continue;
             }
             match self.command.env("JOULEPOINT_PLACEMENT", placement.to_string()).spawn() {
                 Ok(mut child) => {
@@ -410,6 +451,7 @@ mod tests {
             cpus: 1,
             post,
             all,
+            told: Tries::default(),
         };
         let marks = || glob::glob(&format!("{}.*", dir.path().join("runs").display())).unwrap().count();
         let wait_for = |count: usize, more: Duration| {

@@ -29,6 +29,7 @@ use job::run_folder::RunFolder;
 use job::writers;
 use nix::sys::signal::{SigSet, Signal};
 use options::{Resume, Settings};
+use planner::UNCOORDINATED;
 use protocol::{Incarnation, Plan, Request, RunKey};
 use slurm::Slurm;
 use std::io::{self, BufRead, BufReader};
@@ -219,7 +220,9 @@ impl<'a> Run<'a> {
         self.clean_up(began_s);
         let job = me.job.unwrap_or(0);
         let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone());
-        let places = groups::launch::places(settings, me, &self.slurm);
+        // A run that began with groups goes on with them: its checkpoints are theirs.
+        let by_groups = planned.plan.protocol == UNCOORDINATED || !self.former.groups.groups.is_empty();
+        let places = by_groups.then(|| groups::launch::places(settings, me, &self.slurm)).flatten();
         // A requeue brings back what this allocation has lost, and no more.
         let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
         if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {

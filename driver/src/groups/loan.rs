@@ -208,6 +208,22 @@ impl Groups<'_> {
         }
     }
 
+    /// Nothing that was put aside goes on from its image: what is lent already is wanted back at once.
+    pub(super) fn end_loan(&mut self) {
+        let Some(lent) = &self.lent else { return };
+        let (groups, is_asked) = (lent.groups.clone(), lent.asked_s.is_some());
+        for group in groups {
+            self.all[group].image = None;
+            if !is_asked {
+                self.all[group].state = State::Well;
+            }
+        }
+        match is_asked {
+            true => self.expect(self.ports.clock.now_s()),
+            false => self.lent = None,
+        }
+    }
+
     /// The job has no part in the nodes any more.
     pub(super) fn went(&mut self) {
         let now_s = self.ports.clock.now_s();
@@ -268,7 +284,9 @@ impl Groups<'_> {
                 g.ledger.skip(back_s);
             }
             let dead: Vec<String> = g.nodes.iter().filter(|n| !is_back(n)).cloned().collect();
-            if dead.is_empty() {
+            if dead.is_empty() && g.back.is_some() {
+                self.restart(group);
+            } else if dead.is_empty() {
                 self.launch(group);
             } else {
                 g.image = None;

@@ -11,6 +11,7 @@ pub mod ports;
 mod recover;
 mod run;
 mod sweep;
+mod together;
 mod under_way;
 
 pub use run::run;

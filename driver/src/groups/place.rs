@@ -1,5 +1,6 @@
 //! Which nodes are whose: the batch host is a spare first, since it can be neither lost nor released in silence.
 
+use planner::TOGETHER;
 use protocol::Event;
 
 /// The decision to hand a run back since no relay can begin.
@@ -45,6 +46,8 @@ pub struct Before {
     pub groups: Vec<Vec<String>>,
     /// How often in a row, without a line in between, the run was handed back since no relay could begin.
     pub unserved: u32,
+    /// The program does not repeat itself: all groups go back together.
+    pub together: bool,
 }
 
 /// Reads it.
@@ -56,6 +59,7 @@ pub fn before<'a>(events: impl Iterator<Item = &'a Event>) -> Before {
             Event::Decided { action, .. } if action == UNSERVED => {
                 before.unserved += u32::from(!std::mem::replace(&mut is_unserved, true));
             }
+            Event::Decided { action, .. } if action == TOGETHER => before.together = true,
             Event::InGroup { group, nodes, of } => {
                 if matches!(**of, Event::Committed { .. }) {
                     before.unserved = 0;

@@ -172,6 +172,52 @@ pub trait Lines {
     /// # Errors
     /// There are checkpoints, and none can be read now.
     fn newest(&mut self, group: usize) -> run::Result<(Option<Manifest>, Vec<String>)>;
+    /// Folders for checkpoints of all groups that may become one line, by group, and their common number.
+    ///
+    /// # Errors
+    /// Such as a full disk.
+    fn rooms(&mut self) -> run::Result<(u64, Vec<PathBuf>)>;
+    /// The checkpoints of all groups with this number are one line. The line before stays until all of this one was read
+    /// back.
+    ///
+    /// # Errors
+    /// It counts for no line.
+    fn join(&mut self, number: u64) -> run::Result<()>;
+    /// The checkpoints with this number are no line, and are never used.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn part(&mut self, number: u64) -> run::Result<()>;
+    /// The program whose lines these are has ended.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn over(&mut self) -> run::Result<()>;
+    /// All groups go back to the newest line of which all have a complete checkpoint; its number. What is no part of it is
+    /// never used any more: nothing at all without a line, if all then begin `anew`, or if there was one that is damaged.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn all_back(&mut self, anew: bool) -> run::Result<Option<u64>>;
+    /// The folder of a group's checkpoint.
+    fn folder(&self, group: usize, number: u64) -> PathBuf;
+}
+
+/// Why checkpoints of all groups, made at once, are no line to which all could go back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLine {
+    /// A group has not made its part.
+    #[error("group {0}: {1}")]
+    Missing(usize, String),
+    /// Ranks have not met yet, or a restored one has not sent everything again yet.
+    #[error("not all ranks of the program have met, or have caught up")]
+    NotMet,
+    /// The groups were not all ready in time.
+    #[error("not all groups were ready in time")]
+    Late,
+    /// What was saved cannot be read, or the folder of the lines cannot be written.
+    #[error("{0}")]
+    Storage(String),
 }
 
 /// The relays through which coupled groups talk.
@@ -186,6 +232,24 @@ pub trait Relays {
     fn behind(&mut self, _group: usize) -> Option<u64> {
         None
     }
+    /// Whether an MPI program of all groups runs, of which one line can be made.
+    fn gathers(&self) -> bool {
+        false
+    }
+    /// Checkpoints of all groups begin in these folders, by group, with one number: what the relays hold is saved there while
+    /// the ranks of all groups are away from them.
+    fn gather(&mut self, _number: u64, _folders: &[PathBuf]) {}
+    /// A group will have no part in that: the others need not wait for it.
+    fn disperse(&mut self, _why: NoLine) {}
+    /// Whether the checkpoints with this number, which are complete, are one line.
+    ///
+    /// # Errors
+    /// Why not.
+    fn gathered(&mut self, number: u64) -> Result<(), NoLine> {
+        Err(NoLine::Missing(0, format!("checkpoint {number} was none of all groups")))
+    }
+    /// All groups go back to a line, whose folders these are, by group, or begin anew; none of them runs.
+    fn all_back(&mut self, _line: Option<Vec<PathBuf>>) {}
     /// Node-seconds that a group's relay has spent logging since this was asked last.
     fn logged_node_s(&mut self, group: usize) -> f64;
     /// Ends all relays.

@@ -171,6 +171,9 @@ impl Groups<'_> {
 
     /// Work of the group after its line is lost, up to when it failed.
     fn go_back(&mut self, group: usize, failed_s: f64) {
+        if self.is_together() {
+            return self.all_go_back(failed_s, None);
+        }
         if self.all[group].shares.values().all(|s| matches!(s, Share::Ended(_))) {
             return;
         }
@@ -178,6 +181,12 @@ impl Groups<'_> {
         let resumed = self.all[group].resumed;
         // A line of an earlier call is none of this one.
         let line = self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r));
+        self.goes_back_to(group, failed_s, line);
+    }
+
+    /// Work of the group after this line is lost.
+    pub(super) fn goes_back_to(&mut self, group: usize, failed_s: f64, line: Option<Manifest>) {
+        let begun_s = self.begun_s(group);
         let kept_until_s = line.as_ref().map_or(begun_s, |m| m.begun_s.max(self.started_s));
         let g = &mut self.all[group];
         // What ended badly did nothing while it was in doubt.
@@ -199,6 +208,12 @@ impl Groups<'_> {
             // Its program will join again, and we are told again if that does not do.
             return;
         }
+        let has_ended = g.shares.values().any(|s| matches!(s, Share::Ended(_)));
+        if self.is_together() || self.ports.relays.gathers() && has_ended {
+            // With a program that has ended, others have, too: no group goes back alone any more.
+            return self.take_all_back(&format!("group {to} wants messages that were only in a log that is lost"));
+        }
+        let g = &mut self.all[group];
         let begins = g.log_begins;
         // What has ended is needed again.
         g.shares.values_mut().filter(|s| matches!(s, Share::Ended(_))).for_each(|s| *s = Share::Down(None));
@@ -213,22 +228,6 @@ impl Groups<'_> {
         self.fail(group);
     }
 
-    /// A restored rank does not repeat itself: the others have received what was never sent in this life of it, and whatever
-    /// they compute from that is wrong. No line has all groups, and they would wait for each other without end.
-    pub(super) fn differs(&mut self, group: usize, from: usize, to: usize) {
-        let reason = format!(
-            "rank {from} of group {group} sends rank {to} other messages after its restart than before, so that no group of \
-             this program can go back alone; the program is ended"
-        );
-        protocol::say!("joulepoint: {reason}");
-        self.decided_in(group, "end", &reason);
-        let open: Vec<u64> = self.calls.keys().copied().collect();
-        for call in open {
-            self.ports.shares.end(call, EXIT_NOT_RESTORED);
-            self.forget(call);
-        }
-    }
-
     /// When the oldest open call of a group began: what was computed before is not lost with it.
     fn begun_s(&self, group: usize) -> f64 {
         let begun = self.all[group].shares.keys().filter_map(|c| self.calls.get(c)).copied();
@@ -237,26 +236,36 @@ impl Groups<'_> {
 
     /// Ends what is left of a group, to start it again.
     fn fail(&mut self, group: usize) {
+        if self.goes_back_together() {
+            return self.end_all();
+        }
+        self.stop(group);
+        if self.all.iter().filter(|g| g.is_behind()).count() > 1 {
+            self.all.iter_mut().for_each(|g| g.lost_alone = false);
+        }
+        self.phase_all();
+        if !self.all[group].runs() {
+            self.restart(group);
+        }
+    }
+
+    /// Asks what runs of a group to end.
+    pub(super) fn stop(&mut self, group: usize) {
         self.give_up(group, "the group failed");
         self.leave_loan(group);
         let g = &mut self.all[group];
         (g.state, g.is_cancelled) = (State::Stopping, false);
         g.caught_up_s = f64::INFINITY;
         g.pace.done = false;
-        if self.all.iter().filter(|g| g.is_behind()).count() > 1 {
-            self.all.iter_mut().for_each(|g| g.lost_alone = false);
-        }
-        let g = &self.all[group];
         let running: Vec<u64> = g.shares.iter().filter(|(_, s)| **s == Share::Runs).map(|(c, _)| *c).collect();
         running.iter().for_each(|call| self.ports.shares.stop(*call, group));
-        self.phase_all();
-        if running.is_empty() {
-            self.restart(group);
-        }
     }
 
     /// Fills a group up with spares and starts it again from its line; without spares the run goes back to the queue.
     pub(super) fn restart(&mut self, group: usize) {
+        if self.goes_back_together() {
+            return self.restart_all();
+        }
         if !self.may_go_on() {
             return;
         }
@@ -293,7 +302,8 @@ impl Groups<'_> {
             let now_s = self.ports.clock.now_s();
             self.tell_back(group, line.as_ref(), Some((self.begun_s(group), now_s)));
             let from = line.map_or_else(|| "the beginning".to_string(), |m| format!("checkpoint {}", m.number));
-            self.decided_in(group, "restart group", &format!("starts again from {from}; the others go on"));
+            let others = if self.is_together() { "as all groups do" } else { "the others go on" };
+            self.decided_in(group, "restart group", &format!("starts again from {from}; {others}"));
         }
         self.launch(group);
     }
@@ -304,7 +314,7 @@ impl Groups<'_> {
     }
 
     /// Spares take the places of lost nodes.
-    fn fill(&mut self, group: usize) {
+    pub(super) fn fill(&mut self, group: usize) {
         let missing = self.all[group].size.saturating_sub(self.all[group].nodes.len());
         if missing == 0 || self.spares.len() < missing {
             return;

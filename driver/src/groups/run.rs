@@ -8,6 +8,7 @@ use super::pace::Pace;
 use super::place::{Before, Places};
 use super::ports::{GroupPorts, News};
 use super::ports::{NODE_MEMORY, own_code};
+use super::together::Together;
 use super::under_way::{Lent, Sweep, Then};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
@@ -40,6 +41,8 @@ pub struct Groups<'a> {
     pub(super) spare_ledger: Ledger,
     pub(super) desk: Desk,
     pub(super) sweep: Option<Sweep>,
+    /// What is known of lines of all groups.
+    pub(super) together: Together,
     /// The survivors that are put aside.
     pub(super) lent: Option<Lent>,
     /// The end of the wait about which it was decided last whether to lend.
@@ -87,6 +90,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         ports,
         desk: Desk::resume(&setup.answered),
         sweep: None,
+        together: Together::new(before.together),
         lent: None,
         decided_s: f64::NEG_INFINITY,
         replay: None,
@@ -146,6 +150,7 @@ impl Groups<'_> {
             let told = self.guard.begins(adaptation.interval_s(), adaptation.checkpoint_s());
             self.note(vec![told]);
         }
+        self.take_up_together();
         for group in 0..self.all.len() {
             let line = self.newest(group);
             if let Some(nodes) = before.get(group) {
@@ -268,7 +273,10 @@ impl Groups<'_> {
             self.ports.relays.starts(group);
         }
         g.state = State::Well;
-        if g.caught_up_s == f64::INFINITY {
+        if self.together.always && g.caught_up_s == f64::INFINITY {
+            // Nobody has gone on, and nobody waits.
+            (g.caught_up_s, g.pace.done) = (f64::NEG_INFINITY, true);
+        } else if g.caught_up_s == f64::INFINITY {
             (g.caught_up_s, g.pace) = (now_s + g.lost_s / self.replay.unwrap_or(1.0), Pace::new(now_s));
         }
         self.ports.relays.place(group, &places[group][0]);
@@ -368,7 +376,7 @@ impl Groups<'_> {
             if self.all[group].shares.remove(&call).is_some() {
                 if self.all[group].shares.is_empty() {
                     (self.all[group].back, self.all[group].image) = (None, None);
-                    if matches!(self.all[group].state, State::Doubtful { .. }) {
+                    if matches!(self.all[group].state, State::Doubtful { .. } | State::Stopping) {
                         // Its end was that of the call; a dead node is told by itself.
                         self.all[group].state = State::Well;
                     }
@@ -379,6 +387,8 @@ impl Groups<'_> {
         }
         self.nothing_to_park();
         self.lend();
+        self.restart_all();
+        self.end_lines();
     }
 
     /// The script does not wait for a call any more; its shares are ended by whoever told it.

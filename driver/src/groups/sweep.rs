@@ -2,6 +2,7 @@
 
 use super::group::{Making, State};
 use super::pace::LOOK_S;
+use super::ports::NoLine;
 use super::run::Groups;
 use super::under_way::{Sweep, Then};
 use crate::ledger::Used;
@@ -11,6 +12,7 @@ use crate::protection::Committed;
 use crate::setup::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
+use std::path::PathBuf;
 
 impl Groups<'_> {
     /// Whether the programs can be asked for a checkpoint.
@@ -89,6 +91,13 @@ impl Groups<'_> {
             Action::Checkpoint(_) if now_s < not_before_s => not_before_s,
             // The end of the one that is on its way wakes this one.
             Action::Checkpoint(_) if self.all.iter().any(|g| g.checkpointing.is_some()) => f64::INFINITY,
+            Action::Checkpoint(_) if self.line_is_due() => {
+                let reason = format!("one line, in case that the program does not repeat itself: {}", decision.reason);
+                self.begin_sweep(Vec::new(), Then::Stay, &reason);
+                f64::INFINITY
+            }
+            // Only a line counts, and the change that lets all groups make one wakes this one.
+            Action::Checkpoint(_) if self.is_together() => f64::INFINITY,
             Action::Checkpoint(_) => {
                 self.begin(group, &decision.reason);
                 f64::INFINITY
@@ -113,7 +122,11 @@ impl Groups<'_> {
         self.decided(what, reason);
         let aside = self.all.iter().find(|g| matches!(g.state, State::Parking | State::Parked));
         let failed = aside.map(|g| format!("group {} is put aside while its nodes are lent; try later", g.number));
-        self.sweep = Some(Sweep { pending, orders, then, failed, made: None });
+        let mut sweep = Sweep { pending, orders, then, failed, made: None, line: None };
+        if may {
+            self.begin_line(&mut sweep);
+        }
+        self.sweep = Some(sweep);
     }
 
     fn sweep_on(&mut self) {
@@ -134,12 +147,18 @@ impl Groups<'_> {
             && sweep.pending.remove(&group)
         {
             sweep.failed.get_or_insert(format!("group {group}: {reason}"));
+            if sweep.line.is_some() {
+                self.ports.relays.disperse(NoLine::Missing(group, reason.to_string()));
+            }
         }
     }
 
     /// Ends a sweep that is through.
     pub(super) fn swept(&mut self) -> Option<Outcome> {
-        let sweep = self.sweep.take_if(|s| s.pending.is_empty())?;
+        let mut sweep = self.sweep.take_if(|s| s.pending.is_empty())?;
+        if let Some(number) = sweep.line {
+            self.draw_line(number, &mut sweep);
+        }
         let mut events = Vec::new();
         // A vacated run is requeued only from checkpoints that all groups have.
         let leaves = match (&sweep.then, &sweep.failed) {
@@ -166,18 +185,23 @@ impl Groups<'_> {
     fn begin(&mut self, group: usize, reason: &str) {
         match self.ports.lines.room(group) {
             Ok((number, folder)) => {
-                self.decided("checkpoint", &format!("group {group}: {reason}"));
-                self.cut(group, Phase::Checkpoint);
-                let begun_s = self.ports.clock.now_s();
-                self.all[group].checkpointing =
-                    Some(Making { number, folder: folder.clone(), begun_s, goes_on: false, used: Used::default() });
-                self.ports.engines[group].begin(folder);
+                self.together.count();
+                self.begin_in(group, number, folder, reason);
             }
             Err(e) => {
                 self.is_superseded |= e.is_superseded();
                 self.failed_checkpoint(group, format!("no room for a checkpoint: {e}"));
             }
         }
+    }
+
+    pub(super) fn begin_in(&mut self, group: usize, number: u64, folder: PathBuf, reason: &str) {
+        self.decided("checkpoint", &format!("group {group}: {reason}"));
+        self.cut(group, Phase::Checkpoint);
+        let begun_s = self.ports.clock.now_s();
+        self.all[group].checkpointing =
+            Some(Making { number, folder: folder.clone(), begun_s, goes_on: false, used: Used::default() });
+        self.ports.engines[group].begin(folder);
     }
 
     /// A program wrote a checkpoint by itself.

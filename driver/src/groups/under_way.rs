@@ -12,6 +12,8 @@ pub struct Sweep {
     pub(super) then: Then,
     pub(super) failed: Option<String>,
     pub(super) made: Option<OrderedCheckpoint>,
+    /// The common number of the groups' checkpoints, if they may become one line.
+    pub(super) line: Option<u64>,
 }
 
 /// What follows a sweep; what is further down goes before what is above.

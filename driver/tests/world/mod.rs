@@ -1,6 +1,7 @@
 //! A world of groups in virtual time: nodes die and return, steps crash, checkpoints fail, and the wrapper is killed.
 
 mod ports;
+mod together;
 
 pub use ports::play_record;
 
@@ -44,6 +45,10 @@ pub struct Chances {
     pub asked_to_end: f64,
     /// A step that begins again needs long for it.
     pub begins_late: f64,
+    /// A group that went back alone sends something else than before.
+    pub differs: f64,
+    /// Checkpoints of all groups are no line.
+    pub no_line: f64,
 }
 
 /// A group's program.
@@ -78,6 +83,8 @@ pub struct Program {
     pub waits: bool,
     /// The driver was told that it has to go back further.
     pub told: bool,
+    /// When it will send something else than before.
+    pub differs_at: Option<f64>,
 }
 
 pub struct World {
@@ -96,6 +103,7 @@ pub struct World {
     pub unserved: BTreeSet<String>,
     pub told: Vec<Order>,
     pub orders: u64,
+    pub record: u32,
     pub record_started_s: f64,
     pub cause: Option<FailureKind>,
     pub journal: Vec<Event>,
@@ -125,6 +133,21 @@ pub struct World {
     pub falls_silent: Option<f64>,
     /// The program of a group that is to crash, and when.
     pub crash: Option<(usize, f64)>,
+    /// The groups are one program, of which lines can be made.
+    pub gathers: bool,
+    /// Its relays run.
+    pub is_open: bool,
+    /// Numbers of what is a line, and of what was begun as one.
+    pub lines: Vec<u64>,
+    pub begun: Vec<u64>,
+    /// A group has sent something else, and not all have gone back since.
+    pub wrong: Option<usize>,
+    /// The line to which all groups went back last, and those that have not started from it yet.
+    pub back: Option<(Option<u64>, BTreeSet<usize>)>,
+    /// How often all groups went back together.
+    pub together: u64,
+    /// How often that was to a line.
+    pub to_lines: u64,
 }
 
 pub type Shared = Rc<RefCell<World>>;
@@ -151,6 +174,14 @@ impl World {
             message_s: rng.random_bool(0.7).then(|| rng.random_range(0.1..5.0)),
             falls_silent: None,
             crash: None,
+            gathers: log.is_some() && rng.random_bool(0.5),
+            is_open: false,
+            lines: Vec::new(),
+            begun: Vec::new(),
+            wrong: None,
+            back: None,
+            together: 0,
+            to_lines: 0,
             rng,
             now_s: 1e9,
             calls: 0,
@@ -162,6 +193,7 @@ impl World {
             unserved: BTreeSet::new(),
             told: Vec::new(),
             orders: 0,
+            record: 0,
             record_started_s: 0.0,
             cause: None,
             journal: Vec::new(),
@@ -176,12 +208,13 @@ impl World {
         self.gone.clear();
         self.unserved.clear();
         self.now_s += 60.0;
-        self.record_started_s = self.now_s;
+        (self.record, self.record_started_s) = (record, self.now_s);
         self.cause = None;
         self.pending.clear();
         self.told.clear();
         self.calls = 0;
         (self.loan, self.lent, self.asked) = (None, false, false);
+        (self.back, self.is_open) = (None, false);
         for p in &mut self.programs {
             *p = Program { lines: std::mem::take(&mut p.lines), ..Program::default() };
         }
@@ -303,7 +336,7 @@ impl World {
     pub fn halts(&mut self, group: usize) {
         let progress = self.progress(group);
         let p = &mut self.programs[group];
-        (p.running, p.peak) = (None, p.peak.max(progress));
+        (p.running, p.peak, p.differs_at) = (None, p.peak.max(progress), None);
     }
 
     /// A group's share ends by itself or by a failure.
@@ -334,6 +367,9 @@ impl World {
         for (g, p) in self.programs.iter().enumerate() {
             if let Some((t, from)) = p.running.filter(|_| !p.waits) {
                 consider(t + (self.work_s[g] - from).max(0.0), 1, g);
+            }
+            if let Some(at) = p.differs_at {
+                consider(at.max(self.now_s), 14, g);
             }
             if let Some((asked, takes, ..)) = p.asked {
                 consider((asked + takes).max(self.now_s), 2, g);
@@ -379,6 +415,14 @@ impl World {
             10 => self.kill_relay(),
             11 => Some(self.ask_to_end()),
             12 => self.refuse_relays(),
+            14 => {
+                // It sends nothing more that counts, and what others have got of it is wrong.
+                let group = first.2;
+                let p = &mut self.programs[group];
+                (p.differs_at, p.waits) = (None, true);
+                self.wrong = Some(group);
+                Some(Happening::Group(News::Differs { group, from: group, to: (group + 1) % self.programs.len() }))
+            }
             13 => {
                 self.crash = None;
                 self.ends(first.2, 139)
@@ -510,6 +554,7 @@ impl World {
     /// A run that has ended well has done all its work.
     pub fn check_end(&self) {
         assert!(self.programs.iter().all(|p| p.done), "a group has not ended");
+        assert_eq!(self.wrong, None, "the result is wrong");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common::{disk_full, plan};
 use driver::groups;
 use driver::groups::place::{Places, before};
 use driver::groups::ports::NOT_BEGUN;
-use driver::groups::ports::{GroupPorts, Lending, Lines, Market, News, Relays, Shares};
+use driver::groups::ports::{GroupPorts, Lending, Lines, Market, News, NoLine, Relays, Shares};
 use driver::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
 use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
@@ -118,7 +118,8 @@ impl Shares for Port {
         let late_s = if is_again && w.chance(late) { 25.0 } else { 0.0 };
         let p = &mut w.programs[group];
         let from = p.lines.iter().rev().find(|(_, _, rotten)| !rotten).map_or(0.0, |(_, progress, _)| *progress);
-        let from = match p.image.take().filter(|_| environment.iter().any(|(name, _)| name == "IMAGE")) {
+        let image = p.image.take().filter(|_| environment.iter().any(|(name, _)| name == "IMAGE"));
+        let from = match image {
             Some(progress) => progress,
             None => {
                 assert!(!p.started || p.failed, "a group started again that did not fail");
@@ -128,10 +129,13 @@ impl Shares for Port {
         (p.call, p.running, p.failed, p.waits, p.done) =
             (Some(call), Some((now_s + late_s, from)), false, false, false);
         let again = std::mem::replace(&mut p.started, true);
+        let is_again = again || w.record > 0;
+        w.is_open = true;
+        let begins = if image.is_some() { from } else { w.goes_on(group, from, is_again) };
         w.restarts += u64::from(again);
         let lent = w.loan.as_ref().is_some_and(|(nodes, ..)| nodes.iter().any(|n| places[group].contains(n)));
         assert!(!lent, "started on a lent node");
-        w.log_begins(group, from);
+        w.log_begins(group, begins);
         None
     }
 
@@ -145,13 +149,15 @@ impl Shares for Port {
         let mut w = self.0.borrow_mut();
         w.call();
         let p = &w.programs[group];
-        assert!(p.failed || p.image.is_some(), "a group was stopped that did not fail and is no image");
+        let all_go = w.wrong.is_some() || w.is_together();
+        assert!(all_go || p.failed || p.image.is_some(), "a group was stopped that did not fail and is no image");
         if let Some(ended) = w.ends(group, 143) {
             w.pending.insert(0, ended);
         }
     }
 
     fn end(&mut self, _: u64, code: i32) {
+        self.0.borrow_mut().is_open = false;
         self.0.borrow_mut().pending.push(Happening::Exited { code });
     }
 }
@@ -176,6 +182,27 @@ impl Relays for Port {
 
     fn behind(&mut self, group: usize) -> Option<u64> {
         self.0.borrow_mut().behind(group)
+    }
+
+    fn gathers(&self) -> bool {
+        let w = self.0.borrow();
+        w.gathers && w.is_open
+    }
+
+    fn gathered(&mut self, number: u64) -> Result<(), NoLine> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let fails = w.chances.no_line;
+        let has = |p: &Program| p.lines.iter().any(|(m, ..)| m.number == number);
+        assert!(w.programs.iter().all(has), "not all groups have checkpoint {number}");
+        if w.chance(fails) || w.wrong.is_some() { Err(NoLine::NotMet) } else { Ok(()) }
+    }
+
+    fn all_back(&mut self, _: Option<Vec<PathBuf>>) {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        assert!(w.programs.iter().all(|p| p.call.is_none()), "relays go back while a program runs");
+        w.begin_together();
     }
 
     fn logged_node_s(&mut self, _: usize) -> f64 {
@@ -274,11 +301,77 @@ impl Lines for Port {
         }
         let rots = w.chances.checkpoint_rots;
         let rotten = w.chance(rots);
+        let held = w.lines.clone();
         let Program { lines, restored, .. } = &mut w.programs[group];
         lines.push((manifest.clone(), *restored, rotten));
         let surplus = lines.len().saturating_sub(KEEP);
-        lines.drain(..surplus);
+        let mut at = 0;
+        lines.retain(|(m, ..)| {
+            at += 1;
+            at > surplus || held.contains(&m.number)
+        });
         Ok(())
+    }
+
+    fn rooms(&mut self) -> run::Result<(u64, Vec<PathBuf>)> {
+        let (number, folder) = Lines::room(self, 0)?;
+        let mut w = self.0.borrow_mut();
+        w.begun.push(number);
+        let count = w.programs.len();
+        Ok((number, vec![folder; count]))
+    }
+
+    fn join(&mut self, number: u64) -> run::Result<()> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        let full = w.chances.disk_full;
+        if w.chance(full) {
+            return Err(disk_full());
+        }
+        w.lines.push(number);
+        let surplus = w.lines.len().saturating_sub(KEEP);
+        w.lines.drain(..surplus);
+        Ok(())
+    }
+
+    fn part(&mut self, number: u64) -> run::Result<()> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.programs.iter_mut().for_each(|p| p.lines.retain(|(m, ..)| m.number != number));
+        Ok(())
+    }
+
+    fn over(&mut self) -> run::Result<()> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.lines.clear();
+        w.begun.clear();
+        if w.is_together() {
+            // A call that was ended begins anew.
+            w.programs.iter_mut().for_each(|p| p.lines.clear());
+        }
+        Ok(())
+    }
+
+    fn all_back(&mut self, anew: bool) -> run::Result<Option<u64>> {
+        let mut w = self.0.borrow_mut();
+        w.call();
+        w.programs.iter_mut().for_each(|p| p.failed = true);
+        let anew = anew || !w.lines.is_empty();
+        while let Some(number) = w.lines.last().copied() {
+            if w.programs.iter().all(|p| p.lines.iter().any(|(m, ..)| m.number == number)) {
+                w.programs.iter_mut().for_each(|p| p.lines.retain(|(m, ..)| m.number <= number));
+                return Ok(Some(number));
+            }
+            w.lines.pop();
+        }
+        let begun = std::mem::take(&mut w.begun);
+        w.programs.iter_mut().for_each(|p| p.lines.retain(|(m, ..)| !anew && !begun.contains(&m.number)));
+        Ok(None)
+    }
+
+    fn folder(&self, _: usize, _: u64) -> PathBuf {
+        PathBuf::new()
     }
 
     fn forget_from(&mut self, group: usize, number: u64) -> run::Result<()> {

@@ -426,6 +426,28 @@ fn a_new_run_is_told_which_engine_made_checkpoints() {
 }
 
 #[test]
+fn a_new_run_is_told_in_which_run_its_program_did_not_repeat_itself() {
+    both(|store| {
+        let back = |why: &str| Event::Decided {
+            action: planner::TOGETHER.into(),
+            reason: format!("rank 0 of group 0 sends rank 1 other messages: {why}; all go back"),
+            interval_s: 1.0,
+        };
+        let of = |store: &mut Store, name: &str| store.history("alice", name).expect("history").not_alone;
+        let lost = vec![started(6, 0, &["n1"]), back("a log is lost")];
+        store.append(&batch("6.1", records(1, lost)), UID).expect("stored");
+        assert_eq!(of(store, "heat"), None, "that was not the program");
+        for job in [7, 8] {
+            let events = vec![started(job, 0, &["n1"]), back(planner::NOT_ALONE)];
+            store.append(&batch(&format!("{job}.1"), records(1, events)), UID).expect("stored");
+        }
+        store.append(&batch("9.1", records(1, vec![started(9, 0, &["n1"])])), UID).expect("stored");
+        assert!(of(store, "heat").is_some_and(|run| ["7.1", "8.1"].contains(&run.as_str())));
+        assert_eq!(of(store, "other"), None);
+    });
+}
+
+#[test]
 fn a_run_that_waits_in_the_queue_does_so_in_lists_and_alone() {
     both(|store| {
         let waits = |store: &Store| {

@@ -71,7 +71,7 @@ fn lammps_is_requeued_when_the_node_of_its_script_dies_and_ends_with_the_same_bi
 }
 
 /// Kills one process of this site whose program's name ends so, and that has this word.
-fn kill_one(site: &Site, program: &str, word: &str) -> bool {
+pub(super) fn kill_one(site: &Site, program: &str, word: &str) -> bool {
     let place = site.conf.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let is_it = |pid: &i32| {
@@ -130,7 +130,7 @@ fn an_abort_ends_all_nodes_with_its_code_and_calls_of_any_size_are_worlds_of_the
 }
 
 /// A box of water for GROMACS, in the folder.
-fn water(folder: &Path) -> Result<()> {
+pub(super) fn water(folder: &Path) -> Result<()> {
     let prepare = suite::repository().join("apps/gromacs/prepare.sh");
     let made = Command::new("sh").arg(prepare).arg(folder).arg("1500").output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
