@@ -12,7 +12,7 @@ const LONG: RangeInclusive<usize> = 16 << 10..=PART_BYTES;
 const STEP_BYTES: usize = 4 << 10;
 
 /// A thread keeps at most so much for reuse, bytes.
-const KEPT_BYTES: usize = 16 << 20;
+const KEPT_BYTES: usize = 4 << 20;
 
 /// Buffers to be used again, by their length in steps; the last one that was given back is taken first, since the
 /// processor may still hold it.
