@@ -43,7 +43,15 @@ impl AsFd for Stream {
 }
 
 impl Stream {
-    fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).read(into),
+            Stream::Tcp(s) => (&mut &*s).read(into),
+            Stream::Closed(_) => Ok(0),
+        }
+    }
+
+    fn read_vectored(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match self {
             Stream::Unix(s) => (&mut &*s).read_vectored(into),
             Stream::Tcp(s) => (&mut &*s).read_vectored(into),
@@ -61,6 +69,8 @@ pub struct Link {
     /// Bytes of `piece` that were read from the socket, and of those that went into frames.
     filled: usize,
     taken: usize,
+    /// The last read found less than there was room for.
+    drained: bool,
     /// A frame whose body is still coming, and how much of it is there.
     open: Option<(Header, Buffer, usize)>,
     out: VecDeque<([u8; HEADER_BYTES], Frame)>,
@@ -89,7 +99,8 @@ impl Link {
             Stream::Closed(_) => {}
         }
         let (piece, out) = (vec![0; PIECE_BYTES], VecDeque::new());
-        Ok(Link { stream, limit_bytes, piece, filled: 0, taken: 0, open: None, out, written: 0, out_bytes: 0 })
+        let (filled, taken, drained, written, out_bytes) = Default::default();
+        Ok(Link { stream, limit_bytes, piece, filled, taken, drained, open: None, out, written, out_bytes })
     }
 
     /// The other side has proved who it is: longer bodies are allowed.
@@ -136,21 +147,32 @@ impl Link {
     pub fn receive_some(&mut self) -> io::Result<Option<usize>> {
         self.piece.copy_within(self.taken..self.filled, 0);
         (self.taken, self.filled) = (0, self.filled - self.taken);
-        let (body, there) = match &mut self.open {
-            Some((_, body, there)) => (&mut body[*there..], there),
-            None => (&mut [] as &mut [u8], &mut 0),
-        };
-        let missing = body.len();
-        let mut parts = [IoSliceMut::new(body), IoSliceMut::new(&mut self.piece[self.filled..])];
-        match self.stream.read(&mut parts) {
-            Ok(count) => {
-                *there += count.min(missing);
-                self.filled += count.saturating_sub(missing);
-                Ok(Some(count))
+        let space = &mut self.piece[self.filled..];
+        let mut room = space.len();
+        let read = match &mut self.open {
+            None => self.stream.read(space).inspect(|count| self.filled += count),
+            Some((_, body, there)) => {
+                let body = &mut body[*there..];
+                let missing = body.len();
+                room += missing;
+                let read = self.stream.read_vectored(&mut [IoSliceMut::new(body), IoSliceMut::new(space)]);
+                read.inspect(|count| {
+                    *there += (*count).min(missing);
+                    self.filled += count.saturating_sub(missing);
+                })
             }
+        };
+        self.drained = !matches!(read, Ok(count) if count == room);
+        match read {
+            Ok(count) => Ok(Some(count)),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// True if the last read found less than there was room for: at that moment nothing more was there.
+    pub fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// The next whole frame that was read.

@@ -3,6 +3,7 @@
 //! Any thread of the rank may call, one at a time. One thread of our own, the keeper, closes the sockets when the relay
 //! asks for it, whatever the program does, waits without a socket until the dump is over, and reaches the relay again.
 
+mod body;
 mod keeper;
 mod reach;
 mod state;
@@ -10,6 +11,7 @@ mod state;
 use crate::envelope::PREFIX_BYTES;
 use crate::words::Progress;
 use crate::{Envelope, Error, Outcome};
+pub use body::Body;
 use mlog::frame::{LONGEST_BYTES, PART_BYTES};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use state::{Shared, State};
@@ -82,16 +84,19 @@ impl Client {
         }
     }
 
-    /// The next message that has come; does not wait.
+    /// The next message that has come; does not wait. After the last one it says once that there is none without a look.
     ///
     /// # Errors
     /// What the relay says.
-    pub fn receive(&self) -> Result<Option<(Envelope, Vec<u8>)>, Error> {
+    pub fn receive(&self) -> Result<Option<(Envelope, Body)>, Error> {
         let mut state = self.lock()?;
-        if state.inbox.is_empty() {
+        if state.inbox.is_empty() && !std::mem::take(&mut state.emptied) {
             state.read()?;
         }
-        Ok(state.inbox.pop_front())
+        let next = state.inbox.pop_front();
+        // Who asks on until there is nothing need not ask the system for what it has just said.
+        state.emptied = next.is_some() && state.inbox.is_empty() && state.is_drained();
+        Ok(next)
     }
 
     /// Sleeps until something may be there to receive, but not longer than this. Whether there is.

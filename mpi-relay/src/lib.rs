@@ -25,7 +25,7 @@ pub mod status;
 mod trim;
 pub mod words;
 
-pub use client::Client;
+pub use client::{Body, Client};
 pub use envelope::{Envelope, Outcome};
 pub use layout::Layout;
 

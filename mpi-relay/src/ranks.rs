@@ -116,7 +116,7 @@ impl Relay {
                 Ok(Some(0)) | Err(_) => (open, more) = (false, false),
                 Ok(Some(count)) => {
                     read += count;
-                    more = read < READING_BYTES;
+                    more = !link.is_drained() && read < READING_BYTES;
                 }
                 Ok(None) => more = false,
             }

@@ -30,13 +30,13 @@ impl Launcher {
 }
 
 /// Starts a group's relay, and waits until it is open.
-fn relay(run: &Path, layout: &Layout, group: usize) {
+fn relay(run: &Path, layout: &Layout, medium: Medium, group: usize) {
     let config = Config {
         run: run.to_owned(),
         group,
         layout: layout.clone(),
         rules: Rules { patient: false, deterministic: false },
-        medium: Medium::Memory,
+        medium,
         log_dir: None,
         line: None,
         limit_bytes: 4 << 30,
@@ -98,13 +98,30 @@ fn start(
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (launcher, words) = match &arguments[..] {
-        [option, launcher, rest @ ..] if option == "--launcher" => (launcher.as_str(), rest),
-        all => ("mpirun", all),
-    };
-    let launcher = Launcher(launcher.into());
+    let (mut launcher, mut medium, mut words) = (Launcher("mpirun".into()), Medium::Memory, &arguments[..]);
+    loop {
+        words = match words {
+            [option, name, rest @ ..] if option == "--launcher" => {
+                launcher = Launcher(name.into());
+                rest
+            }
+            [option, name, rest @ ..] if option == "--log" => {
+                let known =
+                    [Medium::None, Medium::Memory, Medium::Disk].into_iter().find(|medium| medium.name() == name);
+                let Some(known) = known else {
+                    eprintln!("--log none, memory or disk");
+                    return ExitCode::from(2);
+                };
+                medium = known;
+                rest
+            }
+            _ => break,
+        };
+    }
     let [ranks, program @ ..] = words else {
-        eprintln!("over [--launcher mpirun|mpiexec.hydra] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3");
+        eprintln!(
+            "over [--launcher mpirun|mpiexec.hydra] [--log none|memory|disk] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3"
+        );
         return ExitCode::from(2);
     };
     let layout = match Layout::parse(ranks) {
@@ -115,7 +132,7 @@ fn main() -> ExitCode {
         }
     };
     let run = tempfile::tempdir().expect("a folder for the run");
-    (0..layout.groups()).for_each(|group| relay(run.path(), &layout, group));
+    (0..layout.groups()).for_each(|group| relay(run.path(), &layout, medium, group));
     let groups = 0..layout.groups();
     let mut running: Vec<Child> =
         groups.map(|group| start(&launcher, run.path(), ranks, &layout, group, program).expect("mpirun")).collect();

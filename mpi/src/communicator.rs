@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::border::*;
 use crate::operation::Operation;
 use crate::topology::Topology;
-use crate::transport::Envelope;
+use crate::transport::{Body, Envelope};
 use crate::world::World;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ pub struct Message {
     /// What is known of it.
     pub envelope: Envelope,
     /// Its contents.
-    pub body: Vec<u8>,
+    pub body: Body,
 }
 
 /// Which of a communicator's two lanes: messages of the program do not meet those of collectives.

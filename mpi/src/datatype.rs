@@ -5,6 +5,7 @@
 
 use crate::abi::*;
 use crate::border::moved;
+use crate::transport::Body;
 use std::borrow::Cow;
 use std::ffi::c_void;
 
@@ -53,17 +54,28 @@ impl Part {
         Cow::Owned(out)
     }
 
-    /// Fills it with `contents`; what it has no room for is left out. Bytes that were taken.
-    pub fn fill(&self, contents: &[u8]) -> u64 {
+    /// Fills it with a message's bytes; what it has no room for is left out. Bytes that were taken.
+    pub fn fill_from(&self, body: &Body) -> u64 {
+        if !lies_as_sent(self.datatype) {
+            return self.fill(&body.to_vec());
+        }
+        let mut room = self.bytes() as usize;
+        let mut at: *mut u8 = self.at.cast();
+        for part in body.parts() {
+            let bytes = part.len().min(room);
+            // SAFETY: the program's memory has room for all that is counted down in `room`, and no part of it is `part`.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), at, bytes) };
+            at = at.wrapping_add(bytes);
+            room -= bytes;
+        }
+        self.bytes() - room as u64
+    }
+
+    fn fill(&self, contents: &[u8]) -> u64 {
         let bytes = contents.len().min(self.bytes() as usize);
         let contents = &contents[..bytes];
         if bytes == 0 {
             return 0;
-        }
-        if lies_as_sent(self.datatype) {
-            // SAFETY: the program's memory has room for `bytes`, and no part of it is `contents`.
-            unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), self.at.cast(), bytes) };
-            return bytes as u64;
         }
         let one = size(self.datatype) as usize;
         let whole = bytes / one;

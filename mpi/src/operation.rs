@@ -233,7 +233,7 @@ impl Operation {
 
     /// Completes a receive with a message of another group.
     pub fn receive(self: &Rc<Self>, world: &World, message: &Message) {
-        let taken = self.part.fill(&message.body);
+        let taken = self.part.fill_from(&message.body);
         if message.body.len() as u64 > taken {
             self.error.set(MPI_ERR_TRUNCATE);
         }
@@ -291,6 +291,11 @@ impl Operation {
             self.status.set(found);
             self.done.set(true);
         }
+    }
+
+    /// Whether only a native request can complete it.
+    pub fn is_native(&self) -> bool {
+        self.native.get().is_some() && self.source.get() != MPI_ANY_SOURCE
     }
 
     /// The receiver of a synchronous send has begun.

@@ -179,7 +179,7 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{Envelope, Error};
+    use crate::transport::{Body, Envelope, Error};
     use crate::world::Place;
     use std::rc::Rc;
     use std::time::Duration;
@@ -196,7 +196,7 @@ mod tests {
             self.kept.borrow_mut().push(Outcome { call: 0, value: 0, count: 0 });
             Ok(())
         }
-        fn receive(&self) -> Result<Option<(Envelope, Vec<u8>)>, Error> {
+        fn receive(&self) -> Result<Option<(Envelope, Body)>, Error> {
             Ok(None)
         }
         fn wait(&self, _: Duration) -> Result<bool, Error> {

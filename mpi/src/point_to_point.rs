@@ -69,7 +69,7 @@ fn send(world: &World, mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm
     let at = world.find(comm).expect("only a communicator of ours has ranks in other groups");
     let operation = Rc::new(sending(&at, mode, part, Held::borrowed(part.datatype), to, tag)?);
     operation.start(world)?;
-    world.wait_until(|| operation.ready(world));
+    world.wait_for_all(&[&operation]);
     world.finish(&operation, no_status())
 }
 
@@ -118,7 +118,7 @@ fn receive(world: &World, part: Part, from: Int, tag: Int, comm: MPI_Comm, statu
     };
     let operation = Rc::new(receiving(&at, part, Held::borrowed(part.datatype), from, tag)?);
     operation.start(world)?;
-    world.wait_until(|| operation.ready(world));
+    world.wait_for_all(&[&operation]);
     world.finish(&operation, status)
 }
 
@@ -136,7 +136,7 @@ fn exchange(
     let outgoing = Rc::new(sending(&at, Mode::Standard, part, Held::borrowed(part.datatype), to, tag)?);
     incoming.start(world)?;
     outgoing.start(world)?;
-    world.wait_until(|| outgoing.ready(world) & incoming.ready(world));
+    world.wait_for_all(&[&outgoing, &incoming]);
     world.finish(&outgoing, no_status())?;
     world.finish(&incoming, status)
 }

@@ -34,12 +34,21 @@ pub enum Answer<T> {
     Repeated(i64),
 }
 
-/// Turns of a waiting loop between two looks at the transport.
-const TURNS: u32 = 8;
+/// What a waiting loop turns for: how often it looks at the transport, in turns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// For a native request alone, which takes less time than a look at the transport.
+    Native = 256,
+    /// For a message of another group, perhaps.
+    Transport = 8,
+}
+
 /// Turns after which a waiting rank begins to let others have its core.
 const PATIENCE: u32 = 400;
 /// Turns after which it sleeps for [`NAP`] at a time.
 const TIRED: u32 = 20_000;
+/// A tag that is allowed everywhere and, to itself, used by no program.
+const UNUSED_TAG: Int = 32_767;
 /// How long a rank sleeps at most that has found nothing to do for a while.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -140,10 +149,26 @@ impl World {
     }
 
     /// Waits until `done` says so, and drives everything meanwhile.
-    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+    pub fn wait_until(&self, done: impl FnMut() -> bool) {
+        self.wait_at(Pace::Transport, done);
+    }
+
+    /// Waits until these are complete.
+    pub fn wait_for_all(&self, operations: &[&Rc<Operation>]) {
+        let natively = operations.iter().all(|operation| operation.is_native());
+        let pace = if natively { Pace::Native } else { Pace::Transport };
+        self.wait_at(pace, || operations.iter().fold(true, |all, operation| operation.ready(self) & all));
+    }
+
+    /// Waits until `done` says so, of what a native request completes.
+    pub fn wait_natively(&self, done: impl FnMut() -> bool) {
+        self.wait_at(Pace::Native, done);
+    }
+
+    fn wait_at(&self, pace: Pace, mut done: impl FnMut() -> bool) {
         self.progress.idle.set(0);
         while !done() {
-            self.turn();
+            self.turn(pace);
         }
     }
 
@@ -160,19 +185,32 @@ impl World {
         answer.expect("waited for")
     }
 
-    fn turn(&self) {
+    fn turn(&self, pace: Pace) {
         let turns = self.progress.idle.get().saturating_add(1);
         self.progress.idle.set(turns);
-        if turns % TURNS == 1 {
+        // What is native may be there within a microsecond: it is not kept waiting by a look.
+        let looks = turns % pace as u32 == if pace == Pace::Native { 0 } else { 1 };
+        if looks {
             self.progress();
+            if pace == Pace::Transport {
+                // What is waited for may hang on a native message of this rank's that is under way.
+                self.progress_natively();
+            }
         }
         if turns > TIRED {
             if let Err(error) = self.transport.wait(NAP) {
                 world::lost("the messages of other groups cannot be waited for", &error);
             }
-        } else if turns > PATIENCE || turns.is_multiple_of(64) {
+        } else if turns > PATIENCE || looks {
             std::thread::yield_now();
         }
+    }
+
+    /// Has the native library carry its messages on.
+    fn progress_natively(&self) {
+        let (mut flag, own) = (0, handles().own);
+        // One that finds something does nothing else: so it asks for what nobody sends.
+        native().MPI_Iprobe(0, UNUSED_TAG, own, &mut flag, no_status());
     }
 
     /// Carries a collective out, and waits for its end.
@@ -189,7 +227,7 @@ impl World {
     /// Waits for a native request.
     pub fn wait_native(&self, request: &mut MPI_Request, status: *mut MPI_Status) -> Int {
         let (mut flag, mut code) = (0, MPI_SUCCESS);
-        self.wait_until(|| {
+        self.wait_at(Pace::Native, || {
             code = native().MPI_Test(request, &mut flag, status);
             flag != 0 || code != MPI_SUCCESS
         });

@@ -78,7 +78,10 @@ impl World {
     }
 
     fn wait_for(&self, request: MPI_Request) {
-        self.wait_until(|| self.state(request) != State::Pending);
+        if let Some(operation) = self.held(request).filter(|operation| operation.active.get()) {
+            return self.wait_for_all(&[&operation]);
+        }
+        self.wait_natively(|| self.state(request) != State::Pending);
     }
 
     /// A yes or no that is kept, or repeated: if it was yes, all of `requests` are waited for.

@@ -1,7 +1,7 @@
 //! The way to the ranks of other groups, as the library sees it.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-pub use mpi_relay::{Envelope, Error, Outcome};
+pub use mpi_relay::{Body, Envelope, Error, Outcome};
 
 use mpi_relay::Client;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub trait Transport {
     /// Sends a copy of `body` to world rank `to`.
     fn send(&self, to: u32, envelope: Envelope, body: &[u8]) -> Result<(), Error>;
     /// The next message, if one is there.
-    fn receive(&self) -> Result<Option<(Envelope, Vec<u8>)>, Error>;
+    fn receive(&self) -> Result<Option<(Envelope, Body)>, Error>;
     /// Sleeps until a message may be there, at most so long.
     fn wait(&self, at_most: Duration) -> Result<bool, Error>;
     /// Keeps an outcome, before any later message of this group leaves its node.
@@ -34,7 +34,7 @@ impl Transport for Client {
         Client::send(self, to, envelope, body)
     }
 
-    fn receive(&self) -> Result<Option<(Envelope, Vec<u8>)>, Error> {
+    fn receive(&self) -> Result<Option<(Envelope, Body)>, Error> {
         Client::receive(self)
     }
 

@@ -40,7 +40,7 @@ fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-fn run(mut command: Command) -> Output {
+fn run(command: &mut Command) -> Output {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.output().expect("a program")
 }
@@ -121,13 +121,13 @@ fn natively(ranks: usize, program: &[&str], folder: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.args(["120", "mpirun", "--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks.to_string()]);
     command.args(program).current_dir(folder);
-    run(command)
+    run(&mut command)
 }
 
 fn over(layout: &str, program: &[&str], folder: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.arg("120").arg(built("examples/over")).arg(layout).args(program).current_dir(folder);
-    run(command)
+    run(&mut command)
 }
 
 /// What the ranks said, whoever was first.
@@ -158,6 +158,21 @@ fn same_as_native(compiler: &str, name: &str) {
 #[test]
 fn messages_in_all_modes() {
     same_as_native("mpicc", "messages.c");
+}
+
+/// Where one process may not read another's memory, a long message needs its sender, too.
+#[test]
+fn a_rank_that_waits_for_another_group_carries_its_native_messages_on() {
+    if !installed("mpirun") || !installed("mpicc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled("mpicc", "progress.c", folder.path()).expect("a C compiler");
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(built("examples/over")).arg("0-1/2").arg(&program);
+    let output = run(command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").current_dir(folder.path()));
+    assert!(output.status.success(), "{:?} {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines(&output), ["0 7", "1 7", "2 7"]);
 }
 
 #[test]

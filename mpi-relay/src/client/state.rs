@@ -1,5 +1,6 @@
 //! What a rank knows: how far it is on each channel, what may have to be sent again, what has come.
 
+use super::body::Body;
 use crate::envelope::{ENVELOPE_BYTES, PREFIX_BYTES};
 use crate::prints::Print;
 use crate::words::{COMPARED, Progress, Welcome, abort};
@@ -37,7 +38,9 @@ pub(super) struct State {
     pub(super) leaving: bool,
     /// Threads that sleep on it.
     pub(super) sleepers: usize,
-    pub(super) inbox: VecDeque<(Envelope, Vec<u8>)>,
+    pub(super) inbox: VecDeque<(Envelope, Body)>,
+    /// The last message was taken out, and the socket had no more.
+    pub(super) emptied: bool,
     pub(super) unlogged_bytes: usize,
     pub(super) finished: bool,
     /// Why nothing goes on.
@@ -46,7 +49,7 @@ pub(super) struct State {
     sent: Vec<u64>,
     arrived: Vec<u64>,
     /// By sender: a message of which parts are still to come, and how many bytes of it.
-    partial: Vec<Option<(Envelope, Vec<u8>, usize)>>,
+    partial: Vec<Option<(Envelope, Body, usize)>>,
     /// What the relay had logged at the last join: of that only fingerprints are sent.
     known: Vec<u64>,
     /// Messages, fingerprints and outcomes of which the relay has not said that it has them.
@@ -72,6 +75,7 @@ impl Shared {
             leaving: false,
             sleepers: 0,
             inbox: VecDeque::new(),
+            emptied: false,
             unlogged_bytes: 0,
             finished: false,
             ended: None,
@@ -122,6 +126,11 @@ impl State {
 
     pub(super) fn out_bytes(&self) -> usize {
         self.link.as_ref().map_or(0, Link::out_bytes)
+    }
+
+    /// Whether the socket had no more than was read.
+    pub(super) fn is_drained(&self) -> bool {
+        self.link.as_ref().is_none_or(Link::is_drained)
     }
 
     /// How far this rank is.
@@ -281,30 +290,26 @@ impl State {
             _ => return Err(Error::Garbage(format!("message {number} of rank {from} out of turn"))),
         }
         let envelope = Envelope::decode(&frame.body)?;
-        let Some(part) = frame.body.get(PREFIX_BYTES..) else {
+        let Some(length) = frame.body.len().checked_sub(PREFIX_BYTES) else {
             return Err(Error::Garbage(format!("a message of {} bytes", frame.body.len())));
         };
-        let (envelope, bytes) = match self.partial[from].take() {
-            Some((envelope, mut bytes, missing)) => {
-                if missing != part.len() + rest {
-                    return Err(Error::Garbage(format!("a part of a message of rank {from} that does not fit")));
-                }
-                bytes.extend_from_slice(part);
-                (envelope, bytes)
+        let (envelope, body) = match self.partial[from].take() {
+            Some((_, _, missing)) if missing != length + rest => {
+                return Err(Error::Garbage(format!("a part of a message of rank {from} that does not fit")));
             }
-            None if part.len() + rest > mlog::frame::LONGEST_BYTES => {
-                return Err(Error::Garbage(format!("a message of {} bytes", part.len() + rest)));
+            Some((envelope, mut body, _)) => {
+                body.extend(frame.body);
+                (envelope, body)
             }
-            None => {
-                let mut bytes = Vec::with_capacity(part.len() + rest);
-                bytes.extend_from_slice(part);
-                (envelope, bytes)
+            None if length + rest > mlog::frame::LONGEST_BYTES => {
+                return Err(Error::Garbage(format!("a message of {} bytes", length + rest)));
             }
+            None => (envelope, Body::begin(frame.body)),
         };
         if rest > 0 {
-            self.partial[from] = Some((envelope, bytes, rest));
+            self.partial[from] = Some((envelope, body, rest));
         } else {
-            self.inbox.push_back((envelope, bytes));
+            self.inbox.push_back((envelope, body));
         }
         Ok(())
     }

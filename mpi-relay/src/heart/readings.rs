@@ -62,15 +62,29 @@ impl<L: Log> Heart<L> {
             Place::Away => rank.left.is_some(),
             Place::Condemned => false,
         };
-        if self.ranks.iter().enumerate().all(settled) {
+        let settled = self.ranks.iter().enumerate().all(settled);
+        if self.is_alone() {
+            self.age();
+        }
+        if settled {
             self.log_old();
         }
+        self.age();
+        self.reading += 1;
+        self.release();
+    }
+
+    /// A rank that is its group has told all that a message may depend on before the message: no other reading is needed.
+    fn is_alone(&self) -> bool {
+        self.ranks.len() == 1
+    }
+
+    /// What came in this reading is now of one before.
+    fn age(&mut self) {
         for rank in &mut self.ranks {
             rank.old.append(&mut rank.young);
             rank.before = rank.taken;
         }
-        self.reading += 1;
-        self.release();
     }
 
     /// Logs the messages of readings before this one.
@@ -121,6 +135,6 @@ impl<L: Log> Heart<L> {
 
     /// True if what was taken in waits for another reading.
     pub fn wants_reading(&self) -> bool {
-        self.reading < self.newest + 2
+        self.reading < self.newest + if self.is_alone() { 1 } else { 2 }
     }
 }

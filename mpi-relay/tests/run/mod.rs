@@ -122,8 +122,8 @@ pub fn letter(source: u32, tag: i32) -> Envelope {
 /// Waits for the next message.
 pub fn next(client: &Client) -> Result<(Envelope, Vec<u8>), Error> {
     loop {
-        if let Some(message) = client.receive()? {
-            return Ok(message);
+        if let Some((envelope, body)) = client.receive()? {
+            return Ok((envelope, body.to_vec()));
         }
         client.wait(Duration::from_secs(5))?;
     }

@@ -1,0 +1,28 @@
+/* A long message within a group, whose sender waits meanwhile for a word of another group that hangs on it. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    int rank, word = 7, bytes = 1 << 20;
+    MPI_Request request;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    char *contents = calloc(1, bytes);
+    if (rank == 0) {
+        MPI_Isend(contents, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
+        MPI_Recv(&word, 1, MPI_INT, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (rank == 1) {
+        MPI_Recv(contents, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(&word, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
+    } else if (rank == 2) {
+        MPI_Recv(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(&word, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    }
+    printf("%d %d\n", rank, word);
+    free(contents);
+    MPI_Finalize();
+    return 0;
+}
