@@ -1,7 +1,7 @@
 //! The relays of MPI programs that are one world over all groups: those of each call of `srun` are its own, and last as
 //! long as it does.
 
-use crate::ranks::World;
+use crate::kinds::World;
 use crate::relays::{Carried, Relay, Steps};
 use driver::groups::ports::Relays;
 use host::mail::Post;
