@@ -8,7 +8,7 @@ mod stand_ins;
 
 pub use left::{NodeLeft, Present};
 pub use stand_ins::LAUNCHERS;
-pub(crate) use stand_ins::function;
+pub(crate) use stand_ins::{function, is_of_function};
 
 use left::Known;
 use run::write_durably;

@@ -279,7 +279,9 @@ fn real_of(name: &str) -> Option<Command> {
     }
     let mut command = without_us(name)?;
     resized::for_launcher(&mut command);
-    if std::env::args_os().next().is_some_and(|called| called.as_bytes().contains(&b'/')) {
+    let by_path =
+        |called: &Path| called.components().count() > 1 && !called.parent().is_some_and(calls::is_of_function);
+    if std::env::args_os().next().is_some_and(|called| by_path(Path::new(&called))) {
         // A launcher that is called by its path has its nodes look for it there.
         let program = command.get_program().to_os_string();
         command.arg0(program);

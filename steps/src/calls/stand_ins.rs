@@ -10,6 +10,9 @@ use std::path::Path;
 /// Names by which launchers of MPI are called.
 pub const LAUNCHERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
 
+/// Folder of the stand-ins that functions of the shell call.
+const FOLDER: &str = "launchers";
+
 impl Calls {
     /// Puts the stand-in also in the place of launchers of MPI, and says what the script must see for that: programs of these
     /// names that its `PATH` has are found there, and a shell that puts other folders before it (`module load`) calls by a
@@ -18,7 +21,7 @@ impl Calls {
     /// # Errors
     /// What the file system says.
     pub fn launchers(&self, names: &[&str]) -> io::Result<Vec<(String, String)>> {
-        let folder = self.folder.join("launchers");
+        let folder = self.folder.join(FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let us = std::env::current_exe()?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| PATH.into());
@@ -38,6 +41,11 @@ impl Calls {
 /// The variable by which a shell has a function of this name.
 pub(crate) fn function(name: &str) -> String {
     format!("BASH_FUNC_{name}%%")
+}
+
+/// Whether a folder is that of the stand-ins which are called by functions, and so by a name alone.
+pub(crate) fn is_of_function(folder: &Path) -> bool {
+    folder.ends_with(FOLDER)
 }
 
 /// Has our program `us` stand at this place, or not.
