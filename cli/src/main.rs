@@ -282,6 +282,12 @@ struct RanksArgs {
     /// CPUs of each, if the user says it.
     #[arg(long, value_name = "N")]
     cpus_per_task: Option<u32>,
+    /// Only the first of all reads standard input.
+    #[arg(long)]
+    first_reads: bool,
+    /// A variable of theirs; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true)]
+    set: Vec<String>,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -327,15 +333,28 @@ impl WardenArgs {
 
 impl RanksArgs {
     fn ranks(self) -> worlds::ranks::Ranks {
-        let RanksArgs { launcher, library, relay, world, count, spread, sockets, cpus_per_task, command } = self;
+        let RanksArgs { launcher, library, relay, world, count, spread, sockets, cpus_per_task, .. } = self;
+        let RanksArgs { first_reads, set, command, .. } = self;
         let spread = (!spread.is_empty()).then_some(worlds::ranks::Spread { counts: spread, sockets });
-        worlds::ranks::Ranks { launcher, library, relay, world, group: None, count, spread, cpus_per_task, command }
+        worlds::ranks::Ranks {
+            launcher,
+            library,
+            relay,
+            world,
+            group: None,
+            count,
+            spread,
+            cpus_per_task,
+            first_reads,
+            set,
+            command,
+        }
     }
 }
 
 fn main() -> ExitCode {
-    if called_as(steps::srun::NAME) {
-        return exit(steps::srun::run());
+    if let Some(name) = steps::srun::NAMES.into_iter().find(|name| called_as(name)) {
+        return exit(steps::srun::run(name));
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));

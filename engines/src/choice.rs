@@ -22,7 +22,7 @@ pub struct Facts {
     pub no_world: Option<String>,
     /// A fast network of this node, which messages through relays would not use.
     pub fabric: Option<String>,
-    /// Whether the script starts steps by `srun`.
+    /// Whether the script starts steps: by `srun`, or over several nodes by a launcher of MPI.
     pub starts_steps: bool,
     /// What the script uses that a sandbox would break, if all of it is put into one.
     pub unsuited: Unsuited,
@@ -41,6 +41,10 @@ pub struct Facts {
 impl Facts {
     fn links(&self, library: &str) -> bool {
         self.libraries.iter().any(|l| l.starts_with(&format!("{library}.so")))
+    }
+
+    fn links_mpi(&self) -> bool {
+        self.links("libmpi") || self.links("libmpich")
     }
 }
 
@@ -106,7 +110,7 @@ fn several_nodes(facts: &Facts) -> Option<String> {
 fn no_sandbox(facts: &Facts) -> Option<String> {
     match facts.starts_steps {
         // The ranks of an MPI program let their relays go for a dump.
-        true if facts.links("libmpi") => facts.no_world.clone(),
+        true if facts.links_mpi() => facts.no_world.clone(),
         _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
         true => None,
         false => several_nodes(facts),
@@ -134,7 +138,7 @@ fn no_criu_images(facts: &Facts) -> Option<String> {
 
 /// Why an MPI program over several nodes would be slow in sandboxes: who wants that says so.
 fn slow_world(facts: &Facts) -> Option<String> {
-    let device = facts.fabric.as_ref().filter(|_| facts.nodes > 1 && facts.starts_steps && facts.links("libmpi"))?;
+    let device = facts.fabric.as_ref().filter(|_| facts.nodes > 1 && facts.starts_steps && facts.links_mpi())?;
     Some(format!(
         "the program's MPI would leave the fast network ({device}) for TCP; --ft-energy-engine=criu takes it all the same"
     ))

@@ -66,6 +66,8 @@ pub struct CriuSteps {
     dumps: config::Criu,
     /// The cluster's `MpiDefault`, as calls see it.
     mpi: Option<(String, String)>,
+    /// Launchers of MPI that the script names.
+    launchers: Vec<&'static str>,
 }
 
 /// A run of the script.
@@ -112,6 +114,8 @@ pub struct Parts {
     pub appends: Option<bool>,
     /// The cluster's `MpiDefault`, as calls see it.
     pub mpi: Option<(String, String)>,
+    /// Launchers of MPI that the script names.
+    pub launchers: Vec<&'static str>,
 }
 
 impl CriuSteps {
@@ -135,6 +139,7 @@ impl CriuSteps {
             dumps,
             appends,
             mpi,
+            launchers,
         } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
@@ -176,6 +181,7 @@ impl CriuSteps {
             placements,
             dumps,
             mpi,
+            launchers,
         })
     }
 }
@@ -206,6 +212,9 @@ impl Engine for CriuSteps {
         let mut environment = interval_variables(interval_s);
         environment.push(self.sandboxes.variable());
         environment.extend(self.mpi.clone());
+        if let Some(calls) = &self.calls {
+            environment.extend(calls.launchers(&self.launchers).map_err(|e| format!("stand-ins for mpirun: {e}"))?);
+        }
         Ok(environment)
     }
 
@@ -333,7 +342,7 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
         fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
         // What comes after it may be in the copy.
         if calls.read(name).is_some_and(|call| call.ended.is_some()) {
-            return Err(format!("srun {} has ended meanwhile", call.command));
+            return Err(format!("{} has ended meanwhile", call.command));
         }
     }
     Ok(())

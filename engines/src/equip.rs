@@ -62,6 +62,8 @@ pub struct Gear<'a> {
     pub appends: Option<bool>,
     /// The cluster's `MpiDefault`, as calls of `srun` see it.
     pub mpi: Option<(String, String)>,
+    /// Launchers of MPI that the script names.
+    pub launchers: Vec<&'static str>,
     /// When SCR is to halt the program.
     pub halt_s: Option<f64>,
     /// Longest time for a checkpoint.
@@ -83,7 +85,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Criu), _, Some(criu), Some(host)) => {
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
             let (placements, dumps, appends) = (gear.placements, gear.dumps.clone(), gear.appends);
-            let mpi = gear.mpi;
+            let (mpi, launchers) = (gear.mpi, gear.launchers);
             let parts = criu_steps::Parts {
                 post,
                 checkpoints,
@@ -99,6 +101,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 dumps,
                 appends,
                 mpi,
+                launchers,
             };
             Box::new(CriuSteps::listen(parts)?)
         }

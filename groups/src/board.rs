@@ -22,7 +22,7 @@ use steps::cancelled;
 use steps::groups::split::{CPUS, Call, Unsplit};
 use steps::groups::words::{Outputs, SOCKET, Said, Told};
 use steps::script::Steps;
-use worlds::ranks::World;
+use worlds::kinds::World;
 
 /// Longest wait for Slurm to report a step as ended.
 const STEP_LIMIT: Duration = Duration::from_secs(30);

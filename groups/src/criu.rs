@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use steps::groups::words::{Outputs, Told};
 use worlds::calls::{self, Resting, Worlds};
-use worlds::ranks::World;
+use worlds::kinds::World;
 
 /// Names the line from which a group starts.
 const LINE: &str = "JOULEPOINT_LINE";

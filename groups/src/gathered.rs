@@ -3,7 +3,8 @@
 use crate::board::{Seat, Within};
 use crate::criu::Dumped;
 use steps::groups::split::{Call, Unsplit};
-use worlds::ranks::{self, World};
+use worlds::kinds::World;
+use worlds::ranks;
 
 impl Within {
     /// A call whose ranks in all groups are one MPI world, if they are to be, and what makes it so; what is written for

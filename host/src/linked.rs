@@ -3,7 +3,7 @@
 use crate::tool;
 use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
-use object::{Endianness, FileKind};
+use object::{Endianness, File, FileKind, Object, ObjectSection, ObjectSymbol};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
@@ -46,6 +46,24 @@ fn needed<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<BTreeS
     let strings = sections.strings(endian, content, strings).ok()?;
     let names = entries.iter().filter(|d| d.tag(endian) == DT_NEEDED);
     Some(names.filter_map(|d| Some(String::from_utf8_lossy(d.string(endian, strings).ok()?).into_owned())).collect())
+}
+
+/// The functions and data that a program takes from others by name; none if it is no ELF file.
+pub fn imports(program: &Path) -> BTreeSet<String> {
+    let small = fs::metadata(program).is_ok_and(|m| m.is_file() && m.len() <= PROGRAM_LIMIT_BYTES);
+    let Some(content) = small.then(|| read_elf(program).ok()).flatten() else { return BTreeSet::new() };
+    let Ok(file) = File::parse(&*content) else { return BTreeSet::new() };
+    let taken = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    taken.filter_map(|symbol| symbol.name().ok().map(str::to_string)).collect()
+}
+
+/// What a library holds under a name, if it has that.
+pub fn held(library: &Path, name: &str) -> Option<Vec<u8>> {
+    let content = read_elf(library).ok()?;
+    let file = File::parse(&*content).ok()?;
+    let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name))?;
+    let section = file.section_by_index(symbol.section_index()?).ok()?;
+    section.data_range(symbol.address(), symbol.size()).ok().flatten().map(<[u8]>::to_vec)
 }
 
 /// The libraries of all programs among words, here or in the `PATH`.
@@ -157,6 +175,21 @@ mod tests {
             [2, 0, 0, 1],
             "a shell's"
         );
+    }
+
+    #[test]
+    fn what_a_program_takes_by_name_and_what_a_library_holds_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = "echo 'const char held[4] = \"a\\0b\"; int taken(void) { return held[0]; }' >l.c && \
+                     cc -shared -o libl.so l.c && \
+                     echo 'int taken(void); int main(void) { return taken(); }' >p.c && cc -o p p.c libl.so";
+        let built = std::process::Command::new("sh").args(["-c", build]).current_dir(dir.path()).status().unwrap();
+        assert!(built.success());
+        let taken = imports(&dir.path().join("p"));
+        assert!(taken.contains("taken") && !taken.contains("main"), "{taken:?}");
+        assert_eq!(held(&dir.path().join("libl.so"), "held").as_deref(), Some(&b"a\0b\0"[..]));
+        assert_eq!(held(&dir.path().join("libl.so"), "other"), None);
+        assert!(imports(&dir.path().join("l.c")).is_empty() && held(&dir.path().join("l.c"), "held").is_none());
     }
 
     #[test]

@@ -4,12 +4,16 @@
 //! The wrapper opens and settles the folder, the stand-in for `srun` ([`crate::srun`]) reads and writes it.
 
 mod left;
+mod stand_ins;
 
 pub use left::{NodeLeft, Present};
+pub use stand_ins::LAUNCHERS;
+pub(crate) use stand_ins::{function, is_of_function};
 
 use left::Known;
 use run::write_durably;
 use serde::{Deserialize, Serialize};
+use stand_ins::stand_in;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -119,12 +123,7 @@ impl Calls {
         for folder in [calls.folder.clone(), calls.claims(), calls.bin(), calls.unsettled_folder()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let stand_in = calls.bin().join("srun");
-        let us = std::env::current_exe()?;
-        if fs::read_link(&stand_in).ok().as_ref() != Some(&us) {
-            gone(fs::remove_file(&stand_in))?;
-            symlink(us, stand_in)?;
-        }
+        stand_in(&std::env::current_exe()?, &calls.bin().join("srun"), true)?;
         let script = fingerprint(argv);
         let known = calls.folder.join("script");
         match fs::read_to_string(&known) {
@@ -332,7 +331,7 @@ impl Calls {
         let line_is_needed = settle(&mut after, line_s, alive_s, |i| lacking[i].is_some());
         let sentence = |(call, why): (&Call, &Option<String>)| {
             let Call { number, command, .. } = call;
-            why.as_ref().map(|why| format!("step {number} (srun {command}) is run again: {why}"))
+            why.as_ref().map(|why| format!("step {number} ({command}) is run again: {why}"))
         };
         let again = before.iter().zip(&lacking).filter_map(sentence).collect();
         for ((name, call), new) in calls.iter_mut().zip(&after) {

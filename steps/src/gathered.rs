@@ -4,12 +4,14 @@
 use crate::groups::split::{self, Call, Unsplit};
 use crate::mpi;
 use crate::redirects::Redirects;
+use host::linked;
 use slurm::Slurm;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use worlds::calls::{MEETINGS, sockets};
-use worlds::ranks::{self, World, world_of};
+use worlds::kinds::{self, Hindrance, Launcher, World};
+use worlds::ranks::{self, OfNodes, world_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Why a call runs as one native world, which no sandbox holds.
@@ -36,6 +38,9 @@ pub enum Native {
     /// No node has a task.
     #[error("it has no tasks")]
     NoTasks,
+    /// Its program cannot be part of a world.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     /// What its words, its program or Slurm say is not understood, or cannot be had.
     #[error("{0}")]
     Unfit(String),
@@ -61,8 +66,23 @@ pub struct Gathered {
     nodes: Vec<String>,
     /// How many ranks each has.
     counts: Vec<usize>,
-    cpus_per_task: Option<usize>,
     world: World,
+    of_nodes: OfNodes,
+    /// Where the program is looked for.
+    pub folder: PathBuf,
+}
+
+/// Where the ranks of a call are, and what they see of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranks {
+    /// The nodes that have some, as Slurm orders them.
+    pub nodes: Vec<String>,
+    /// How many each has, one after the other.
+    pub counts: Vec<usize>,
+    /// CPUs that the job has on each of its nodes at least, if that is known.
+    pub cpus: Option<usize>,
+    /// Variables that the call sets for them.
+    pub set: Vec<(String, String)>,
 }
 
 /// Where a call's relays meet, and until when.
@@ -87,11 +107,43 @@ impl Gathered {
         folder: &Path,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Gathered>, Native> {
-        let Some(world) = ranks::world(&call.words[at..], folder) else {
+        let program = &call.words[at..];
+        let Some(world) = ranks::world(program, folder, &Launcher::Path(kinds::paths())) else {
             let is_mpi = split::is_mpi(&call.words, |name| mpi::lookup(name, &call.words, folder, &variable));
             return if is_mpi { Err(Native::Indirect) } else { Ok(None) };
         };
-        Gathered::read(call, at, world.map_err(Native::Unfit)?, folder, variable).map(Some)
+        let gathered = Gathered::read(call, at, world?, folder, variable)?;
+        gathered.check_calls(&program[0])?;
+        Ok(Some(gathered))
+    }
+
+    /// The ranks of a program, to be started by the launcher `real` in this folder, as one task on each node.
+    ///
+    /// # Errors
+    /// Why it runs as one native world.
+    pub fn of_launcher(program: &[String], folder: &Path, real: &Path, ranks: Ranks) -> Result<Gathered, Native> {
+        let world = ranks::world(program, folder, &Launcher::Is(real.to_path_buf())).ok_or(Native::Indirect)??;
+        let Ranks { nodes, counts, cpus, set } = ranks;
+        if counts.is_empty() || counts.contains(&0) {
+            return Err(Native::NoTasks);
+        }
+        let most = counts.iter().max().copied().unwrap_or(1);
+        let mut options = one_on_each(&nodes, cpus.unwrap_or(most));
+        options.push(format!("--chdir={}", folder.display()));
+        // A launcher does not ask whether another one's ranks have the CPUs, and lays out its own as it likes.
+        options.extend(["--overlap", "--cpu-bind=none"].map(str::to_string));
+        let of_nodes = OfNodes { cpus_per_task: None, first_reads: true, set };
+        let gathered = Gathered { options, nodes, counts, world, of_nodes, folder: folder.to_path_buf() };
+        gathered.check_calls(&program[0])?;
+        Ok(gathered)
+    }
+
+    /// Whether nothing that the program itself calls is refused to ranks on several nodes.
+    fn check_calls(&self, program: &str) -> Result<(), Native> {
+        match linked::program(program, &self.folder).filter(|_| self.counts.len() > 1) {
+            Some(program) => Ok(kinds::check_calls(&program, &self.world.library)?),
+            None => Ok(()),
+        }
     }
 
     fn read(
@@ -133,22 +185,13 @@ impl Gathered {
         let cpus =
             variable(split::CPUS).and_then(|list| split::least_cpus(&list)).map_or(most, |least| least.min(most));
         let mut options = split::gathered(&words[..end]).map_err(Native::Unfit)?;
-        options.extend([
-            format!("--nodes={}", nodes.len()),
-            format!("--ntasks={}", nodes.len()),
-            "--ntasks-per-node=1".to_string(),
-            format!("--nodelist={}", nodes.join(",")),
-            // What it starts has the CPUs of all ranks, whatever each node has of them.
-            format!("--cpus-per-task={cpus}"),
-            "--mpi=none".to_string(),
-            // As MPI launchers do: the other ranks would wait for those that are gone.
-            "--kill-on-bad-exit=1".to_string(),
-        ]);
+        options.extend(one_on_each(&nodes, cpus));
         if counts.iter().any(|count| *count != counts[0]) {
             // Slurm binds all tasks to as many CPUs; said only where it matters, since not every site binds.
             options.push("--cpu-bind=none".to_string());
         }
-        Ok(Gathered { options, nodes, counts, cpus_per_task: read.cpus_per_task(), world })
+        let of_nodes = OfNodes { cpus_per_task: read.cpus_per_task(), ..OfNodes::default() };
+        Ok(Gathered { options, nodes, counts, world, of_nodes, folder: folder.to_path_buf() })
     }
 
     /// Words of the supervisor of each sandbox; `slurm` knows where nodes are reached.
@@ -169,12 +212,27 @@ impl Gathered {
     pub fn of_ranks(&self, place: &Place) -> Vec<String> {
         let spread = self.counts.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let sockets = (self.counts.len() > 1).then(|| self.sockets(place));
-        ranks::words_of_node(&self.world, &spread, sockets.as_deref(), self.cpus_per_task)
+        ranks::words_of_node(&self.world, &spread, sockets.as_deref(), &self.of_nodes)
     }
 
     fn sockets(&self, place: &Place) -> PathBuf {
         sockets(place.run).join(place.call)
     }
+}
+
+/// Options of a step with one task on each of these nodes, which has so many CPUs.
+fn one_on_each(nodes: &[String], cpus: usize) -> Vec<String> {
+    vec![
+        format!("--nodes={}", nodes.len()),
+        format!("--ntasks={}", nodes.len()),
+        "--ntasks-per-node=1".to_string(),
+        format!("--nodelist={}", nodes.join(",")),
+        // What it starts has the CPUs of all ranks, whatever each node has of them.
+        format!("--cpus-per-task={cpus}"),
+        "--mpi=none".to_string(),
+        // As MPI launchers do: the other ranks would wait for those that are gone.
+        "--kill-on-bad-exit=1".to_string(),
+    ]
 }
 
 /// Whether a name of a file has a rank in it, as by `%t` or `%3t`.

@@ -7,6 +7,7 @@ pub mod groups;
 mod inputs;
 pub mod late;
 pub mod mpi;
+pub mod mpirun;
 mod passing;
 pub mod redirects;
 pub mod resized;

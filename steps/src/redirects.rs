@@ -44,6 +44,11 @@ pub enum Input {
 }
 
 impl Redirects {
+    /// The words of a program that an MPI launcher starts, which reads and writes what the launcher does.
+    pub fn of_launcher(words: Vec<String>) -> Redirects {
+        Redirects { words, input: Input::Standard, files: [None, None], appends: false, labels: false }
+    }
+
     /// Reads the words of a call in a folder; `variable` is its environment, and `appends` whether `srun` keeps what a
     /// file has where the call does not say it (`JobFileAppend`), if that is known.
     ///

@@ -17,6 +17,11 @@ pub fn for_srun(srun: &mut Command, words: &[String]) {
     srun.env_remove(ALL).env_remove(mpi::DEFAULT);
 }
 
+/// Takes from the environment of an MPI launcher what is not for it: it sees the nodes that the script does.
+pub fn for_launcher(launcher: &mut Command) {
+    launcher.env_remove(ALL).env_remove(mpi::DEFAULT);
+}
+
 /// The list that a script does not see, for a call with MPI alone: Slurm may put a step on a spare while another step is
 /// on one of the script's nodes, and its PMIx looks for the step's nodes in `SLURM_JOB_NODELIST`: MPI waits without end
 /// for one that is not there.

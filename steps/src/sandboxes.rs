@@ -6,6 +6,7 @@
 use crate::calls::Output;
 use crate::gathered::{Gathered, Native, Place};
 use crate::groups::split;
+use crate::mpirun;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
 use crate::unsuited::{self, Me, Unsuited};
@@ -13,9 +14,12 @@ use ::criu::line::{self, Hello, Line};
 use host::linked;
 use serde::{Deserialize, Serialize};
 use slurm::Slurm;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use worlds::kinds;
 
 /// Tells the stand-in for `srun` that and how tasks are put into sandboxes.
 pub const VARIABLE: &str = "JOULEPOINT_SANDBOXES";
@@ -26,6 +30,9 @@ const MPI_STEPS: &str =
 
 /// What to do instead.
 const MPI_CURE: &str = "use --ft-energy-engine=app, hook or scr";
+
+/// The same of a call of an MPI launcher.
+const LAUNCHER_CURE: &str = "'srun --mpi=...' or --ft-energy-engine=app, hook or scr may do";
 
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
@@ -108,17 +115,21 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
         return Err(format!("it uses --{name}"));
     }
     let folder = std::env::current_dir().map_err(|e| e.to_string())?;
-    let program = &words[at..];
-    if program.iter().any(|w| w == ":") {
+    if words[at..].iter().any(|w| w == ":") {
         return Err("it starts several programs at once".to_string());
     }
-    let libraries = linked::libraries_of(&program[..1], &folder);
-    if !is_world && libraries.iter().any(|l| l.starts_with("libmpi.so")) {
+    let libraries = linked::libraries_of(&words[at..=at], &folder);
+    if !is_world && libraries.iter().any(|l| kinds::is_mpi(l)) {
         return Err(format!("{MPI_STEPS}; {MPI_CURE}"));
     }
+    unsuited(&words[at..], &libraries, &folder).map_or(Ok(at), Err)
+}
+
+/// What stands against a sandbox for a program, if something does.
+fn unsuited(program: &[String], libraries: &BTreeSet<String>, folder: &Path) -> Option<String> {
     let Unsuited { containers, fails } =
-        unsuited::look(program, &linked::read(program, &folder), &libraries, &folder, &Me::now());
-    containers.or(fails).map_or(Ok(at), Err)
+        unsuited::look(program, &linked::read(program, folder), libraries, folder, &Me::now());
+    containers.or(fails)
 }
 
 /// A call whose tasks are one MPI program, as one task on each node; none for another call.
@@ -135,6 +146,17 @@ fn unheld(why: Native) -> String {
     format!("{MPI_STEPS}, and it is not started otherwise: {why}; {MPI_CURE}")
 }
 
+/// A call whose tasks sandboxes can hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Its words and streams.
+    pub call: Redirects,
+    /// Where the program stands among the words.
+    at: usize,
+    /// How it is started, if its tasks are one MPI program.
+    gathered: Option<Gathered>,
+}
+
 /// A file that all tasks of a call read, and where they begin in it.
 pub type Read = (PathBuf, u64);
 
@@ -149,18 +171,32 @@ impl Sandboxes {
         (VARIABLE.to_string(), serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// A call whose tasks sandboxes can hold.
+    /// A call of `srun` whose tasks sandboxes can hold.
     ///
     /// # Errors
     /// A sentence: they cannot.
-    pub fn place(&self, words: &[OsString]) -> Result<Redirects, String> {
+    pub fn place(&self, words: &[OsString]) -> Result<Placed, String> {
         let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
         let plain = plain.ok_or("its words are no plain text")?;
         let folder = std::env::current_dir().map_err(|e| e.to_string())?;
         let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
         let at = program(&call.words, true)?;
-        gathered(&call, at).map_err(unheld)?;
-        Ok(call)
+        let gathered = gathered(&call, at).map_err(unheld)?;
+        Ok(Placed { call, at, gathered })
+    }
+
+    /// A call of an MPI launcher, `real`, whose ranks sandboxes can hold.
+    ///
+    /// # Errors
+    /// A sentence: they cannot.
+    pub fn place_of_launcher(&self, real: &Command, words: &[OsString]) -> Result<Placed, String> {
+        let (program, gathered) = mpirun::gathered(real, words).map_err(|why| format!("{why}; {LAUNCHER_CURE}"))?;
+        let libraries = linked::libraries_of(&program[..1], &gathered.folder);
+        if let Some(why) = unsuited(&program, &libraries, &gathered.folder) {
+            return Err(why);
+        }
+        let call = Redirects::of_launcher(program);
+        Ok(Placed { call, at: 0, gathered: Some(gathered) })
     }
 
     /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
@@ -182,10 +218,9 @@ impl Sandboxes {
     ///
     /// # Errors
     /// A sentence: they cannot.
-    pub fn words(&self, of: &Redirects, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
-        let words = &of.words;
-        let at = program(words, true)?;
-        let gathered = gathered(of, at).map_err(unheld)?;
+    pub fn words(&self, of: &Placed, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
+        let Placed { call: of, at, gathered } = of;
+        let (words, at) = (&of.words, *at);
         let place = Place { run: &self.run, call, life: self.placement.as_deref().unwrap_or_default() };
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
@@ -236,7 +271,8 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
         let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
         let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
-        let all = sandboxes(restore).words(&call, "a.1", before, input)?;
+        let placed = Placed { at: program(&call.words, true)?, call, gathered: None };
+        let all = sandboxes(restore).words(&placed, "a.1", before, input)?;
         let us = std::env::current_exe().unwrap();
         Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
     }

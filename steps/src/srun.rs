@@ -1,16 +1,17 @@
-//! Stands for `srun` in the script's `PATH`: runs the real one, and once a call has ended, only tells how it did; in a
-//! job of several groups, one for each.
+//! Stands for `srun` in the script's `PATH`, and for the launchers of MPI: runs the real one, and once a call has ended, only
+//! tells how it did; in a job of several groups, one for each.
 //!
-//! Signals, descriptors and exit code are those of the real `srun`. Whatever keeps the stand-in from remembering a
+//! Signals, descriptors and exit code are those of the real one. Whatever keeps the stand-in from remembering a
 //! call is no reason not to run it.
 
-use crate::calls::{Call, Calls, End, VARIABLE};
+use crate::calls::{self, Call, Calls, End, LAUNCHERS, VARIABLE};
 use crate::groups::{shim, words};
 use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
+use crate::mpirun;
 use crate::passing::Passing;
-use crate::redirects::{Input, LABELS, Redirects};
+use crate::redirects::{Input, LABELS};
 use crate::resized;
-use crate::sandboxes::{self, Sandboxes};
+use crate::sandboxes::{self, Placed, Sandboxes};
 use crate::slurmd;
 use crate::streams::{self, Streams, distinct, is_pipe, regular};
 use ::criu::line::{Line, Said};
@@ -36,6 +37,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Name by which the stand-in is called.
 pub const NAME: &str = "srun";
 
+/// Names of all programs for which it stands.
+pub const NAMES: [&str; 4] = [NAME, LAUNCHERS[0], LAUNCHERS[1], LAUNCHERS[2]];
+
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(8);
 
@@ -57,27 +61,35 @@ const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
 /// Signals that ask a call to end, so that its end tells nothing.
 pub(crate) const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Runs one call; the exit code is the real one's.
-pub fn run() -> i32 {
+/// Runs one call of the program of this name; the exit code is the real one's.
+pub fn run(name: &str) -> i32 {
     let words = words_of_call();
-    if let Some(socket) = std::env::var_os(words::SOCKET) {
+    let is_srun = name == NAME;
+    if let Some(socket) = std::env::var_os(words::SOCKET).filter(|_| is_srun) {
         return shim::run(Path::new(&socket), &words);
     }
-    let Some(mut real) = real() else {
-        protocol::say!("joulepoint: srun: not found in the PATH");
+    let Some(mut real) = real_of(name) else {
+        protocol::say!("joulepoint: {name}: not found in the PATH");
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    let place = sandboxes.as_ref().map(|s| s.place(&words));
+    if !is_srun && (sandboxes.is_none() || mpirun::only_answers(&words)) {
+        return exec(real.args(&words));
+    }
+    let place = sandboxes.as_ref().map(|s| match is_srun {
+        true => s.place(&words),
+        false => s.place_of_launcher(&real, &words),
+    });
     let may_pipe = matches!(place, Some(Ok(_)));
-    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, key(&words, may_pipe)?))) else {
+    let asked = Words { name, words: &words };
+    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, asked.key(may_pipe)?))) else {
         real.args(&words);
         let why = place.and_then(Result::err).unwrap_or_else(|| READS_PIPE.to_string());
-        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &words, why)) {
+        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &asked, why)) {
             // The driver knows of the step for as long as the real one runs.
             let _ = line.outlive();
         }
-        return exec(real);
+        return exec(&mut real);
     };
     match calls.claim(&key) {
         Ok((number, before)) => {
@@ -88,7 +100,7 @@ pub fn run() -> i32 {
                 Some(code) => code,
                 None => {
                     let held = sandboxes.zip(place).and_then(|(sandboxes, place)| {
-                        let asked = Asked { calls: &calls, name: &name, words: &words, before: known.is_some() };
+                        let asked = Asked { calls: &calls, name: &name, words: &asked, before: known.is_some() };
                         hold(&sandboxes, &asked, place, &streams, &mut real)
                     });
                     if held.is_none() {
@@ -98,10 +110,10 @@ pub fn run() -> i32 {
                     let streams = if is_inside { streams } else { streams.own() };
                     if !is_inside && writes_to_pipe() {
                         let _ = held.map(|h| h.line.outlive());
-                        return exec(real);
+                        return exec(&mut real);
                     }
                     let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
-                    let mut call = fresh(number, key, &words, known);
+                    let mut call = fresh(number, key, &asked, known);
                     call.targets = streams.targets(&starts);
                     follow(&calls, &name, call, &streams, real, held)
                 }
@@ -109,9 +121,39 @@ pub fn run() -> i32 {
         }
         Err(e) => {
             protocol::say!("joulepoint: this step cannot be remembered: {e}");
-            real.args(&words);
-            exec(real)
+            exec(real.args(&words))
         }
+    }
+}
+
+/// What the script calls: `srun` or a launcher, and with which words.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    name: &'a str,
+    words: &'a [OsString],
+}
+
+impl Words<'_> {
+    /// For people.
+    fn text(&self) -> String {
+        let words = self.words.iter().map(|w| w.to_string_lossy().into_owned());
+        [self.name.to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
+    /// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
+    fn key(&self, may_pipe: bool) -> Option<String> {
+        if !may_pipe && writes_to_pipe() {
+            return None;
+        }
+        let mut hash = place(self.words)?;
+        if self.name != NAME {
+            hash.update(self.name.as_bytes());
+        }
+        if self.name != NAME || !takes_no_input(self.words) {
+            hash_input(&mut hash)?;
+        }
+        Some(format!("{:032x}", hash.digest128()))
     }
 }
 
@@ -121,13 +163,9 @@ fn words_of_call() -> Vec<OsString> {
 }
 
 /// A call that has not ended; one that was interrupted began when it began first.
-fn fresh(number: usize, key: String, words: &[OsString], known: Option<Call>) -> Call {
+fn fresh(number: usize, key: String, words: &Words, known: Option<Call>) -> Call {
     let begun_s = known.map_or_else(now_s, |c| c.begun_s);
-    Call { number, key, command: text(words), begun_s, ended: None, targets: Vec::new() }
-}
-
-fn text(words: &[OsString]) -> String {
-    words.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    Call { number, key, command: words.text(), begun_s, ended: None, targets: Vec::new() }
 }
 
 /// A step that the driver knows of.
@@ -144,20 +182,20 @@ struct Held {
 struct Asked<'a> {
     calls: &'a Calls,
     name: &'a str,
-    words: &'a [OsString],
+    words: &'a Words<'a>,
     /// Whether it was made in an earlier life.
     before: bool,
 }
 
 /// The streams of a call: its own, unless its tasks are to be in sandboxes.
 fn streams(
-    place: Option<Result<Redirects, String>>,
+    place: Option<Result<Placed, String>>,
     sandboxes: Option<&Sandboxes>,
     calls: &Calls,
     name: &str,
-) -> (Streams, Option<Result<Redirects, String>>) {
-    let (Some(Ok(call)), Some(sandboxes)) = (&place, sandboxes) else { return (Streams::default(), place) };
-    match Streams::open(call, calls, name, &sandboxes.common) {
+) -> (Streams, Option<Result<Placed, String>>) {
+    let (Some(Ok(placed)), Some(sandboxes)) = (&place, sandboxes) else { return (Streams::default(), place) };
+    match Streams::open(&placed.call, calls, name, &sandboxes.common) {
         Ok(streams) => (streams, place),
         Err(e) => (Streams::default(), Some(Err(format!("its output cannot be kept: {e}")))),
     }
@@ -167,27 +205,31 @@ fn streams(
 fn hold(
     sandboxes: &Sandboxes,
     asked: &Asked,
-    place: Result<Redirects, String>,
+    place: Result<Placed, String>,
     streams: &Streams,
     real: &mut Command,
 ) -> Option<Held> {
     let Asked { calls, name, words, before } = asked;
-    let inside = place.and_then(|call| {
-        let reads = call.input == Input::Standard;
+    let inside = place.and_then(|placed| {
+        let reads = placed.call.input == Input::Standard;
         let near = has_other_nodes().then_some(sandboxes.run.as_path());
-        let input = input(&call.input, &calls.output(&format!("{name}.in")), near)?;
-        sandboxes.words(&call, name, *before, input).map(|words| (words, reads))
+        let input = input(&placed.call.input, &calls.output(&format!("{name}.in")), near)?;
+        let srun = (words.name != NAME).then(|| real_srun(&["--mpi=none"]).ok_or("there is no srun")).transpose()?;
+        sandboxes.words(&placed, name, *before, input).map(|words| (words, reads, srun))
     });
-    let (inside, reads) = match inside {
+    let (inside, reads, srun) = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
-            real.args(*words);
+            real.args(words.words);
             return Some(Held { line, sandboxed: false, starts: None });
         }
     };
+    if let Some(srun) = srun {
+        *real = srun;
+    }
     let line = sandboxes
-        .begin(name, &text(words), None)
+        .begin(name, &words.text(), None)
         .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
         .ok()?;
     let starts = sandboxes.outputs(name).map(|(outputs, folder)| streams.put_back(&outputs, folder));
@@ -212,49 +254,68 @@ fn hold(
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
-fn outside(sandboxes: &Sandboxes, name: &str, words: &[OsString], reason: String) -> Option<Line> {
-    protocol::say!("joulepoint: no checkpoint while srun {} runs: {reason}", text(words));
-    sandboxes.begin(name, &text(words), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
+fn outside(sandboxes: &Sandboxes, name: &str, words: &Words, reason: String) -> Option<Line> {
+    protocol::say!("joulepoint: no checkpoint while {} runs: {reason}", words.text());
+    sandboxes.begin(name, &words.text(), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
 }
 
-/// The real `srun` with the environment that it would have without us, if the `PATH` has one.
+/// The real `srun` for the call that the script makes, with the environment that it would have without us, if the `PATH`
+/// has one.
 pub fn real() -> Option<Command> {
+    let words: Vec<String> = words_of_call().iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    real_srun(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The same for a call with these words.
+fn real_srun(words: &[&str]) -> Option<Command> {
+    let mut command = without_us(NAME)?;
+    resized::for_srun(&mut command, &words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>());
+    Some(command)
+}
+
+fn real_of(name: &str) -> Option<Command> {
+    if name == NAME {
+        return real();
+    }
+    let mut command = without_us(name)?;
+    resized::for_launcher(&mut command);
+    let by_path =
+        |called: &Path| called.components().count() > 1 && !called.parent().is_some_and(calls::is_of_function);
+    if std::env::args_os().next().is_some_and(|called| by_path(Path::new(&called))) {
+        // A launcher that is called by its path has its nodes look for it there.
+        let program = command.get_program().to_os_string();
+        command.arg0(program);
+    }
+    Some(command)
+}
+
+/// The real program of this name, as it would be started if we were not there.
+fn without_us(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH")?;
     let us = fs::metadata("/proc/self/exe").ok()?;
     let is_us = |m: &fs::Metadata| (m.dev(), m.ino()) == (us.dev(), us.ino());
-    let holds_us = |folder: &PathBuf| fs::metadata(folder.join(NAME)).is_ok_and(|m| is_us(&m));
+    let holds_us = |folder: &PathBuf| NAMES.iter().any(|n| fs::metadata(folder.join(n)).is_ok_and(|m| is_us(&m)));
     let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|f| !holds_us(f)).collect();
     let runs = |p: &PathBuf| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file();
-    let program = folders.iter().map(|f| f.join(NAME)).find(runs)?;
+    let program = folders.iter().map(|f| f.join(name)).find(runs)?;
     let mut command = Command::new(program);
     command
-        .arg0(NAME)
+        .arg0(name)
         .env_remove(VARIABLE)
         .env_remove(sandboxes::VARIABLE)
         .env_remove(words::SOCKET)
         .env_remove("_")
         .env("PATH", std::env::join_paths(folders).ok()?);
-    let words: Vec<String> = words_of_call().iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    resized::for_srun(&mut command, &words);
+    for name in LAUNCHERS {
+        command.env_remove(calls::function(name));
+    }
     Some(command)
 }
 
-fn exec(mut real: Command) -> i32 {
-    protocol::say!("joulepoint: srun: {}", real.exec());
+fn exec(real: &mut Command) -> i32 {
+    let why = real.exec();
+    protocol::say!("joulepoint: {}: {why}", real.get_program().to_string_lossy());
     126
-}
-
-/// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
-/// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
-fn key(words: &[OsString], may_pipe: bool) -> Option<String> {
-    if !may_pipe && writes_to_pipe() {
-        return None;
-    }
-    let mut hash = place(words)?;
-    if !takes_no_input(words) {
-        hash_input(&mut hash)?;
-    }
-    Some(format!("{:032x}", hash.digest128()))
 }
 
 /// The key of a call to which no input is passed, and of which all output is kept.
@@ -297,7 +358,7 @@ fn follow(
 ) -> i32 {
     if let Err(e) = calls.note(name, &call) {
         protocol::say!("joulepoint: this step cannot be remembered: {e}");
-        return exec(real);
+        return exec(&mut real);
     }
     let starts = distinct(&call.targets);
     // A task whose sandbox was killed ends so, too: the wrapper knows.
@@ -332,7 +393,7 @@ fn follow(
     let (code, asked) = match ended {
         Ok(ended) => ended,
         Err(e) => {
-            protocol::say!("joulepoint: srun: {e}");
+            protocol::say!("joulepoint: {}: {e}", real.get_program().to_string_lossy());
             return 126;
         }
     };

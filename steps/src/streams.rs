@@ -160,14 +160,14 @@ impl Streams {
         let ways = match put_back {
             Ok(ways) => ways,
             Err(e) => {
-                protocol::say!("joulepoint: step {number} (srun {}) is run again: {e}", call.command);
+                protocol::say!("joulepoint: step {number} ({}) is run again: {e}", call.command);
                 return None;
             }
         };
         let passing = ways.into_iter().filter_map(|(_, way)| Passing::begin(way, || ()));
         passing.for_each(Passing::finish);
         protocol::say!(
-            "joulepoint: step {number} (srun {}) has ended with {} before; not run again",
+            "joulepoint: step {number} ({}) has ended with {} before; not run again",
             call.command,
             end.code
         );

@@ -2,7 +2,7 @@
 //! long as it does.
 
 use crate::gathering::{Gathering, saved};
-use crate::ranks::World;
+use crate::kinds::World;
 use crate::relays::{Carried, Relay, Steps};
 use driver::groups::ports::{NoLine, Relays};
 use host::mail::{Post, Tries, now_s};

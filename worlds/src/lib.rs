@@ -2,6 +2,7 @@
 
 pub mod calls;
 mod gathering;
+pub mod kinds;
 pub mod ranks;
 pub mod relays;
 mod silence;

@@ -5,21 +5,18 @@
 //! library, loaded before the program's, shows them one world, and has a relay outside carry what goes between groups.
 //! A rank's environment is that of a task of one `srun` of the whole.
 
+use crate::kinds::{self, Hindrance, Launcher, World};
 use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
 use nix::sys::signal::{SigSet, Signal};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// Name of the relay's program.
-pub const RELAY: &str = "joulepoint-mpi-relay";
 
 /// World ranks of each group, for the library.
 pub const RANKS: &str = "JOULEPOINT_MPI_RANKS";
@@ -29,25 +26,6 @@ pub const SOCKET: &str = "JOULEPOINT_MPI_RELAY";
 
 /// Which of the groups of ranks this one is, for the library.
 const GROUP: &str = "JOULEPOINT_MPI_GROUP";
-
-/// What is installed beside our own program's folder.
-const LIBRARIES: &str = "../lib/joulepoint";
-
-/// One implementation of MPI that programs are linked to.
-struct Kind {
-    /// The program's library.
-    library: &'static str,
-    name: &'static str,
-    /// Ours.
-    ours: &'static str,
-    launcher: &'static str,
-}
-
-const OPEN_MPI: Kind =
-    Kind { library: "libmpi.so.40", name: "Open MPI 4", ours: "libjoulepoint-mpi-openmpi.so", launcher: "mpirun" };
-
-/// Those that can be one world over groups.
-const KINDS: [Kind; 1] = [OPEN_MPI];
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
@@ -69,54 +47,35 @@ const OPTIONS: [&str; 15] = [
     "0",
 ];
 
-/// What makes one world of the groups' ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct World {
-    /// The program that starts the ranks of one group.
-    pub launcher: PathBuf,
-    /// The library that shows them the whole.
-    pub library: PathBuf,
-    /// The program that carries messages between groups.
-    pub relay: PathBuf,
-}
-
 /// What makes one world of the ranks of a program whose words these are; none if it is not linked to MPI.
 ///
 /// # Errors
-/// A sentence: it is linked to MPI, and its groups cannot be one world here.
-pub fn world(program: &[String], folder: &Path) -> Option<Result<World, String>> {
+/// It is linked to MPI, and its groups cannot be one world here.
+pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<Result<World, Hindrance>> {
     let libraries = linked::libraries_of(program.get(..1)?, folder);
-    let is_mpi = |library: &&String| library.starts_with("libmpi.so");
-    let library = libraries.iter().find(is_mpi)?;
-    Some(parts(library, &std::env::current_exe().unwrap_or_default(), &paths()))
+    let library = libraries.iter().find(|library| kinds::is_mpi(library))?;
+    Some(kinds::parts(library, &us(), launcher))
 }
 
-/// Why programs that are linked to these libraries cannot be one MPI world over groups here, if so.
-pub fn hindrance(libraries: &BTreeSet<String>) -> Option<String> {
-    let library = libraries.iter().find(|library| library.starts_with("libmpi.so"))?;
-    parts(library, &std::env::current_exe().unwrap_or_default(), &paths()).err()
+/// Why none of the programs among these words that are linked to MPI can be one world here, which is over `several` nodes,
+/// if so.
+pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: bool) -> Option<Hindrance> {
+    let mut found = None;
+    let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| linked::program(word, folder)).collect();
+    for program in programs {
+        let libraries = linked::libraries(&program);
+        let Some(library) = libraries.iter().find(|library| kinds::is_mpi(library)) else { continue };
+        let world = kinds::parts(library, &us(), launcher);
+        match world.and_then(|world| if several { kinds::check_calls(&program, &world.library) } else { Ok(()) }) {
+            Ok(()) => return None,
+            Err(why) => found = found.or(Some(why)),
+        }
+    }
+    found
 }
 
-fn paths() -> Vec<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
-}
-
-/// The parts for programs that are linked to `library`, beside our program `us` and in the folders of the `PATH`.
-fn parts(library: &str, us: &Path, path: &[PathBuf]) -> Result<World, String> {
-    let known = || KINDS.iter().map(|k| format!("{} ({})", k.name, k.library)).collect::<Vec<_>>().join(", ");
-    let kind = KINDS.iter().find(|k| k.library == library);
-    let kind = kind.ok_or_else(|| format!("it is linked to {library}, and groups can be one world of {}", known()))?;
-    let beside = us.parent().unwrap_or(Path::new("/"));
-    let ours = |folders: &[PathBuf], name: &str| {
-        let found = folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
-        found.ok_or_else(|| format!("{name}, which makes one MPI world of several groups, is not installed"))
-    };
-    let launcher = path.iter().map(|folder| folder.join(kind.launcher)).find(|file| file.is_file());
-    Ok(World {
-        library: ours(&[beside.join(LIBRARIES), beside.to_path_buf()], kind.ours)?,
-        relay: ours(&[beside.to_path_buf()], RELAY)?,
-        launcher: launcher.ok_or_else(|| format!("the PATH has no {} of {}", kind.launcher, kind.name))?,
-    })
+fn us() -> PathBuf {
+    std::env::current_exe().unwrap_or_default()
 }
 
 /// The ranks of one group.
@@ -138,6 +97,10 @@ pub struct Ranks {
     pub spread: Option<Spread>,
     /// CPUs of each, if the call says it.
     pub cpus_per_task: Option<u32>,
+    /// Only the first of all reads what the call reads.
+    pub first_reads: bool,
+    /// Variables that the call sets for them: `NAME=VALUE`.
+    pub set: Vec<String>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -145,26 +108,48 @@ pub struct Ranks {
 /// The words of our program that start the ranks of a group of a call, before those of the program itself; `whole` is the
 /// socket of the group's relay and the world ranks of each group, if this group has not all.
 pub fn words(world: &World, whole: Option<(&Path, &str)>, count: usize, cpus_per_task: Option<usize>) -> Vec<String> {
-    let path = |path: &Path| path.to_string_lossy().into_owned();
-    let pairs = [("--launcher", path(&world.launcher)), ("--library", path(&world.library))];
-    let pairs = pairs.into_iter().chain([("--count", count.to_string())]);
-    let pairs = pairs
-        .chain(whole.into_iter().flat_map(|(relay, ranks)| [("--relay", path(relay)), ("--world", ranks.to_string())]));
-    let pairs = pairs.chain(cpus_per_task.map(|cpus| ("--cpus-per-task", cpus.to_string())));
-    let words = pairs.flat_map(|(name, value)| [name.to_string(), value]);
-    ["ranks".to_string()].into_iter().chain(words).chain(["--".to_string()]).collect()
+    let mut pairs = vec![("--count", count.to_string())];
+    if let Some((relay, ranks)) = whole {
+        pairs.extend([("--relay", relay.to_string_lossy().into_owned()), ("--world", ranks.to_string())]);
+    }
+    pairs.extend(cpus_per_task.map(|cpus| ("--cpus-per-task", cpus.to_string())));
+    all_words(world, pairs, &[])
+}
+
+/// What is the same on all nodes of a call, of which each has a task that starts its ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfNodes {
+    /// CPUs of each rank, if the call says it.
+    pub cpus_per_task: Option<usize>,
+    /// Only the first of all ranks reads what the call reads.
+    pub first_reads: bool,
+    /// Variables that the call sets for its ranks.
+    pub set: Vec<(String, String)>,
 }
 
 /// The words of our program that start the ranks of a node of a call, before those of the program itself; `spread` says how
 /// many each node has, and `sockets` how the sockets of their relays begin, if there are several.
-pub fn words_of_node(world: &World, spread: &str, sockets: Option<&Path>, cpus_per_task: Option<usize>) -> Vec<String> {
+pub fn words_of_node(world: &World, spread: &str, sockets: Option<&Path>, of: &OfNodes) -> Vec<String> {
+    let mut pairs = vec![("--spread", spread.to_string())];
+    pairs.extend(sockets.map(|sockets| ("--sockets", sockets.to_string_lossy().into_owned())));
+    pairs.extend(of.cpus_per_task.map(|cpus| ("--cpus-per-task", cpus.to_string())));
+    pairs.extend(of.set.iter().map(|(name, value)| ("--set", format!("{name}={value}"))));
+    let flags: &[&str] = if of.first_reads { &["--first-reads"] } else { &[] };
+    all_words(world, pairs, flags)
+}
+
+fn all_words(world: &World, pairs: Vec<(&str, String)>, flags: &[&str]) -> Vec<String> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
-    let pairs = [("--launcher", path(&world.launcher)), ("--library", path(&world.library))];
-    let pairs = pairs.into_iter().chain([("--spread", spread.to_string())]);
-    let pairs = pairs.chain(sockets.map(|sockets| ("--sockets", path(sockets))));
-    let pairs = pairs.chain(cpus_per_task.map(|cpus| ("--cpus-per-task", cpus.to_string())));
-    let words = pairs.flat_map(|(name, value)| [name.to_string(), value]);
-    ["ranks".to_string()].into_iter().chain(words).chain(["--".to_string()]).collect()
+    let mut words = vec!["ranks".to_string()];
+    words.extend(
+        [("--launcher", path(&world.launcher)), ("--library", path(&world.library))]
+            .into_iter()
+            .chain(pairs)
+            .flat_map(|(name, value)| [name.to_string(), value]),
+    );
+    words.extend(flags.iter().map(|flag| (*flag).to_string()));
+    words.push("--".to_string());
+    words
 }
 
 /// The world ranks of groups, or nodes, of which each has so many, as the library for MPI reads it.
@@ -245,17 +230,12 @@ impl Ranks {
         if input.is_some() {
             command.stdin(Stdio::null());
         }
-        let input = input.map_or_else(String::new, |file| format!(" <{}", quoted(&file.to_string_lossy())));
-        if nix::unistd::getuid().is_root() {
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        }
-        command
-            // The sandbox's own, which its checkpoints hold: what all ranks map is here.
-            .env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY)
-            .args(["-n", &self.count.to_string()])
-            .args(OPTIONS)
-            .args(["sh", "-c", &format!("{}; exec \"$@\"{input}", self.line(environment)), "sh"])
-            .args(&self.command);
+        let from = input.map_or_else(String::new, |file| format!(" <{}", quoted(&file.to_string_lossy())));
+        // Of the others no launcher gives any rank something to read.
+        let others = if self.first_reads { "[ \"$SLURM_PROCID\" = 0 ] || exec \"$@\" </dev/null; " } else { "" };
+        let line = format!("{}; {others}exec \"$@\"{from}", self.line(environment));
+        open_mpi(&mut command, self.count);
+        command.args(["sh", "-c", &line, "sh"]).args(&self.command);
         undisturbed(&mut command).exec()
     }
 
@@ -274,13 +254,22 @@ impl Ranks {
         let kept = |name: &str| name.starts_with("SLURM_") && !own.contains(name) && is_name(name);
         all.extend(environment.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), quoted(v))));
         all.extend(self.cpus_per_task.map(|cpus| ("SLURM_CPUS_PER_TASK".to_string(), cpus.to_string())));
+        let rank = "OMPI_COMM_WORLD_RANK";
         let of_rank = [
             ("SLURM_GTIDS", ids.join(",")),
-            ("SLURM_PROCID", format!("$(({first}+OMPI_COMM_WORLD_RANK))")),
+            ("SLURM_PROCID", format!("$(({first}+{rank}))")),
             ("SLURM_LOCALID", "$OMPI_COMM_WORLD_LOCAL_RANK".to_string()),
             ("SLURM_TASK_PID", "$$".to_string()),
         ];
         all.extend(of_rank.map(|(name, value)| (name.to_string(), value)));
+        let tasks = environment.iter().find(|(name, _)| name == "SLURM_NTASKS").map(|(_, count)| count.as_str());
+        if let Some(tasks) = tasks.filter(|_| self.world.is_some()) {
+            // What Open MPI tells programs, and does not read itself.
+            all.extend(
+                [(rank, format!("$(({first}+{rank}))")), ("OMPI_COMM_WORLD_SIZE", quoted(tasks))]
+                    .map(|(name, value)| (name.to_string(), value)),
+            );
+        }
         if let Some((world, relay)) = self.world.as_ref().zip(self.relay.as_ref()) {
             let library = quoted(&self.library.to_string_lossy());
             all.extend([
@@ -291,7 +280,10 @@ impl Ranks {
         }
         all.extend(self.group.map(|group| (GROUP.to_string(), group.to_string())));
         let words: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("export {}", words.join(" "))
+        // Ours come behind those of the call: they may name the same library path or preloads.
+        let set = self.set.iter().filter_map(|pair| pair.split_once('=')).filter(|(name, _)| is_name(name));
+        let set: String = set.map(|(name, value)| format!("export {name}={}; ", quoted(value))).collect();
+        format!("{set}export {}", words.join(" "))
     }
 }
 
@@ -302,6 +294,15 @@ fn undisturbed(launcher: &mut Command) -> &mut Command {
     let asking: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().collect();
     // SAFETY: only a system call between fork and exec.
     unsafe { launcher.pre_exec(move || asking.thread_block().map_err(io::Error::from)) }
+}
+
+/// Has Open MPI's launcher start so many ranks on this node.
+fn open_mpi(command: &mut Command, count: u32) {
+    if nix::unistd::getuid().is_root() {
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+    // The sandbox's own, which its checkpoints hold: what all ranks map is here.
+    command.env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY).args(["-n", &count.to_string()]).args(OPTIONS);
 }
 
 /// The file that all ranks read, as those of one `srun` do: each from its beginning.
@@ -319,7 +320,6 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_rank_sees_what_srun_would_have_shown_it() {
@@ -389,29 +389,5 @@ mod tests {
         let is_blocked = |signal: Signal| mask >> (signal as i32 - 1) & 1 == 1;
         assert!([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().all(is_blocked));
         assert!(![Signal::SIGUSR1, Signal::SIGCHLD, Signal::SIGCONT].into_iter().any(is_blocked));
-    }
-
-    #[test]
-    fn what_is_missing_for_one_world_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = |name: &str| {
-            let folder = dir.path().join(name);
-            fs::create_dir_all(&folder).unwrap();
-            folder
-        };
-        let (bin, library, path) = (folder("bin"), folder("lib/joulepoint"), [folder("path")]);
-        let found = |of: &str| parts(of, &bin.join("joulepoint"), &path);
-        for (file, missing) in [
-            (library.join(OPEN_MPI.ours), OPEN_MPI.ours),
-            (bin.join(RELAY), RELAY),
-            (path[0].join("mpirun"), "no mpirun"),
-        ] {
-            let said = found("libmpi.so.40").unwrap_err();
-            assert!(said.contains(missing), "{said}");
-            fs::write(file, "").unwrap();
-        }
-        let all = found("libmpi.so.40").unwrap();
-        assert_eq!((all.relay, all.launcher), (bin.join(RELAY), path[0].join("mpirun")));
-        assert!(found("libmpi.so.12").unwrap_err().contains("libmpi.so.40"));
     }
 }

@@ -405,6 +405,7 @@ impl<'a> Run<'a> {
             host: by_steps.then(|| me.address(&self.slurm)),
             appends: by_steps.then(|| sandboxes::appends(&self.slurm)).flatten(),
             mpi: by_steps.then(|| mpi::variable(&self.slurm)).flatten(),
+            launchers: criu.as_ref().map(|c| c.launchers.clone()).unwrap_or_default(),
             criu: criu.map(|c| c.command),
             placements: self.folder.placements(),
             halt_s: end_s.filter(|_| setup.requeue_at_end).map(|e| e - setup.margin_s),

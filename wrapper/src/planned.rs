@@ -12,8 +12,13 @@ use job::identity::Identity;
 use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request};
 use std::path::{Path, PathBuf};
+use steps::calls::LAUNCHERS;
 use steps::unsuited::{self, Me, Unsuited};
+use worlds::kinds::{self, Launcher};
 use worlds::ranks;
+
+/// Commands by which a script puts other folders into its `PATH`.
+const MODULES: [&str; 3] = ["module", "ml", "spack"];
 
 /// What a job asks for, of which site, where.
 pub(crate) struct Asked<'a> {
@@ -65,7 +70,15 @@ pub(crate) fn plan(
     };
     let read = linked::read(argv, &me.folder);
     let libraries = linked::libraries_of(&read.words, &me.folder);
-    let starts_steps = read.words.iter().any(|w| w.rsplit('/').next() == Some("srun"));
+    let names = |name: &str| read.words.iter().any(|word| word.rsplit('/').next() == Some(name));
+    let launchers: Vec<&'static str> = LAUNCHERS.into_iter().filter(|name| names(name)).collect();
+    // Within one node what launchers start is below the script, and in its sandbox.
+    let starts_worlds = me.nodes.len() > 1 && !launchers.is_empty() && libraries.iter().any(|l| kinds::is_mpi(l));
+    let starts_steps = starts_worlds || names("srun");
+    let launcher = match MODULES.iter().any(|name| names(name)) {
+        true => Launcher::Later,
+        false => Launcher::Path(kinds::paths()),
+    };
     // What a script does beside its steps is in no sandbox; each call is looked at by itself.
     let unsuited = match starts_steps {
         true => Unsuited::default(),
@@ -75,7 +88,7 @@ pub(crate) fn plan(
         hook: Commands::configured(site).is_some(),
         nodes: me.nodes.len(),
         talks: settings.log.is_some(),
-        no_world: ranks::hindrance(&libraries),
+        no_world: ranks::hindrance(&read.words, &me.folder, &launcher, me.nodes.len() > 1).map(|why| why.to_string()),
         fabric: choice::fabric(),
         libraries,
         starts_steps,
@@ -98,7 +111,7 @@ pub(crate) fn plan(
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
     let prospect = Prospect::of(settings, chosen, &why, &me.folder);
-    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps });
+    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers });
     Planned { plan, chosen, criu, prospect }
 }
 
@@ -107,6 +120,8 @@ pub(crate) struct Criu {
     pub command: PathBuf,
     /// Whether it dumps the tasks of steps, and not the whole script.
     pub by_steps: bool,
+    /// Launchers of MPI that the script names.
+    pub launchers: Vec<&'static str>,
 }
 
 /// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that

@@ -102,10 +102,10 @@ impl State {
         }
         for step in self.steps.values() {
             if let Some(reason) = &step.outside {
-                return Err(format!("srun {} runs in no sandbox: {reason}", step.words));
+                return Err(format!("{} runs in no sandbox: {reason}", step.words));
             }
             if !known.values().any(|t| t.member.call == step.call) {
-                return Err(format!("srun {} has not started its tasks yet", step.words));
+                return Err(format!("{} has not started its tasks yet", step.words));
             }
         }
         let calls: BTreeSet<&str> = known.values().map(|t| t.member.call.as_str()).collect();

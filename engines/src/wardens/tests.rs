@@ -234,7 +234,7 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
     assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(4));
     let outside = Some("it reads a pipe".to_string());
-    let step = Hello::Step { call: "b.1".into(), words: "cat".into(), outside };
+    let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside };
     let _line = line::call(run.path(), &step).unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
     while !dump(&wardens, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {

@@ -19,6 +19,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use worlds::kinds::{self, Hindrance, Launcher, World};
 use worlds::ranks;
 
 /// Time between asking a group's `srun` to end and asking again; after as much again it is killed.
@@ -72,8 +73,7 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
     let mut variables = variables(std::env::vars_os());
     let mpi = mpi::lookup(mpi::TYPE, &args, &std::env::current_dir()?, |name| std::env::var(name).ok());
     variables.extend(mpi.map(|mpi| (mpi::TYPE.to_string(), mpi)));
-    let world =
-        split::options(&args).ok().and_then(|(_, at)| ranks::world(&args[at..], &std::env::current_dir().ok()?));
+    let world = world(&args).map(|world| world.map_err(|why| why.to_string()));
     let is_world = world.as_ref().is_some_and(Result::is_ok);
     let (key, unfit) = (srun::key_of_groups(words), fit(&args, is_world).err());
     say(&mut driver, &Said::Called { args, variables, key, unfit, world })?;
@@ -157,6 +157,12 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
             }
         }
     }
+}
+
+/// What makes one world of the tasks of an `srun` with these words, if they are one MPI program.
+fn world(args: &[String]) -> Option<Result<World, Hindrance>> {
+    let (_, at) = split::options(args).ok()?;
+    ranks::world(&args[at..], &std::env::current_dir().ok()?, &Launcher::Path(kinds::paths()))
 }
 
 /// Those of an environment by which `srun` is told something; others may be no plain text.

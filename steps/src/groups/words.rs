@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use worlds::ranks::World;
+use worlds::kinds::World;
 
 /// Names the socket of the driver, for the program in place of `srun`.
 pub const SOCKET: &str = "JOULEPOINT_GROUPS";

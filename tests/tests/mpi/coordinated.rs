@@ -31,11 +31,11 @@ fn decided(run: &Value, action: &str) -> usize {
     run["decisions"].as_array().map_or(0, |all| all.iter().filter(|d| d["action"] == action).count())
 }
 
-/// LAMMPS over three nodes, of which one dies, ends with the bits of the undisturbed run.
-fn melt_without(site: &mut Site, name: &str, more: &[&str], number: usize) -> Result<Value> {
+/// LAMMPS, which is started by these words over three nodes, of which one dies, ends with the bits of the undisturbed run.
+fn melt_without(site: &mut Site, name: &str, more: &[&str], number: usize, starts: &str) -> Result<Value> {
     let folder = site.folder(USER, name)?;
     fs::write(folder.join("in.melt"), MELT.replace("STEPS", STEPS))?;
-    let job = site.submit(USER, &folder, &options(more), "srun --mpi=pmix -n4 lmp -in in.melt\necho ended $?")?;
+    let job = site.submit(USER, &folder, &options(more), &format!("{starts} -n 4 lmp -in in.melt\necho ended $?"))?;
     let run = with_checkpoints(site, &folder, job, 2)?;
     let victim = node(&run, number)?;
     site.cluster.kill_node(&victim)?;
@@ -57,7 +57,8 @@ fn melt_without(site: &mut Site, name: &str, more: &[&str], number: usize) -> Re
 #[test]
 fn lammps_goes_on_in_place_with_a_spare_and_ends_with_the_same_bits() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
-    let run = melt_without(&mut site, "melt-in-place", &["-N4", "--no-kill", "--ft-energy-spare=1"], 1)?;
+    let run =
+        melt_without(&mut site, "melt-in-place", &["-N4", "--no-kill", "--ft-energy-spare=1"], 1, "srun --mpi=pmix")?;
     ensure!(decided(&run, "restart in place") == 1 && run["records"].as_array().map(Vec::len) == Some(1), "{run:#}");
     Ok(())
 }
@@ -65,8 +66,70 @@ fn lammps_goes_on_in_place_with_a_spare_and_ends_with_the_same_bits() -> Result<
 #[test]
 fn lammps_is_requeued_when_the_node_of_its_script_dies_and_ends_with_the_same_bits() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
-    let run = melt_without(&mut site, "melt-requeued", &["-N3"], 0)?;
+    let run = melt_without(&mut site, "melt-requeued", &["-N3"], 0, "srun --mpi=pmix")?;
     ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn lammps_that_mpirun_starts_goes_on_in_place_and_ends_with_the_same_bits() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let run = melt_without(&mut site, "melt-mpirun", &["-N4", "--no-kill", "--ft-energy-spare=1"], 1, "mpirun")?;
+    ensure!(decided(&run, "restart in place") == 1 && run["records"].as_array().map(Vec::len) == Some(1), "{run:#}");
+    Ok(())
+}
+
+/// Writes into a window of rank 0, from all ranks.
+const WINDOW: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    int rank, one = 1, sum = 0;
+    MPI_Win window;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Win_create(&sum, sizeof sum, sizeof sum, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(0, window);
+    MPI_Accumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window);
+    MPI_Win_fence(0, window);
+    if (rank == 0) printf("window has %d\n", sum);
+    MPI_Win_free(&window);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn calls_of_mpirun_are_worlds_like_those_of_srun_and_what_is_not_understood_is_left_to_it() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let folder = site.folder(USER, "mpirun")?;
+    let program = workers(&site)?;
+    let window = super::built(&site, "window", WINDOW)?;
+    let script = format!(
+        "export OWN=other\nmpirun --version\n\
+        mpirun -np 6 -x OWN=mine --map-by slot --bind-to none {program} 10; echo ended $?\n\
+        mpiexec -n 6 {program} 100000 5; echo ended $?\n\
+        mpirun --tag-output -np 3 {program} 20; echo ended $?\n\
+        mpirun --map-by node -np 6 {program} 30; echo ended $?\n\
+        mpirun -np 3 {window}; echo ended $?\n"
+    );
+    let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("ended ")).collect();
+    ensure!(codes == ["0", "7", "0", "0", "0"], "{codes:?}: {said}\n{run:#}");
+    ensure!(said.contains("mpirun (Open MPI) 4"), "{said}");
+    for rank in 0..6 {
+        let line = format!("rank {rank} of 6 is task {rank} of 6, local {}, of mine\n", rank % 2);
+        ensure!(said.matches(&line).count() == 1, "{line}: {said}");
+    }
+    ensure!(said.contains("sum 45\n") && said.contains("sum 190\n") && said.contains("sum 435\n"), "{said}");
+    ensure!(said.contains("window has 3\n"), "{said}");
+    for why in ["its option --tag-output is not known", "dealt out to the nodes in turn", "calls MPI_Win_create"] {
+        let told = said.lines().filter(|line| line.contains("no checkpoint while mpirun") && line.contains(why));
+        ensure!(told.count() == 1, "{why}: {said}");
+    }
+    ensure!(said.matches("no checkpoint while").count() == 3, "{said}");
     Ok(())
 }
 

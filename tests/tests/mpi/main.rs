@@ -184,9 +184,14 @@ int main(int count, char **words) {
 "#;
 
 fn workers(site: &Site) -> Result<String> {
-    let program = site.conf.with_file_name("workers");
+    built(site, "workers", WORKERS)
+}
+
+/// Compiles a program that all nodes see.
+fn built(site: &Site, name: &str, text: &str) -> Result<String> {
+    let program = site.conf.with_file_name(name);
     let source = program.with_extension("c");
-    fs::write(&source, WORKERS)?;
+    fs::write(&source, text)?;
     let built = Command::new("mpicc").arg("-O1").arg("-o").arg(&program).arg(&source).output()?;
     ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Ok(program.display().to_string())

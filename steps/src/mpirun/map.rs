@@ -1,0 +1,151 @@
+//! Where a launcher puts its ranks: Open MPI's says it itself, without starting any.
+
+use host::supervise::unblocked;
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest time that a launcher may take to say where its ranks go.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Time between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The ranks of each node that has some.
+pub(super) type Placed = Vec<(String, Vec<usize>)>;
+
+/// Why it is not known where ranks go, or why sandboxes cannot have them there.
+#[derive(Debug, thiserror::Error)]
+pub enum Unplaced {
+    /// It cannot be asked.
+    #[error("it cannot be asked where its ranks go: {0}")]
+    Asked(#[from] io::Error),
+    /// It does not answer.
+    #[error("it does not say where its ranks go within {} s", LIMIT.as_secs())]
+    Silent,
+    /// It says none, since it would refuse the call, or something else.
+    #[error("it does not say where its ranks go, or refuses its words")]
+    NoMap,
+    /// More than one node has ranks, and they lie between each other.
+    #[error(
+        "its ranks are dealt out to the nodes in turn; let each node have ranks that follow each other (--map-by slot)"
+    )]
+    InTurn,
+    /// It names nodes that the script does not have.
+    #[error("it puts ranks on {0}, which is no node of the job")]
+    Elsewhere(String),
+    /// It names them in another order.
+    #[error("it takes the nodes in another order than Slurm")]
+    Order,
+}
+
+/// Where Open MPI's launcher puts its ranks, with these options: it says it, and starts nothing. What it says is printed if
+/// the call `shows` it.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn asked(real: &Command, options: &[String], program: &str, shows: bool) -> Result<Placed, Unplaced> {
+    let mut command = Command::new(real.get_program());
+    for (name, value) in real.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    // It would set out for no node, and says on standard error that it has not.
+    command.args(options).args(["--do-not-launch", "--display-map", program]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = unblocked(&mut command).spawn()?;
+    let mut output = child.stdout.take().ok_or(Unplaced::Silent)?;
+    let reading = thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    let begun = Instant::now();
+    while child.try_wait()?.is_none() {
+        if begun.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Err(Unplaced::Silent);
+        }
+        thread::sleep(LOOK);
+    }
+    let text = reading.join().map_err(|_| Unplaced::Silent)??;
+    if shows {
+        let _ = io::stdout().write_all(text.as_bytes());
+    }
+    read(&text)
+}
+
+/// The map of one job, as Open MPI 4 shows it.
+fn read(text: &str) -> Result<Placed, Unplaced> {
+    let mut placed: Placed = Vec::new();
+    for line in text.lines().map(str::trim_start) {
+        if let Some(of_node) = line.strip_prefix("Data for node: ") {
+            let name = of_node.split_whitespace().next().ok_or(Unplaced::NoMap)?;
+            placed.push((name.to_string(), Vec::new()));
+        } else if let Some((_, rank)) = line.split_once("Process rank: ") {
+            let rank = rank.split_whitespace().next().and_then(|rank| rank.parse().ok());
+            let (_, ranks) = placed.last_mut().ok_or(Unplaced::NoMap)?;
+            ranks.push(rank.ok_or(Unplaced::NoMap)?);
+        }
+    }
+    placed.retain(|(_, ranks)| !ranks.is_empty());
+    if placed.is_empty() { Err(Unplaced::NoMap) } else { Ok(placed) }
+}
+
+/// The nodes that have ranks and how many each has, if a step on these nodes numbers them in the same way: Slurm numbers its
+/// tasks in the order of the `job`'s nodes.
+///
+/// # Errors
+/// It does not.
+pub(super) fn in_order(placed: Placed, job: &[String]) -> Result<(Vec<String>, Vec<usize>), Unplaced> {
+    let mut places = Vec::new();
+    for (node, _) in &placed {
+        let place = job.iter().position(|other| other == node);
+        places.push(place.ok_or_else(|| Unplaced::Elsewhere(node.clone()))?);
+    }
+    if !places.is_sorted() {
+        return Err(Unplaced::Order);
+    }
+    let ranks = placed.iter().flat_map(|(_, ranks)| ranks);
+    if ranks.enumerate().any(|(place, rank)| *rank != place) {
+        return Err(Unplaced::InTurn);
+    }
+    Ok(placed.into_iter().map(|(node, ranks)| (node, ranks.len())).unzip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(count: usize) -> Vec<String> {
+        (1..=count).map(|n| format!("n{n}")).collect()
+    }
+
+    fn placed(ranks: &[(&str, &[usize])]) -> Placed {
+        ranks.iter().map(|(node, ranks)| ((*node).to_string(), ranks.to_vec())).collect()
+    }
+
+    #[test]
+    fn what_open_mpi_shows_is_read() {
+        let map = "\n Data for JOB [77,1] offset 0 Total slots allocated 5\n\n ====   JOB MAP   ====\n\n\
+                   Data for node: n1\tNum slots: 2\tMax slots: 0\tNum procs: 2\n\
+                   \tProcess OMPI jobid: [77,1] App: 0 Process rank: 0 Bound: N/A\n\
+                   \tProcess OMPI jobid: [77,1] App: 0 Process rank: 1 Bound: UNBOUND\n\n\
+                   Data for node: n2\tNum slots: 2\tMax slots: 0\tNum procs: 1\n\
+                   \tProcess OMPI jobid: [77,1] App: 0 Process rank: 2 Bound: N/A\n";
+        assert_eq!(read(map).unwrap(), placed(&[("n1", &[0, 1]), ("n2", &[2])]));
+        assert!(matches!(read("There are not enough slots available"), Err(Unplaced::NoMap)));
+    }
+
+    #[test]
+    fn the_ranks_of_each_node_must_follow_each_other_on_nodes_of_the_job() {
+        let order = |ranks: &[(&str, &[usize])]| in_order(placed(ranks), &nodes(3));
+        assert_eq!(order(&[("n1", &[0, 1]), ("n3", &[2])]).unwrap(), (vec!["n1".into(), "n3".into()], vec![2, 1]));
+        assert!(matches!(order(&[("n1", &[0, 2]), ("n2", &[1])]), Err(Unplaced::InTurn)));
+        assert!(matches!(order(&[("n2", &[0]), ("n1", &[1])]), Err(Unplaced::Order)));
+        assert!(matches!(order(&[("n9", &[0])]), Err(Unplaced::Elsewhere(node)) if node == "n9"));
+    }
+}

@@ -1,0 +1,252 @@
+//! The implementations of MPI that can be one world over groups: how their programs, their launchers and our library for them
+//! are known, and what that refuses.
+
+use host::linked;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What is installed beside our own program's folder.
+const LIBRARIES: &str = "../lib/joulepoint";
+
+/// Name of the relay's program.
+pub const RELAY: &str = "joulepoint-mpi-relay";
+
+/// Names what our library refuses over several groups.
+const REFUSED: &str = "joulepoint_mpi_refused";
+
+/// What makes one world of the groups' ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    /// The program that starts the ranks of one group.
+    pub launcher: PathBuf,
+    /// The library that shows them the whole.
+    pub library: PathBuf,
+    /// The program that carries messages between groups.
+    pub relay: PathBuf,
+}
+
+/// One implementation of MPI that programs are linked to.
+struct Kind {
+    name: &'static str,
+    /// The program's library, by whichever name.
+    libraries: &'static [&'static str],
+    /// Ours.
+    ours: &'static str,
+    /// Names of its launcher.
+    launchers: &'static [&'static str],
+    /// What the launcher is linked to, by which it is told from others of its name.
+    linked_to: &'static str,
+}
+
+/// Those that can be one world over groups.
+const KINDS: [Kind; 1] = [Kind {
+    name: "Open MPI 4",
+    libraries: &["libmpi.so.40"],
+    ours: "libjoulepoint-mpi-openmpi.so",
+    launchers: &["mpirun", "mpiexec", "orterun"],
+    linked_to: "libopen-rte.so.40",
+}];
+
+impl Kind {
+    /// Whether a program is its launcher. A program of ours that stands in for it is not.
+    fn starts_by(&self, program: &Path) -> bool {
+        linked::libraries(program).contains(self.linked_to)
+    }
+}
+
+/// Why programs that are linked to MPI cannot be one world over groups here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Hindrance {
+    /// No library for it.
+    #[error("it is linked to {0}, and groups can be one world of {all}", all = names())]
+    Unknown(String),
+    /// A part of ours is missing.
+    #[error("{0}, which makes one MPI world of several groups, is not installed")]
+    NotInstalled(String),
+    /// Nothing starts its ranks.
+    #[error("the PATH has no {0} of {1}")]
+    NoLauncher(&'static str, &'static str),
+    /// The launcher belongs to another MPI.
+    #[error("it is linked to {0}, and {launcher} starts programs of another MPI", launcher = .1.display())]
+    OtherLauncher(String, PathBuf),
+    /// It calls what is refused.
+    #[error("'{program}' calls {function}, which is not possible over several nodes: {instead}")]
+    Refused {
+        /// Name of the program.
+        program: String,
+        /// The function.
+        function: String,
+        /// What to do.
+        instead: &'static str,
+    },
+}
+
+/// Where the parts of a world are looked for.
+#[derive(Clone, Debug)]
+pub enum Launcher {
+    /// In folders.
+    Path(Vec<PathBuf>),
+    /// It is this one.
+    Is(PathBuf),
+    /// Nowhere yet: a script may put it into its `PATH` before it calls it.
+    Later,
+}
+
+/// Names of all implementations that can be one world.
+pub fn names() -> String {
+    KINDS.iter().map(|k| format!("{} ({})", k.name, k.libraries.join(", "))).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a library is one of MPI, whichever.
+pub fn is_mpi(library: &str) -> bool {
+    ["libmpi.so", "libmpich.so"].iter().any(|name| library.starts_with(name))
+}
+
+/// Whether a launcher starts programs of an implementation that can be one world.
+pub fn is_launcher(launcher: &Path) -> bool {
+    KINDS.iter().any(|kind| kind.starts_by(launcher))
+}
+
+/// The parts of a world of programs that are linked to `library`, beside our program `us`.
+///
+/// # Errors
+/// Which is missing.
+pub fn parts(library: &str, us: &Path, launcher: &Launcher) -> Result<World, Hindrance> {
+    let kind = KINDS.iter().find(|kind| kind.libraries.contains(&library));
+    let kind = kind.ok_or_else(|| Hindrance::Unknown(library.to_string()))?;
+    let beside = us.parent().unwrap_or(Path::new("/"));
+    let ours = |folders: &[PathBuf], name: &str| {
+        let found = folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
+        found.ok_or_else(|| Hindrance::NotInstalled(name.to_string()))
+    };
+    let named = |folder: &PathBuf| kind.launchers.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let launcher = match launcher {
+        Launcher::Path(path) => path
+            .iter()
+            .flat_map(named)
+            .find(|file| kind.starts_by(file))
+            .ok_or(Hindrance::NoLauncher(kind.launchers[0], kind.name))?,
+        Launcher::Is(program) if kind.starts_by(program) => program.clone(),
+        Launcher::Is(program) => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
+        Launcher::Later => PathBuf::from(kind.launchers[0]),
+    };
+    Ok(World {
+        library: ours(&[beside.join(LIBRARIES), beside.to_path_buf()], kind.ours)?,
+        relay: ours(&[beside.to_path_buf()], RELAY)?,
+        launcher,
+    })
+}
+
+/// Folders of the `PATH`.
+pub fn paths() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
+}
+
+/// What a program itself calls that our `library` refuses over several groups: what its libraries call is not known to be
+/// called by it.
+///
+/// # Errors
+/// The function, and what to do.
+pub fn check_calls(program: &Path, library: &Path) -> Result<(), Hindrance> {
+    let refused = linked::held(library, REFUSED).unwrap_or_default();
+    let refused: BTreeSet<String> =
+        refused.split(|byte| *byte == 0).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+    let is_refused = |name: &String| refused.contains(&in_c(name));
+    let Some(function) = linked::imports(program).into_iter().find(is_refused) else { return Ok(()) };
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let instead = instead(&in_c(&function));
+    Err(Hindrance::Refused { program: name, function, instead })
+}
+
+/// The name in C, in small letters, of a function that Fortran may name with an underscore behind it.
+fn in_c(name: &str) -> String {
+    let small = name.to_lowercase();
+    let bare = small.trim_end_matches('_');
+    let bare = ["_f08ts", "_f08"].iter().find_map(|tail| bare.strip_suffix(tail)).unwrap_or(bare);
+    bare.strip_prefix("pmpi_").map_or_else(|| bare.to_string(), |rest| format!("mpi_{rest}"))
+}
+
+fn instead(function: &str) -> &'static str {
+    match function {
+        name if name.starts_with("mpi_win_") => "use messages",
+        name if name.starts_with("mpi_file_") => "give each write its place (MPI_File_write_at)",
+        "mpi_comm_spawn" | "mpi_comm_spawn_multiple" | "mpi_comm_accept" | "mpi_comm_connect" | "mpi_comm_join" => {
+            "start all processes at once"
+        }
+        _ => "call MPI 3.1's",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::process::Command;
+
+    /// Compiles in a folder.
+    fn build(folder: &Path, line: &str) {
+        let built = Command::new("sh").args(["-ec", line]).current_dir(folder).status().unwrap();
+        assert!(built.success(), "{line}");
+    }
+
+    #[test]
+    fn what_is_missing_for_one_world_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let folder = dir.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        };
+        let (bin, library, path) = (folder("bin"), folder("lib/joulepoint"), folder("path"));
+        let found = |of: &str| parts(of, &bin.join("joulepoint"), &Launcher::Path(vec![path.clone()]));
+        let name = |of: &Hindrance| of.to_string();
+        build(
+            dir.path(),
+            "echo 'int main(void) { return 0; }' >m.c; cc -shared -Wl,-soname,libopen-rte.so.40 -o librte.so m.c; \
+             cc -o path/mpiexec m.c; cc -Wl,--no-as-needed -o later m.c librte.so",
+        );
+        assert!(name(&found("libmpi.so.40").unwrap_err()).contains("no mpirun of Open MPI 4"), "another's mpiexec");
+        fs::rename(dir.path().join("later"), path.join("mpirun")).unwrap();
+        for file in [library.join(KINDS[0].ours), bin.join(RELAY)] {
+            let said = name(&found("libmpi.so.40").unwrap_err());
+            assert!(said.contains(file.file_name().unwrap().to_str().unwrap()), "{said}");
+            fs::write(file, "").unwrap();
+        }
+        let all = found("libmpi.so.40").unwrap();
+        assert_eq!((all.relay, all.launcher), (bin.join(RELAY), path.join("mpirun")));
+        assert!(name(&found("libmpi.so.99").unwrap_err()).contains("libmpi.so.40"));
+        let by = |launcher| parts("libmpi.so.40", &bin.join("joulepoint"), &Launcher::Is(path.join(launcher)));
+        assert_eq!(by("mpirun").unwrap().launcher, path.join("mpirun"));
+        assert!(name(&by("mpiexec").unwrap_err()).contains("another MPI"));
+        assert!(is_launcher(&path.join("mpirun")) && !is_launcher(&path.join("mpiexec")));
+    }
+
+    #[test]
+    fn a_program_that_itself_calls_what_is_refused_is_known_by_its_symbols() {
+        let dir = tempfile::tempdir().unwrap();
+        build(
+            dir.path(),
+            "echo 'const char joulepoint_mpi_refused[] = \"MPI_Win_create\\0MPI_Comm_spawn\";' >o.c; \
+             cc -shared -o ours.so o.c; \
+             echo 'int MPI_Win_create(void) { return 0; } int mpi_comm_spawn_(void) { return 0; } int MPI_Init(void) { return 0; }' >m.c; \
+             cc -shared -o libm1.so m.c; \
+             echo 'int MPI_Win_create(void); int x(void) { return MPI_Win_create(); }' >u.c; cc -shared -o libu.so u.c; \
+             for f in MPI_Win_create mpi_comm_spawn_ MPI_Init x; do \
+             echo \"int $f(void); int main(void) { return $f(); }\" >$f.c; cc -o $f $f.c ./libu.so ./libm1.so; done",
+        );
+        let said = |name: &str| check_calls(&dir.path().join(name), &dir.path().join("ours.so"));
+        let win = said("MPI_Win_create").unwrap_err().to_string();
+        assert!(win.contains("'MPI_Win_create' calls MPI_Win_create") && win.ends_with("use messages"), "{win}");
+        assert!(said("mpi_comm_spawn_").unwrap_err().to_string().contains("at once"));
+        assert_eq!(said("MPI_Init"), Ok(()));
+        assert_eq!(said("x"), Ok(()), "only its library calls it");
+        for (name, expected) in [
+            ("PMPI_Win_create", "mpi_win_create"),
+            ("mpi_win_create_f08_", "mpi_win_create"),
+            ("MPI_Win_create_dynamic", "mpi_win_create_dynamic"),
+        ] {
+            assert_eq!(in_c(name), expected);
+        }
+    }
+}
