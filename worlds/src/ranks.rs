@@ -9,7 +9,6 @@ use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
-use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -255,8 +254,8 @@ impl Ranks {
             .args(["-n", &self.count.to_string()])
             .args(OPTIONS)
             .args(["sh", "-c", &format!("{}; exec \"$@\"{input}", self.line(environment)), "sh"])
-            .args(&self.command);
-        undisturbed(&mut command).exec()
+            .args(&self.command)
+            .exec()
     }
 
     /// A line of the shell that gives a rank what `srun` would have given it: what Slurm gave the launcher, but for what
@@ -293,15 +292,6 @@ impl Ranks {
         let words: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("export {}", words.join(" "))
     }
-}
-
-/// Keeps signals that ask for an end from the launcher: it would kill the ranks a second later, though they may write a
-/// checkpoint first, and end with 1. Slurm gives the signals to all processes of a step, and a launcher unblocks them for its
-/// ranks: they decide, and it ends as they do.
-fn undisturbed(launcher: &mut Command) -> &mut Command {
-    let asking: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().collect();
-    // SAFETY: only a system call between fork and exec.
-    unsafe { launcher.pre_exec(move || asking.thread_block().map_err(io::Error::from)) }
 }
 
 /// The file that all ranks read, as those of one `srun` do: each from its beginning.
@@ -378,17 +368,6 @@ mod tests {
         assert!(!ranks.line(&environment).contains("LD_PRELOAD"), "without a world nothing of ours is loaded");
         environment[0].1 = "1".to_string();
         assert!(alone.of_task(&all, &mut environment).is_none());
-    }
-
-    #[test]
-    fn a_launcher_hears_nothing_that_asks_for_an_end() {
-        // Blocked signals as the kernel shows them: bit n - 1 is signal n.
-        let output = undisturbed(Command::new("grep").args(["SigBlk", "/proc/self/status"])).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mask = u64::from_str_radix(text.split_whitespace().nth(1).unwrap(), 16).unwrap();
-        let is_blocked = |signal: Signal| mask >> (signal as i32 - 1) & 1 == 1;
-        assert!([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().all(is_blocked));
-        assert!(![Signal::SIGUSR1, Signal::SIGCHLD, Signal::SIGCONT].into_iter().any(is_blocked));
     }
 
     #[test]
