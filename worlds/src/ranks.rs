@@ -10,7 +10,6 @@ use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
-use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
@@ -235,8 +234,7 @@ impl Ranks {
         let others = if self.first_reads { "[ \"$SLURM_PROCID\" = 0 ] || exec \"$@\" </dev/null; " } else { "" };
         let line = format!("{}; {others}exec \"$@\"{from}", self.line(environment));
         open_mpi(&mut command, self.count);
-        command.args(["sh", "-c", &line, "sh"]).args(&self.command);
-        undisturbed(&mut command).exec()
+        command.args(["sh", "-c", &line, "sh"]).args(&self.command).exec()
     }
 
     /// A line of the shell that gives a rank what `srun` would have given it: what Slurm gave the launcher, but for what
@@ -285,15 +283,6 @@ impl Ranks {
         let set: String = set.map(|(name, value)| format!("export {name}={}; ", quoted(value))).collect();
         format!("{set}export {}", words.join(" "))
     }
-}
-
-/// Keeps signals that ask for an end from the launcher: it would kill the ranks a second later, though they may write a
-/// checkpoint first, and end with 1. Slurm gives the signals to all processes of a step, and a launcher unblocks them for its
-/// ranks: they decide, and it ends as they do.
-fn undisturbed(launcher: &mut Command) -> &mut Command {
-    let asking: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().collect();
-    // SAFETY: only a system call between fork and exec.
-    unsafe { launcher.pre_exec(move || asking.thread_block().map_err(io::Error::from)) }
 }
 
 /// Has Open MPI's launcher start so many ranks on this node.
@@ -378,16 +367,5 @@ mod tests {
         assert!(!ranks.line(&environment).contains("LD_PRELOAD"), "without a world nothing of ours is loaded");
         environment[0].1 = "1".to_string();
         assert!(alone.of_task(&all, &mut environment).is_none());
-    }
-
-    #[test]
-    fn a_launcher_hears_nothing_that_asks_for_an_end() {
-        // Blocked signals as the kernel shows them: bit n - 1 is signal n.
-        let output = undisturbed(Command::new("grep").args(["SigBlk", "/proc/self/status"])).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mask = u64::from_str_radix(text.split_whitespace().nth(1).unwrap(), 16).unwrap();
-        let is_blocked = |signal: Signal| mask >> (signal as i32 - 1) & 1 == 1;
-        assert!([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT].into_iter().all(is_blocked));
-        assert!(![Signal::SIGUSR1, Signal::SIGCHLD, Signal::SIGCONT].into_iter().any(is_blocked));
     }
 }
