@@ -88,7 +88,8 @@ fn start(
             command.args(["-genv", name, value]);
         }
     } else {
-        command.args(["--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks]);
+        // Each group's mpirun would bind its ranks to the same first cores.
+        command.args(["--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "-n", &ranks]);
         for (name, value) in &variables {
             command.args(["-x", &format!("{name}={value}")]);
         }
