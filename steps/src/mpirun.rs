@@ -36,6 +36,9 @@ pub enum Native {
     /// Its program is no part of a world.
     #[error(transparent)]
     World(#[from] gathered::Native),
+    /// A sandbox breaks its program.
+    #[error("{0}")]
+    Unsuited(String),
     /// Its folder is not there.
     #[error("its folder: {0}")]
     Folder(#[from] io::Error),

@@ -32,7 +32,7 @@ const MPI_STEPS: &str =
 const MPI_CURE: &str = "use --ft-energy-engine=app, hook or scr";
 
 /// The same of a call of an MPI launcher.
-const LAUNCHER_CURE: &str = "'srun --mpi=...' or --ft-energy-engine=app, hook or scr may do";
+pub(crate) const LAUNCHER_CURE: &str = "'srun --mpi=...' or --ft-energy-engine=app, hook or scr may do";
 
 /// Why labels cannot be.
 const LABELLED: &str = "it labels its output (--label), so that nobody knows how much of it has arrived";
@@ -188,12 +188,12 @@ impl Sandboxes {
     /// A call of an MPI launcher, `real`, whose ranks sandboxes can hold.
     ///
     /// # Errors
-    /// A sentence: they cannot.
-    pub fn place_of_launcher(&self, real: &Command, words: &[OsString]) -> Result<Placed, String> {
-        let (program, gathered) = mpirun::gathered(real, words).map_err(|why| format!("{why}; {LAUNCHER_CURE}"))?;
+    /// They cannot.
+    pub fn place_of_launcher(&self, real: &Command, words: &[OsString]) -> Result<Placed, mpirun::Native> {
+        let (program, gathered) = mpirun::gathered(real, words)?;
         let libraries = linked::libraries_of(&program[..1], &gathered.folder);
         if let Some(why) = unsuited(&program, &libraries, &gathered.folder) {
-            return Err(why);
+            return Err(mpirun::Native::Unsuited(why));
         }
         let call = Redirects::of_launcher(program);
         Ok(Placed { call, at: 0, gathered: Some(gathered) })

@@ -78,7 +78,7 @@ pub fn run(name: &str) -> i32 {
     }
     let place = sandboxes.as_ref().map(|s| match is_srun {
         true => s.place(&words),
-        false => s.place_of_launcher(&real, &words),
+        false => s.place_of_launcher(&real, &words).map_err(|why| format!("{why}; {}", sandboxes::LAUNCHER_CURE)),
     });
     let may_pipe = matches!(place, Some(Ok(_)));
     let asked = Words { name, words: &words };

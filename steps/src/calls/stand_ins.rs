@@ -79,9 +79,9 @@ mod tests {
         let module = dir.path().join("module");
         fs::create_dir(&module).unwrap();
         symlink("/bin/false", module.join("mpirun")).unwrap();
-        let script = format!("PATH={}:$PATH; mpirun -n 2 'a  b'; type -P mpirun", module.display());
+        let script = format!("PATH={}:$PATH; mpirun -np 2 'a  b'; type -P mpirun", module.display());
         let said = Command::new("bash").args(["-c", &script]).envs(functions).output().unwrap();
-        let expected = format!("-n 2 a  b\n{}/mpirun\n", module.display());
+        let expected = format!("-np 2 a  b\n{}/mpirun\n", module.display());
         assert_eq!(String::from_utf8_lossy(&said.stdout), expected, "{said:?}");
     }
 }
