@@ -22,6 +22,7 @@ use protocol::Verb;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use worlds::ranks::{Ranks, Spread};
 
 /// Longest wait for an answer of the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -332,23 +333,12 @@ impl WardenArgs {
 }
 
 impl RanksArgs {
-    fn ranks(self) -> worlds::ranks::Ranks {
-        let RanksArgs { launcher, library, relay, world, count, spread, sockets, cpus_per_task, .. } = self;
-        let RanksArgs { first_reads, set, command, .. } = self;
-        let spread = (!spread.is_empty()).then_some(worlds::ranks::Spread { counts: spread, sockets });
-        worlds::ranks::Ranks {
-            launcher,
-            library,
-            relay,
-            world,
-            group: None,
-            count,
-            spread,
-            cpus_per_task,
-            first_reads,
-            set,
-            command,
-        }
+    fn ranks(self) -> Ranks {
+        let RanksArgs { launcher, library, relay, world, count, cpus_per_task, .. } = self;
+        let RanksArgs { spread, sockets, first_reads, set, command, .. } = self;
+        let spread = (!spread.is_empty()).then_some(Spread { counts: spread, sockets });
+        let ranks = Ranks { launcher, library, relay, world, count, cpus_per_task, ..Ranks::default() };
+        Ranks { spread, first_reads, set, command, ..ranks }
     }
 }
 

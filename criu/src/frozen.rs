@@ -112,7 +112,7 @@ pub fn save(
 ) -> Result<(), String> {
     let tree = tree(program);
     peers::refuse_outside(&tree)?;
-    peers::refuse_node_ipc(&tree)?;
+    peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
     let written: BTreeSet<Written> =
         open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();

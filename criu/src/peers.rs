@@ -31,12 +31,17 @@ pub fn refuse_outside(tree: &[i32]) -> Result<(), String> {
     }
 }
 
+/// A program uses what is the node's, and is in no checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it uses {0} of System V, which are the node's and cannot be saved; those of POSIX and pipes can")]
+pub struct OfTheNode(&'static str);
+
 /// Refuses a tree of processes that has used semaphores or message queues of System V: they are the node's, and restored
 /// processes would wait for ever for those of another node.
 ///
 /// # Errors
-/// A sentence.
-pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), String> {
+/// Which it uses.
+pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), OfTheNode> {
     // All that the first process of a sandbox sees is in it, those that have ended too.
     let sees_own_only = nix::unistd::getpid().as_raw() == 1;
     let is_ours = |pid: &i32| *pid > 0 && (sees_own_only || tree.contains(pid));
@@ -47,7 +52,7 @@ pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("it uses {kind} of System V, which are the node's and cannot be saved; those of POSIX and pipes can"))
+    Err(OfTheNode(kind))
 }
 
 /// The processes that used each semaphore of this user last.
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn who_has_used_semaphores_or_queues_of_system_v_is_refused_and_its_neighbour_is_not() {
         let us = std::process::id() as i32;
-        let said = |refused: Result<(), String>| refused.err().unwrap_or_default();
+        let said = |refused: Result<(), OfTheNode>| refused.err().map_or_else(String::new, |e| e.to_string());
         // SAFETY: plain system calls; the message lives as long as the call.
         unsafe {
             let set = libc::semget(libc::IPC_PRIVATE, 2, 0o600 | libc::IPC_CREAT);

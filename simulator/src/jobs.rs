@@ -140,7 +140,7 @@ impl Jobs {
         }));
         let mut outcome = Outcome::default();
         let (mut begin_s, mut seen) = (trace.first_s, 1);
-        let mut lived = self.from_the_beginning(trace, start);
+        let mut lived = self.paced_from_start(trace, start);
         while begin_s + self.job_s <= at_s {
             let (mut pacer, mut from_s) = match start {
                 Start::Cold | Start::Warm => self.begun(trace, start, &failed_s[..seen], begin_s),
@@ -161,7 +161,7 @@ impl Jobs {
         outcome
     }
 
-    fn from_the_beginning(&self, trace: &Trace, start: Start) -> Option<Pacer> {
+    fn paced_from_start(&self, trace: &Trace, start: Start) -> Option<Pacer> {
         let parameters = AdaptiveParameters::for_objective(self.objective);
         match start {
             Start::Young => Some(Pacer::Constant((2.0 * self.checkpoint_s * trace.mean_s() / self.nominal()).sqrt())),

@@ -149,12 +149,12 @@ pub(super) fn kill_one(site: &Site, program: &str, word: &str) -> bool {
 #[test]
 fn a_master_that_takes_whoever_comes_first_is_right_after_a_rank_and_a_relay_were_killed() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
-    let (program, tasks) = (workers(&site)?, 16_000_u64);
+    let (program, tasks) = (workers(&site)?, 48_000_u64);
     let folder = site.folder(USER, "workers-at-one-line")?;
     let script = format!("export OWN=mine\nsrun --mpi=pmix -n6 {program} {tasks} >out\necho ended $?");
     let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
     let mut wanted = 2;
-    for (killed, word) in [(program.as_str(), "16000"), ("joulepoint-mpi-relay", "serve")] {
+    for (killed, word) in [(program.as_str(), "48000"), ("joulepoint-mpi-relay", "serve")] {
         let run = with_checkpoints(&site, &folder, job, wanted)?;
         ensure!(kill_one(&site, killed, word), "no {killed} runs: {}", said(&folder, job));
         wanted = run["total"]["checkpoints"].as_u64().context("checkpoints")? + 1;

@@ -98,8 +98,10 @@ fn a_program_that_the_clock_steers_goes_back_to_the_line_of_all_and_ends_right()
     let job = site.submit(USER, &folder, &GROUPS, &script)?;
     let (victim, run) = all_back_without_node_of(&mut site, 1, &folder, job)?;
     // From now on a rank that is killed takes all back, too.
-    let again = with_decisions(&site, &folder, job, "line", decided(&run, "line").len() + 1)
-        .and_then(|_| Ok(ensure!(kill_one(&site, &program, "24000"), "no rank runs: {}", said(&folder, job))));
+    let again = with_decisions(&site, &folder, job, "line", decided(&run, "line").len() + 1).and_then(|_| {
+        ensure!(kill_one(&site, &program, "24000"), "no rank runs: {}", said(&folder, job));
+        Ok(())
+    });
     let run = again.and_then(|()| ended(&site, &folder, job));
     site.cluster.revive_node(&victim)?;
     let (run, said) = (run?, said(&folder, job));
