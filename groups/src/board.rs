@@ -324,7 +324,11 @@ impl Shares for Seats {
             let first = if empties && seat.begun.is_empty() { seat.call.emptied(call) } else { String::new() };
             let is_first = seat.begun.insert(group);
             let within = [words(&way.words, &placement), ranks].concat();
-            let share = seat.call.share(call, group, places, &within, empties && is_first);
+            let mut share = seat.call.share(call, group, places, &within, empties && is_first);
+            if !is_first || self.empties.is_none() {
+                // Slurm forgets to free the CPUs of a step that ends after the job has lost a node, and would begin no other.
+                share.args.insert(0, "--overlap".to_string());
+            }
             let Way { sandbox, outputs, from_bytes, .. } = way;
             let running = Running {
                 name: share.step,

@@ -302,7 +302,7 @@ impl Groups<'_> {
             let now_s = self.ports.clock.now_s();
             self.tell_back(group, line.as_ref(), Some((self.begun_s(group), now_s)));
             let from = line.map_or_else(|| "the beginning".to_string(), |m| format!("checkpoint {}", m.number));
-            let others = if self.is_together() { "as all groups do" } else { "the others go on" };
+            let others = if self.goes_together() { "as all groups do" } else { "the others go on" };
             self.decided_in(group, "restart group", &format!("starts again from {from}; {others}"));
         }
         self.launch(group);

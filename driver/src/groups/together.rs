@@ -45,6 +45,11 @@ impl Groups<'_> {
         self.together.always && (self.together.back.is_some() || self.ports.relays.gathers())
     }
 
+    /// The same also while no relay runs: the first of the groups is started.
+    pub(super) fn goes_together(&self) -> bool {
+        self.together.always && self.is_coupled()
+    }
+
     /// Whether all groups are being ended.
     pub(super) fn goes_back_together(&self) -> bool {
         self.together.back.is_some()
