@@ -114,7 +114,11 @@ impl Lines for Folders {
     }
 
     fn over(&mut self) -> run::Result<()> {
-        if std::mem::take(&mut self.has_lines) { self.with("forgetting lines", one_line::Lines::over) } else { Ok(()) }
+        if self.has_lines {
+            self.with("forgetting lines", one_line::Lines::over)?;
+            self.has_lines = false;
+        }
+        Ok(())
     }
 
     fn all_back(&mut self, anew: bool) -> run::Result<Option<u64>> {

@@ -48,13 +48,13 @@ impl Lines {
         Ok(numbers)
     }
 
-    /// The checkpoints of lines stay: the newest, and the one before until all of the newest was read back.
+    /// The checkpoints of lines stay: from the newest to the newest of which all was read back.
     fn hold(&self) -> Result<()> {
         let numbers = self.numbers(".json")?;
         let whole = |number: &&u64| self.all.iter().all(|of| of.is_verified(**number));
-        let end = numbers.iter().position(|number| whole(&number)).map_or(KEPT, |at| at + 1).min(KEPT);
+        let end = numbers.iter().position(|number| whole(&number)).map_or(numbers.len(), |at| at + 1);
         self.all.iter().for_each(|of| of.hold(numbers.iter().take(end).copied()));
-        numbers.into_iter().skip(KEPT).try_for_each(|old| self.remove(&format!("{old}.json")))
+        numbers.into_iter().skip(end.max(KEPT)).try_for_each(|old| self.remove(&format!("{old}.json")))
     }
 
     /// Shows that no newer holder has the run.
@@ -89,8 +89,15 @@ impl Lines {
         self.show()?;
         let text = serde_json::to_vec(&Manifest { version: protocol::VERSION, number, parts });
         write_durably(&path, &text.map_err(|e| at(&path)(e.into()))?).map_err(at(&path))?;
-        self.hold()?;
-        self.remove(&format!("{number}.begun"))
+        // It is a line, whatever becomes of what it makes needless.
+        let tidied = self.hold().and_then(|()| self.remove(&format!("{number}.begun")));
+        match tidied {
+            Err(e) if !e.is_superseded() => {
+                tracing::warn!(%e, "what a line has made needless is still there");
+                Ok(())
+            }
+            tidied => tidied,
+        }
     }
 
     /// The checkpoints with this number are never used.

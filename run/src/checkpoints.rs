@@ -77,10 +77,11 @@ impl Checkpoints {
     /// Whether a checkpoint is complete, as far as that is known without reading it back.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system says; that some cannot be read now, if it is none of the others.
     pub fn is_complete(&self, number: u64) -> Result<bool> {
-        self.unseal()?;
-        Ok(checkpoint::state(&self.path(number), self.patience)? == State::Complete)
+        let unread = self.unseal()?.unread;
+        let is_complete = checkpoint::state(&self.path(number), self.patience)? == State::Complete;
+        if is_complete || unread.is_empty() { Ok(is_complete) } else { Err(Error::Unreadable(unread.join("; "))) }
     }
 
     /// Folder of a checkpoint.
@@ -112,6 +113,9 @@ impl Checkpoints {
     /// A newer holder has the run, the number was used, or what the file system says.
     pub fn room_of(&self, number: u64) -> Result<PathBuf> {
         self.holder.show()?;
+        if let Err(e) = self.clear() {
+            tracing::warn!(%e, "what a broken checkpoint left is still there");
+        }
         let folder = self.path(number);
         self.patience.with(|| fs::create_dir(&folder)).map_err(Error::at(&folder))?;
         Ok(folder)

@@ -81,7 +81,13 @@ pub fn judge(jobs: &[JobOn], is_off: bool) -> Result<(), NotSetDown> {
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     /// It is to be set down: from a moment on, s.
-    Wanted { from_s: f64, retry_s: f64, left_to_slurm: Option<NotSetDown> },
+    Wanted {
+        from_s: f64,
+        retry_s: f64,
+        left_to_slurm: Option<NotSetDown>,
+        /// We have set it down after an earlier death, and nobody knows yet whether it still is.
+        was_ours: bool,
+    },
     /// It is down: by us, or by Slurm or a person.
     Down { by_us: bool },
 }
@@ -103,7 +109,8 @@ impl SetDowns {
 
     /// A node has died: however it stood after an earlier death, Slurm is asked how it stands now.
     pub fn want(&mut self, now_s: f64, node: &str) {
-        let wanted = State::Wanted { from_s: now_s, retry_s: RETRY_S, left_to_slurm: None };
+        let was_ours = self.is_down_by_us(node);
+        let wanted = State::Wanted { from_s: now_s, retry_s: RETRY_S, left_to_slurm: None, was_ours };
         self.nodes.insert(node.to_string(), wanted);
     }
 
@@ -116,8 +123,8 @@ impl SetDowns {
         let room = (limits.set_down_per_minute as usize).saturating_sub(self.lately_s.len());
         let mut due = Vec::new();
         for (node, state) in &mut self.nodes {
-            if let State::Wanted { from_s, left_to_slurm, .. } = state {
-                if !is_ours(node) {
+            if let State::Wanted { from_s, left_to_slurm, was_ours, .. } = state {
+                if !is_ours(node) && !*was_ours {
                     *left_to_slurm = Some(NotSetDown::NotOurs);
                 } else if now_s >= *from_s && room > 0 {
                     due.push(node.clone());
@@ -129,8 +136,10 @@ impl SetDowns {
 
     /// It was left to Slurm, for now; whether that is news.
     pub fn left_to_slurm(&mut self, now_s: f64, node: &str, why: NotSetDown) -> bool {
-        let Some(State::Wanted { from_s, left_to_slurm, .. }) = self.nodes.get_mut(node) else { return false };
-        *from_s = now_s + AGAIN_S;
+        let Some(State::Wanted { from_s, left_to_slurm, was_ours, .. }) = self.nodes.get_mut(node) else {
+            return false;
+        };
+        (*from_s, *was_ours) = (now_s + AGAIN_S, false);
         let is_news = left_to_slurm.as_ref() != Some(&why);
         *left_to_slurm = Some(why);
         is_news
@@ -159,6 +168,10 @@ impl SetDowns {
     pub fn back(&mut self, node: &str) -> bool {
         match self.nodes.get(node) {
             Some(State::Down { by_us: true }) => true,
+            Some(State::Wanted { was_ours: true, .. }) => {
+                self.nodes.insert(node.to_string(), State::Down { by_us: true });
+                true
+            }
             Some(_) => {
                 self.nodes.remove(node);
                 false
@@ -179,7 +192,7 @@ impl SetDowns {
 
     /// Whether a node is down by us.
     pub fn is_down_by_us(&self, node: &str) -> bool {
-        self.nodes.get(node) == Some(&State::Down { by_us: true })
+        matches!(self.nodes.get(node), Some(State::Down { by_us: true } | State::Wanted { was_ours: true, .. }))
     }
 
     /// Whether a dead node is down, whoever has set it down.
@@ -280,5 +293,19 @@ mod tests {
         assert!(downs.back("n1"));
         downs.want(20.0, "n1");
         assert_eq!(due(&mut downs, 20.0), ["n1"]);
+    }
+
+    #[test]
+    fn a_node_that_we_have_set_down_and_that_dies_again_without_a_job_of_ours_is_put_back_into_service_when_it_is_heard()
+     {
+        let mut downs = SetDowns::new(["n1".to_string()]);
+        downs.want(0.0, "n1");
+        assert!(downs.is_down_by_us("n1"), "as far as is known: so it is kept");
+        assert_eq!(downs.due(0.0, &LIMITS, |_| false).0, ["n1"], "Slurm is asked how it stands");
+        assert!(downs.back("n1"));
+        assert_eq!(downs.down().collect::<Vec<_>>(), ["n1"]);
+        downs.want(9.0, "n1");
+        downs.left_to_slurm(9.0, "n1", NotSetDown::NotOurs);
+        assert!(!downs.back("n1"), "Slurm has said that it was not down");
     }
 }

@@ -280,6 +280,7 @@ impl Groups<'_> {
         let is_back = |node: &String| back.contains(node) && died.iter().all(|(n, _)| n != node);
         for group in lent.groups {
             let g = &mut self.all[group];
+            g.state = State::Stopping;
             if std::mem::take(&mut g.away) {
                 g.ledger.skip(back_s);
             }

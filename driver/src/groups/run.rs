@@ -300,6 +300,7 @@ impl Groups<'_> {
             let ended = self.ports.shares.start(call, group, &places, &environment);
             g.shares.insert(call, ended.map_or(Share::Runs, Share::Ended));
         }
+        self.together.has_run |= self.ports.relays.gathers();
         self.phase_all();
         down.into_iter().for_each(|call| self.settle(call));
     }

@@ -25,6 +25,8 @@ pub(super) struct Together {
     back: Option<Option<u64>>,
     /// How often in a row a program that goes back together was said to differ, without a line in between.
     strange: u32,
+    /// A program of all groups has run under this wrapper.
+    pub(super) has_run: bool,
 }
 
 impl Together {
@@ -130,10 +132,11 @@ impl Groups<'_> {
 
     /// A call has ended: lines of a program that has ended serve nobody.
     pub(super) fn end_lines(&mut self) {
-        if !self.is_coupled() || self.ports.relays.gathers() || self.goes_back_together() {
+        // Before it has run, lines are those of an earlier wrapper, to which the script is still on its way.
+        if !self.together.has_run || self.ports.relays.gathers() || self.goes_back_together() {
             return;
         }
-        self.together.since = None;
+        (self.together.has_run, self.together.since) = (false, None);
         if let Err(e) = self.ports.lines.over() {
             self.is_superseded |= e.is_superseded();
             tracing::warn!(%e, "lines of a program that has ended are still there");
@@ -217,7 +220,7 @@ impl Groups<'_> {
     /// The checkpoints of the newest line that is whole; none if there is no line: then all begin `anew`, or if one was
     /// damaged. Absent if that cannot be known now.
     fn common_line(&mut self, anew: bool) -> Option<Option<Vec<Manifest>>> {
-        let mut anew = anew;
+        let (mut anew, mut tried) = (anew, None);
         loop {
             let number = match self.ports.lines.all_back(anew) {
                 Ok(number) => number,
@@ -235,6 +238,11 @@ impl Groups<'_> {
             }
             if found.is_some() {
                 return Some(found);
+            }
+            if tried.replace(number) == Some(number) {
+                // It is complete, and cannot be read now: no reason to begin anew.
+                self.held.get_or_insert(format!("checkpoint {number} of all groups cannot be read now"));
+                return None;
             }
             anew = true;
         }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState, Slurm};
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::account;
@@ -33,11 +33,16 @@ const OURS: &str = "joulepoint:";
 const REST: u32 = 10;
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
+/// For how long its answer counts.
+const CURRENT: Duration = Duration::from_secs(2);
+
 /// What Slurm says of some dead nodes.
 struct Told {
     nodes: Vec<slurm::Node>,
     /// The jobs that hold one of them.
     holders: Vec<slurm::Holder>,
+    /// What would become of those that were looked at.
+    fates: BTreeMap<u32, Fate>,
 }
 
 fn is_running(run: &OpenRun) -> bool {
@@ -133,25 +138,35 @@ impl Acts {
             return;
         }
         let (due, mut room) = {
+            let words = self.watching.words.lock();
+            let of_ours = || -> BTreeSet<&str> {
+                let started = runs.iter().filter(|r| is_running(r)).flat_map(|r| &r.nodes);
+                // Nodes that joined a job later are in Slurm's word only.
+                started.chain(words.values().flat_map(|(_, job)| &job.nodes)).map(String::as_str).collect()
+            };
+            let ours = OnceCell::new();
             let mut downs = self.watching.downs.lock();
-            let ours: OnceCell<BTreeSet<&str>> = OnceCell::new();
-            let of_ours =
-                || runs.iter().filter(|r| is_running(r)).flat_map(|r| r.nodes.iter().map(String::as_str)).collect();
             downs.due(now_s, &self.watching.limits, |node| ours.get_or_init(of_ours).contains(node))
         };
         let (due, gone): (Vec<String>, Vec<String>) = {
             let nodes = self.watching.nodes.lock();
             due.into_iter().partition(|node| nodes.is_dead(node))
         };
-        gone.iter().for_each(|node| self.watching.downs.lock().forget(node));
+        for node in gone {
+            self.watching.downs.lock().back(&node);
+        }
         if due.is_empty() {
             return;
         }
         let asked = Instant::now();
-        let told = self.told(&due);
-        *rests = now_s + (asked.elapsed() * REST).min(LONGEST_REST).as_secs_f64();
+        let mut told = self.told(&due);
+        let answered = Instant::now();
         for node in due {
-            let done = match &told {
+            if answered.elapsed() > CURRENT {
+                // The others are asked about again.
+                break;
+            }
+            let done = match &mut told {
                 Ok(told) => self.set_down(&node, told, runs, &mut room),
                 Err(e) => Err(anyhow!("{e}")),
             };
@@ -160,6 +175,8 @@ impl Acts {
                 self.watching.downs.lock().failed(self.watching.now_s(), &node);
             }
         }
+        let rest = ((answered - asked) * REST).min(LONGEST_REST);
+        *rests = self.watching.now_s() + rest.as_secs_f64();
     }
 
     /// What Slurm says of dead nodes, and of who holds them.
@@ -173,10 +190,10 @@ impl Acts {
             }
             Err(e) => return Err(e),
         };
-        Ok(Told { nodes, holders: self.slurm.jobs_on(names)? })
+        Ok(Told { nodes, holders: self.slurm.jobs_on(names)?, fates: BTreeMap::new() })
     }
 
-    fn set_down(self: &Arc<Self>, node: &str, told: &Told, runs: &[OpenRun], room: &mut usize) -> Result<()> {
+    fn set_down(self: &Arc<Self>, node: &str, told: &mut Told, runs: &[OpenRun], room: &mut usize) -> Result<()> {
         let now_s = self.watching.now_s();
         let known = told.nodes.iter().find(|n| n.name == node);
         let known = known.with_context(|| format!("Slurm does not know node {node}"))?;
@@ -187,7 +204,12 @@ impl Acts {
         }
         let mut jobs = Vec::new();
         for on in told.holders.iter().filter(|h| h.nodes.iter().any(|n| n == node)) {
-            jobs.push(JobOn { job: on.job, fate: self.fate(on, runs)? });
+            let fate = match told.fates.get(&on.job) {
+                Some(fate) => *fate,
+                None => self.fate(on, runs)?,
+            };
+            told.fates.insert(on.job, fate);
+            jobs.push(JobOn { job: on.job, fate });
         }
         if jobs.iter().any(|j| j.fate != Fate::Unprotected) && self.watching.nodes.lock().is_unfenced(node) {
             self.fence_by_power(node);
@@ -200,7 +222,7 @@ impl Acts {
             }
             return Ok(());
         }
-        if *room == 0 {
+        if *room == 0 || !self.watching.nodes.lock().is_dead(node) {
             return Ok(());
         }
         *room -= 1;
