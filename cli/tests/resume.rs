@@ -55,8 +55,16 @@ impl Place {
         Wardens::listen(&run, "localhost", Box::new(|_| ())).unwrap();
         let out = File::create(run.join("out")).unwrap().metadata().unwrap();
         let common = vec![(out.dev(), out.ino())];
-        let sandboxes =
-            Sandboxes { criu: "criu".into(), run, placement: None, restore: None, limit_s: 9.0, common, appends };
+        let sandboxes = Sandboxes {
+            criu: "criu".into(),
+            run,
+            placement: None,
+            restore: None,
+            limit_s: 9.0,
+            common,
+            appends,
+            job: String::new(),
+        };
         place.more = vec![sandboxes.variable(), ("SLURM_JOB_NUM_NODES".into(), nodes.into())];
         place
     }

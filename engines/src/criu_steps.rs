@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use steps::calls::{Calls, Output, Target};
 use steps::cancelled;
 use steps::gathered::forget_meetings;
-use steps::sandboxes::{Sandboxes, record};
+use steps::sandboxes::{Sandboxes, own_job, record};
 use steps::script::Steps;
 use steps::streams;
 
@@ -166,7 +166,8 @@ impl CriuSteps {
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
-        let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends };
+        let job = own_job();
+        let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends, job };
         let (attempts, tries) = (Tries::default(), Tries::default());
         Ok(CriuSteps {
             post,

@@ -1,8 +1,8 @@
-//! The files that a step with PMIx leaves, and the folders of protected runs whose supervisors were killed: found, and removed.
+//! The files that a step with PMIx leaves: found, set aside, and removed.
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -20,13 +20,6 @@ const OF_PROGRAMS: &str = "spmix_appdir_";
 
 /// Likewise of what is set aside.
 const ASIDE: &str = "joulepoint-left.";
-
-/// Likewise of a run's folder in the one for temporary files (criu/src/temporary.rs); so many digits follow.
-const OF_RUNS: &str = "joulepoint-";
-const DIGITS: usize = 16;
-
-/// How long nothing was made in a run's folder before it is taken for left.
-pub(crate) const UNTOUCHED: Duration = Duration::from_secs(600);
 
 /// Most entries of a folder that are looked at: anybody can fill the one for temporary files.
 const MOST_SEEN: usize = 100_000;
@@ -151,32 +144,6 @@ pub(crate) fn remove_aside(places: &[Place]) {
         for name in names.filter(|name| name.starts_with(ASIDE)) {
             if let Err(error) = remove(&place.path(&name), &mut bounds) {
                 tracing::warn!(name, %error, "what a step has left stays");
-            }
-        }
-    }
-}
-
-/// Removes the folders of runs that nobody holds any more, as it is where all of a step was killed at once. One of a user who
-/// `has_jobs` here stays: supervisors of an earlier version hold none.
-pub(crate) fn remove_unheld(temporary: &[Place], has_jobs: impl Fn(u32) -> bool, untouched: Duration) {
-    let is_of_run = |name: &String| {
-        let digits = name.strip_prefix(OF_RUNS);
-        digits.is_some_and(|d| d.len() == DIGITS && d.bytes().all(|b| b.is_ascii_hexdigit()))
-    };
-    for place in temporary {
-        let Ok(names) = place.names() else { continue };
-        let mut bounds = Bounds { entries: MOST_REMOVED, until: Instant::now() + LONGEST, may_be_roots: false };
-        for path in names.filter(is_of_run).map(|name| place.path(&name)) {
-            let Ok(folder) = openat(CWD, &path, OPEN, Mode::empty()).map(File::from) else { continue };
-            let Ok(metadata) = folder.metadata() else { continue };
-            let is_old = metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= untouched));
-            // Who comes meanwhile waits for this lock, and looks whether the folder is still there.
-            let is_left = is_old
-                && metadata.uid() != 0
-                && !has_jobs(metadata.uid())
-                && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
-            if is_left && let Err(error) = remove(&path, &mut bounds) {
-                tracing::warn!(path = %path.display(), %error, "what a run has left stays");
             }
         }
     }
@@ -328,34 +295,5 @@ mod tests {
         std::os::unix::fs::symlink("/local/spool", root.path().join("spool")).expect("linked");
         let place = Place::open(root.path(), Path::new("/spool")).expect("opened");
         assert_eq!(find(&[place]).expect("a list").len(), 1);
-    }
-    #[test]
-    fn a_folder_of_a_run_goes_when_nobody_holds_it_and_its_user_has_no_job_here() {
-        let ([_spool, temporary], [_, place]) = places();
-        let places = [place];
-        let path = |name: &str| temporary.path().join(name);
-        let owner = nix::unistd::Uid::from_raw(4711);
-        let (held, left) = ("joulepoint-00000000000000aa", "joulepoint-00000000000000bb");
-        for name in [held, left, "joulepoint-left.1.x", "joulepoint-00000000000000b", "joulepoint-try-0000000000"] {
-            fs::create_dir(path(name)).expect("made");
-            fs::write(path(name).join("a"), "").expect("written");
-            if nix::unistd::getuid().is_root() {
-                for of in [path(name), path(name).join("a")] {
-                    nix::unistd::chown(&of, Some(owner), None).expect("given");
-                }
-            }
-        }
-        std::os::unix::fs::symlink(path("joulepoint-left.1.x"), path("joulepoint-00000000000000cc")).expect("linked");
-        let lock = File::open(path(held)).expect("opened");
-        flock(&lock, FlockOperation::LockShared).expect("held");
-        remove_unheld(&places, |_| false, UNTOUCHED);
-        remove_unheld(&places, |_| true, Duration::ZERO);
-        assert_eq!(count(&temporary), 6, "one that is new, and those of a user with jobs, stay");
-        remove_unheld(&places, |_| false, Duration::ZERO);
-        assert_eq!((count(&temporary), path(left).exists(), path(held).exists()), (5, false, true));
-        drop(lock);
-        remove_unheld(&places, |_| false, Duration::ZERO);
-        assert_eq!((count(&temporary), path(held).exists()), (4, false));
-        assert!(path("joulepoint-left.1.x/a").exists(), "nothing behind a link is touched");
     }
 }

@@ -85,13 +85,6 @@ impl Metering {
         is_here.then(|| uid == 0 || meters.owners.get(&job) == Some(&uid))
     }
 
-    /// Whether a user may have a job here.
-    pub fn has_jobs(&self, uid: u32) -> bool {
-        let mut meters = self.lock();
-        meters.look(&self.proc_root);
-        meters.processes.jobs.iter().any(|job| meters.owners.get(&job.job_id).is_none_or(|owner| *owner == uid))
-    }
-
     /// The processes of a job here, for its owner and root; none if it is somebody else's.
     pub fn processes_of(&self, uid: u32, job: u32) -> Option<Vec<i32>> {
         let pids = {

@@ -161,7 +161,6 @@ impl Pmix {
                 && let Some(Ok(places)) = self.folders.get().map(|folders| self.places(folders))
             {
                 left::remove_aside(&places);
-                left::remove_unheld(&places[1..], |uid| self.metering.has_jobs(uid), left::UNTOUCHED);
             }
             let next = dying.front().map_or(all_again, |(dead, _)| all_again.min(*dead));
             match jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {

@@ -123,7 +123,7 @@ impl Calls {
         for folder in [calls.folder.clone(), calls.claims(), calls.bin(), calls.unsettled_folder()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        stand_in(&std::env::current_exe()?, &calls.bin().join("srun"), true)?;
+        stand_in(&stand_ins::us()?, &calls.bin().join("srun"), true)?;
         let script = fingerprint(argv);
         let known = calls.folder.join("script");
         match fs::read_to_string(&known) {

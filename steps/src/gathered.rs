@@ -81,6 +81,8 @@ pub struct Ranks {
     pub counts: Vec<usize>,
     /// CPUs that the job has on each of its nodes at least, if that is known.
     pub cpus: Option<usize>,
+    /// CPUs of each, as the script's environment says it.
+    pub cpus_per_task: Option<usize>,
     /// Variables that the call sets for them.
     pub set: Vec<(String, String)>,
 }
@@ -123,7 +125,7 @@ impl Gathered {
     /// Why it runs as one native world.
     pub fn of_launcher(program: &[String], folder: &Path, real: &Path, ranks: Ranks) -> Result<Gathered, Native> {
         let world = ranks::world(program, folder, &Launcher::Is(real.to_path_buf())).ok_or(Native::Indirect)??;
-        let Ranks { nodes, counts, cpus, set } = ranks;
+        let Ranks { nodes, counts, cpus, cpus_per_task, set } = ranks;
         if counts.is_empty() || counts.contains(&0) {
             return Err(Native::NoTasks);
         }
@@ -131,8 +133,10 @@ impl Gathered {
         let mut options = one_on_each(&nodes, cpus.unwrap_or(most));
         options.push(format!("--chdir={}", folder.display()));
         // A launcher does not ask whether another one's ranks have the CPUs, and lays out its own as it likes.
-        options.extend(["--overlap", "--cpu-bind=none"].map(str::to_string));
-        let of_nodes = OfNodes { cpus_per_task: None, first_reads: true, set };
+        // Its ranks have the script's environment, whatever the job was submitted with, and it ends by one interrupt.
+        let as_launchers_do = ["--overlap", "--cpu-bind=none", "--export=ALL", "--quit-on-interrupt"];
+        options.extend(as_launchers_do.map(str::to_string));
+        let of_nodes = OfNodes { cpus_per_task, first_reads: true, set };
         let gathered = Gathered { options, nodes, counts, world, of_nodes, folder: folder.to_path_buf() };
         gathered.check_calls(&program[0])?;
         Ok(gathered)

@@ -64,12 +64,17 @@ pub fn gathered(real: &Command, words: &[OsString]) -> Result<(Vec<String>, Gath
     let folder = std::env::current_dir()?;
     let Call { options, program, set, chdir, shows } = words::open_mpi(&plain)?;
     let folder = chdir.map_or(folder.clone(), |chdir| folder.join(chdir));
+    if !folder.is_dir() {
+        // The launcher says it; `srun` would go elsewhere.
+        return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
+    }
     let list = variable("SLURM_JOB_NODELIST").ok_or(gathered::Native::NoNodes)?;
     let nodes = slurm::expand_nodelist(&list).map_err(|e| gathered::Native::Unfit(e.to_string()))?;
     let placed = map::asked(real, &options, &program[0], shows)?;
     let (nodes, counts) = map::in_order(placed, &nodes)?;
     let cpus = variable(split::CPUS).and_then(|list| split::least_cpus(&list));
-    let ranks = Ranks { nodes, counts, cpus, set };
+    let cpus_per_task = variable("SLURM_CPUS_PER_TASK").and_then(|cpus| cpus.parse().ok());
+    let ranks = Ranks { nodes, counts, cpus, cpus_per_task, set };
     let gathered = Gathered::of_launcher(&program, &folder, launcher, ranks)?;
     Ok((program, gathered))
 }

@@ -60,6 +60,14 @@ pub struct Sandboxes {
     /// Whether `srun` keeps what an output file has where a call does not say it, if that is known.
     #[serde(default)]
     pub appends: Option<bool>,
+    /// The job whose steps these are: one that its script submits inherits the variable.
+    #[serde(default)]
+    pub job: String,
+}
+
+/// The job in which this process runs; empty if it is none.
+pub fn own_job() -> String {
+    std::env::var("SLURM_JOB_ID").unwrap_or_default()
 }
 
 /// Whether `srun` keeps what an output file has (`JobFileAppend`), if Slurm says it.
@@ -163,7 +171,8 @@ pub type Read = (PathBuf, u64);
 impl Sandboxes {
     /// What the environment says, if anything.
     pub fn of_environment() -> Option<Sandboxes> {
-        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+        let sandboxes: Option<Sandboxes> = serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok();
+        sandboxes.filter(|sandboxes| sandboxes.job == own_job())
     }
 
     /// What the script must see.
@@ -264,6 +273,7 @@ mod tests {
             limit_s: 9.0,
             common: vec![(1, 2)],
             appends: None,
+            job: String::new(),
         }
     }
 

@@ -225,13 +225,14 @@ fn hold(
             return Some(Held { line, sandboxed: false, starts: None });
         }
     };
-    if let Some(srun) = srun {
-        *real = srun;
-    }
     let line = sandboxes
         .begin(name, &words.text(), None)
         .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
         .ok()?;
+    // Not before it is certain that a launcher's words are not for the real one.
+    if let Some(srun) = srun {
+        *real = srun;
+    }
     let starts = sandboxes.outputs(name).map(|(outputs, folder)| streams.put_back(&outputs, folder));
     let starts = starts.transpose().unwrap_or_else(|e| {
         protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");

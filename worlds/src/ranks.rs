@@ -28,7 +28,7 @@ const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 18] = [
     "--oversubscribe",
     "--bind-to",
     "none",
@@ -44,6 +44,10 @@ const OPTIONS: [&str; 15] = [
     "--mca",
     "btl_base_warn_component_unused",
     "0",
+    // The only network of a sandbox, whatever the site or the user has named.
+    "--mca",
+    "oob_tcp_if_include",
+    "lo",
 ];
 
 /// What makes one world of the ranks of a program whose words these are; none if it is not linked to MPI.
@@ -290,6 +294,8 @@ fn open_mpi(command: &mut Command, count: u32) {
     if nix::unistd::getuid().is_root() {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
+    // The one cannot stand beside what is included; the other names nodes of outside.
+    command.env_remove("OMPI_MCA_oob_tcp_if_exclude").env_remove("OMPI_MCA_orte_default_hostfile");
     // The sandbox's own, which its checkpoints hold: what all ranks map is here.
     command.env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY).args(["-n", &count.to_string()]).args(OPTIONS);
 }

@@ -71,11 +71,20 @@ pub(crate) fn plan(
     let read = linked::read(argv, &me.folder);
     let libraries = linked::libraries_of(&read.words, &me.folder);
     let names = |name: &str| read.words.iter().any(|word| word.rsplit('/').next() == Some(name));
-    let launchers: Vec<&'static str> = LAUNCHERS.into_iter().filter(|name| names(name)).collect();
+    // One that is called by its path is the real one.
+    let launchers: Vec<&'static str> =
+        LAUNCHERS.into_iter().filter(|name| read.words.iter().any(|word| word == name)).collect();
     // Within one node what launchers start is below the script, and in its sandbox.
-    let starts_worlds = me.nodes.len() > 1 && !launchers.is_empty() && libraries.iter().any(|l| kinds::is_mpi(l));
+    let starts_worlds = plan.protocol != planner::UNCOORDINATED
+        && me.nodes.len() > 1
+        && !launchers.is_empty()
+        && libraries.iter().any(|l| kinds::is_mpi(l));
     let starts_steps = starts_worlds || names("srun");
-    let launcher = match MODULES.iter().any(|name| names(name)) {
+    // A function of the shell is none that can be waited for, or looked up.
+    let loads = MODULES.iter().any(|name| names(name));
+    let looks = |text: &String| ["$!", "command -v", "type -p"].iter().any(|word| text.contains(word));
+    let functions = if loads && !read.shell.iter().any(looks) { launchers } else { Vec::new() };
+    let launcher = match loads {
         true => Launcher::Later,
         false => Launcher::Path(kinds::paths()),
     };
@@ -111,7 +120,7 @@ pub(crate) fn plan(
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
     let prospect = Prospect::of(settings, chosen, &why, &me.folder);
-    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers });
+    let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
     Planned { plan, chosen, criu, prospect }
 }
 

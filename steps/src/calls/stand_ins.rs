@@ -5,7 +5,7 @@ use host::shell::quoted;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names by which launchers of MPI are called.
 pub const LAUNCHERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
@@ -23,19 +23,31 @@ impl Calls {
     pub fn launchers(&self, names: &[&str]) -> io::Result<Vec<(String, String)>> {
         let folder = self.folder.join(FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let us = std::env::current_exe()?;
+        let us = us()?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| PATH.into());
+        let job = quoted(&std::env::var("SLURM_JOB_ID").unwrap_or_default());
         let mut functions = Vec::new();
         for name in LAUNCHERS {
             let is_there = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
             stand_in(&us, &self.bin().join(name), is_there)?;
             stand_in(&us, &folder.join(name), true)?;
             let call = quoted(&folder.join(name).to_string_lossy());
-            let text = format!("() {{ {call} \"$@\"; }}");
-            functions.extend(names.contains(&name).then(|| (function(name), text)));
+            // A job that the script submits inherits the function, and may outlive this run's folder.
+            let text = format!(
+                "() {{ if [ \"${{SLURM_JOB_ID-}}\" = {job} ] && [ -x {call} ]; then {call} \"$@\"; else command {name} \"$@\"; fi; }}"
+            );
+            let is_theirs = std::env::var_os(function(name)).is_some_and(|theirs| theirs != *text);
+            functions.extend((names.contains(&name) && !is_theirs).then(|| (function(name), text)));
         }
         Ok(functions)
     }
+}
+
+/// Our program, also after another version has been installed in its place.
+pub(super) fn us() -> io::Result<PathBuf> {
+    let us = std::env::current_exe()?;
+    let name = us.to_string_lossy();
+    Ok(name.strip_suffix(" (deleted)").map_or_else(|| us.clone(), PathBuf::from))
 }
 
 /// The variable by which a shell has a function of this name.
