@@ -45,6 +45,7 @@ fn main() -> Result<()> {
         capacity_bytes: args.capacity,
         seed: args.seed,
         mode: 0o1777,
+        ..Settings::default()
     });
     let mount = |at: &PathBuf| fs.mount(at).with_context(|| format!("{} cannot be mounted", at.display()));
     let mounted = args.at.iter().map(mount).collect::<Result<Vec<_>>>()?;

@@ -17,8 +17,12 @@ struct Both {
 
 impl Both {
     fn new() -> Both {
+        Both::with(Settings { capacity_bytes: 64 << 20, ..Settings::default() })
+    }
+
+    fn with(settings: Settings) -> Both {
         let places = tempfile::tempdir().unwrap();
-        let fs = FaultFs::new(Settings { capacity_bytes: 64 << 20, ..Settings::default() });
+        let fs = FaultFs::new(settings);
         let mount = |name: &str| {
             let at = places.path().join(name);
             fs::create_dir(&at).unwrap();
@@ -150,6 +154,15 @@ fn rules_make_calls_fail_be_short_be_late_or_hang() {
     both.fault("clear");
     hangs.join().unwrap().unwrap();
     assert!(both.fs.content("/renamed".as_ref()).is_ok() && both.fs.counts().0["hang"] == 1);
+}
+
+#[test]
+fn a_hang_that_nobody_ends_ends_by_itself_and_the_rules_with_it() {
+    let both = Both::with(Settings { longest_hang: Duration::from_millis(200), ..Settings::default() });
+    both.fs.add(Rule { ops: vec![Op::Mkdir], ..Rule::always(Fault::Hang) });
+    fs::create_dir(both.a("late")).unwrap();
+    fs::create_dir(both.b("at once")).unwrap();
+    assert_eq!(both.fs.counts().0["hang"], 1);
 }
 
 #[test]
