@@ -112,15 +112,13 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/mpi" mpi
     run_real "$work/steps" steps
     run_real "$work/lend" lend
-    run_real "$work/loans" loans
-    run_real "$work/protection" protection
-    run_real "$work/programs" programs
 ) &
-programs=$!
+groups=$!
 (
     run_real "$work/partitions" partitions
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
+    run_real "$work/programs" programs
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -131,19 +129,19 @@ floor_real "cluster: real Slurm, dying nodes" cluster
 floor_real "attacks on the door and the books" attacks
 floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
+floor_real "loans of idle nodes" loans
+floor_real "protected, or told that not" protection
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
-wait "$programs"
+wait "$groups"
 tell "groups that recover alone" "$work/groups"
 tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
 tell "survivors parked, their nodes lent" "$work/lend"
-tell "loans of idle nodes" "$work/loans"
-tell "protected, or told that not" "$work/protection"
-tell "programs that nobody chose" "$work/programs"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"
 tell "runs on a storage that fails" "$work/storage"
 tell "whatever breaks, at random" "$work/chaos"
+tell "programs that nobody chose" "$work/programs"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 
