@@ -3,7 +3,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz deb rpm matrix reproducible release-check install clean
+.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz deb rpm portable matrix reproducible release-check install clean
 
 all: build
 
@@ -61,9 +61,14 @@ fuzz:
 deb:
 	sh packaging/deb.sh
 
-# rpm packages, in target/rpm, from the same build.
+# rpm packages, in target/rpm, from the same build: for hosts with the glibc of this one or a newer.
 rpm: deb
 	sh packaging/rpm.sh
+
+# rpm packages for hosts with glibc 2.28 or newer, such as RHEL 8 and 9, in target/rpm.
+portable: packages
+	sh packaging/portable.sh
+	BUILT=$(CURDIR)/target/portable/release sh packaging/rpm.sh
 
 # The packages on each series of Slurm, installed, used, upgraded and purged: docs/testing/matrix.md.
 matrix: packages

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds the rpm packages from the build of the Debian packages (make deb comes first); they lie in target/rpm.
+# Builds the rpm packages from the build of the Debian packages (make deb comes first), or of the folder BUILT; they lie in
+# target/rpm.
 set -eu
 cd "$(dirname "$0")/.."
 tree=$PWD
-[ -e target/deb/built ] || { echo "rpm: target/deb/built is missing: make deb" >&2; exit 2; }
-built=$(cat target/deb/built)
+[ -n "${BUILT:-}" ] || [ -e target/deb/built ] || { echo "rpm: target/deb/built is missing: make deb" >&2; exit 2; }
+built=${BUILT:-$(cat target/deb/built)}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 out=$tree/target/rpm
 rm -rf "$out"
