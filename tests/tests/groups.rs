@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use suite::{Site, Wanted, repository};
 
 const USER: &str = "jpalice";
@@ -221,6 +221,11 @@ fn coupled_groups_compute_the_same_bits_though_a_node_dies() -> Result<()> {
     let run = site.wait_report(job, "checkpoints", MINUTES, all_once)?;
     let victim = node_of(&run, 2).context("a node")?;
     let survivors: Vec<String> = (0..2).filter_map(|group| node_of(&run, group)).collect();
+    // Else it dies with its checkpoint, and nobody waits for anything.
+    let begun_s = run["checkpoints"].as_array().into_iter().flatten().filter_map(|c| c["begun_s"].as_f64());
+    let newest = UNIX_EPOCH + Duration::from_secs_f64(begun_s.fold(0.0, f64::max));
+    let is_work_lost = |_: &Site| Ok(newest.elapsed().is_ok_and(|age| age > Duration::from_secs(1)).then_some(()));
+    site.wait("work that is lost", MINUTES, is_work_lost)?;
     site.cluster.kill_node(&victim)?;
     site.wait("slow survivors", MINUTES, |site| {
         let slow = with_ceiling(site, "1200000");
