@@ -191,8 +191,7 @@ mod tests {
             lines.join(number).unwrap();
         }
         // The second part of the newest is found to be damaged before it was read back.
-        let (_, again, _) = (0, all.clone(), 0);
-        fs::rename(again[1].path(2).join("manifest.json"), again[1].path(2).join("manifest.damaged")).unwrap();
+        fs::rename(all[1].path(2).join("manifest.json"), all[1].path(2).join("manifest.damaged")).unwrap();
         let back = lines.all_back(true).unwrap();
         assert!(back == Some(1) || back.is_none(), "{back:?}");
         assert_eq!((newest(&all[0]), newest(&all[1])), (back, back));

@@ -202,6 +202,14 @@ pub(super) fn water(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Has GROMACS read the steps that it has written.
+pub(super) fn steps_are_whole(folder: &Path) -> Result<()> {
+    let check = Command::new("gmx").args(["-quiet", "check", "-f", "water.xtc"]).current_dir(folder).output()?;
+    let check = String::from_utf8_lossy(&check.stderr).into_owned();
+    ensure!(check.contains("Step"), "{check}");
+    Ok(())
+}
+
 #[test]
 fn gromacs_that_balances_its_load_by_the_clock_comes_to_its_end_though_a_node_dies() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
@@ -218,9 +226,7 @@ fn gromacs_that_balances_its_load_by_the_clock_comes_to_its_end_though_a_node_di
     let (run, said) = (run?, said(&folder, job));
     let log = fs::read_to_string(folder.join("water.log"))?;
     ensure!(said.contains("ended 0") && log.contains("Finished mdrun"), "{said}\n{run:#}");
-    let check = Command::new("gmx").args(["-quiet", "check", "-f", "water.xtc"]).current_dir(&folder).output()?;
-    let check = String::from_utf8_lossy(&check.stderr).into_owned();
-    ensure!(check.contains("Step"), "{check}");
+    steps_are_whole(&folder)?;
     println!("water: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
     Ok(())
 }

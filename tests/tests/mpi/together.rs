@@ -1,7 +1,7 @@
 //! Programs that are steered by the clock, over groups that recover alone: the first group that goes back alone sends something
 //! else than before, all go back to their last line, and do so from then on.
 
-use super::coordinated::{kill_one, water};
+use super::coordinated::{kill_one, steps_are_whole, water};
 use super::{GROUPS, MINUTES, USER, ended, node_of, restarts, said, site};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -143,9 +143,7 @@ fn gromacs_that_balances_its_load_by_the_clock_ends_over_groups_though_a_node_di
     let (lines, together) = (lines_gone_back_to(&run), decided(&run, "go back together").len());
     ensure!(lines.len() == 2 * together && (together == 0 || lines[0] == lines[1]), "{lines:?}: {run:#}");
     ensure!(restarts(&run).len() == 1 + lines.len(), "{run:#}");
-    let check = Command::new("gmx").args(["-quiet", "check", "-f", "water.xtc"]).current_dir(&folder).output()?;
-    let check = String::from_utf8_lossy(&check.stderr).into_owned();
-    ensure!(check.contains("Step"), "{check}");
+    steps_are_whole(&folder)?;
     println!("water: {victim} died; all went back together {together} times: {lines:?}");
     Ok(())
 }
