@@ -9,6 +9,7 @@ use crate::value::{params, row};
 use planner::restart::takes_up;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
 use rusqlite::types::Value;
+use std::collections::BTreeSet;
 
 /// Two tellings of a node's death within this time are one death, s.
 const SAME_DEATH_S: f64 = 120.0;
@@ -33,6 +34,8 @@ pub struct Applying<'a> {
     verified: bool,
     /// SLURM_RESTART_COUNT of the run's current record, once it was looked up.
     current: Option<u32>,
+    /// The records that have got phases or readings.
+    added_to: BTreeSet<u32>,
     phases: Rows,
     counters: Rows,
 }
@@ -40,7 +43,16 @@ pub struct Applying<'a> {
 impl<'a> Applying<'a> {
     /// Nothing yet, of a run whose records `uid` sends; `verified` says whether Slurm knows the run's job as theirs.
     pub fn new(c: &'a Connection, key: &'a RunKey, uid: u32, verified: bool) -> Applying<'a> {
-        Applying { c, key, uid, verified, current: None, phases: phases(), counters: counters() }
+        Applying {
+            c,
+            key,
+            uid,
+            verified,
+            current: None,
+            added_to: BTreeSet::new(),
+            phases: phases(),
+            counters: counters(),
+        }
     }
 
     /// Applies one event.
@@ -48,9 +60,15 @@ impl<'a> Applying<'a> {
         self.change(record.at_s, &record.event)
     }
 
-    /// Inserts what is still on its way.
+    /// Inserts what is still on its way. What has come for a record that was closed without it was counted there as the rest.
     pub fn end(mut self) -> Result<()> {
-        self.insert()
+        self.insert()?;
+        for restart_count in self.added_to {
+            if !is_open(self.c, self.key, restart_count)? {
+                give_rest(self.c, self.key, restart_count, None)?;
+            }
+        }
+        Ok(())
     }
 
     fn insert(&mut self) -> Result<()> {
@@ -61,6 +79,13 @@ impl<'a> Applying<'a> {
     fn current(&mut self) -> Result<u32> {
         let current = self.current.map_or_else(|| current(self.c, self.key), Ok)?;
         self.current = Some(current);
+        Ok(current)
+    }
+
+    /// The current record, which gets a phase or a reading.
+    fn adding(&mut self) -> Result<u32> {
+        let current = self.current()?;
+        self.added_to.insert(current);
         Ok(current)
     }
 
@@ -114,14 +139,14 @@ impl<'a> Applying<'a> {
                 c.execute(sql, params![cluster, run, protection.state.as_str(), text])?;
             }
             Event::Phase { phase, node, start_s, end_s, joules, source } => {
-                let (current, span) = (self.current()?, (*start_s, *end_s));
+                let (current, span) = (self.adding()?, (*start_s, *end_s));
                 if *phase == Phase::Restart {
                     self.restarted(at_s, node, span)?;
                 }
-                self.phases.push(phase_row(key, current, node, phase.as_str(), span, *joules, source));
+                self.phases.push(phase_row(key, current, node, phase.as_str(), span, *joules, source, false));
             }
             Event::Reading { node, reading } => {
-                let current = self.current()?;
+                let current = self.adding()?;
                 self.counters.push(counter(key, current, node, at_s, reading, None));
             }
             Event::Committed { number, begun_s, ended_s, bytes, written_bytes, joules, still_s } => {
@@ -258,7 +283,7 @@ fn resumed_bytes(c: &Connection, key: &RunKey) -> Result<Option<f64>> {
 }
 
 fn phases() -> Rows {
-    Rows::new("phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source)", 9, "")
+    Rows::new("phases (cluster, run, restart_count, node, phase, start_s, end_s, joules, source, is_rest)", 10, "")
 }
 
 fn phase_row(
@@ -269,8 +294,9 @@ fn phase_row(
     (start_s, end_s): (f64, f64),
     joules: Option<f64>,
     source: &str,
-) -> [Value; 9] {
-    row![cluster, run, restart_count, node, phase, start_s, end_s, joules, source]
+    is_rest: bool,
+) -> [Value; 10] {
+    row![cluster, run, restart_count, node, phase, start_s, end_s, joules, source, is_rest]
 }
 
 fn decision(c: &Connection, key: &RunKey, at_s: f64, action: &str, reason: &str, interval_s: f64) -> Result<()> {
@@ -351,21 +377,21 @@ pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<(
 /// line is cut in proportion.
 fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>) -> Result<()> {
     let compute = Phase::Compute.as_str();
-    type Row = (i64, u32, String, f64, f64, Option<f64>, String);
+    type Row = (i64, u32, String, f64, f64, Option<f64>, String, bool);
     let spanning: Vec<Row> = c.query_map(
-        "SELECT id, restart_count, node, start_s, end_s, joules, source FROM phases
+        "SELECT id, restart_count, node, start_s, end_s, joules, source, is_rest FROM phases
          WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4
          AND (?5 IS NULL OR node = ?5)",
         params![key.cluster, key.run, compute, kept_until_s, node],
-        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?)),
+        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?)),
     )?;
     let mut cut = phases();
-    for (id, restart_count, node, start_s, end_s, joules, source) in spanning {
+    for (id, restart_count, node, start_s, end_s, joules, source, is_rest) in spanning {
         let kept = (kept_until_s - start_s) / (end_s - start_s);
         let kept_j = joules.map(|j| j * kept);
         let lost_j = joules.zip(kept_j).map(|(j, k)| j - k);
         c.execute("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1", params![id, kept_until_s, kept_j])?;
-        cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source));
+        cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source, is_rest));
     }
     cut.insert(c)?;
     c.execute(
@@ -410,28 +436,7 @@ pub fn close_record(
         return Ok(());
     }
     let rest_is = if state == "interrupted" { Phase::LostWork } else { rest_is };
-    let counters: Vec<(String, f64, f64, String)> = c.query_map(
-        "SELECT node, sum(joules), max(at_s), max(source) FROM counters
-         WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",
-        params![key.cluster, key.run, restart_count],
-        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)),
-    )?;
-    let mut rests = phases();
-    for (node, total_j, last_s, source) in counters {
-        let (cut_j, cut_s): (f64, f64) = c.query_row(
-            "SELECT coalesce(sum(joules), 0.0), coalesce(max(end_s), 0.0) FROM phases
-                 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4",
-            params![key.cluster, key.run, restart_count, node],
-            |r| Ok((r.get(0)?, r.get(1)?)),
-        )?;
-        let rest_j = total_j - cut_j;
-        if rest_j > ROUNDING_J {
-            let start_s = if cut_s > 0.0 { cut_s } else { last_s };
-            let span = (start_s, last_s.max(start_s));
-            rests.push(phase_row(key, restart_count, &node, rest_is.as_str(), span, Some(rest_j), &source));
-        }
-    }
-    rests.insert(c)?;
+    give_rest(c, key, restart_count, Some(rest_is))?;
     c.execute(
         "UPDATE records SET state = ?4, end_s = ?5 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
         params![key.cluster, key.run, restart_count, state, at_s],
@@ -440,4 +445,40 @@ pub fn close_record(
         teach(c, key, restart_count, at_s, &measured);
     }
     Ok(())
+}
+
+/// Gives what the counters of a record show beyond the phases that were told to the phase `rest_is`, in place of what was
+/// given so before; to the phase that had it, or to computing, if that is not said.
+fn give_rest(c: &Connection, key: &RunKey, restart_count: u32, rest_is: Option<Phase>) -> Result<()> {
+    let counters: Vec<(String, f64, f64, String)> = c.query_map(
+        "SELECT node, sum(joules), max(at_s), max(source) FROM counters
+         WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 GROUP BY node",
+        params![key.cluster, key.run, restart_count],
+        |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)),
+    )?;
+    let mut rests = phases();
+    for (node, total_j, last_s, source) in counters {
+        let record = params![key.cluster, key.run, restart_count, node];
+        let (cut_j, cut_s, before): (f64, f64, Option<String>) = c.query_row(
+            "SELECT coalesce(sum(CASE WHEN is_rest = 0 THEN joules END), 0.0),
+                 coalesce(max(CASE WHEN is_rest = 0 THEN end_s END), 0.0), max(CASE WHEN is_rest = 1 THEN phase END)
+                 FROM phases WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4",
+            record,
+            |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)),
+        )?;
+        if before.is_some() {
+            let sql = "DELETE FROM phases WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4
+                 AND is_rest = 1";
+            c.execute(sql, record)?;
+        }
+        let rest_j = total_j - cut_j;
+        if rest_j > ROUNDING_J {
+            let phase = rest_is.map(|phase| phase.as_str().to_string()).or(before);
+            let phase = phase.unwrap_or_else(|| Phase::Compute.as_str().to_string());
+            let start_s = if cut_s > 0.0 { cut_s } else { last_s };
+            let span = (start_s, last_s.max(start_s));
+            rests.push(phase_row(key, restart_count, &node, &phase, span, Some(rest_j), &source, true));
+        }
+    }
+    rests.insert(c)
 }

@@ -191,6 +191,43 @@ fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
 }
 
 #[test]
+fn what_arrives_of_a_run_after_it_was_closed_counts_once() {
+    both(|store| {
+        let begun =
+            vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (100.0, 110.0), 10.0), reading("n1", 10.0, 99.0)];
+        store.append(&batch("7.1", records(1, begun)), UID).expect("stored");
+        let counted = Write::Counters {
+            key: key("7.1"),
+            restart_count: 0,
+            node: "n1".into(),
+            at_s: 125.0,
+            reading: JobReading { job: 7, joules: 25.0, cpu_s: 0.0, source: "model".into(), since_s: 99.0 },
+        };
+        store.write(&[counted]).expect("counted");
+        // Slurm says that its job is over, while its wrapper cannot reach the controller.
+        let open = store.open_runs().expect("read");
+        store.close(&open[0], 130.0, "completed").expect("closed");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!((run.total.joules, joules(&run, Phase::Compute)), (Some(25.0), 25.0));
+        let late = vec![
+            phase(Phase::Checkpoint, "n1", (110.0, 115.0), 8.0),
+            reading("n1", 18.0, 99.0),
+            phase(Phase::Compute, "n1", (115.0, 130.0), 12.0),
+            reading("n1", 30.0, 99.0),
+            ended("completed"),
+        ];
+        for (seq, events) in (4..).step_by(2).zip(late.chunks(2)) {
+            store.append(&batch("7.1", records(seq, events.to_vec())), UID).expect("stored");
+            sums(&told(store, "7.1"));
+        }
+        let run = told(store, "7.1");
+        assert_eq!((run.total.joules, joules(&run, Phase::Compute)), (Some(30.0), 22.0));
+        assert_eq!((joules(&run, Phase::Checkpoint), run.state.as_str()), (8.0, "completed"));
+    });
+}
+
+#[test]
 fn a_death_that_both_sides_tell_is_one_failure() {
     let death = |store: &mut Store, controller_first: bool| {
         store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1", "n2"])])), UID).expect("stored");
@@ -242,10 +279,19 @@ fn random_runs_sum_to_their_counters() {
         for seed in 0..150 {
             let run = format!("{seed}.1");
             let events = random_run(&mut ChaCha8Rng::seed_from_u64(seed));
-            let count = events.len() as u64;
-            let upto =
-                store.append(&batch(&run, records(1, events)), UID).unwrap_or_else(|e| panic!("seed {seed}: {e:#}"));
-            assert_eq!(upto, count);
+            let (count, heard) = (events.len(), seed as usize % events.len());
+            let (mut events, mut upto) = (records(1, events), 0);
+            // Some are closed by the controller before it has heard all.
+            let late = events.split_off(heard + 1);
+            for (part, records) in [events, late].into_iter().enumerate() {
+                upto =
+                    store.append(&batch(&run, records), UID).unwrap_or_else(|e| panic!("seed {seed}: {e:#}")).max(upto);
+                let open = store.open_runs().expect("read");
+                if let Some(open) = open.iter().find(|open| open.key.run == run && part == 0) {
+                    store.close(open, 1e6, "completed").expect("closed");
+                }
+            }
+            assert_eq!(upto, count as u64);
             println!("seed {seed}");
             sums(&told(store, &run));
         }
