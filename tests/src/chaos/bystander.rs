@@ -102,9 +102,16 @@ impl Bystander {
         site.cluster.output(site.cluster.command("scancel").arg(self.idle.to_string()))?;
         for (job, file) in &self.jobs {
             let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
-            let state = site.wait_state(*job, &over, limit)?;
+            let waited = site.wait_state(*job, &over, limit);
             let restarts = site.cluster.job(*job)?.get("Restarts").cloned().context("restarts")?;
             let said = fs::read_to_string(file).unwrap_or_default();
+            // A slurmctld that is killed before it has written down a job's end takes it for running when it is back.
+            let may_be_forgotten = harms.iter().any(|harm| harm.ends == Ends::Beginning);
+            if waited.is_err() && may_be_forgotten && said == "begin\nend\n" {
+                site.cluster.output(site.cluster.command("scancel").arg(job.to_string()))?;
+                continue;
+            }
+            let state = waited?;
             let is_right = state == "COMPLETED" && said == "begin\nend\n";
             // One that begins a second time and has written once had not begun when a launch failed.
             let may_restart = harms.iter().any(|harm| harm.ends == Ends::Beginning);

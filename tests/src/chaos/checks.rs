@@ -60,6 +60,12 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
         told = site.report(job.id)?.and_then(|run| run["state"].as_str().map(str::to_string)).unwrap_or_default();
         Ok((slurm.to_lowercase() == told && told != "running").then_some(()))
     });
+    // Slurm hears of no end of a script whose slurmstepd was killed, and so waits for the time limit.
+    let is_unheard = faults.contains(&Fault::Kill(Process::Slurmstepd)) && slurm == "TIMEOUT" && told == "completed";
+    if is_unheard && job.said().iter().any(|line| line.contains("Slurm will not hear of it")) {
+        job.check_result(site, woken_lines(faults))?;
+        return Ok(Ended::Honest("completed, and Slurm, which did not hear of it, says timeout".into()));
+    }
     if agreed.is_err() {
         anyhow::bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
     }

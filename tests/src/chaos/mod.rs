@@ -195,7 +195,7 @@ impl Lab {
 /// waits for its storage, and says so, is let go on as its user would.
 fn ended_for_good(site: &Site, job: &Job, over: &[&str]) -> Result<Option<()>> {
     let state = site.state(job.id)?;
-    if state == "PENDING" && job.said().last().is_some_and(|line| line.contains("scontrol release")) {
+    if state == "PENDING" && job.said().iter().any(|line| line.contains("scontrol release")) {
         site.cluster.output(site.cluster.command_as(ALICE, "scontrol").args(["release", &job.id.to_string()]))?;
     }
     let told = site.report(job.id)?.map(|run| run["state"] != "running");
