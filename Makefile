@@ -3,7 +3,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz deb rpm portable matrix reproducible release-check install clean
+.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz properties deb rpm portable matrix reproducible release-check install clean
 
 all: build
 
@@ -56,6 +56,11 @@ bench: packages build
 # Ten minutes of fuzzing for everything that reads what others wrote: make fuzz [SECONDS_EACH=600]
 fuzz:
 	sh fuzz/run.sh
+
+# All properties on cases that no run of the tests has seen: make properties [ROUNDS=100]; what fails is printed with its input.
+ROUNDS ?= 100
+properties:
+	CARGO="$(CARGO)" sh packaging/properties.sh $(ROUNDS)
 
 # Debian packages, in target/deb.
 deb:
