@@ -5,6 +5,7 @@
 mod ends;
 mod failures;
 mod options;
+mod questions;
 mod records;
 mod storage;
 
