@@ -13,7 +13,7 @@ packages:
 build:
 	$(CARGO) build --release --workspace
 
-# A real program loses a node on a private eight-node Slurm: make demo [APP=gromacs|lammps|heat]
+# A real program loses a node on a private eight-node Slurm: make demo [APP=gromacs|lammps|heat|lammps-mpi|gromacs-mpi]
 demo:
 	@CARGO="$(CARGO)" sh packaging/demo.sh show $(APP)
 

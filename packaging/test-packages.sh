@@ -13,13 +13,16 @@ slurm="
 gromacs="gromacs gromacs-data"
 lammps="lammps lammps-examples openmpi-bin libpmix2"
 heat="openmpi-bin libopenmpi-dev libpmix2"
+# What a CRIU is made with (packaging/criu.sh).
+criu="
+    libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
+    patch xz-utils
+"
 all="
-    $compile $slurm $gromacs $lammps $heat
+    $compile $slurm $gromacs $lammps $heat $criu
     ca-certificates git
     libclang-14-dev libslurm-dev gfortran-12
     chromium chromium-driver
-    libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
-    patch xz-utils
     mmdebstrap sqlite3 nftables libfaketime
     build-essential debhelper lintian rpm
 "
@@ -33,6 +36,8 @@ for set in "$@"; do
         gromacs) packages="$packages $gromacs" ;;
         lammps) packages="$packages $lammps" ;;
         heat) packages="$packages $heat" ;;
+        gromacs-mpi) packages="$packages $gromacs $criu openmpi-bin libpmix2" ;;
+        lammps-mpi) packages="$packages $lammps $criu" ;;
         all) packages="$packages $all" ;;
         *) echo "test-packages: there is no set $set" >&2; exit 2 ;;
     esac

@@ -20,7 +20,7 @@ struct Cli {
 enum What {
     /// A real program survives the death of its node.
     Show {
-        /// gromacs, lammps or heat.
+        /// gromacs, lammps, heat, lammps-mpi or gromacs-mpi.
         #[arg(long, default_value = "gromacs")]
         app: String,
     },

@@ -29,15 +29,18 @@ struct App {
     environment: &'static [(&'static str, &'static str)],
     /// Which node of the job is killed: 0 is the batch host.
     victim: usize,
+    /// Whether its checkpoints are dumps of its processes.
+    by_criu: bool,
 }
 
-const APPS: [App; 3] = [
+const APPS: [App; 5] = [
     App {
         name: "gromacs",
         sbatch: &["-N1", "-n1"],
         protection: &["--ft-energy=energy", "--ft-energy-done=*.cpt"],
         environment: &[],
         victim: 0,
+        by_criu: false,
     },
     App {
         name: "lammps",
@@ -48,6 +51,7 @@ const APPS: [App; 3] = [
             ("FT_ENERGY_RESTART_COMMAND", "sh ./restart.sh"),
         ],
         victim: 2,
+        by_criu: false,
     },
     App {
         name: "heat",
@@ -55,8 +59,16 @@ const APPS: [App; 3] = [
         protection: &["--ft-energy=energy", "--ft-energy-signal=USR1", "--ft-energy-done=heat.ckpt"],
         environment: &[],
         victim: 2,
+        by_criu: false,
     },
+    by_one_option("lammps-mpi"),
+    by_one_option("gromacs-mpi"),
 ];
+
+/// An MPI program that writes no checkpoints; its script names three nodes.
+const fn by_one_option(name: &'static str) -> App {
+    App { name, sbatch: &[], protection: &["--ft-energy"], environment: &[], victim: 2, by_criu: true }
+}
 
 /// Runs the demo.
 pub fn run(name: &str) -> Result<()> {
@@ -64,7 +76,9 @@ pub fn run(name: &str) -> Result<()> {
     let app = APPS.iter().find(|a| a.name == name).with_context(|| format!("APP={name} is not one of {names}"))?;
     let dir = PathBuf::from(format!("/tmp/joulepoint-demo-{}", std::process::id()));
     let clock = Instant::now();
-    let outcome = play(app, &dir, &clock);
+    let criu = dir.with_extension("criu");
+    let outcome = play(app, &dir, &criu, &clock);
+    let _ = std::fs::remove_dir_all(&criu);
     if outcome.is_ok() {
         std::fs::remove_dir_all(&dir)?;
     } else {
@@ -73,19 +87,25 @@ pub fn run(name: &str) -> Result<()> {
     outcome
 }
 
-/// A site whose nodes are taken to fail often, so that a short run has several checkpoints.
-fn wanted() -> Wanted {
-    let toml = "[estimates]\nnode_mtbf_s = 600.0\ncheckpoint_s = 0.5\nrestart_s = 5.0\n".to_string();
-    Wanted { toml, ..Wanted::default() }
+/// A site whose nodes are taken to fail often, so that a short run has several checkpoints. With the CRIU of a folder that
+/// all its nodes see, if the program needs it.
+fn wanted(criu: Option<&Path>) -> Wanted {
+    let estimates = "[estimates]\nnode_mtbf_s = 600.0\ncheckpoint_s = 0.5\nrestart_s = 5.0\n";
+    let command = criu.map(|criu| format!("[criu]\ncommand = {:?}\n\n", criu.join("criu"))).unwrap_or_default();
+    Wanted { toml: command + estimates, shared: criu.map(Path::to_path_buf).into_iter().collect(), ..Wanted::default() }
 }
 
 fn say(clock: &Instant, text: &str) {
     println!("[{:6.1} s] {text}", clock.elapsed().as_secs_f64());
 }
 
-fn play(app: &App, dir: &Path, clock: &Instant) -> Result<()> {
+fn play(app: &App, dir: &Path, criu: &Path, clock: &Instant) -> Result<()> {
+    if app.by_criu {
+        say(clock, "making a CRIU for this kernel (packaging/criu.sh): minutes for the first time");
+        site::fetch_criu(criu).map_err(anyhow::Error::msg)?;
+    }
     say(clock, "starting a private Slurm: slurmctld, slurmdbd on MariaDB, munge, eight slurmd with Joulepoint");
-    let mut site = Site::start(dir, &wanted(), &mut |text| say(clock, &format!("  {text}")))?;
+    let mut site = Site::start(dir, &wanted(app.by_criu.then_some(criu)), &mut |text| say(clock, &format!("  {text}")))?;
     let undisturbed = prepare(&site, app, "undisturbed")?;
     let protected = copy(&site, &undisturbed, "protected")?;
     say(clock, &format!("submitting {} twice: as it is, and with {}", app.name, app.protection.join(" ")));
@@ -126,10 +146,8 @@ fn play(app: &App, dir: &Path, clock: &Instant) -> Result<()> {
 /// Inputs in a folder of the user's, with the job script.
 fn prepare(site: &Site, app: &App, name: &str) -> Result<PathBuf> {
     let folder = site.folder(USER, name)?;
-    let source = repository().join("apps").join(app.name);
-    let copied = site.cluster.shared().join("apps").join(app.name);
+    let (source, copied) = (repository().join("apps"), site.cluster.shared().join("apps"));
     if !copied.exists() {
-        std::fs::create_dir_all(copied.parent().context("no folder")?)?;
         let status = std::process::Command::new("cp").arg("-r").args([&source, &copied]).status()?;
         let open = std::process::Command::new("chmod").args(["-R", "a+rX"]).arg(&copied).status()?;
         if !status.success() || !open.success() {
@@ -138,7 +156,7 @@ fn prepare(site: &Site, app: &App, name: &str) -> Result<PathBuf> {
     }
     let made = site
         .user_command(USER, "sh", &folder)
-        .arg(copied.join("prepare.sh"))
+        .arg(copied.join(app.name).join("prepare.sh"))
         .arg(&folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
