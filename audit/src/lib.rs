@@ -29,6 +29,8 @@ pub enum Act {
     Requeue,
     /// A requeued job starts without waiting.
     StartNow,
+    /// A job is let go that Slurm holds since its launch failed.
+    Release,
     /// What is left of a job on a node is ended.
     Fence,
     /// A protected job's processes on a node are stopped, since nobody reaches the node.
@@ -62,6 +64,7 @@ impl Act {
             Act::NodeDown => "node_down",
             Act::NodeResume => "node_resume",
             Act::Requeue => "requeue",
+            Act::Release => "release",
             Act::StartNow => "start_now",
             Act::Fence => "fence",
             Act::Freeze => "freeze",

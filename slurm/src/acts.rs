@@ -37,6 +37,11 @@ impl Slurm {
         self.output("scontrol", &["requeuehold", &self.number(job)?]).map(drop)
     }
 
+    /// Lets a job go that is held.
+    pub fn release(&self, job: u32) -> Result<(), Error> {
+        self.output("scontrol", &["release", &self.number(job)?]).map(drop)
+    }
+
     /// Lets a requeued job start without the two minutes that Slurm makes it wait; for jobs that are pending.
     ///
     /// Not at this very moment: its old credential is revoked by the second, and a start within the same second

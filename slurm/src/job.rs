@@ -271,6 +271,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// Whether Slurm holds it in the queue since its launch failed.
+    pub fn launch_failed(&self) -> bool {
+        self.reason.replace('_', " ").starts_with("launch failed")
+    }
+
     /// Whether the job has used up its time limit.
     pub fn time_is_up(&self, now_s: f64) -> bool {
         match (self.start_s, self.time_limit_s) {

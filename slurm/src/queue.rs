@@ -3,9 +3,14 @@
 use crate::gpus::{parse_gpus, parse_gpus_json};
 use crate::job::{format, parse_jobs, parse_one, whole};
 use crate::{Error, Job, JobState, Jobs, Slurm, Step, expand_nodelist, parse_steps};
+use std::time::{Duration, Instant};
 
 /// The first series whose `scontrol` answers in JSON.
 const JSON_SINCE: (u32, u32) = (23, 2);
+
+/// Time until slurmctld is asked again that has not answered, and until it is said that this takes a while.
+const AGAIN: Duration = Duration::from_secs(1);
+const A_WHILE: Duration = Duration::from_secs(10);
 
 /// The columns of [`Holder`].
 const HOLDER: [&str; 4] = ["JobID", "UserID", "State", "NodeList"];
@@ -57,6 +62,24 @@ impl Slurm {
             Ok(text) => parse_one(&text, id).inspect(|job| job.iter().for_each(|job| self.remember(job))),
             Err(e) if e.is_unknown_job() => Ok(None),
             Err(e) => Err(e),
+        }
+    }
+
+    /// The same, however long slurmctld is away; `waits` is called once, with the reason, if that takes a while. None also if
+    /// what asks it cannot run, or is not understood.
+    pub fn job_in_the_end(&self, id: u32, waits: impl FnOnce(&Error)) -> Option<Job> {
+        let (begun, mut waits) = (Instant::now(), Some(waits));
+        loop {
+            match self.job(id) {
+                Ok(job) => return job,
+                Err(e @ (Error::Refused { .. } | Error::TimedOut { .. } | Error::Postponed)) => {
+                    if let Some(waits) = waits.take_if(|_| begun.elapsed() >= A_WHILE) {
+                        waits(&e);
+                    }
+                }
+                Err(_) => return None,
+            }
+            std::thread::sleep(AGAIN);
         }
     }
 

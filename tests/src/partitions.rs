@@ -117,7 +117,7 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
     let name = format!("{trouble:?}-{}", rng.random_range(0..1_000_000)).to_lowercase();
     let folder = site.folder(ALICE, &name)?;
     let idle = idle(site)?;
-    let job = submit(site, &folder, lasts)?;
+    let job = submit(site, &folder, lasts, &[&format!("-N{NODES}"), &format!("-n{NODES}")])?;
     let run = site.wait_report(job, "two checkpoints", PATIENCE, |run| {
         (run["total"]["checkpoints"].as_u64() >= Some(2)).then(|| run.clone())
     })?;
@@ -147,6 +147,29 @@ pub fn play(site: &mut Site, trouble: Trouble, lasts: Duration, rng: &mut ChaCha
         ensure!(restarts == 0 && run["total"]["failures"] == 0, "{trouble:?} ended something: {run:#}");
     }
     Ok(History { trouble, detected_s, resumed_s, restarts })
+}
+
+/// A job that may run on one node only, which is cut off, fenced, and there again: it goes on there, and the node stays in
+/// service.
+///
+/// # Errors
+/// What does not hold.
+pub fn back_on_the_same_node(site: &mut Site, lasts: Duration) -> Result<()> {
+    let folder = site.folder(ALICE, "same-node")?;
+    let idle = idle(site)?;
+    let node = site.cluster.nodes[2].clone();
+    let job = submit(site, &folder, lasts, &["-N1", "-n1", "-w", &node])?;
+    let two = |run: &Value| (run["total"]["checkpoints"].as_u64() >= Some(2)).then_some(());
+    site.wait_report(job, "two checkpoints", PATIENCE, two)?;
+    site.cut_node(&node)?;
+    std::thread::sleep(lasts);
+    site.heal()?;
+    let state = site.wait(&format!("job {job} to end"), PATIENCE, |site| ended(site, job))?;
+    ensure!(state == "completed", "job {job} ended as {state}");
+    check_result(&folder, 1)?;
+    check_writers(&folder, 1, 0)?;
+    ensure!(restarts(site, job)? > 0, "the node was not set down");
+    site.wait("its node to be idle again", PATIENCE, |site| Ok((self::idle(site)? == idle).then_some(())))
 }
 
 /// How many nodes have no job.
@@ -191,15 +214,13 @@ pub fn untouched(site: &Site, jobs: &[u32]) -> Result<()> {
 const PROTECTED: [&str; 4] =
     ["--ft-energy=energy", "--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=state.?"];
 
-fn submit(site: &Site, folder: &Path, lasts: Duration) -> Result<u32> {
+fn submit(site: &Site, folder: &Path, lasts: Duration, on: &[&str]) -> Result<u32> {
     let program = crate::repository().join("apps/tally/tally.py");
     let copy = folder.join("tally.py");
     fs::copy(program, &copy)?;
     let steps = STEPS + (lasts.as_secs_f64() / STEP.as_secs_f64()) as u32;
     let script = format!("srun python3 {} --steps {steps} --step-ms {}", copy.display(), STEP.as_millis());
-    let nodes = format!("-N{NODES}");
-    let tasks = format!("-n{NODES}");
-    let args = [&[nodes.as_str(), &tasks, "--exclusive", "--open-mode=append"], &PROTECTED[..]].concat();
+    let args = [on, &["--exclusive", "--open-mode=append"], &PROTECTED[..]].concat();
     site.submit(ALICE, folder, &args, &script)
 }
 

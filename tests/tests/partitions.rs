@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use suite::partitions::{Trouble, play};
+use suite::partitions::{Trouble, back_on_the_same_node, play};
 use suite::{Site, Wanted};
 
 /// The site of all tests, and how many histories were begun.
@@ -21,14 +21,20 @@ fn start(number: u32) -> Result<Site> {
     Site::start(&dir, &wanted, &mut |text| println!("  {text}"))
 }
 
-fn once(trouble: Trouble, lasts_s: u64) -> Result<()> {
+/// Does something on the site; one with which it fails is left to nobody.
+fn with_site<T>(act: impl FnOnce(&mut Site) -> Result<T>) -> Result<T> {
     let mut held = SITE.lock().unwrap_or_else(PoisonError::into_inner);
     let (kept, begun) = &mut *held;
     *begun += 1;
-    // One that fails leaves no site to the next.
     let mut site = kept.take().map_or_else(|| start(*begun), Ok)?;
-    let history = play(&mut site, trouble, Duration::from_secs(lasts_s), &mut ChaCha8Rng::seed_from_u64(lasts_s))?;
+    let done = act(&mut site)?;
     *kept = Some(site);
+    Ok(done)
+}
+
+fn once(trouble: Trouble, lasts_s: u64) -> Result<()> {
+    let mut rng = ChaCha8Rng::seed_from_u64(lasts_s);
+    let history = with_site(|site| play(site, trouble, Duration::from_secs(lasts_s), &mut rng))?;
     println!("  {history:?}");
     Ok(())
 }
@@ -56,6 +62,11 @@ fn a_node_that_is_cut_off_from_all_freezes_what_it_runs_before_it_begins_elsewhe
 #[test]
 fn the_node_of_the_script_that_is_cut_off_freezes_what_it_runs_before_it_begins_elsewhere() -> Result<()> {
     once(Trouble::BatchHostCutFromAll, 25)
+}
+
+#[test]
+fn a_job_that_may_run_on_one_node_only_goes_on_there_when_the_node_is_back() -> Result<()> {
+    with_site(|site| back_on_the_same_node(site, Duration::from_secs(25)))
 }
 
 #[test]

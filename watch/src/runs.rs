@@ -33,6 +33,10 @@ const QUEUED_S: f64 = 15.0;
 /// How long a job that goes back to the queue is asked about often, s.
 const REQUEUE_S: f64 = 180.0;
 
+/// How often a job whose launch failed is let go again, and the time between two such tries, s; it grows with each.
+const MOST_RELEASES: u32 = 3;
+const RELEASE_S: f64 = 30.0;
+
 /// A wrapper that has not asked after its run for so long may be gone, s.
 const UNATTENDED_S: f64 = 45.0;
 
@@ -64,6 +68,8 @@ pub enum Doing {
     Waiting,
     /// It is in the queue, and Slurm makes it wait until a moment.
     Delayed,
+    /// It is in the queue, where Slurm holds it since its launch failed.
+    NotLaunched,
     /// It has its nodes, and its processes are stopped.
     Suspended,
     /// Its script ended well.
@@ -126,6 +132,8 @@ pub enum Cause {
 pub enum Action {
     /// Let a requeued job start now.
     StartNow,
+    /// Let a job go whose launch failed, and whom Slurm therefore holds for ever.
+    Release,
     /// Put it back into the queue, which nobody else would.
     Requeue(Cause),
     /// Close its run.
@@ -137,6 +145,8 @@ pub enum Action {
 struct Memory {
     odd_since_s: Option<f64>,
     helped_s: Option<f64>,
+    /// How often it was let go after a launch that failed.
+    released: u32,
     hit_s: Option<f64>,
     asked_s: Option<f64>,
     /// When the wrapper asked after its run last, s.
@@ -252,6 +262,11 @@ impl Runs {
                 let ours = run.is_requeued || hit_s.is_some_and(|at_s| now_s - at_s < BECAUSE_S);
                 (ours && job.doing == Doing::Delayed && self.may_help(now_s, run.job)).then_some(Action::StartNow)
             }
+            Doing::NotLaunched => {
+                self.odd(run.job, None);
+                let may_release = self.may_release(now_s, run.job) && self.may_help(now_s, run.job);
+                may_release.then_some(Action::Release)
+            }
             ended => {
                 if !self.lasting(now_s, run.job, LAST_WORD_S) {
                     return None;
@@ -282,6 +297,16 @@ impl Runs {
         now_s - since_s >= limit_s && now_s - self.started_s >= limit_s
     }
 
+    fn may_release(&mut self, now_s: f64, job: u32) -> bool {
+        let memory = self.memory.entry(job).or_default();
+        let is_due = memory.helped_s.is_none_or(|at_s| now_s - at_s >= RELEASE_S * f64::from(memory.released));
+        if memory.released >= MOST_RELEASES || !is_due {
+            return false;
+        }
+        memory.released += 1;
+        true
+    }
+
     fn may_help(&mut self, now_s: f64, job: u32) -> bool {
         let memory = self.memory.entry(job).or_default();
         if memory.helped_s.is_some_and(|at_s| now_s - at_s < AGAIN_S) {
@@ -297,7 +322,7 @@ fn pause_s(now_s: f64, run: &Run, memory: &Memory, nodes: &Nodes) -> f64 {
     let since_s = now_s - memory.doing_since_s;
     match memory.doing {
         None => SOON_S,
-        Some(Doing::Waiting | Doing::Delayed | Doing::Completing) => {
+        Some(Doing::Waiting | Doing::Delayed | Doing::NotLaunched | Doing::Completing) => {
             if since_s < REQUEUE_S {
                 SOON_S
             } else {

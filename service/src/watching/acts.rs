@@ -28,6 +28,9 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
 
+/// What Slurm's reason for draining a node begins with whose slurmd takes an earlier life of a job for running.
+const DUPLICATE: &str = "Duplicate jobid";
+
 /// After Slurm was asked about dead nodes, it is left alone for so many times as long as it took to answer, and no longer
 /// than a while.
 const REST: u32 = 10;
@@ -323,6 +326,7 @@ impl Acts {
         let done = match action {
             Action::StartNow if self.start_requeued_at_once => self.start_now(run),
             Action::StartNow => Ok(()),
+            Action::Release => self.release(run),
             Action::Requeue(cause) => self.requeue(run, cause),
             Action::Close(ended) => self.close(run, ended),
         };
@@ -336,6 +340,20 @@ impl Acts {
         tracing::info!(job = run.job, "a requeued job starts at once");
         let started = self.slurm.start_now(run.job);
         Ok(audit::note(By::Service, Act::StartNow, (run.job, ""), "its nodes are there", started)?)
+    }
+
+    /// A slurmd that was unreachable when a life of a job ended does not launch another one: its node is drained, the job is
+    /// held, and only then it is told of that end. So the node is put back into service if it is well, and the job let go.
+    fn release(&self, run: &OpenRun) -> Result<()> {
+        let job = self.look_again(run)?;
+        let been_on: Vec<String> = self.store.lock().nodes_of(&run.key)?.into_iter().collect();
+        let refused = |n: &&slurm::Node| n.has_flag("DRAIN") && n.reason.starts_with(DUPLICATE);
+        for node in self.slurm.nodes_of(&been_on)?.iter().filter(refused).filter(|n| self.watching.is_well(&n.name)) {
+            let resumed = self.slurm.node_resume(&node.name);
+            audit::note(By::Service, Act::NodeResume, (run.job, &node.name), &node.reason, resumed)?;
+        }
+        tracing::warn!(job = run.job, reason = job.reason, "a job whose launch failed is let go");
+        Ok(audit::note(By::Service, Act::Release, (run.job, ""), &job.reason, self.slurm.release(run.job))?)
     }
 
     fn close(&self, run: &OpenRun, ended: Ended) -> Result<()> {

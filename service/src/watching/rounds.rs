@@ -246,6 +246,7 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         JobState::Running => Doing::Running,
         JobState::Completing => Doing::Completing,
         JobState::Suspended => Doing::Suspended,
+        JobState::Pending if job.launch_failed() => Doing::NotLaunched,
         JobState::Pending if job.reason == "BeginTime" || job.eligible_s.is_some_and(|at_s| at_s > now_s + 1.0) => {
             Doing::Delayed
         }

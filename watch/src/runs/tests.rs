@@ -188,12 +188,25 @@ fn what_waits_in_the_queue_is_asked_about_less_and_less() {
 }
 
 #[test]
+fn a_job_whose_launch_failed_is_let_go_a_few_times_and_not_for_ever() {
+    let (nodes, held) = (no_nodes(), job(Doing::NotLaunched));
+    let mut runs = Runs::new(0.0);
+    let release = |tenth: u32| {
+        let now_s = f64::from(tenth) / 10.0;
+        (runs.answered(now_s, &run(), Some(&held), &nodes) == Some(Action::Release)).then_some(now_s)
+    };
+    let released: Vec<f64> = (1000..9000).filter_map(release).collect();
+    assert_eq!(released, [100.0, 130.0, 190.0]);
+}
+
+#[test]
 fn random_histories_of_a_job() {
     let all = [
         Doing::Running,
         Doing::Completing,
         Doing::Delayed,
         Doing::Waiting,
+        Doing::NotLaunched,
         Doing::Killed,
         Doing::Failed,
         Doing::Cancelled,
@@ -220,14 +233,15 @@ fn random_histories_of_a_job() {
                 Some(Action::Requeue(cause)) => {
                     assert_eq!((cause, doing), (Cause::WrapperKilled, Doing::Killed), "seed {seed}");
                 }
-                Some(Action::Close(_)) => assert!(state >= 4, "seed {seed}: {doing:?}"),
+                Some(Action::Release) => assert_eq!(doing, Doing::NotLaunched, "seed {seed}"),
+                Some(Action::Close(_)) => assert!(state >= 5, "seed {seed}: {doing:?}"),
                 None => {
-                    let over = state >= 5 && now_s - since_s > 6.0;
+                    let over = state >= 6 && now_s - since_s > 6.0;
                     assert!(!over, "seed {seed}: {doing:?} for {} s and nothing done", now_s - since_s);
                     continue;
                 }
             }
-            if state < 5 {
+            if state < 6 {
                 assert!(now_s - helped_s >= 5.0, "seed {seed}: helped twice at once");
                 helped_s = now_s;
             }
