@@ -239,7 +239,7 @@ impl Seats {
         thread::spawn(move || {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
-            let has_lost = code == 0 && still_of(steps, &step.nodes) < step.nodes.len();
+            let has_lost = code == 0 && has_lost_a_node(steps, &step.nodes);
             // A program that ends well because it was asked to end has not done its work.
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             if code != 0 {
@@ -469,6 +469,16 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
     let Some(Steps { slurm, job }) = steps else { return nodes.len() };
     let known = slurm.job(*job).inspect_err(|e| tracing::warn!(%e, "the job's nodes cannot be listed")).ok().flatten();
     known.map_or(nodes.len(), |job| nodes.iter().filter(|n| job.nodes.contains(n)).count())
+}
+
+/// Whether the job has lost one of these nodes. Where slurmctld does not answer it is asked until it does: a group that is
+/// taken for done would leave its result out.
+fn has_lost_a_node(steps: Option<&Steps>, nodes: &[String]) -> bool {
+    let Some(Steps { slurm, job }) = steps else { return false };
+    let waits =
+        |e: &slurm::Error| tracing::warn!(%e, "slurmctld has to say whether the nodes of a step are still there");
+    let known = slurm.job_in_the_end(*job, waits);
+    known.is_some_and(|job| nodes.iter().any(|n| !job.nodes.contains(n)))
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.

@@ -457,10 +457,13 @@ fn has_other_nodes() -> bool {
 }
 
 /// Whether Slurm takes the job's nodes away, though the step seems to have ended well: `srun` says 0 of a task that died
-/// with its node. Not if Slurm does not say.
+/// with its node. Where slurmctld does not answer it is asked until it does, as by the script's next step.
 fn is_job_over() -> bool {
     let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return false };
-    let known = Slurm::new(None).job(job).ok().flatten();
+    let waits = |e: &slurm::Error| {
+        protocol::say!("joulepoint: slurmctld has to say whether the nodes of this step are still there: {e}");
+    };
+    let known = Slurm::new(None).job_in_the_end(job, waits);
     known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended))
 }
 
