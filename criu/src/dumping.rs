@@ -113,9 +113,12 @@ impl Dumping {
     /// # Errors
     /// A sentence.
     pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
-        let stage = (ask.memory_share > 0.0)
-            .then(|| Stage::for_dump(&task.run, &frozen::tree(program), ask.memory_share))
-            .flatten();
+        let tree = frozen::tree(program);
+        // CRIU stops it again after the dump, and so loses a SIGCONT that comes meanwhile: it would never go on.
+        if let Some(pid) = frozen::stopped(&tree) {
+            return Err(format!("a process of it ({pid} on the node) is stopped by a signal"));
+        }
+        let stage = (ask.memory_share > 0.0).then(|| Stage::for_dump(&task.run, &tree, ask.memory_share)).flatten();
         let until = Instant::now() + seconds(ask.limit_s);
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;

@@ -215,6 +215,15 @@ pub fn is_own_folder(path: &Path) -> bool {
     own && path.is_absolute() && !COMMON.iter().any(|c| path == Path::new(c)) && path != Path::new("/")
 }
 
+/// A process that a signal has stopped, among these.
+pub fn stopped(pids: &[i32]) -> Option<i32> {
+    let is_stopped = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    };
+    pids.iter().copied().find(is_stopped)
+}
+
 /// A process and all below it.
 pub fn tree(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();

@@ -105,7 +105,8 @@ fn play(app: &App, dir: &Path, criu: &Path, clock: &Instant) -> Result<()> {
         site::fetch_criu(criu).map_err(anyhow::Error::msg)?;
     }
     say(clock, "starting a private Slurm: slurmctld, slurmdbd on MariaDB, munge, eight slurmd with Joulepoint");
-    let mut site = Site::start(dir, &wanted(app.by_criu.then_some(criu)), &mut |text| say(clock, &format!("  {text}")))?;
+    let mut site =
+        Site::start(dir, &wanted(app.by_criu.then_some(criu)), &mut |text| say(clock, &format!("  {text}")))?;
     let undisturbed = prepare(&site, app, "undisturbed")?;
     let protected = copy(&site, &undisturbed, "protected")?;
     say(clock, &format!("submitting {} twice: as it is, and with {}", app.name, app.protection.join(" ")));

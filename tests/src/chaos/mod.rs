@@ -131,7 +131,7 @@ impl Lab {
         let harms = std::mem::take(&mut field.harms);
         drop(field);
         self.judge(outcome, &mut jobs, &struck)?;
-        outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, PATIENCE)?);
+        outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, WALLTIME)?);
         self.look_for_leavings(outcome, &ids)?;
         // What is right needs no more room in memory.
         let folders = ids.iter().filter(|_| outcome.wrong.is_empty());

@@ -161,6 +161,38 @@ fn a_warden_killed_at_any_moment_harms_nothing() {
 }
 
 #[test]
+fn a_program_that_was_stopped_goes_on_when_it_is_told_to_also_at_a_checkpoint() {
+    use nix::sys::signal::{Signal, kill};
+    let Some(place) = Place::get() else { return };
+    let program = place.path("threads").to_string_lossy().into_owned();
+    let home = place.home("stopped");
+    let mut child = home.start(&[program.as_str(), "200"], false);
+    while complete(&home.folder).is_empty() {
+        home.wait_for_line(&mut child);
+    }
+    let all = |signal| {
+        for pid in below(child.id(), &program).into_iter().filter(|pid| !is_ours(*pid)) {
+            kill(nix::unistd::Pid::from_raw(pid), signal).expect("it runs");
+        }
+    };
+    all(Signal::SIGSTOP);
+    // Told to go on at the worst moment: while CRIU holds it.
+    let until = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < until && below(child.id(), "--unprivileged").is_empty() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    all(Signal::SIGCONT);
+    assert_eq!(home.end(&mut child), Some(3), "{}", home.said());
+    assert!(home.said().contains("is stopped by a signal"), "{}", home.said());
+}
+
+/// Whether a process is one of our own.
+fn is_ours(pid: i32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.starts_with("joulepoint")
+}
+
+#[test]
 fn a_damaged_image_is_found_and_the_one_before_is_used() {
     let Some(place) = Place::get() else { return };
     let program = place.path("threads").to_string_lossy().into_owned();
