@@ -3,5 +3,5 @@
 set -eu
 
 case "${1:-}" in '' | -h | --help) exec sh "$(dirname "$0")/../gromacs/prepare.sh" "$@" ;; esac
-sh "$(dirname "$0")/../gromacs/prepare.sh" "$1" "${2:-6000}"
+sh "$(dirname "$0")/../gromacs/prepare.sh" "$1" "${2:-10000}"
 cp "$(dirname "$0")/job.sh" "$1"
