@@ -1,7 +1,7 @@
 //! The command lines of CRIU, and why one of them failed.
 
 use crate::limits;
-use crate::sandbox::{keep_number, unblock_signals};
+use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
@@ -98,8 +98,8 @@ fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     if task.own_network {
         command.arg("--tcp-established");
     }
-    // SAFETY: one system call between fork and exec.
-    unsafe { command.pre_exec(unblock_signals) };
+    // SAFETY: system calls between fork and exec.
+    unsafe { command.pre_exec(|| unblock_signals().and_then(|()| all_descriptors())) };
     command
 }
 

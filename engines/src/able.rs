@@ -215,7 +215,8 @@ impl Process {
         }
         let tracer = self.field("TracerPid");
         if tracer != "0" {
-            found.insert(("tracer", format!("process {tracer} traces it"), "no debugger or strace while it is dumped"));
+            let Limit { kind, cure, .. } = limits::TRACED;
+            found.insert((kind, format!("process {tracer} traces it"), cure));
         }
         if self.field("Seccomp") == "2" {
             found.insert((
