@@ -419,7 +419,7 @@ mod tests {
         let call = Call { number: 1, key: "a".into(), command: "prog".into(), begun_s: 1.0, ended: None, targets };
         calls.note("a.1", &call).unwrap();
         let from = From { since_s: manifest.begun_s, frozen, run: path("run"), outputs: calls.targets() };
-        let found = repeated::since(&path("job"), &from);
+        let found = from.look(&path("job")).now();
         assert_eq!((found.names, found.count), (vec!["done/".to_string(), "done/7".to_string()], 2));
     }
 

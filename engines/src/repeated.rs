@@ -32,6 +32,7 @@ impl From {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driver::Repeated;
     use std::fs;
 
     fn since(folder: &Path, from: &From) -> Repeated {

@@ -261,11 +261,11 @@ mod tests {
         let slurm = with(&dir, "squeue", "printf 'x\\n7|0|RUNNING|\\n \\n'");
         assert_eq!(slurm.text(&job, JobText::AdminComment).expect("a text"), "x\n7|0|RUNNING|\n ");
         let none = with(&dir, "squeue", "echo '(null)'");
+        assert_eq!(none.text(&job, JobText::AdminComment).expect("none"), "");
         let first = crate::Job { het: Some(7), ..job.clone() };
         let parts = with(&dir, "squeue", "printf '9|(null)\\n7|x\\n7|y\\n8|z\\n'");
         assert_eq!(parts.text(&first, JobText::AdminComment).expect("a text"), "x\n7|y", "that of one component alone");
         let parts = with(&dir, "squeue", "printf '8|z\\n7|(null)\\n'");
         assert_eq!(parts.text(&first, JobText::AdminComment).expect("none"), "");
-        assert_eq!(none.text(&job, JobText::AdminComment).expect("none"), "");
     }
 }

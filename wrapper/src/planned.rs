@@ -9,6 +9,7 @@ use host::linked;
 use host::mail;
 use job::cluster::Controller;
 use job::identity::Identity;
+use options::size::PARTS_CURE;
 use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request};
 use std::path::{Path, PathBuf};
@@ -121,9 +122,7 @@ pub(crate) fn plan(
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
     let mut prospect = Prospect::of(settings, chosen, &why, &me.folder);
-    if facts.is_part {
-        prospect.protection.cure = options::size::PARTS_CURE.to_string();
-    }
+    facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
     Planned { plan, chosen, criu, prospect }
 }
