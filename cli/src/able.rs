@@ -1,7 +1,8 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
 use crate::{Failure, out};
-use engines::able::{Answer, dumps_removed, look, of_job};
+use criu::tool::is_patched;
+use engines::able::{Answer, look, of_job};
 use std::path::Path;
 
 /// Arguments of `joulepoint able`.
@@ -37,7 +38,7 @@ pub fn run(args: &AbleArgs, site: &config::Site) -> Result<i32, Failure> {
         }
     };
     let criu = criu::tool::find(site.criu.command.as_deref(), std::env::var_os("PATH"));
-    let answer = look(root, &pids, criu.is_ok_and(|criu| dumps_removed(&criu)));
+    let answer = look(root, &pids, criu.is_ok_and(|criu| is_patched(&criu)));
     if args.json {
         out::json(&answer)?;
     } else {

@@ -32,6 +32,12 @@ read -r word </proc/1/fd/$JOULEPOINT_THAW
 [ \"$word\" = go ]
 ";
 
+/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it.
+pub fn is_patched(criu: &Path) -> bool {
+    let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
+    real.with_file_name("patch").is_file() && real.with_file_name("root").join("criu").is_file()
+}
+
 /// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are
 /// written to and read from meanwhile.
 ///
