@@ -1,7 +1,6 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
 use crate::{Failure, out};
-use criu::tool::is_patched;
 use engines::able::{Answer, look, of_job};
 use std::path::Path;
 
@@ -38,7 +37,7 @@ pub fn run(args: &AbleArgs, site: &config::Site) -> Result<i32, Failure> {
         }
     };
     let criu = criu::tool::find(site.criu.command.as_deref(), std::env::var_os("PATH"));
-    let answer = look(root, &pids, criu.is_ok_and(|criu| is_patched(&criu)));
+    let answer = look(root, &pids, criu.is_ok_and(|found| criu::tool::is_patched(&found)));
     if args.json {
         out::json(&answer)?;
     } else {

@@ -221,7 +221,7 @@ impl Dumping {
         let is_patched = tool::is_patched(&self.task.criu);
         let save = move || {
             if !is_patched {
-                peers::refuse_memory_files(&frozen::tree(program))?;
+                peers::refuse_memory_files(&frozen::tree(program)).map_err(|e| e.to_string())?;
             }
             world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
             frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)
