@@ -4,6 +4,6 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 exec apt-get install --yes --no-install-recommends \
-    bc default-jdk-headless expect ffmpeg golang-go lua5.4 nodejs octave openfoam openssl parallel pari-gp perl php-cli \
+    bc default-jdk-headless expect ffmpeg golang-go lua5.4 mpich nodejs octave openfoam openssl parallel pari-gp perl php-cli \
     povray python3 python3-torch quantum-espresso quantum-espresso-data r-base-core redis-server ruby snakemake sqlite3 \
-    tcl tmux xz-utils
+    tcl tmux valgrind xz-utils

@@ -1,7 +1,7 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
 use crate::{Failure, out};
-use engines::able::{Answer, dumps_removed, look, of_job};
+use engines::able::{Answer, look, of_job};
 use std::path::Path;
 
 /// Arguments of `joulepoint able`.
@@ -37,7 +37,7 @@ pub fn run(args: &AbleArgs, site: &config::Site) -> Result<i32, Failure> {
         }
     };
     let criu = criu::tool::find(site.criu.command.as_deref(), std::env::var_os("PATH"));
-    let answer = look(root, &pids, criu.is_ok_and(|criu| dumps_removed(&criu)));
+    let answer = look(root, &pids, criu.is_ok_and(|found| criu::tool::is_patched(&found)));
     if args.json {
         out::json(&answer)?;
     } else {

@@ -128,7 +128,9 @@ pub fn is_back(run: &Path, wanted: impl Fn() -> bool) -> bool {
 fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, String> {
     let gone = |e: io::Error| format!("the sandbox of the program does not answer: {e}");
     let folder = File::open(run).map_err(gone)?;
-    let mut stream = UnixStream::connect(short(&folder)).map_err(gone)?;
+    // Nobody listens any more.
+    let ended = |e: io::Error| if e.kind() == io::ErrorKind::ConnectionRefused { ENDED.to_string() } else { gone(e) };
+    let mut stream = UnixStream::connect(short(&folder)).map_err(ended)?;
     stream.set_read_timeout(Some(LOOK)).map_err(gone)?;
     let mut line = serde_json::to_string(request).map_err(|e| e.to_string())?;
     line.push('\n');

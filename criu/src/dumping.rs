@@ -14,7 +14,7 @@ use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
 use crate::task::{Ended, Task};
 use crate::world::{self, Resting, World};
-use crate::{seconds, tool};
+use crate::{peers, seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Display;
@@ -221,7 +221,11 @@ impl Dumping {
         let pipes = frozen::pipes(relays);
         // The relay is outside, and sees no memory of the sandbox.
         let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
+        let is_patched = tool::is_patched(&self.task.criu);
         let save = move || {
+            if !is_patched {
+                peers::refuse_memory_files(&frozen::tree(program)).map_err(|e| e.to_string())?;
+            }
             world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
             frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)
         };

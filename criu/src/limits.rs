@@ -80,9 +80,31 @@ pub const REMOVED_PRIVATE: Limit = limit(
 pub const TERMINAL: Limit =
     limit("terminal", &["tty:"], "a terminal of somebody outside cannot be dumped; read and write files or pipes");
 
+/// A process that another one traces.
+pub const TRACED: Limit = limit(
+    "tracer",
+    &["Unseizable non-zombie"],
+    "a debugger or tracer (gdb, strace) holds a process of it, and nothing can be dumped meanwhile; run it without",
+);
+
 /// All limits, in the order in which CRIU's log is searched for them.
-const ALL: [Limit; 14] = [
-    limit("mount", &["Can't lookup mount"], "a file was opened outside the sandbox; open it in the job"),
+const ALL: [Limit; 17] = [
+    limit(
+        "mount",
+        &["Can't lookup mount"],
+        "a file was opened outside the sandbox, or is a POSIX message queue; open files in the job, and use pipes or sockets",
+    ),
+    TRACED,
+    limit(
+        "secret",
+        &["map_files on procfs"],
+        "a process of it lets nobody look into it, as agents of keys do (ssh-agent, gpg-agent); end it when it has served",
+    ),
+    limit(
+        "stopped",
+        &["si_code="],
+        "a process of it was stopped or ended from outside during the dump; the next one is tried as before",
+    ),
     GPU,
     RDMA,
     IO_URING,
@@ -122,10 +144,14 @@ mod tests {
             ("Error (criu/namespaces.c:1): Can't dump nested user namespace for 5", NESTED),
             ("Error (criu/proc_parse.c:3): Can't open mapped [/dev/shm/sem.x (deleted)]: No such file", REMOVED_SHARED),
             ("Error (criu/sk-unix.c:1): unix: External socket is used.", UNIX_OUTSIDE),
+            ("Error (compel/src/lib/infect.c:1): Unseizable non-zombie 5 found, state S, err -1/10", TRACED),
             ("Error (criu/fsnotify.c:1): fsnotify: Handle cannot be opened", INOTIFY),
         ] {
             assert_eq!(of_log(&[line]), Some(expected), "{line}");
         }
+        let kind = |line| of_log(&[line]).map(|limit| limit.kind);
+        assert_eq!(kind("Error (criu/mem.c:1): Can't open 5/map_files on procfs: Permission denied"), Some("secret"));
+        assert_eq!(kind("Error (compel/src/lib/infect.c:1): si_code=4 si_pid=5 si_status=19"), Some("stopped"));
         assert_eq!(of_log(&["Error (x): y"]), None);
     }
 }

@@ -5,6 +5,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Length of a netlink header, and of the message of a unix socket before its attributes, bytes (sock_diag(7)).
@@ -53,6 +54,38 @@ pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), OfTheNode> {
         return Ok(());
     };
     Err(OfTheNode(kind))
+}
+
+/// A program has a file that would come back as two.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a file in memory (memfd) is mapped and open; a CRIU with our patch keeps it one file (packaging/criu.sh)")]
+pub struct TwoFiles;
+
+/// Refuses a tree of processes that has a file in memory (`memfd`) both mapped and open: CRIU without our patch brings it
+/// back as two files.
+///
+/// # Errors
+/// What it has.
+pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
+    const NAME: &str = "/memfd:";
+    let of_line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().take(6).collect();
+        let is_shared = words.len() == 6 && words[1].ends_with('s') && words[5].starts_with(NAME);
+        is_shared.then(|| words[4].parse::<u64>().ok()).flatten()
+    };
+    let maps = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mapped: BTreeSet<u64> =
+        tree.iter().flat_map(|pid| maps(pid).lines().filter_map(of_line).collect::<Vec<_>>()).collect();
+    let links = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let is_it = |link: &fs::DirEntry| {
+        let is_named_so = fs::read_link(link.path())
+            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(NAME.as_bytes()));
+        is_named_so && fs::metadata(link.path()).is_ok_and(|file| mapped.contains(&file.ino()))
+    };
+    match !mapped.is_empty() && tree.iter().flat_map(links).any(|link| is_it(&link)) {
+        true => Err(TwoFiles),
+        false => Ok(()),
+    }
 }
 
 /// The processes that used each semaphore of this user last.
@@ -162,8 +195,24 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, FromRawFd};
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_file_in_memory_is_refused_while_it_is_mapped() {
+        let us = [std::process::id() as i32];
+        // SAFETY: the name ends; what is returned is a descriptor of our own, or an error that set_len tells.
+        let file = unsafe { File::from_raw_fd(libc::memfd_create(c"x".as_ptr(), 0)) };
+        file.set_len(4096).unwrap();
+        assert_eq!(refuse_memory_files(&us), Ok(()));
+        // SAFETY: a new mapping of a file that is long enough.
+        let at =
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        assert!(refuse_memory_files(&us).is_err());
+        // SAFETY: the mapping just made.
+        unsafe { libc::munmap(at, 4096) };
+        assert_eq!(refuse_memory_files(&us), Ok(()));
+    }
 
     #[test]
     fn the_files_of_sockets_are_found_with_blanks_in_their_names() {

@@ -4,6 +4,7 @@ use caps::errors::CapsError;
 use caps::{CapSet, Capability};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Gid, Uid};
@@ -222,9 +223,35 @@ pub fn confine(command: &mut Command) {
             for set in [CapSet::Ambient, CapSet::Inheritable] {
                 caps::clear(None, set).map_err(io::Error::other)?;
             }
+            leave_descriptors();
             close_others()
         });
     }
+}
+
+/// Numbers of descriptors above those of a program, which CRIU needs for its own when it brings that back.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// Where a process may have so few, the program has all of them.
+const FEW_DESCRIPTORS: u64 = 4096;
+
+/// Keeps the highest numbers of descriptors from a program, some of which take the highest (valgrind does).
+fn leave_descriptors() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    if hard >= FEW_DESCRIPTORS {
+        let most = hard - SPARE_DESCRIPTORS;
+        // Without it a few programs cannot be brought back.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(most), most);
+    }
+}
+
+/// Lets a process have as many descriptors as it may: CRIU cannot raise the limit by itself, and a program may have.
+///
+/// # Errors
+/// What the kernel says.
+pub fn all_descriptors() -> io::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?)
 }
 
 /// Unblocks all signals: a child inherits its parent's blocked signals, and the sandbox's first process blocks all,

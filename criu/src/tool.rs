@@ -1,7 +1,7 @@
 //! The command lines of CRIU, and why one of them failed.
 
 use crate::limits;
-use crate::sandbox::{keep_number, unblock_signals};
+use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
@@ -31,6 +31,12 @@ echo >/proc/1/fd/$JOULEPOINT_FROZEN
 read -r word </proc/1/fd/$JOULEPOINT_THAW
 [ \"$word\" = go ]
 ";
+
+/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it.
+pub fn is_patched(criu: &Path) -> bool {
+    let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
+    real.with_file_name("patch").is_file() && real.with_file_name("root").join("criu").is_file()
+}
 
 /// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are
 /// written to and read from meanwhile.
@@ -98,8 +104,8 @@ fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     if task.own_network {
         command.arg("--tcp-established");
     }
-    // SAFETY: one system call between fork and exec.
-    unsafe { command.pre_exec(unblock_signals) };
+    // SAFETY: system calls between fork and exec.
+    unsafe { command.pre_exec(|| unblock_signals().and_then(|()| all_descriptors())) };
     command
 }
 

@@ -61,6 +61,8 @@ struct Driver<'a> {
     exited: Option<i32>,
     /// The checkpoint from which the script goes on.
     from: Option<u64>,
+    /// Whether it does again what it did to files.
+    repeats: bool,
     last_reason: String,
     /// Another wrapper has taken the run up: nothing of it is written any more.
     is_superseded: bool,
@@ -87,6 +89,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         crashes: 0,
         exited: None,
         from: None,
+        repeats: false,
         last_reason: String::new(),
         is_superseded: false,
     };
@@ -183,7 +186,12 @@ impl Driver<'_> {
         let kept_until_s = line.map_or(0.0, |m| m.begun_s).max(finished_s).max(self.begun_s);
         let told = self.guard.goes_back(now_s, None, line, ended_s.map(|ended_s| ended_s - kept_until_s));
         self.begun_s = now_s;
-        let repeated = line.and_then(|line| self.ports.engine.repeated(line).line());
+        let repeated = match line {
+            Some(line) => self.ports.engine.repeated(line),
+            None => self.ports.store.left(),
+        };
+        let repeated = repeated.line(line.is_some());
+        self.repeats = repeated.is_some();
         let repeated = repeated.map(|text| {
             protocol::say!("joulepoint: {text}");
             self.decision(REPEATED_WORK, text)

@@ -225,6 +225,10 @@ pub trait Store {
     fn finished_s(&self) -> f64 {
         0.0
     }
+    /// What all lives of the run so far have left in the job's folder.
+    fn left(&self) -> Repeated {
+        Repeated::default()
+    }
     /// Waits until all records are delivered, at most `limit_s`.
     fn flush(&mut self, limit_s: f64);
 }

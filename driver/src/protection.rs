@@ -32,6 +32,8 @@ pub struct Prospect {
     pub looks_for: String,
     /// Why it is not to run, since it would run without what was asked for.
     pub refused: Option<String>,
+    /// From what no checkpoint protects it; empty if there is nothing.
+    pub but: String,
     /// When the wrapper before this one began, and when it wrote last, s since the epoch.
     pub before: Option<(f64, f64)>,
 }
@@ -64,7 +66,7 @@ impl Prospect {
                 ..Protection::default()
             },
         };
-        Prospect { protection, looks_for: format!("{files} in {}", folder.display()), refused, before: None }
+        Prospect { protection, looks_for: format!("{files} in {}", folder.display()), refused, ..Prospect::default() }
     }
 }
 
@@ -89,6 +91,8 @@ pub struct Guard {
     said: String,
     /// What its user can do if none comes.
     cure: String,
+    /// From what none protects it.
+    but: String,
 }
 
 /// A checkpoint that is complete.
@@ -121,6 +125,7 @@ impl Guard {
             longest_gap_s: 0.0,
             said: String::new(),
             cure: prospect.protection.cure.clone(),
+            but: prospect.but.clone(),
         }
     }
 
@@ -255,7 +260,7 @@ impl Guard {
         if self.protection.engine == "none" {
             self.protection.engine = Engine::App.as_str().to_string();
         }
-        self.protection.reason.clear();
+        self.protection.reason.clone_from(&self.but);
         self.protection.cure.clear();
         Some(self.event())
     }
@@ -281,7 +286,8 @@ pub fn line(protection: &Protection) -> String {
         ProtectionState::Protected => {
             let loss =
                 loss.unwrap_or_else(|| "a failure costs the work since the program's last checkpoint".to_string());
-            format!("protected by engine {engine}: {loss}")
+            let but = if reason.is_empty() { String::new() } else { format!(", but {reason}") };
+            format!("protected by engine {engine}: {loss}{but}")
         }
         ProtectionState::Unproven => {
             let then = loss.map_or_else(String::new, |loss| format!("; after the first, {loss}"));
@@ -328,6 +334,17 @@ mod tests {
         let events = [0, 2, 0, 1].map(|group| three.committed(committed(group, 1, 100.0)).is_some());
         assert_eq!(events, [true, false, false, true], "the largest loss, and the state");
         assert_eq!(three.protection.state, ProtectionState::Protected);
+    }
+
+    #[test]
+    fn what_no_checkpoint_helps_against_is_said_with_the_protection() {
+        let mut guard = Guard { but: "the loss of its node ends the job".into(), ..guard(true, 1) };
+        guard.committed(committed(0, 1, 100.0));
+        let said = line(&guard.protection);
+        assert!(
+            said.starts_with("protected by") && said.ends_with(", but the loss of its node ends the job"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -10,12 +10,20 @@ pub struct Repeated {
 }
 
 impl Repeated {
-    /// One line for the user; none if there is nothing.
-    pub fn line(&self) -> Option<String> {
+    /// One line for the user of a run that goes on from a checkpoint, or else begins anew; none if there is nothing.
+    pub fn line(&self, goes_on: bool) -> Option<String> {
         let more = self.count.saturating_sub(self.names.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (self.count > 0).then(|| {
-            format!("changed since that checkpoint, which is not undone: {}{more}; what the program did to them it does again", self.names.join(", "))
+        let names = self.names.join(", ");
+        (self.count > 0).then(|| match goes_on {
+            true => format!(
+                "changed since that checkpoint, which is not undone: {names}{more}; what the program did to them it does \
+                 again (files that it holds open, or has in $TMPDIR, go back with it)"
+            ),
+            false => format!(
+                "left by its earlier life: {names}{more}; what the script did to them it does again: let it begin with \
+                 removing them, or with what is there"
+            ),
         })
     }
 }

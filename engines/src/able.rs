@@ -98,12 +98,6 @@ pub fn look(root: &Path, pids: &[i32], dumps_removed: bool) -> Answer {
     answer
 }
 
-/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it.
-pub fn dumps_removed(criu: &Path) -> bool {
-    let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
-    real.with_file_name("patch").is_file() && real.with_file_name("root").join("criu").is_file()
-}
-
 /// What is around one process.
 struct Around<'a> {
     sockets: Sockets,
@@ -215,7 +209,8 @@ impl Process {
         }
         let tracer = self.field("TracerPid");
         if tracer != "0" {
-            found.insert(("tracer", format!("process {tracer} traces it"), "no debugger or strace while it is dumped"));
+            let Limit { kind, cure, .. } = limits::TRACED;
+            found.insert((kind, format!("process {tracer} traces it"), cure));
         }
         if self.field("Seccomp") == "2" {
             found.insert((
@@ -385,12 +380,12 @@ mod tests {
         let found: Vec<_> = answer.obstacles.iter().map(|o| o.found.as_str()).collect();
         assert_eq!(found, ["/opt/lib/libx.so, removed and mapped"], "the semaphore is no obstacle");
         let criu = dir.path().join("criu");
-        assert!(!dumps_removed(&criu));
+        assert!(!::criu::tool::is_patched(&criu));
         fs::create_dir(dir.path().join("root")).unwrap();
         for name in ["criu", "patch", "root/criu"] {
             fs::write(dir.path().join(name), "").unwrap();
         }
-        assert!(dumps_removed(&criu));
+        assert!(::criu::tool::is_patched(&criu));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::dmtcp;
 use host::tool;
+use options::size::PARTS;
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +17,8 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
+    /// Whether it is a part of a heterogeneous job.
+    pub is_part: bool,
     /// Whether its groups send each other messages.
     pub talks: bool,
     /// Why sandboxes cannot hold ranks of the MPI that the programs are linked to, if so.
@@ -64,6 +67,9 @@ fn missing(commands: &[&str]) -> Option<String> {
 
 /// Whether it must be known if CRIU works.
 pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
+    if facts.is_part {
+        return false;
+    }
     let open = || settings.done.is_empty() && settings.signal.is_none() && !facts.hook;
     match asked(settings, facts).or(facts.made_by) {
         Some(engine) => engine == Engine::Criu,
@@ -79,6 +85,7 @@ fn asked(settings: &Settings, facts: &Facts) -> Option<Engine> {
 /// The engine of a run, and why; none if no checkpoint can be made.
 pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
     match (asked(settings, facts), facts.made_by) {
+        _ if facts.is_part => (None, PARTS.to_string()),
         (Some(engine), _) => match hindrance(engine, facts) {
             None => (Some(engine), "asked for".to_string()),
             Some(why) => (None, format!("{} was asked for, but {why}", engine.as_str())),
@@ -125,7 +132,9 @@ fn containers(facts: &Facts) -> Option<String> {
 /// What keeps any engine from taking images of the processes.
 fn no_images(facts: &Facts) -> Option<String> {
     let device = [("libcuda", "a GPU"), ("libamdhip64", "a GPU"), ("libibverbs", "an RDMA device")];
-    let held = device.iter().find(|(library, _)| facts.links(library));
+    // Many programs are linked to libibverbs that have no device to use it with.
+    let is_here = |library: &str| library != "libibverbs" || facts.fabric.is_some();
+    let held = device.iter().find(|(library, _)| facts.links(library) && is_here(library));
     let device = held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"));
     device.or_else(|| containers(facts))
 }
@@ -242,7 +251,14 @@ mod tests {
         };
         let by_criu = [("ft-energy-engine", "criu")];
         let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
-        let cases: [Case; 31] = [
+        let verbs = Facts { no_criu: None, ..facts(&["libibverbs.so.1"]) };
+        let part = Facts { is_part: true, ..criu.clone() };
+        let cases: [Case; 36] = [
+            (none, Facts { fabric: Some("mlx5_0".into()), ..verbs.clone() }, None, "an RDMA device"),
+            (none, verbs, Some(Engine::Criu), "nothing else"),
+            (none, part.clone(), None, "heterogeneous"),
+            (&by_criu, part.clone(), None, "heterogeneous"),
+            (&[("ft-energy-done", "*.cpt")], part, None, "heterogeneous"),
             (none, unsuited(true, false), None, "podman starts containers"),
             (&by_criu, unsuited(true, false), None, "asked for, but podman starts"),
             (none, Facts { made_by: Some(Engine::Criu), ..unsuited(true, true) }, Some(Engine::Criu), "of this run"),

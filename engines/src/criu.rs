@@ -2,7 +2,7 @@
 
 use crate::app::interval_variables;
 use crate::looks::Looks;
-use crate::repeated::{self, From};
+use crate::repeated::From;
 use ::criu::client::{self, Ask};
 use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
@@ -28,7 +28,7 @@ use std::time::Duration;
 pub const RESTORE: &str = "JOULEPOINT_RESTORE";
 
 /// The end of a program is known so long after that of its sandbox.
-const ENDS: Duration = Duration::from_secs(1);
+const ENDS: Duration = Duration::from_secs(3);
 
 /// Our own program, whichever name it was started by.
 const OURSELVES: &str = "/proc/self/exe";
@@ -83,10 +83,16 @@ fn warden() -> Command {
 /// Launchers whose processes talk to each other over the network, also within one node.
 const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
 
+/// What distributions put behind their names where several kinds of MPI are installed.
+const KINDS: [&str; 3] = [".hydra", ".mpich", ".openmpi"];
+
 /// Whether a script of these words, whose programs name these libraries, gets a network of its own: as its user says, or
 /// if it calls a launcher, or MPI without one, which opens connections to itself.
 pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String>) -> bool {
-    let launches = |word: &String| word.rsplit('/').next().is_some_and(|name| LAUNCHERS.contains(&name));
+    let launches = |word: &String| {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        LAUNCHERS.contains(&KINDS.iter().find_map(|kind| name.strip_suffix(kind)).unwrap_or(name))
+    };
     let is_mpi = |library: &String| library.starts_with("libmpi");
     let talks = || words.iter().any(launches) || libraries.iter().any(is_mpi);
     asked == Network::Own || asked == Network::Auto && talks()
@@ -186,7 +192,7 @@ impl Engine for Criu {
 
     fn repeated(&self, from: &Manifest) -> Repeated {
         let (frozen, run) = (vec![self.checkpoints.path(from.number)], self.run.clone());
-        repeated::within_limit(&self.folder, From { since_s: from.begun_s, frozen, run, outputs: Vec::new() })
+        From { since_s: from.begun_s, frozen, run, outputs: Vec::new() }.look(&self.folder).within_limit()
     }
 
     fn begin(&mut self, into: PathBuf) {
@@ -255,6 +261,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
         let none = BTreeSet::new();
         assert!(own_network(Network::Auto, &words("cd x /usr/bin/mpirun -n 4 heat"), &none));
+        assert!(own_network(Network::Auto, &words("mpirun.mpich -n 4 heat"), &none));
         assert!(own_network(Network::Auto, &words("lmp -in x"), &BTreeSet::from(["libmpi.so.40".to_string()])));
         assert!(!own_network(Network::Auto, &words("python3 mpirun.py"), &none));
         assert!(!own_network(Network::Host, &words("mpirun heat"), &none));

@@ -4,7 +4,7 @@
 //! and the tasks of the one that was interrupted go on from their images.
 
 use crate::app::interval_variables;
-use crate::repeated::{self, From};
+use crate::repeated::From;
 use crate::wardens::{Dump, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
@@ -224,7 +224,7 @@ impl Engine for CriuSteps {
         let folder = self.checkpoints.path(from.number);
         let outputs = self.calls.as_ref().map(Calls::targets).unwrap_or_default();
         let (since_s, run) = (from.begun_s, self.sandboxes.run.clone());
-        repeated::within_limit(&self.folder, From { since_s, frozen: of_tasks(from, &folder), run, outputs })
+        From { since_s, frozen: of_tasks(from, &folder), run, outputs }.look(&self.folder).within_limit()
     }
 
     fn begin(&mut self, into: PathBuf) {
@@ -419,7 +419,7 @@ mod tests {
         let call = Call { number: 1, key: "a".into(), command: "prog".into(), begun_s: 1.0, ended: None, targets };
         calls.note("a.1", &call).unwrap();
         let from = From { since_s: manifest.begun_s, frozen, run: path("run"), outputs: calls.targets() };
-        let found = repeated::since(&path("job"), &from);
+        let found = from.look(&path("job")).now();
         assert_eq!((found.names, found.count), (vec!["done/".to_string(), "done/7".to_string()], 2));
     }
 

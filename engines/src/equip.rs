@@ -1,6 +1,5 @@
 //! Builds the engine that was chosen for a run.
 
-use crate::able;
 use crate::app::{self, Announced, App, Ask, Files};
 use crate::criu::{self, Criu};
 use crate::criu_steps::{self, CriuSteps};
@@ -8,6 +7,7 @@ use crate::dmtcp::Dmtcp;
 use crate::hook::{Commands, Hook};
 use crate::looks::Looks;
 use crate::scr::{Halting, Scr};
+use ::criu::tool;
 use driver::ports::Engine;
 use host::linked;
 use host::mail::Post;
@@ -112,7 +112,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
             let (run, folder) = (run.to_path_buf(), me.folder.clone());
-            let looks = Looks::new(tree, able::dumps_removed(&criu));
+            let looks = Looks::new(tree, tool::is_patched(&criu));
             Box::new(Criu::new(post, checkpoints, run, folder, limit_s, gear.dumps.clone(), looks))
         }
         (Some(Kind::Scr), ..) => {

@@ -2,6 +2,7 @@
 //! nodes, and the run's folder.
 
 pub mod asking;
+pub mod changed;
 pub mod cluster;
 pub mod deliver;
 pub mod frequency;

@@ -2,7 +2,9 @@
 //!
 //! The driver's thread never waits for a storage that hangs: another thread touches it ([`Worker`]).
 
+use crate::changed::Look;
 use crate::deliver::Courier;
+use driver::Repeated;
 use driver::ports::{Happening, Store};
 use fencing::LOOK;
 use host::mail::{Post, now_s};
@@ -49,6 +51,8 @@ pub struct RunFolder {
     present: Option<Where>,
     seen: Seen,
     finished_s: f64,
+    /// When the first life of the run began.
+    began_s: f64,
 }
 
 /// Tells where a script begins again.
@@ -103,6 +107,7 @@ impl RunFolder {
             present: None,
             seen: Seen::default(),
             finished_s: 0.0,
+            began_s: history.records.first().map_or_else(now_s, |record| record.at_s),
         };
         history.records.iter().for_each(|r| folder.seen.event(r.at_s, &r.event));
         folder.tell_conflicts(&history.records, history.conflicts);
@@ -290,6 +295,11 @@ impl Store for RunFolder {
 
     fn finished_s(&self) -> f64 {
         self.finished_s
+    }
+
+    fn left(&self) -> Repeated {
+        let (folder, run) = (std::env::current_dir().unwrap_or_default(), self.path.clone());
+        Look { folder, since_s: self.began_s, run, ..Look::default() }.within_limit()
     }
 
     fn flush(&mut self, limit_s: f64) {

@@ -60,6 +60,18 @@ pub fn sizes(words: &[String]) -> BTreeMap<&'static str, String> {
     found
 }
 
+/// Why a job of several parts is not protected.
+pub const PARTS: &str =
+    "of a heterogeneous job Slurm brings back only the part that lost a node, and the others run on";
+
+/// What the user of such a job can do.
+pub const PARTS_CURE: &str = "one job without 'hetjob' and ':' is protected";
+
+/// Whether a job has several parts, by its script's lines and sbatch's own words: it is heterogeneous.
+pub fn has_parts(script: &str, words: &[String]) -> bool {
+    directives(script).iter().chain(words).any(|word| [":", "hetjob", "packjob"].contains(&word.as_str()))
+}
+
 /// The most nodes that a job may get, by its script's lines and sbatch's own words, which win; nothing where they do not
 /// say it, or it is not understood.
 pub fn most_nodes(script: &str, words: &[String]) -> Option<u32> {
@@ -67,7 +79,7 @@ pub fn most_nodes(script: &str, words: &[String]) -> Option<u32> {
     let all = || directives.iter().chain(words);
     // As in -HN4.
     let is_joined = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.rfind('N') > Some(1);
-    if all().any(|word| [":", "hetjob", "packjob"].contains(&word.as_str()) || is_joined(word)) {
+    if has_parts(script, words) || all().any(|word| is_joined(word)) {
         return None;
     }
     let mut told = sizes(&directives);
@@ -98,6 +110,11 @@ mod tests {
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
             assert_eq!(most_nodes(script, &words), most, "{script:?} {line}");
+            assert_eq!(
+                has_parts(script, &words),
+                (script.to_string() + line).contains([':', 'j']),
+                "{script:?} {line}"
+            );
         }
     }
 }

@@ -118,7 +118,12 @@ impl Slurm {
     /// A text of a job, as it was written; it stands alone in the answer, so that it cannot pass for anything else.
     pub fn text(&self, job: &Job, which: JobText) -> Result<String, Error> {
         let column = format!("{}:0", which.column());
-        let text = self.squeue(&["--jobs", &job.own_number()], &column)?;
+        let number = job.own_number();
+        // squeue tells the number of a heterogeneous job's first component for all of them.
+        let text = match job.het == Some(job.id) {
+            true => of_component(&self.squeue(&["--jobs", &number], &format!("JobID:0|,{column}"))?, job.id),
+            false => self.squeue(&["--jobs", &number], &column)?,
+        };
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Ok(if text == "(null)" { String::new() } else { text.to_owned() })
     }
@@ -187,6 +192,15 @@ fn parse_holder(line: &str) -> Result<Holder, Error> {
     let number = |text: &str| text.parse().map_err(|_| wrong());
     let (state, nodes) = (JobState::read(state)?.0, expand_nodelist(nodes)?);
     Ok(Holder { job: number(job)?, uid: number(uid)?, state, nodes })
+}
+
+/// The text behind a component's number, up to that of another one.
+fn of_component(answer: &str, job: u32) -> String {
+    let number = |line: &str| line.split_once('|').and_then(|(number, _)| number.parse::<u32>().ok());
+    let mine = answer.split_inclusive('\n').skip_while(|line| number(line) != Some(job));
+    let rest = mine.enumerate().take_while(|(at, line)| *at == 0 || number(line).is_none_or(|other| other <= job));
+    let text: String = rest.map(|(_, line)| line).collect();
+    text.split_once('|').map(|(_, text)| text.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -271,5 +285,10 @@ mod tests {
         assert_eq!(slurm.text(&job, JobText::AdminComment).expect("a text"), "x\n7|0|RUNNING|\n ");
         let none = with(&dir, "squeue", "echo '(null)'");
         assert_eq!(none.text(&job, JobText::AdminComment).expect("none"), "");
+        let first = crate::Job { het: Some(7), ..job.clone() };
+        let parts = with(&dir, "squeue", "printf '9|(null)\\n7|x\\n7|y\\n8|z\\n'");
+        assert_eq!(parts.text(&first, JobText::AdminComment).expect("a text"), "x\n7|y", "that of one component alone");
+        let parts = with(&dir, "squeue", "printf '8|z\\n7|(null)\\n'");
+        assert_eq!(parts.text(&first, JobText::AdminComment).expect("none"), "");
     }
 }

@@ -6,6 +6,7 @@ use crate::output;
 use crate::prospect;
 use crate::site;
 use crate::submit::{self, CARRIER};
+use options::size::{PARTS, PARTS_CURE};
 use protocol::Request;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,7 +48,17 @@ fn tell(request: &Request) -> Result<(), String> {
         let cure = "leave one of them out";
         return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
     }
+    let has_parts = options::size::has_parts(&script, &words);
+    if has_parts && settings.is_required() {
+        let asked = settings.engine.filter(|_| !settings.require);
+        let asked = asked.map_or("require".to_owned(), |engine| format!("engine={}", engine.as_str()));
+        return Err(format!("--ft-energy-{asked}: {PARTS}; {PARTS_CURE}"));
+    }
     if TOLD.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    if has_parts {
+        crate::inform(&format!("NOT PROTECTED: {PARTS}; {PARTS_CURE}"));
         return Ok(());
     }
     let nodes = prospect::capabilities(&site::get().capabilities);

@@ -197,6 +197,30 @@ if (!fork) { for (1..60) { semop($s, pack('s!3', 0, 1, 0)); select(undef, undef,
 for (1..60) { semop($s, pack('s!3', 0, -1, 0)) or redo; $n++ } wait; semctl($s, 0, IPC_RMID, 0); print $n;
 END
 perl s.pl > result"),
+    program("python, a file in memory", &["python3"], "python3 -c 'import os, mmap, time
+f = os.memfd_create(\"x\"); os.ftruncate(f, 4096); m = mmap.mmap(f, 4096)
+for i in range(60): m[i] = i; time.sleep(0.2)
+open(\"result\", \"w\").write(str(sum(os.pread(f, 60, 0))))'"),
+    program("python, spawned workers with an array", &["python3"], "cat > array.py <<'END'
+import multiprocessing, time
+def work(a):
+    for i in range(50): a[0] += i; time.sleep(0.2)
+if __name__ == \"__main__\":
+    spawn = multiprocessing.get_context(\"spawn\"); a = spawn.RawArray(\"l\", 4); p = spawn.Process(target=work, args=(a,)); p.start(); p.join()
+    open(\"result\", \"w\").write(str(a[0]))
+END
+python3 array.py"),
+    program("valgrind", &["valgrind", "cc"], "printf '#include <unistd.h>\\nint main(void) { for (int i = 0; i < 75; i++) usleep(200000); return write(1, \"all\", 3) != 3; }' > v.c
+cc -o v v.c && valgrind -q ./v > result"),
+    program("mpirun of MPICH", &["mpicc.mpich", "mpirun.mpich"], "cat > m.c <<'END'
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int c, char **v) { int r; long s = 0, y; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r);
+for (long i = 0; i < 60; i++) { long x = i * (r + 1); MPI_Allreduce(&x, &y, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD); s += y; usleep(200000); }
+if (!r) printf(\"%ld\\n\", s); MPI_Finalize(); return 0; }
+END
+mpicc.mpich -o m m.c && mpirun.mpich -n 2 ./m > result"),
     program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
     program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
     program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),

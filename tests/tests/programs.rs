@@ -7,11 +7,13 @@ use suite::programs::{PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 13] = [
+const SELECTION: [&str; 15] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
     "python, a file in TMPDIR",
+    "python, a file in memory",
+    "python, spawned workers with an array",
     "mktemp -d",
     "a file in /tmp",
     "make -j2",

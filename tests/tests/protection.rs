@@ -92,9 +92,13 @@ fn told(site: &mut Site) -> Result<()> {
     let stays = Job::submit(site, "stays", &with(&["--ft-energy-done=state", "--no-requeue"]), COUNTER)?;
     refused(site)?;
     asks_for_itself_only(site)?;
+    of_several_parts(site)?;
     without_an_engine(site, &no_engine)?;
     protected(site, &right)?;
     ensure!(stays.told.contains("with a lost node the job ends for good"), "{}", stays.told);
+    let said = stays.says(site, &["protected by engine app", "but the loss of a node ends the job for good"])?;
+    let (_, status) = stays.asked(site, &["status", &stays.id.to_string()])?;
+    ensure!(status.contains("but the loss of a node ends the job for good"), "{status}: {said}");
     pattern_that_matches_nothing(site, &wrong_pattern)?;
     for job in [&wrong_pattern, &no_engine, &right, &stays] {
         fs::write(job.folder.join("enough"), "")?;
@@ -234,21 +238,61 @@ fn pattern_that_matches_nothing(site: &Site, job: &Job) -> Result<()> {
 /// Of a file that a job names: what an earlier job has written there.
 const OLD: &str = "of an earlier job\n";
 
-/// A job that names its output, and goes back into the queue once. Slurm holds back for two minutes what its user requeues.
+/// A job that names its output, goes back into the queue once, and fails then at a folder of its first life. Slurm holds back
+/// for two minutes what its user requeues.
 fn comes_back(site: &Site) -> Result<Job> {
     let log = site.folder(USER, "log")?.join("log");
     fs::write(&log, OLD)?;
     ensure!(site.cluster.command_as("root", "chown").arg(USER).arg(&log).status()?.success(), "chown");
     let script = r#"echo "life ${SLURM_RESTART_COUNT:-0}"; echo "append ${SBATCH_OPEN_MODE:-no} ${SLURM_OPEN_MODE:-no}"
+                    mkdir made || exit 3
                     [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || scontrol requeue $SLURM_JOB_ID; sleep 1"#;
     Job::submit(site, "log", &["--ft-energy", "--output=log"], script)
 }
 
-/// Its file is empty when the job begins, as ever, and is added to when it comes back.
+/// Its file is empty when the job begins, as ever, and is added to when it comes back; there it is told what was left.
 fn emptied_once(site: &Site, job: &Job) -> Result<()> {
     let read = || fs::read_to_string(job.folder.join("log")).unwrap_or_default();
     site.wait("the second life", LIMIT, |_| Ok(read().contains("life 1").then_some(()))).with_context(read)?;
     let text = read();
     ensure!(!text.contains(OLD) && text.contains("life 0\nappend no no\n"), "{text}");
-    job.ends(site, "COMPLETED")
+    job.ends(site, "FAILED").with_context(read)?;
+    let text = read();
+    for word in ["begins anew", "left by its earlier life: made/;", "ended with exit code 3 after it had gone back"] {
+        ensure!(text.contains(word), "{word}: {text}");
+    }
+    let (_, report) = job.asked(site, &["report", "-j", &job.id.to_string()])?;
+    ensure!(report.contains("Repeated work") && report.contains("made/"), "{report}");
+    Ok(())
+}
+
+/// Of a heterogeneous job Slurm brings back one part alone: it is told at submit, or refused, and runs as it would.
+fn of_several_parts(site: &Site) -> Result<()> {
+    let script = "echo life ${SLURM_RESTART_COUNT:-0}\nuntil [ -e enough ]; do sleep 0.2; done";
+    let script = format!("#SBATCH hetjob\n#SBATCH -n1\n{script}");
+    let folder = site.folder(USER, "parts-refused")?;
+    for option in ["--ft-energy-require", "--ft-energy-engine=criu"] {
+        let refused = site.sbatch(USER, &folder, &["--ft-energy", option], &script)?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        ensure!(!refused.status.success() && said.contains("heterogeneous"), "{option}: {said}");
+    }
+    let job = Job::submit(site, "parts", &["--ft-energy", "--ft-energy-done=state"], &script)?;
+    ensure!(job.told.contains("NOT PROTECTED: of a heterogeneous job"), "{}", job.told);
+    ensure!(!job.told.contains("to be protected"), "{}", job.told);
+    job.says(site, &["NOT PROTECTED: of a heterogeneous job", "one job without 'hetjob'", "life 0"])?;
+    let is_told = |run: &serde_json::Value| (run["protection"]["state"] == "not_protected").then(|| run.clone());
+    let run = site.wait_report(job.id, "its protection", LIMIT, is_told)?;
+    ensure!(run["account"] == "physics", "that of one part: {}", run["account"]);
+    fs::write(job.folder.join("enough"), "")?;
+    let comment = |site: &Site| -> Result<Option<String>> {
+        let output = site.cluster.command("scontrol").args(["show", "job", "-o", &job.id.to_string()]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let first = text.lines().next().unwrap_or_default();
+        let comment = first.split_once(" AdminComment=").filter(|_| first.contains("JobState=COMPLETED"));
+        Ok(comment.map(|(_, comment)| comment.to_string()))
+    };
+    let said = site.wait("what the run cost", LIMIT, comment)?;
+    let is_its_own = said.starts_with("{\"joulepoint\":") && said.matches("{\"joulepoint\"").count() == 1;
+    ensure!(is_its_own && !said.contains("(null) {"), "nothing of another part: {said}");
+    Ok(())
 }

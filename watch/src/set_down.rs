@@ -29,7 +29,8 @@ pub struct JobOn {
 pub enum Fate {
     /// It is protected: it goes on in place, or from the queue.
     Recovers,
-    /// It is protected, but Slurm would end it: it may neither be requeued nor lose a node.
+    /// It asked for us, but Slurm would not bring it back whole: it may neither be requeued nor lose a node, or has several
+    /// parts.
     Ends,
     /// It did not ask for us.
     Unprotected,
@@ -56,7 +57,12 @@ impl std::fmt::Display for NotSetDown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             NotSetDown::Unprotected { job } => write!(f, "job {job} on it did not ask for protection"),
-            NotSetDown::Ends { job } => write!(f, "job {job} on it may neither be requeued nor lose a node"),
+            NotSetDown::Ends { job } => {
+                write!(
+                    f,
+                    "job {job} on it may neither be requeued nor lose a node, or is one part of a heterogeneous job"
+                )
+            }
             NotSetDown::NotOurs => f.write_str("no protected job is on it"),
         }
     }

@@ -213,10 +213,14 @@ impl<'a> Run<'a> {
             groups::park::take_up(&self.path, &lender);
         }
         let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
+        let stays_away = known.as_ref().is_some_and(|j| !j.requeue) && settings.spare == 0;
         let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
         let asked = Asked { request, settings, site, argv, me };
         let made_by = self.former.made_by.take();
         let mut planned = plan(&asked, &self.runs, &self.controller, end_s, made_by);
+        if stays_away {
+            planned.prospect.but = "the loss of a node ends the job for good (--no-requeue)".to_string();
+        }
         self.clean_up(began_s);
         let job = me.job.unwrap_or(0);
         let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone());

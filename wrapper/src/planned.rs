@@ -9,6 +9,7 @@ use host::linked;
 use host::mail;
 use job::cluster::Controller;
 use job::identity::Identity;
+use options::size::PARTS_CURE;
 use options::{Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request};
 use std::path::{Path, PathBuf};
@@ -96,6 +97,7 @@ pub(crate) fn plan(
     let mut facts = Facts {
         hook: Commands::configured(site).is_some(),
         nodes: me.nodes.len(),
+        is_part: std::env::var_os("SLURM_HET_SIZE").is_some(),
         talks: settings.log.is_some(),
         no_world: ranks::hindrance(&read.words, &me.folder, &launcher, me.nodes.len() > 1).map(|why| why.to_string()),
         fabric: choice::fabric(),
@@ -119,7 +121,8 @@ pub(crate) fn plan(
         plan.reasons.push(format!("a command of the script fails: {why}"));
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
-    let prospect = Prospect::of(settings, chosen, &why, &me.folder);
+    let mut prospect = Prospect::of(settings, chosen, &why, &me.folder);
+    facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
     Planned { plan, chosen, criu, prospect }
 }

@@ -21,6 +21,11 @@ use std::time::Instant;
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
+/// By these the launchers of MPICH and of Intel MPI start the ranks themselves: they would take `srun`, which reaches nobody
+/// from a network of the program's own.
+const LOCAL_LAUNCH: [(&str, &str); 4] =
+    [("HYDRA_LAUNCHER", "fork"), ("HYDRA_RMK", "user"), ("HYDRA_IFACE", "lo"), ("I_MPI_HYDRA_BOOTSTRAP", "fork")];
+
 /// Why a program could not be restored.
 pub(super) struct NotBack {
     pub(super) reason: String,
@@ -61,6 +66,9 @@ impl Init<'_> {
             // PMIx would otherwise ask munge for a credential, at a socket outside of the sandbox.
             .env("PMIX_MCA_psec", "native")
             .env_remove("FT_ENERGY_DONE_FD");
+        if self.task.own_network {
+            command.envs(LOCAL_LAUNCH);
+        }
         let tmp = match &self.temporaries.own {
             // `/dev/shm` is where MPI launchers put files that all their processes map.
             tmp if self.task.own_network && !tmp.as_deref().is_some_and(frozen::is_own_folder) => {

@@ -93,11 +93,20 @@ impl Driver<'_> {
         // A checkpoint that could not be restored is no fault of the script, and is not tried again.
         let is_not_back = code == protocol::EXIT_KILLED && self.has_lost_its_line();
         if !is_not_back && (code < 128 || self.crashes >= self.setup.step_retries) {
+            if self.repeats {
+                protocol::say!(
+                    "joulepoint: the script ended with exit code {code} after it had gone back: what is told above of \
+                     files may be why"
+                );
+            }
             return End::Finished(code);
         }
         self.crashes += u32::from(!is_not_back);
         let now_s = self.ports.clock.now_s();
-        let reason = format!("the job script ended by signal {}", code - 128);
+        let reason = match self.from.filter(|_| is_not_back) {
+            Some(number) => format!("checkpoint {number} could not be restored"),
+            None => format!("the job script ended by signal {}", code - 128),
+        };
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
         self.ports.child.stop();

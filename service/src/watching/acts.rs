@@ -267,8 +267,8 @@ impl Acts {
             return Ok(Fate::Unprotected);
         };
         let job = self.look_again(run)?;
-        // Whether a job goes on without a node (`--no-kill`) Slurm does not say.
-        Ok(if job.requeue && job.batch { Fate::Recovers } else { Fate::Ends })
+        // Whether a job goes on without a node (`--no-kill`) Slurm does not say. Of one with several parts it would requeue one.
+        Ok(if job.requeue && job.batch && job.het.is_none() { Fate::Recovers } else { Fate::Ends })
     }
 
     /// Takes the power of a dead node away, where the site allows it.

@@ -261,6 +261,67 @@ fn a_restored_program_has_its_users_number_and_no_right() {
     assert!(lines.len() == 5 && lines[1..].iter().all(|line| line.ends_with("0000000000000000")), "{out}");
 }
 
+/// Keeps its output as its highest descriptor, as valgrind keeps files of its own.
+const HIGHEST: &str = "import os, resource, time
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+os.dup2(1, most - 1)
+while not os.path.exists('enough'): time.sleep(0.1)
+os.write(most - 1, b'here')";
+
+#[test]
+fn a_program_that_has_its_highest_descriptor_comes_back() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("highest");
+    let argv = ["python3", "-c", HIGHEST];
+    let mut child = home.start(&argv, false);
+    home.wait_for_line(&mut child);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    fs::write(home.folder.join("enough"), "").expect("a file");
+    let mut child = home.start(&argv, true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert_eq!(home.read("out"), "here", "{}", home.said());
+    assert!(home.set_aside().is_empty(), "{}", home.said());
+}
+
+/// A file that has no name, mapped and open: what is written by one way is read by the other, in a child, too.
+const NAMELESS: &str = "import mmap, os, tempfile, time
+shm = tempfile.TemporaryFile(dir='/dev/shm')
+files = [os.memfd_create('x'), shm.fileno()]
+maps = []
+for fd in files:
+    os.ftruncate(fd, 4096)
+    maps.append(mmap.mmap(fd, 4096))
+child = os.fork()
+while not os.path.exists('enough'): time.sleep(0.1)
+time.sleep(0.5 if child else 0)
+if child == 0:
+    for m in maps: m[0] = 7
+    os._exit(0)
+os.waitpid(child, 0)
+print([m[0] for m in maps], [os.pread(fd, 1, 0)[0] for fd in files], flush=True)";
+
+#[test]
+fn a_file_without_a_name_that_is_mapped_and_open_stays_one() {
+    let Some(place) = Place::get() else { return };
+    if !place.path("criu/patch").exists() {
+        println!("skipped: this CRIU has no patch");
+        return;
+    }
+    let home = place.home("nameless");
+    let argv = ["python3", "-c", NAMELESS];
+    let mut child = home.start(&argv, false);
+    home.wait_for_line(&mut child);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    fs::write(home.folder.join("enough"), "").expect("a file");
+    let mut child = home.start(&argv, true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert_eq!(home.read("out"), "[7, 7] [7, 7]\n", "{}", home.said());
+    assert!(home.set_aside().is_empty(), "{}", home.said());
+}
+
 #[test]
 fn an_exit_code_and_a_signal_pass_through() {
     let Some(place) = Place::get() else { return };

@@ -1,0 +1,76 @@
+//! What a program has changed in its job's folder since a moment.
+
+use driver::Repeated;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A look ends after so many files, and so long: what is found by then is told.
+const MOST_LOOKED_AT: usize = 50_000;
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// Most names that are told.
+const MOST_TOLD: usize = 5;
+
+/// What is looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The job's folder.
+    pub folder: PathBuf,
+    /// From when on, s since the epoch.
+    pub since_s: f64,
+    /// The folder of the run, which does not count.
+    pub run: PathBuf,
+    /// Files that do not count, as the job's own output does not.
+    pub own: BTreeSet<PathBuf>,
+}
+
+impl Look {
+    /// The look, on a thread of its own: a file system that hangs must not keep a run from going on.
+    pub fn within_limit(self) -> Repeated {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || drop(sender.send(self.now())));
+        receiver.recv_timeout(2 * LONGEST_LOOK).unwrap_or_default()
+    }
+
+    /// What is found.
+    pub fn now(mut self) -> Repeated {
+        self.own.extend([1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()));
+        let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
+        let (mut folders, mut found) = (vec![self.folder.clone()], Repeated::default());
+        let Ok(device) = fs::metadata(&self.folder).map(|m| m.dev()) else { return found };
+        while let Some(next) = folders.pop() {
+            for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+                let path = entry.path();
+                looked_at += 1;
+                if looked_at > MOST_LOOKED_AT || Instant::now() > until {
+                    return found;
+                }
+                let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+                if self.own.contains(&path) || self.run.starts_with(&path) || metadata.dev() != device {
+                    continue;
+                }
+                // A folder changes with what is made, renamed and removed in it, a file also with its content.
+                let (changed_s, changed_ns) = match metadata.is_dir() {
+                    true => (metadata.mtime(), metadata.mtime_nsec()),
+                    false => (metadata.ctime(), metadata.ctime_nsec()),
+                };
+                if changed_s as f64 + changed_ns as f64 / 1e9 > self.since_s {
+                    found.count += 1;
+                    if found.names.len() < MOST_TOLD {
+                        let name = path.strip_prefix(&self.folder).unwrap_or(&path).display().to_string();
+                        found.names.push(if metadata.is_dir() { name + "/" } else { name });
+                    }
+                }
+                if metadata.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        found
+    }
+}
