@@ -17,6 +17,7 @@ mod simulate;
 mod status;
 mod steer;
 
+use criu::task::Ended;
 use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;
 use std::path::PathBuf;
@@ -401,7 +402,12 @@ impl Failure {
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
-        Command::Warden(args) => return Ok(criu::supervisor::run(&args.task())),
+        Command::Warden(args) => {
+            return Ok(match criu::supervisor::run(&args.task()) {
+                Ended::Code(code) => code,
+                Ended::Signal(signal) => host::supervise::end_by(signal),
+            });
+        }
         Command::Ranks(args) => {
             let ranks = args.ranks();
             let e = ranks.run();

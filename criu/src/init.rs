@@ -3,6 +3,7 @@
 //! One loop waits for everything: signals, output, requests, CRIU. CRIU has to run within the sandbox, since it
 //! refuses to dump the processes of another pid namespace.
 
+mod ending;
 mod orders;
 mod program;
 
@@ -55,17 +56,19 @@ struct Init<'a> {
     runs: bool,
     /// Signals that arrived before the program was restored.
     early: Vec<Signal>,
+    /// Signals from outside that were given to the program.
+    given: Vec<Signal>,
     ended: Option<Ended>,
     /// The dump in progress, and who asked for it.
     dumping: Option<(Dumping, Asker)>,
 }
 
-/// Runs the sandbox to its end; returns the program's exit code. `tmp` is a temporary folder for a program whose user
+/// Runs the sandbox to its end; tells how the program has ended. `tmp` is a temporary folder for a program whose user
 /// names none.
-pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> i32 {
+pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> Ended {
     let told = |reason: String, code: i32| {
         protocol::say!("joulepoint: {reason}");
-        code
+        Ended::Code(code)
     };
     let mut init = match Init::open(task, line, tmp, signals) {
         Ok(init) => init,
@@ -86,16 +89,17 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         None => init.start(),
     };
     match begun.and_then(|()| init.follow()) {
-        Ok(code) => {
-            let carried_bytes = init.carried_bytes();
+        Ok(ended) => {
+            let (code, carried_bytes, asked) = (ended.exit_code(), init.carried_bytes(), init.is_asked(ended));
             // The relay beside it may still hold what other nodes need to come to their end.
             let limit = match (&task.world, code) {
                 (None, _) => Some(LIMIT),
                 (Some(_), 0) => None,
                 (Some(_), _) => Some(ABORT_LIMIT),
             };
-            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }, limit));
-            code
+            let last = Said::Ended { code, carried_bytes, asked };
+            init.line.into_iter().for_each(|line| line.leave(&last, limit));
+            ended
         }
         Err((reason, code)) => told(reason, code),
     }
@@ -162,13 +166,14 @@ impl Init<'_> {
             program: 0,
             runs: false,
             early: Vec::new(),
+            given: Vec::new(),
             ended: None,
             dumping: None,
         })
     }
 
     /// Runs the loop until the program has ended; an error carries the sandbox's exit code.
-    fn follow(&mut self) -> Result<i32, (String, i32)> {
+    fn follow(&mut self) -> Result<Ended, (String, i32)> {
         let own = |e: io::Error| (format!("the sandbox has failed: {e}"), 126);
         self.runs = true;
         for signal in std::mem::take(&mut self.early) {
@@ -181,9 +186,9 @@ impl Init<'_> {
             self.trust()?;
             self.goes_on();
             self.dumped(outcome);
-            if let Some(code) = self.ended.map(Ended::exit_code) {
+            if let Some(ended) = self.ended {
                 self.relays.iter_mut().try_for_each(Relay::finish).map_err(own)?;
-                return Ok(code);
+                return Ok(self.of_program(ended));
             }
             let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(asker.waits()));
             self.dumped(outcome);
@@ -237,9 +242,7 @@ impl Init<'_> {
             Err(_) | Ok(Signal::SIGCHLD) => {}
             Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if !self.runs => self.end(),
             Ok(signal) if !self.runs => self.early.push(signal),
-            Ok(signal) if self.ended.is_none() => {
-                let _ = kill(Pid::from_raw(self.program), signal);
-            }
+            Ok(signal) if self.ended.is_none() => self.give(signal),
             Ok(_) => {}
         }
     }

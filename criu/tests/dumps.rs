@@ -379,7 +379,7 @@ fn obeys_a_driver(criu: &Path) {
         one.sandbox.wait();
     }
     one.dump("dump", 3);
-    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
+    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0], asked: false }));
     one.driver.hang_up();
     assert_eq!(one.child.wait().unwrap().code(), Some(137));
 }

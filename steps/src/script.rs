@@ -2,12 +2,14 @@
 
 use crate::calls::Calls;
 use crate::late::Late;
+use crate::wishes::Wishes;
 use driver::ports::{Child, Happening, NotStarted};
 use host::mail::{Post, Tries};
 use host::processes::{self, Process};
-use host::supervise::{exit_code, unblocked};
+use host::supervise::{self, exit_code, unblocked};
 use slurm::Slurm;
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,12 +84,27 @@ pub struct Steps {
 pub struct Tree {
     root: i32,
     pid: Arc<AtomicI32>,
+    /// The signal that has killed the script; 0 if none has.
+    killed_by: Arc<AtomicI32>,
+    /// Which signals somebody has given to the script or its steps.
+    pub wishes: Wishes,
 }
 
 impl Tree {
     /// Everything below `root`, the process that orphans fall to, but the driver itself.
     pub fn new(root: i32) -> Tree {
-        Tree { root, pid: Arc::new(AtomicI32::new(0)) }
+        Tree { root, pid: Arc::default(), killed_by: Arc::default(), wishes: Wishes::default() }
+    }
+
+    /// Passes a signal from outside on to the script.
+    pub fn pass_on(&self, signal: i32) {
+        self.wishes.asks(signal);
+        processes::signal(self.script(), signal);
+    }
+
+    /// The signal that has killed the script, if it has ended so.
+    pub fn killed_by(&self) -> Option<i32> {
+        Some(self.killed_by.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
     }
 
     /// Process id of the script; 0 before its start.
@@ -207,16 +224,21 @@ impl Child for Script {
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(ATTEMPT)
+            .env_remove(supervise::TOLD)
             .envs(environment.iter().cloned())
             .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
             .spawn()
             .map_err(|e| unstarted(format!("{program}: {e}"), e.kind()))?;
         self.tree.pid.store(child.id() as i32, Ordering::SeqCst);
+        self.tree.wishes.forgets();
         let one = self.tries.begin();
-        let post = self.post.clone();
+        let (post, killed_by) = (self.post.clone(), self.tree.killed_by.clone());
         thread::spawn(move || {
-            let code = child.wait().map_or(126, exit_code);
+            let ended = child.wait();
+            let signal = ended.as_ref().ok().and_then(ExitStatusExt::signal).unwrap_or(0);
+            killed_by.store(signal, Ordering::SeqCst);
+            let code = ended.map_or(126, exit_code);
             post.tell_of(&one, Happening::Exited { code });
         });
         Ok(())
@@ -277,6 +299,10 @@ impl Child for Script {
             left.iter().for_each(|p| processes::signal_seen(p, libc::SIGKILL));
             thread::sleep(LOOK);
         }
+    }
+
+    fn was_asked(&mut self, code: i32) -> bool {
+        self.tree.wishes.explain(code)
     }
 
     fn step(&mut self) -> String {

@@ -92,7 +92,8 @@ impl Driver<'_> {
     fn crashed(&mut self, code: i32, exited_s: f64) -> End {
         // A checkpoint that could not be restored is no fault of the script, and is not tried again.
         let is_not_back = code == protocol::EXIT_KILLED && self.has_lost_its_line();
-        if !is_not_back && (code < 128 || self.crashes >= self.setup.step_retries) {
+        let is_over = code < 128 || self.ports.child.was_asked(code) || self.crashes >= self.setup.step_retries;
+        if !is_not_back && is_over {
             return End::Finished(code);
         }
         self.crashes += u32::from(!is_not_back);
