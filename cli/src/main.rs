@@ -17,8 +17,8 @@ mod simulate;
 mod status;
 mod steer;
 
-use criu::task::Ended;
 use clap::{FromArgMatches, Parser, Subcommand};
+use criu::task::Ended;
 use protocol::Verb;
 use std::path::PathBuf;
 use std::process::ExitCode;

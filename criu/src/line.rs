@@ -98,6 +98,11 @@ pub enum Order {
     },
     /// End the program.
     End,
+    /// Another task has ended with this code, and its program with it: end the ranks here, and tell the same.
+    EndAs {
+        /// The exit code.
+        code: i32,
+    },
 }
 
 /// A message of a task's supervisor.

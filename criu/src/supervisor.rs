@@ -8,16 +8,23 @@ use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getppid};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Exit code when namespaces are refused: trying again is useless.
 const EXIT_NO_SANDBOX: i32 = 126;
+
+/// So soon after a signal to many processes has the parent passed it on that came to itself.
+const PASSED_ON: Duration = Duration::from_millis(300);
 
 /// How a task ends that counts as killed, since its program has done nothing wrong.
 const KILLED: Ended = Ended::Code(EXIT_KILLED);
@@ -105,12 +112,8 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     match forked {
         Ok((ForkResult::Child, _, teller)) => {
             let tmp = temporary.as_ref().map(Temporary::path);
-            let ended = init::run(task, line, tmp, &signals);
-            if let Ended::Signal(signal) = ended {
-                // The first process of a namespace cannot end by a signal.
-                let _ = File::from(teller).write_all(&[signal as u8]);
-            }
-            std::process::exit(ended.exit_code())
+            let teller = Arc::new(File::from(teller));
+            init::leave(&teller, init::run(task, line, tmp, &signals, &teller))
         }
         Ok((ForkResult::Parent { child }, told, teller)) => {
             // The connection ends with the sandbox, as does the pipe.
@@ -137,9 +140,12 @@ fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet, told: OwnedFd) -> 
         let mut number = [0];
         told.read_exact(&mut number).ok().and_then(|()| Signal::try_from(i32::from(number[0])).ok())
     };
+    let Ok(heard) = SignalFd::new(signals) else { return KILLED };
+    let mut senders = Senders::default();
     loop {
-        match signals.wait() {
-            Ok(Signal::SIGCHLD) => {
+        let info = heard.read_signal();
+        match info.as_ref().map(|info| info.map(|info| (info, Signal::try_from(info.ssi_signo as i32)))) {
+            Ok(Some((_, Ok(Signal::SIGCHLD)))) => {
                 if let Some(ended) = ended(init) {
                     return killed_by().map_or(ended, Ended::Signal);
                 }
@@ -152,12 +158,41 @@ fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet, told: OwnedFd) -> 
                     return KILLED;
                 }
             }
-            Ok(signal) => {
-                let _ = kill(init, signal);
+            Ok(Some((info, Ok(signal)))) => {
+                if let Some(for_all) = senders.judge(getppid().as_raw(), &info, Instant::now()) {
+                    pass_in(init, signal, for_all);
+                }
             }
-            Err(_) => {}
+            _ => {}
         }
     }
+}
+
+/// Who has sent which signal.
+#[derive(Default)]
+struct Senders {
+    /// When each signal last came from somebody else than the parent.
+    from_others: BTreeMap<u32, Instant>,
+}
+
+impl Senders {
+    /// Whether a signal is for all processes of the program: one that comes past the parent was given to more than this
+    /// process, such as by `scancel --full`. None if the parent only passes on what has come already.
+    fn judge(&mut self, parent: i32, info: &siginfo, now: Instant) -> Option<bool> {
+        if info.ssi_pid as i32 != parent {
+            self.from_others.insert(info.ssi_signo, now);
+            return Some(true);
+        }
+        let before = self.from_others.get(&info.ssi_signo);
+        before.is_none_or(|before| now.duration_since(*before) > PASSED_ON).then_some(false)
+    }
+}
+
+/// Tells the sandbox's first process of a signal. What that process gets otherwise the program gets, too.
+fn pass_in(init: Pid, signal: Signal, for_all: bool) {
+    let value = libc::sigval { sival_ptr: usize::from(for_all) as *mut libc::c_void };
+    // SAFETY: the value is a number, not a pointer that anybody follows.
+    unsafe { libc::sigqueue(init.as_raw(), signal as i32, value) };
 }
 
 #[cfg(test)]

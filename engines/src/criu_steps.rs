@@ -30,8 +30,8 @@ use steps::cancelled;
 use steps::gathered::forget_meetings;
 use steps::sandboxes::{Sandboxes, own_job, record};
 use steps::script::Steps;
-use steps::wishes::Wishes;
 use steps::streams;
+use steps::wishes::Wishes;
 
 /// Exit code that stands for a script whose tasks were killed: it begins anew from the newest line.
 const KILLED: i32 = 128 + libc::SIGKILL;
@@ -151,18 +151,18 @@ impl CriuSteps {
         let lost = move |member: &Member| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
-                return;
+                return false;
             }
             let Some(of) =
                 current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member))
             else {
-                return;
+                return false;
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
             if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) {
                 by_somebody.asks(libc::SIGKILL);
                 protocol::say!("joulepoint: the step of {task} was cancelled; it does not go back");
-                return;
+                return true;
             }
             let ends = member.step.map(|step| format!(" (to end it: scancel {job}.{step})")).unwrap_or_default();
             protocol::say!("joulepoint: {task} was killed or is missing; its step goes back{ends}");
@@ -171,6 +171,7 @@ impl CriuSteps {
             }
             by_somebody.forgets();
             told.tell_of(&of, Happening::Exited { code: KILLED });
+            false
         };
         let asked = move |_: &Member, code: i32| wishes.asks(code - 128);
         let wardens = Wardens::listen(&run, &host, Box::new(lost), Box::new(asked))?;

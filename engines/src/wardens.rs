@@ -28,8 +28,9 @@ use tasks::{State, Step, Task};
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed.
-pub type Lost = dyn Fn(&Member) + Send + Sync;
+/// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed. Says whether
+/// somebody wanted that.
+pub type Lost = dyn Fn(&Member) -> bool + Send + Sync;
 
 /// What is told the exit code of each task that a signal from outside has ended.
 pub type AskedToEnd = dyn Fn(&Member, i32) + Send + Sync;
@@ -75,7 +76,9 @@ impl Wardens {
                     match answered {
                         Ok((Hello::Task(member), line)) => shared.serve(member, line),
                         Ok((Hello::Step { call, words, outside }, line)) => {
-                            shared.hold(Step { call, words, outside, is_ending: false }, line)
+                            if let Ok(teller) = line.teller() {
+                                shared.hold(Step { call, words, outside, teller, is_ending: false }, line);
+                            }
                         }
                         Err(e) => unproven.refuse(&e.to_string()),
                     }
@@ -123,12 +126,18 @@ impl Shared {
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
                 // A launcher that tells of a rank that was killed: all go back, as for a task that was killed.
-                Said::Ended { code, asked: false, .. } if code > 128 && member.ranks.is_some() => task.teller.hang_up(),
+                Said::Ended { code, asked: false, .. } if code > 128 && member.ranks.is_some() => {
+                    task.teller.hang_up();
+                    state.end_ranks(&member, code);
+                }
                 Said::Ended { code, carried_bytes, asked } => {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
                     if asked {
                         (self.asked)(&member, code);
+                        state.tell_steps(&member.call);
+                    } else if code != 0 {
+                        state.end_ranks(&member, code);
                     }
                 }
                 Said::Ready => {
@@ -149,8 +158,8 @@ impl Shared {
             is_lost
         };
         self.changed.notify_all();
-        if is_lost {
-            (self.lost)(&member);
+        if is_lost && (self.lost)(&member) {
+            self.state().tell_steps(&member.call);
         }
     }
 

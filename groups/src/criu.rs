@@ -396,6 +396,7 @@ impl GroupCriu {
                 let (task, node) = (member.rank, &member.node);
                 protocol::say!("joulepoint: task {task} on {node} was killed or is missing; group {group} goes back");
             }
+            false
         };
         let ended = seats.clone();
         let asked = move |member: &::criu::line::Member, _: i32| ended.note_asked(group, &member.call);

@@ -11,7 +11,7 @@ use slurm::Slurm;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,6 +84,8 @@ pub struct Steps {
 pub struct Tree {
     root: i32,
     pid: Arc<AtomicI32>,
+    /// Whether the script has been started, and has not ended.
+    runs: Arc<AtomicBool>,
     /// The signal that has killed the script; 0 if none has.
     killed_by: Arc<AtomicI32>,
     /// Which signals somebody has given to the script or its steps.
@@ -93,7 +95,8 @@ pub struct Tree {
 impl Tree {
     /// Everything below `root`, the process that orphans fall to, but the driver itself.
     pub fn new(root: i32) -> Tree {
-        Tree { root, pid: Arc::default(), killed_by: Arc::default(), wishes: Wishes::default() }
+        let (pid, runs, killed_by) = (Arc::default(), Arc::default(), Arc::default());
+        Tree { root, pid, runs, killed_by, wishes: Wishes::default() }
     }
 
     /// Passes a signal from outside on to the script.
@@ -233,11 +236,15 @@ impl Child for Script {
         self.tree.pid.store(child.id() as i32, Ordering::SeqCst);
         self.tree.wishes.forgets();
         let one = self.tries.begin();
-        let (post, killed_by) = (self.post.clone(), self.tree.killed_by.clone());
+        let (post, tree) = (self.post.clone(), self.tree.clone());
+        tree.runs.store(true, Ordering::SeqCst);
         thread::spawn(move || {
             let ended = child.wait();
             let signal = ended.as_ref().ok().and_then(ExitStatusExt::signal).unwrap_or(0);
-            killed_by.store(signal, Ordering::SeqCst);
+            if one.is_current() {
+                tree.runs.store(false, Ordering::SeqCst);
+                tree.killed_by.store(signal, Ordering::SeqCst);
+            }
             let code = ended.map_or(126, exit_code);
             post.tell_of(&one, Happening::Exited { code });
         });
@@ -299,6 +306,10 @@ impl Child for Script {
             left.iter().for_each(|p| processes::signal_seen(p, libc::SIGKILL));
             thread::sleep(LOOK);
         }
+    }
+
+    fn runs(&mut self) -> bool {
+        self.tree.runs.load(Ordering::SeqCst)
     }
 
     fn was_asked(&mut self, code: i32) -> bool {

@@ -18,6 +18,9 @@ use std::thread;
 use std::time::Duration;
 use steps::script::ATTEMPT;
 
+/// Slurm's number of the components of a job that has several.
+const HETEROGENEOUS: &str = "SLURM_HET_SIZE";
+
 /// Longest wait of a requeued run for Slurm to end it.
 const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 
@@ -37,6 +40,13 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
             return exec(argv);
         }
     };
+    if std::env::var_os(HETEROGENEOUS).is_some() {
+        return unprotected(
+            "the job is heterogeneous, and what its components do together cannot be saved",
+            &settings,
+            argv,
+        );
+    }
     let Some(attempt) = attempt else {
         return supervise::supervise(again).unwrap_or_else(|e| unprotected(&e.to_string(), &settings, argv));
     };

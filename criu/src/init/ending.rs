@@ -5,16 +5,35 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// Signals that ask a program to end.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 impl Init<'_> {
-    /// Gives a signal from outside to the program, or to the ranks that it has started: a launcher that gets SIGTERM kills
+    /// Hears of signals that have come: those that the supervisor tells of are given to the program.
+    pub(super) fn hear_signals(&mut self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let number = info.ssi_signo as i32;
+            match (info.ssi_code, Signal::try_from(number)) {
+                (libc::SI_QUEUE, _) => self.signalled(number, info.ssi_int != 0),
+                // Whoever signals all processes has signalled the program, too.
+                (libc::SI_USER, Ok(signal)) => self.note(signal),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives a signal from outside to the program, to its process group if it is `for_all`, or to the ranks that it has started: a launcher that gets SIGTERM kills
     /// them a second later, and they may have something to save.
-    pub(super) fn give(&mut self, signal: Signal) {
-        self.given.push(signal);
-        let ranks = if self.starts_ranks() { children(Path::new("/proc"), self.program) } else { vec![self.program] };
+    pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
+        self.note(signal);
+        let ranks = match (self.starts_ranks(), for_all) {
+            (true, _) => children(Path::new("/proc"), self.program),
+            // It leads its process group.
+            (false, true) => vec![-self.program],
+            (false, false) => vec![self.program],
+        };
         // Before its ranks are there, nobody else can heed the wish.
         let (to, signal) = match ranks.is_empty() && ENDING.contains(&signal) {
             true => (vec![self.program], Signal::SIGKILL),
@@ -25,12 +44,20 @@ impl Init<'_> {
         }
     }
 
+    fn note(&mut self, signal: Signal) {
+        self.given.push(signal);
+        if ENDING.contains(&signal) {
+            let _ = self.asked.compare_exchange(0, signal as i32, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
     /// How the program of a user has ended, of which this is the process that we have started.
     pub(super) fn of_program(&self, ended: Ended) -> Ended {
-        let first = self.given.iter().find(|signal| ENDING.contains(signal));
+        let first = Signal::try_from(self.asked.load(Ordering::SeqCst)).ok();
         match (ended, first) {
             _ if !self.starts_ranks() => ended,
-            (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(*signal),
+            _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
+            (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(signal),
             _ => ended.of_ranks(),
         }
     }

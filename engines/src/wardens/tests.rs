@@ -16,7 +16,10 @@ fn member(call: &str, rank: u32, tasks: u32) -> Member {
 fn listen(run: &Path) -> (Wardens, Receiver<u32>) {
     let (sender, lost) = channel();
     let sender = Mutex::new(sender);
-    let told = move |m: &Member| sender.lock().unwrap().send(m.rank).unwrap();
+    let told = move |m: &Member| {
+        sender.lock().unwrap().send(m.rank).unwrap();
+        false
+    };
     (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| {})).unwrap(), lost)
 }
 
