@@ -18,7 +18,6 @@ mod status;
 mod steer;
 
 use clap::{FromArgMatches, Parser, Subcommand};
-use criu::task::Ended;
 use protocol::Verb;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -402,12 +401,7 @@ impl Failure {
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
-        Command::Warden(args) => {
-            return Ok(match criu::supervisor::run(&args.task()) {
-                Ended::Code(code) => code,
-                Ended::Signal(signal) => host::supervise::end_by(signal),
-            });
-        }
+        Command::Warden(args) => return Ok(criu::supervisor::run(&args.task()).leave(host::supervise::end_by)),
         Command::Ranks(args) => {
             let ranks = args.ranks();
             let e = ranks.run();

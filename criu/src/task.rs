@@ -52,6 +52,14 @@ impl Ended {
         }
     }
 
+    /// The exit code of who ends alike, which ends by a signal through `by`.
+    pub fn leave(self, by: impl FnOnce(Signal) -> i32) -> i32 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => by(signal),
+        }
+    }
+
     /// What a launcher tells by its exit code of the ranks that it has started: 128 + signal if one was killed.
     pub(crate) fn of_ranks(self) -> Ended {
         match self {

