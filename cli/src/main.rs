@@ -401,7 +401,7 @@ impl Failure {
 fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
-        Command::Warden(args) => return Ok(criu::supervisor::run(&args.task())),
+        Command::Warden(args) => return Ok(criu::supervisor::run(&args.task()).leave(host::supervise::end_by)),
         Command::Ranks(args) => {
             let ranks = args.ranks();
             let e = ranks.run();

@@ -3,6 +3,7 @@
 //! One loop waits for everything: signals, output, requests, CRIU. CRIU has to run within the sandbox, since it
 //! refuses to dump the processes of another pid namespace.
 
+mod ending;
 mod orders;
 mod program;
 
@@ -23,11 +24,13 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use orders::Asker;
 use program::NotBack;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::SystemTime;
 
@@ -54,18 +57,24 @@ struct Init<'a> {
     is_unwanted: bool,
     runs: bool,
     /// Signals that arrived before the program was restored.
-    early: Vec<Signal>,
+    early: Vec<(Signal, bool)>,
+    /// Signals from outside that were given to the program.
+    given: Vec<Signal>,
+    /// The first of them that asks for an end; 0 if none has.
+    asked: Arc<AtomicI32>,
+    /// How the program has ended on another node, if that ends it here.
+    ends_as: Option<i32>,
     ended: Option<Ended>,
     /// The dump in progress, and who asked for it.
     dumping: Option<(Dumping, Asker)>,
 }
 
-/// Runs the sandbox to its end; returns the program's exit code. `tmp` is a temporary folder for a program whose user
+/// Runs the sandbox to its end; tells how the program has ended. `tmp` is a temporary folder for a program whose user
 /// names none.
-pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> i32 {
+pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet, teller: &Arc<File>) -> Ended {
     let told = |reason: String, code: i32| {
         protocol::say!("joulepoint: {reason}");
-        code
+        Ended::Code(code)
     };
     let mut init = match Init::open(task, line, tmp, signals) {
         Ok(init) => init,
@@ -75,7 +84,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     if task.placement.as_ref().is_some_and(Placement::is_over) {
         return told(SUPERSEDED.to_string(), EXIT_KILLED);
     }
-    task.placement.clone().into_iter().for_each(end_with);
+    task.placement.clone().into_iter().for_each(|placement| end_with(placement, teller.clone(), init.asked.clone()));
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
             if of_checkpoint {
@@ -86,30 +95,40 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         None => init.start(),
     };
     match begun.and_then(|()| init.follow()) {
-        Ok(code) => {
-            let carried_bytes = init.carried_bytes();
+        Ok(ended) => {
+            let (code, carried_bytes, asked) = (ended.exit_code(), init.carried_bytes(), init.is_asked(ended));
             // The relay beside it may still hold what other nodes need to come to their end.
             let limit = match (&task.world, code) {
                 (None, _) => Some(LIMIT),
                 (Some(_), 0) => None,
                 (Some(_), _) => Some(ABORT_LIMIT),
             };
-            init.line.into_iter().for_each(|line| line.leave(&Said::Ended { code, carried_bytes }, limit));
-            code
+            let last = Said::Ended { code, carried_bytes, asked };
+            init.line.into_iter().for_each(|line| line.leave(&last, limit));
+            ended
         }
         Err((reason, code)) => told(reason, code),
     }
 }
 
-/// Ends this process, and with it the whole sandbox, as soon as its placement is over.
-fn end_with(placement: Placement) {
+/// Ends this process, and with it the whole sandbox, as soon as its placement is over: as somebody has asked the program to.
+fn end_with(placement: Placement, teller: Arc<File>, asked: Arc<AtomicI32>) {
     thread::spawn(move || {
         while !placement.is_over() {
             thread::sleep(fencing::LOOK);
         }
         protocol::say!("joulepoint: {SUPERSEDED}");
-        std::process::exit(EXIT_KILLED)
+        let signal = Signal::try_from(asked.load(Ordering::SeqCst));
+        leave(&teller, signal.map_or(Ended::Code(EXIT_KILLED), Ended::Signal))
     });
+}
+
+/// Ends this process, and tells its supervisor by which signal: the first process of a namespace cannot end by one.
+pub fn leave(mut teller: &File, ended: Ended) -> ! {
+    if let Ended::Signal(signal) = ended {
+        let _ = teller.write_all(&[signal as u8]);
+    }
+    std::process::exit(ended.exit_code())
 }
 
 /// Marks the checkpoint as bad when a task could not be restored twice; it is then set aside for the whole step. The
@@ -162,17 +181,20 @@ impl Init<'_> {
             program: 0,
             runs: false,
             early: Vec::new(),
+            given: Vec::new(),
+            asked: Arc::default(),
+            ends_as: None,
             ended: None,
             dumping: None,
         })
     }
 
     /// Runs the loop until the program has ended; an error carries the sandbox's exit code.
-    fn follow(&mut self) -> Result<i32, (String, i32)> {
+    fn follow(&mut self) -> Result<Ended, (String, i32)> {
         let own = |e: io::Error| (format!("the sandbox has failed: {e}"), 126);
         self.runs = true;
-        for signal in std::mem::take(&mut self.early) {
-            self.signalled(signal as i32);
+        for (signal, for_all) in std::mem::take(&mut self.early) {
+            self.signalled(signal as i32, for_all);
         }
         loop {
             let criu = self.dumping.as_ref().map_or(0, |(d, _)| d.criu());
@@ -181,9 +203,10 @@ impl Init<'_> {
             self.trust()?;
             self.goes_on();
             self.dumped(outcome);
-            if let Some(code) = self.ended.map(Ended::exit_code) {
+            if let Some(ended) = self.ended {
+                self.hear_signals();
                 self.relays.iter_mut().try_for_each(Relay::finish).map_err(own)?;
-                return Ok(code);
+                return Ok(self.of_program(ended));
             }
             let outcome = self.dumping.as_mut().and_then(|(d, asker)| d.look_after(asker.waits()));
             self.dumped(outcome);
@@ -214,9 +237,7 @@ impl Init<'_> {
             Err(e) => return Err(e.into()),
         }
         let ready: Vec<bool> = polled.iter().map(|p| p.any().unwrap_or(false)).collect();
-        while let Ok(Some(info)) = self.signals.read_signal() {
-            self.signalled(info.ssi_signo as i32);
-        }
+        self.hear_signals();
         for (relay, ready) in self.relays.iter_mut().zip(&ready[relays]) {
             if *ready { relay.drain()? } else { relay.rest()? }
         }
@@ -230,16 +251,14 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Passes a signal to the program. While it is being restored a signal would kill it, and the checkpoint would be
+    /// Passes a signal to the program, or to all of its processes. While it is being restored a signal would kill it, and the checkpoint would be
     /// blamed.
-    fn signalled(&mut self, number: i32) {
+    fn signalled(&mut self, number: i32, for_all: bool) {
         match Signal::try_from(number) {
             Err(_) | Ok(Signal::SIGCHLD) => {}
             Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if !self.runs => self.end(),
-            Ok(signal) if !self.runs => self.early.push(signal),
-            Ok(signal) if self.ended.is_none() => {
-                let _ = kill(Pid::from_raw(self.program), signal);
-            }
+            Ok(signal) if !self.runs => self.early.push((signal, for_all)),
+            Ok(signal) if self.ended.is_none() => self.give(signal, for_all),
             Ok(_) => {}
         }
     }

@@ -98,6 +98,11 @@ pub enum Order {
     },
     /// End the program.
     End,
+    /// Another task has ended with this code, and its program with it: end the ranks here, and tell the same.
+    EndAs {
+        /// The exit code.
+        code: i32,
+    },
 }
 
 /// A message of a task's supervisor.
@@ -128,6 +133,9 @@ pub enum Said {
         code: i32,
         /// How much this supervisor has carried on of standard output and standard error since it began, bytes.
         carried_bytes: [u64; 2],
+        /// Whether a signal from outside has ended it: somebody wanted that.
+        #[serde(default)]
+        asked: bool,
     },
     /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,

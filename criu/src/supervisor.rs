@@ -3,26 +3,39 @@
 use crate::files::COMMON;
 use crate::line::{self, Hello, LIMIT, Line, Member, Said};
 use crate::sandbox::Numbers;
-use crate::task::Task;
+use crate::task::{Ended, Task};
 use crate::temporary::Temporary;
 use crate::{EXIT_KILLED, frozen, init, sandbox};
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
-use std::fs::{self, DirBuilder};
+use nix::unistd::{ForkResult, Pid, fork, getppid};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Exit code when namespaces are refused: trying again is useless.
 const EXIT_NO_SANDBOX: i32 = 126;
 
+/// So soon after a signal to many processes has the parent passed it on that came to itself.
+const PASSED_ON: Duration = Duration::from_millis(300);
+
+/// How a task ends that counts as killed, since its program has done nothing wrong.
+const KILLED: Ended = Ended::Code(EXIT_KILLED);
+
 /// File in a task's dump with the exit code of a task that had already ended.
 pub const ENDED: &str = "ended";
 
-/// Runs a task in a sandbox of its own; the exit code is the program's, or 128 + signal.
+/// Runs a task in a sandbox of its own, and tells how the program has ended.
 ///
 /// Only for a process with one thread: it leaves its user namespace.
-pub fn run(task: &Task) -> i32 {
+pub fn run(task: &Task) -> Ended {
     match &task.member {
         Some(member) => of_step(task, member),
         None => sandboxed(task, None),
@@ -31,7 +44,7 @@ pub fn run(task: &Task) -> i32 {
 
 /// Runs a task of a step: tells the driver of its job, and uses a folder of its own. If the driver cannot be reached,
 /// the task counts as killed, since its program has done nothing wrong.
-fn of_step(task: &Task, member: &Member) -> i32 {
+fn of_step(task: &Task, member: &Member) -> Ended {
     let own = || -> Result<(Line, Task), String> {
         let line = line::call(&task.run, &Hello::Task(member.clone()))?;
         let run = task.run.join("tasks").join(member.folder());
@@ -44,21 +57,21 @@ fn of_step(task: &Task, member: &Member) -> i32 {
         Ok(own) => own,
         Err(reason) => {
             protocol::say!("joulepoint: {reason}");
-            return EXIT_KILLED;
+            return KILLED;
         }
     };
     // A task that had ended before the dump ends at once with its exit code.
     let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
     match ended.and_then(|text| text.trim().parse().ok()) {
         Some(code) => {
-            line.leave(&Said::Ended { code, carried_bytes: [0, 0] }, Some(LIMIT));
-            code
+            line.leave(&Said::Ended { code, carried_bytes: [0, 0], asked: false }, Some(LIMIT));
+            Ended::Code(code)
         }
         None => sandboxed(&task, Some(line)),
     }
 }
 
-fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
+fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     // Tasks of a step may meet in a TMPDIR that all share, and leave files there for the next step: no folder of
     // their own.
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
@@ -74,7 +87,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
         Ok(beside) => beside.map(|(child, folder)| (Pid::from_raw(child.id() as i32), folder)).unzip(),
         Err(reason) => {
             protocol::say!("joulepoint: {reason}");
-            return EXIT_KILLED;
+            return KILLED;
         }
     };
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
@@ -86,58 +99,100 @@ fn sandboxed(task: &Task, line: Option<Line>) -> i32 {
     let prepared = blocked.and_then(|()| sandbox::leave(task.own_network, numbers));
     if let Err(reason) = prepared {
         protocol::say!("joulepoint: {reason}");
-        return EXIT_NO_SANDBOX;
+        return Ended::Code(EXIT_NO_SANDBOX);
     }
     let clocks = from.and_then(|from| from.clocks);
     if let Some(Err(e)) = clocks.map(|clocks| clocks.go_on()) {
         tracing::warn!(%e, "clocks that count from the node's start jump for the program");
     }
-    // SAFETY: this process has one thread.
-    match unsafe { fork() } {
-        Ok(ForkResult::Child) => {
+    let forked = nix::unistd::pipe2(OFlag::O_CLOEXEC).and_then(|(told, teller)| {
+        // SAFETY: this process has one thread.
+        Ok((unsafe { fork() }?, told, teller))
+    });
+    match forked {
+        Ok((ForkResult::Child, _, teller)) => {
             let tmp = temporary.as_ref().map(Temporary::path);
-            std::process::exit(init::run(task, line, tmp, &signals))
+            let teller = Arc::new(File::from(teller));
+            init::leave(&teller, init::run(task, line, tmp, &signals, &teller))
         }
-        Ok(ForkResult::Parent { child }) => {
-            // The connection ends with the sandbox.
-            drop(line);
-            stand_by(child, beside, &signals)
+        Ok((ForkResult::Parent { child }, told, teller)) => {
+            // The connection ends with the sandbox, as does the pipe.
+            drop((line, teller));
+            stand_by(child, beside, &signals, told)
         }
         Err(e) => {
             protocol::say!("joulepoint: no process can be started: {e}");
-            EXIT_KILLED
+            KILLED
         }
     }
 }
 
 /// Passes every signal on to the sandbox's first process until that has ended, and with it the whole sandbox; the process
-/// `beside` it belongs to it.
-fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet) -> i32 {
+/// `beside` it belongs to it. By `told` it says which signal has killed the program, if one has.
+fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet, told: OwnedFd) -> Ended {
     let ended = |pid: Pid| match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::Exited(_, code)) => Some(code),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Some(128 + signal as i32),
+        Ok(WaitStatus::Exited(_, code)) => Some(Ended::Code(code)),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(Ended::Signal(signal)),
         _ => None,
     };
+    let mut told = File::from(told);
+    let mut killed_by = move || {
+        let mut number = [0];
+        told.read_exact(&mut number).ok().and_then(|()| Signal::try_from(i32::from(number[0])).ok())
+    };
+    let Ok(heard) = SignalFd::new(signals) else { return KILLED };
+    let mut senders = Senders::default();
     loop {
-        match signals.wait() {
-            Ok(Signal::SIGCHLD) => {
-                if let Some(code) = ended(init) {
-                    return code;
+        let info = heard.read_signal();
+        match info.as_ref().map(|info| info.map(|info| (info, Signal::try_from(info.ssi_signo as i32)))) {
+            Ok(Some((_, Ok(Signal::SIGCHLD)))) => {
+                if let Some(ended) = ended(init) {
+                    return killed_by().map_or(ended, Ended::Signal);
                 }
-                if let Some(code) = beside.and_then(ended) {
+                if let Some(ended) = beside.and_then(ended) {
+                    let code = ended.exit_code();
                     protocol::say!(
                         "joulepoint: the relay of an MPI program has ended with {code}; its ranks end with it"
                     );
                     let _ = kill(init, Signal::SIGKILL);
-                    return EXIT_KILLED;
+                    return KILLED;
                 }
             }
-            Ok(signal) => {
-                let _ = kill(init, signal);
+            Ok(Some((info, Ok(signal)))) => {
+                if let Some(for_all) = senders.judge(getppid().as_raw(), &info, Instant::now()) {
+                    pass_in(init, signal, for_all);
+                }
             }
-            Err(_) => {}
+            _ => {}
         }
     }
+}
+
+/// Who has sent which signal.
+#[derive(Default)]
+struct Senders {
+    /// When each signal last came from somebody else than the parent.
+    from_others: BTreeMap<u32, Instant>,
+}
+
+impl Senders {
+    /// Whether a signal is for all processes of the program: one that comes past the parent was given to more than this
+    /// process, such as by `scancel --full`. None if the parent only passes on what has come already.
+    fn judge(&mut self, parent: i32, info: &siginfo, now: Instant) -> Option<bool> {
+        if info.ssi_pid as i32 != parent {
+            self.from_others.insert(info.ssi_signo, now);
+            return Some(true);
+        }
+        let before = self.from_others.get(&info.ssi_signo);
+        before.is_none_or(|before| now.duration_since(*before) > PASSED_ON).then_some(false)
+    }
+}
+
+/// Tells the sandbox's first process of a signal. What that process gets otherwise the program gets, too.
+fn pass_in(init: Pid, signal: Signal, for_all: bool) {
+    let value = libc::sigval { sival_ptr: usize::from(for_all) as *mut libc::c_void };
+    // SAFETY: the value is a number, not a pointer that anybody follows.
+    unsafe { libc::sigqueue(init.as_raw(), signal as i32, value) };
 }
 
 #[cfg(test)]
@@ -160,6 +215,6 @@ mod tests {
             command: vec!["true".into()],
             ..Task::default()
         };
-        assert_eq!(super::run(&task), EXIT_KILLED);
+        assert_eq!(super::run(&task), KILLED);
     }
 }

@@ -35,7 +35,7 @@ pub struct Task {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It exited with a code.
     Code(i32),
@@ -44,10 +44,27 @@ pub enum Ended {
 }
 
 impl Ended {
-    pub(crate) fn exit_code(self) -> i32 {
+    /// The exit code as a shell tells it: 128 + signal if a signal killed it.
+    pub fn exit_code(self) -> i32 {
         match self {
             Ended::Code(code) => code,
             Ended::Signal(signal) => 128 + signal as i32,
+        }
+    }
+
+    /// The exit code of who ends alike, which ends by a signal through `by`.
+    pub fn leave(self, by: impl FnOnce(Signal) -> i32) -> i32 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => by(signal),
+        }
+    }
+
+    /// What a launcher tells by its exit code of the ranks that it has started: 128 + signal if one was killed.
+    pub(crate) fn of_ranks(self) -> Ended {
+        match self {
+            Ended::Code(code) => Signal::try_from(code - 128).map_or(self, Ended::Signal),
+            killed => killed,
         }
     }
 }

@@ -55,7 +55,15 @@ pub fn dump(task: &Task, pid: i32, folder: &Path, frozen: RawFd, thaw: RawFd) ->
         .env("JOULEPOINT_THAW", thaw.to_string());
     // A write beyond the file size limit that `hinder` sets must be an error, not a death. Slurm sends a user's
     // signals to all processes.
-    let unheeded = [Signal::SIGXFSZ, Signal::SIGUSR1, Signal::SIGUSR2];
+    let unheeded = [
+        Signal::SIGXFSZ,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ];
     // SAFETY: system calls between fork and exec.
     unsafe {
         command.pre_exec(move || Ok(unheeded.iter().try_for_each(|s| signal(*s, SigHandler::SigIgn).map(drop))?))

@@ -50,7 +50,7 @@ fn main() {
         let restore = Some(PathBuf::from(restore)).filter(|p| p.exists());
         let (criu, run, own_network) = (criu.into(), run.into(), own_network == "true");
         let command = program.iter().map(Into::into).collect();
-        std::process::exit(supervisor::run(&Task {
+        let ended = supervisor::run(&Task {
             criu,
             run,
             member: std::env::var_os(MEMBER).map(|_| member()),
@@ -60,7 +60,8 @@ fn main() {
             own_network,
             command,
             ..Task::default()
-        }));
+        });
+        std::process::exit(ended.exit_code());
     }
     if let [_, word, counts] = &args[..]
         && word == "count"
@@ -379,7 +380,7 @@ fn obeys_a_driver(criu: &Path) {
         one.sandbox.wait();
     }
     one.dump("dump", 3);
-    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0] }));
+    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0], asked: false }));
     one.driver.hang_up();
     assert_eq!(one.child.wait().unwrap().code(), Some(137));
 }

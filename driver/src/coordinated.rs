@@ -255,7 +255,11 @@ impl Driver<'_> {
             }
             match self.ports.clock.wait(until_s) {
                 None => self.timed_out(),
-                Some(Happening::Exited { code }) => return self.exited(code),
+                Some(Happening::Exited { code }) => {
+                    if let Some(end) = self.exited(code) {
+                        return end;
+                    }
+                }
                 Some(Happening::Checkpointed(result)) => {
                     if let Some(end) = self.checkpointed(result) {
                         return end;

@@ -166,6 +166,15 @@ pub trait Child {
     fn abandon(&mut self) {
         self.stop();
     }
+    /// Whether the script itself has not ended: what is told as its end is that of a step.
+    fn runs(&mut self) -> bool {
+        false
+    }
+    /// Whether somebody has given the script, or a step of it, the signal that explains an end with this exit code: then
+    /// it has not crashed.
+    fn was_asked(&mut self, _code: i32) -> bool {
+        false
+    }
     /// Name of the running step, empty if the program runs in the script itself.
     fn step(&mut self) -> String;
 }

@@ -1,4 +1,4 @@
-//! A program that ends while a checkpoint is on its way: halted by its engine, lost, or at its end.
+//! How a program ends: halted by its engine, lost, at its end, or as somebody wants; also while a checkpoint is on its way.
 
 use config::Site;
 use driver::coordinated;
@@ -21,6 +21,11 @@ struct World {
     done: Rc<RefCell<Vec<String>>>,
     halted: bool,
     last_checkpoint: Option<String>,
+    /// What is told as the end of the script is that of a step.
+    runs: bool,
+    /// The exit code that somebody's signal explains.
+    asked: Option<i32>,
+    step_retries: u32,
 }
 
 impl World {
@@ -79,6 +84,12 @@ impl Child for World {
     fn terminate(&mut self) {}
     fn stop(&mut self) {
         self.did("stop");
+    }
+    fn runs(&mut self) -> bool {
+        self.runs
+    }
+    fn was_asked(&mut self, code: i32) -> bool {
+        self.asked == Some(code)
     }
     fn step(&mut self) -> String {
         String::new()
@@ -151,7 +162,7 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         cluster: &mut cluster,
         store: &mut store,
     };
-    let outcome = coordinated::run(&setup(), ports);
+    let outcome = coordinated::run(&Setup { step_retries: world.step_retries, ..setup() }, ports);
     (outcome, world.done.borrow().clone())
 }
 
@@ -186,4 +197,29 @@ fn what_is_left_of_a_script_is_stopped_before_it_begins_again_from_a_checkpoint_
     let (outcome, done) = play(&world, &[Happening::Appeared, Happening::Exited { code: 137 }]);
     assert_eq!(outcome, Outcome::Ended(0));
     assert_eq!(done, ["start", "commit ckpt.9", "stop", "start"]);
+}
+
+#[test]
+fn a_script_goes_on_after_a_step_that_was_lost_too_often() {
+    let world = World { runs: true, step_retries: 1, ..World::default() };
+    let lost = || Happening::Exited { code: 137 };
+    // It is started again once, and ends well then.
+    let (outcome, done) = play(&world, &[lost()]);
+    assert_eq!(
+        (outcome, done.as_slice()),
+        (Outcome::Ended(0), ["start", "stop", "start"].map(String::from).as_slice())
+    );
+    let world = World { runs: true, ..World::default() };
+    let (outcome, done) = play(&world, &[lost(), Happening::Exited { code: 0 }]);
+    assert_eq!((outcome, done), (Outcome::Ended(0), vec!["start".to_string()]));
+}
+
+#[test]
+fn what_somebody_has_ended_by_a_signal_is_not_started_again() {
+    let end = |asked| {
+        let world = World { asked, step_retries: 1, ..World::default() };
+        play(&world, &[Happening::Exited { code: 143 }])
+    };
+    assert_eq!(end(Some(143)), (Outcome::Ended(143), vec!["start".to_string()]));
+    assert_eq!(end(Some(130)).0, Outcome::Ended(0), "another signal explains nothing");
 }

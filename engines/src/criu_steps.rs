@@ -31,6 +31,7 @@ use steps::gathered::forget_meetings;
 use steps::sandboxes::{Sandboxes, own_job, record};
 use steps::script::Steps;
 use steps::streams;
+use steps::wishes::Wishes;
 
 /// Exit code that stands for a script whose tasks were killed: it begins anew from the newest line.
 const KILLED: i32 = 128 + libc::SIGKILL;
@@ -116,6 +117,8 @@ pub struct Parts {
     pub mpi: Option<(String, String)>,
     /// Launchers of MPI that the script names.
     pub launchers: Vec<&'static str>,
+    /// Which signals somebody has given to the script or its steps.
+    pub wishes: Wishes,
 }
 
 impl CriuSteps {
@@ -140,31 +143,38 @@ impl CriuSteps {
             appends,
             mpi,
             launchers,
+            wishes,
         } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
+        let (by_somebody, job) = (wishes.clone(), own_job());
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
-                return;
+                return false;
             }
             let Some(of) =
                 current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member))
             else {
-                return;
+                return false;
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
             if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) {
+                by_somebody.asks(libc::SIGKILL);
                 protocol::say!("joulepoint: the step of {task} was cancelled; it does not go back");
-                return;
+                return true;
             }
-            protocol::say!("joulepoint: {task} was killed or is missing; its step goes back");
+            let ends = member.step.map(|step| format!(" (to end it: scancel {job}.{step})")).unwrap_or_default();
+            protocol::say!("joulepoint: {task} was killed or is missing; its step goes back{ends}");
             if member.node != node {
                 thread::sleep(NODES_FIRST.saturating_sub(begun.elapsed()));
             }
+            by_somebody.forgets();
             told.tell_of(&of, Happening::Exited { code: KILLED });
+            false
         };
-        let wardens = Wardens::listen(&run, &host, Box::new(lost))?;
+        let asked = move |_: &Member, code: i32| wishes.asks(code - 128);
+        let wardens = Wardens::listen(&run, &host, Box::new(lost), Box::new(asked))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
         let job = own_job();
         let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends, job };

@@ -102,6 +102,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 appends,
                 mpi,
                 launchers,
+                wishes: tree.wishes,
             };
             Box::new(CriuSteps::listen(parts)?)
         }

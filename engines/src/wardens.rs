@@ -28,8 +28,12 @@ use tasks::{State, Step, Task};
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed.
-pub type Lost = dyn Fn(&Member) + Send + Sync;
+/// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed. Says whether
+/// somebody wanted that.
+pub type Lost = dyn Fn(&Member) -> bool + Send + Sync;
+
+/// What is told the exit code of each task that a signal from outside has ended.
+pub type AskedToEnd = dyn Fn(&Member, i32) + Send + Sync;
 
 /// The driver's end of the lines to all wardens of a job.
 #[derive(Clone)]
@@ -41,15 +45,16 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     lost: Box<Lost>,
+    asked: Box<AskedToEnd>,
 }
 
 impl Wardens {
     /// Listens for the tasks of a run on this host, which other nodes know by the name or address `host`; `lost` is
-    /// told of each task that goes without a word.
+    /// told of each task that goes without a word, `asked` of each that somebody has ended.
     ///
     /// # Errors
     /// What the file system or the network says.
-    pub fn listen(run: &Path, host: &str, lost: Box<Lost>) -> io::Result<Wardens> {
+    pub fn listen(run: &Path, host: &str, lost: Box<Lost>, asked: Box<AskedToEnd>) -> io::Result<Wardens> {
         let folder = run.join(FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let secret = line::secret(run).map_err(io::Error::other)?;
@@ -57,8 +62,8 @@ impl Wardens {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
         let address = format!("{host}:{}\n", listener.local_addr()?.port());
         write_durably(&folder.join(ADDRESS), address.as_bytes())?;
-        let shared =
-            Arc::new(Shared { dump: Mutex::default(), state: Mutex::default(), changed: Condvar::new(), lost });
+        let (dump, state, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { dump, state, changed, lost, asked });
         let wardens = Wardens(shared.clone());
         let unproven = Unproven::default();
         thread::spawn(move || {
@@ -71,7 +76,9 @@ impl Wardens {
                     match answered {
                         Ok((Hello::Task(member), line)) => shared.serve(member, line),
                         Ok((Hello::Step { call, words, outside }, line)) => {
-                            shared.hold(Step { call, words, outside, is_ending: false }, line)
+                            if let Ok(teller) = line.teller() {
+                                shared.hold(Step { call, words, outside, teller, is_ending: false }, line);
+                            }
                         }
                         Err(e) => unproven.refuse(&e.to_string()),
                     }
@@ -119,10 +126,19 @@ impl Shared {
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
                 // A launcher that tells of a rank that was killed: all go back, as for a task that was killed.
-                Said::Ended { code, .. } if code > 128 && member.ranks.is_some() => task.teller.hang_up(),
-                Said::Ended { code, carried_bytes } => {
+                Said::Ended { code, asked: false, .. } if code > 128 && member.ranks.is_some() => {
+                    task.teller.hang_up();
+                    state.end_ranks(&member, code);
+                }
+                Said::Ended { code, carried_bytes, asked } => {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
+                    if asked {
+                        (self.asked)(&member, code);
+                        state.tell_steps(&member.call);
+                    } else if code != 0 {
+                        state.end_ranks(&member, code);
+                    }
                 }
                 Said::Ready => {
                     task.ready = true;
@@ -142,8 +158,8 @@ impl Shared {
             is_lost
         };
         self.changed.notify_all();
-        if is_lost {
-            (self.lost)(&member);
+        if is_lost && (self.lost)(&member) {
+            self.state().tell_steps(&member.call);
         }
     }
 

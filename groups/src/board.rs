@@ -88,6 +88,8 @@ pub(super) struct Running {
     pub(super) ends: bool,
     /// It was asked to end.
     pub(super) is_stopped: bool,
+    /// A signal from outside, not of ours, has ended a task of it.
+    pub(super) is_asked: bool,
 }
 
 /// What programs run in.
@@ -246,7 +248,8 @@ impl Seats {
                 // Slurm may have forgotten the step.
                 seats.placements.over(&step.placement);
             }
-            let is_cancelled = code != 0 && !step.is_stopped && !step.may_cancel_itself && is_cancelled(steps, &step);
+            let by_somebody = || step.is_asked || !step.may_cancel_itself && is_cancelled(steps, &step);
+            let is_cancelled = code != 0 && !step.is_stopped && by_somebody();
             if code != 0 {
                 clear(steps, &step.name);
             }
@@ -340,6 +343,7 @@ impl Shares for Seats {
                 from_bytes,
                 ends: false,
                 is_stopped: false,
+                is_asked: false,
             };
             seat.running.insert(group, running);
             let environment = environment.to_vec();

@@ -336,6 +336,13 @@ impl Seats {
         })
     }
 
+    /// A signal from outside has ended a task of a group's share of a call.
+    fn note_asked(&self, group: usize, call: &str) {
+        let is_it = |s: &&mut Seat| s.dumped.as_ref().is_some_and(|of| of.name == call);
+        let shares = |s: &mut Seat| s.running.get_mut(&group).into_iter().for_each(|r| r.is_asked = true);
+        self.with(|all| all.values_mut().filter(is_it).for_each(shares));
+    }
+
     /// Has printed what a checkpoint of a group has, if the group alone would not go back to before it: while an MPI program
     /// of all groups runs, only what a line of all has will not be written again.
     pub fn print(&self, group: usize, line: &Path, reach: Reach) {
@@ -389,8 +396,11 @@ impl GroupCriu {
                 let (task, node) = (member.rank, &member.node);
                 protocol::say!("joulepoint: task {task} on {node} was killed or is missing; group {group} goes back");
             }
+            false
         };
-        let wardens = Wardens::listen(&folder, host, Box::new(lost))?;
+        let ended = seats.clone();
+        let asked = move |member: &::criu::line::Member, _: i32| ended.note_asked(group, &member.call);
+        let wardens = Wardens::listen(&folder, host, Box::new(lost), Box::new(asked))?;
         let (seats, within, dumps) = (seats.clone(), within.clone(), dumps.clone());
         Ok(GroupCriu { group, post, checkpoints, seats, within, wardens, dumps, tries: Tries::default() })
     }

@@ -1,11 +1,13 @@
 //! Stands above the driver: passes signals on, takes orphans in, and starts a driver that was killed again.
 
 use crate::processes;
-use nix::sys::signal::{SigSet, Signal};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::{SigHandler, SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -46,7 +48,75 @@ pub fn unblocked(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) }
 }
 
-/// Runs `driver(attempt)` until it ends by itself; one that was killed is followed by another.
+/// Names the descriptor by which a driver tells its supervisor which signal has killed its program: its exit code does
+/// not say whether that was one.
+pub const TOLD: &str = "JOULEPOINT_TOLD_FD";
+
+/// A driver's way to tell its supervisor.
+#[derive(Debug)]
+pub struct Teller(File);
+
+impl Teller {
+    /// What the supervisor has given; to be taken once, before anything is started that must not have it.
+    pub fn take() -> Option<Teller> {
+        let number = std::env::var(TOLD).ok()?.parse().ok()?;
+        // SAFETY: the supervisor has opened it for this process alone, which takes it once.
+        let given = unsafe { OwnedFd::from_raw_fd(number) };
+        fcntl(&given, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+        Some(Teller(File::from(given)))
+    }
+
+    /// Has the supervisor end by this signal when the driver has ended with 128 + signal.
+    pub fn tell(&mut self, signal: i32) {
+        // A supervisor that is gone tells nobody either.
+        let _ = self.0.write_all(&[u8::try_from(signal).unwrap_or(0)]);
+    }
+}
+
+/// Ends this process by a signal, as the program has ended for which it stands, without a core of its own; only returns,
+/// with the exit code that a shell would tell, if that signal ends nothing.
+pub fn end_by(signal: Signal) -> i32 {
+    let _ = nix::sys::prctl::set_dumpable(false);
+    // SAFETY: the default action is no handler.
+    let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
+    let _ = SigSet::from(signal).thread_unblock();
+    let _ = nix::sys::signal::raise(signal);
+    128 + signal as i32
+}
+
+/// A driver that runs, and where it tells.
+struct Running {
+    pid: i32,
+    told: OwnedFd,
+}
+
+impl Running {
+    fn start(mut driver: Command) -> io::Result<Running> {
+        let (told, teller) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let number = teller.as_raw_fd();
+        driver.env(TOLD, number.to_string());
+        // SAFETY: fcntl is safe between fork and exec, and the descriptor is open there.
+        unsafe {
+            driver.pre_exec(move || {
+                fcntl(BorrowedFd::borrow_raw(number), FcntlArg::F_SETFD(FdFlag::empty()))?;
+                Ok(())
+            });
+        }
+        Ok(Running { pid: driver.spawn()?.id() as i32, told })
+    }
+
+    /// How this process is to end after a driver that has ended with this code.
+    fn ends(&self, code: i32) -> i32 {
+        let mut number = [0];
+        match nix::unistd::read(&self.told, &mut number) {
+            Ok(1) if code == 128 + i32::from(number[0]) => Signal::try_from(code - 128).map_or(code, end_by),
+            _ => code,
+        }
+    }
+}
+
+/// Runs `driver(attempt)` until it ends by itself; one that was killed is followed by another. If the driver's program was
+/// killed by a signal, this process ends by it, too.
 ///
 /// # Errors
 /// What the kernel says when no driver can be started.
@@ -56,31 +126,31 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
     let stepd = Some(getppid()).filter(|above| is_stepd(*above));
     let mut attempt = 0;
     let mut terminated = false;
-    let mut child = driver(attempt).spawn()?.id() as i32;
+    let mut child = Running::start(driver(attempt))?;
     loop {
         match signals.wait()? {
             Signal::SIGCHLD => {
-                let Some(status) = reap(child) else { continue };
+                let Some(status) = reap(child.pid) else { continue };
                 match status {
                     WaitStatus::Exited(_, code) => {
                         if stepd.is_some_and(|stepd| stepd != getppid()) {
                             tell_that_nobody_hears(code);
                         }
-                        return Ok(code);
+                        return Ok(child.ends(code));
                     }
                     _ if attempt < RESTARTS && !terminated => {
                         attempt += 1;
                         protocol::say!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");
                         clear();
-                        child = driver(attempt).spawn()?.id() as i32;
+                        child = Running::start(driver(attempt))?;
                     }
-                    WaitStatus::Signaled(_, signal, _) => return Ok(128 + signal as i32),
+                    WaitStatus::Signaled(_, signal, _) => return Ok(end_by(signal)),
                     _ => return Ok(1),
                 }
             }
             signal => {
                 terminated |= signal == Signal::SIGTERM;
-                processes::signal(child, signal as i32);
+                processes::signal(child.pid, signal as i32);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a person has ended a step, as accounting tells, which hears of it a moment later.
+//! Whether a person or its own time limit has ended a step, as accounting tells, which hears of it a moment later.
 
 use slurm::Error;
 use std::sync::mpsc;
@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 /// How accounting begins the state of a step that a person has ended; the person's number follows.
 const BY_SOMEBODY: &str = "CANCELLED by ";
+
+/// What it says of a step that has reached the limit of its own.
+const BY_LIMIT: &str = "TIMEOUT";
 
 /// Longest wait for accounting.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -21,7 +24,9 @@ pub fn is_cancelled(ask: impl Fn() -> Result<Option<String>, Error> + Send + 'st
     thread::spawn(move || {
         let cancelled = loop {
             match ask() {
-                Ok(Some(state)) if state != "RUNNING" => break state.starts_with(BY_SOMEBODY),
+                Ok(Some(state)) if state != "RUNNING" => {
+                    break state.starts_with(BY_SOMEBODY) || state == BY_LIMIT;
+                }
                 Ok(_) if Instant::now() < until => thread::sleep(ASK_AGAIN),
                 _ => break false,
             }

@@ -17,3 +17,4 @@ mod slurmd;
 pub mod srun;
 pub mod streams;
 pub mod unsuited;
+pub mod wishes;

@@ -2,14 +2,16 @@
 
 use crate::calls::Calls;
 use crate::late::Late;
+use crate::wishes::Wishes;
 use driver::ports::{Child, Happening, NotStarted};
 use host::mail::{Post, Tries};
 use host::processes::{self, Process};
-use host::supervise::{exit_code, unblocked};
+use host::supervise::{self, exit_code, unblocked};
 use slurm::Slurm;
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,12 +84,30 @@ pub struct Steps {
 pub struct Tree {
     root: i32,
     pid: Arc<AtomicI32>,
+    /// Whether the script has been started, and has not ended.
+    runs: Arc<AtomicBool>,
+    /// The signal that has killed the script; 0 if none has.
+    killed_by: Arc<AtomicI32>,
+    /// Which signals somebody has given to the script or its steps.
+    pub wishes: Wishes,
 }
 
 impl Tree {
     /// Everything below `root`, the process that orphans fall to, but the driver itself.
     pub fn new(root: i32) -> Tree {
-        Tree { root, pid: Arc::new(AtomicI32::new(0)) }
+        let (pid, runs, killed_by) = (Arc::default(), Arc::default(), Arc::default());
+        Tree { root, pid, runs, killed_by, wishes: Wishes::default() }
+    }
+
+    /// Passes a signal from outside on to the script.
+    pub fn pass_on(&self, signal: i32) {
+        self.wishes.asks(signal);
+        processes::signal(self.script(), signal);
+    }
+
+    /// The signal that has killed the script, if it has ended so.
+    pub fn killed_by(&self) -> Option<i32> {
+        Some(self.killed_by.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
     }
 
     /// Process id of the script; 0 before its start.
@@ -207,16 +227,25 @@ impl Child for Script {
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(ATTEMPT)
+            .env_remove(supervise::TOLD)
             .envs(environment.iter().cloned())
             .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
             .spawn()
             .map_err(|e| unstarted(format!("{program}: {e}"), e.kind()))?;
         self.tree.pid.store(child.id() as i32, Ordering::SeqCst);
+        self.tree.wishes.forgets();
         let one = self.tries.begin();
-        let post = self.post.clone();
+        let (post, tree) = (self.post.clone(), self.tree.clone());
+        tree.runs.store(true, Ordering::SeqCst);
         thread::spawn(move || {
-            let code = child.wait().map_or(126, exit_code);
+            let ended = child.wait();
+            let signal = ended.as_ref().ok().and_then(ExitStatusExt::signal).unwrap_or(0);
+            if one.is_current() {
+                tree.runs.store(false, Ordering::SeqCst);
+                tree.killed_by.store(signal, Ordering::SeqCst);
+            }
+            let code = ended.map_or(126, exit_code);
             post.tell_of(&one, Happening::Exited { code });
         });
         Ok(())
@@ -277,6 +306,14 @@ impl Child for Script {
             left.iter().for_each(|p| processes::signal_seen(p, libc::SIGKILL));
             thread::sleep(LOOK);
         }
+    }
+
+    fn runs(&mut self) -> bool {
+        self.tree.runs.load(Ordering::SeqCst)
+    }
+
+    fn was_asked(&mut self, code: i32) -> bool {
+        self.tree.wishes.explain(code)
     }
 
     fn step(&mut self) -> String {

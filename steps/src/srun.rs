@@ -380,7 +380,12 @@ fn follow(
                 Waited::NotAway => {}
             }
         }
-        let doubts = if code == 0 { has_other_nodes() && is_job_over() } else { in_doubt(code) || calls.is_closed() };
+        // Somebody has ended the tasks, as the driver knows.
+        let was_ended = held.as_mut().is_some_and(|h| matches!(h.line.hear(), Ok(Some(Said::Ending))));
+        let doubts = match code {
+            0 => has_other_nodes() && is_job_over(),
+            _ => calls.is_closed() || !was_ended && in_doubt(code),
+        };
         let waits = doubts && !asked;
         Ok(Some((code, asked || waits && hold_back(calls, &signals)?)))
     };

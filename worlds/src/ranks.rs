@@ -10,6 +10,7 @@ use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
+use nix::sys::signal::{SigSet, Signal};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
@@ -208,6 +209,26 @@ impl Spread {
     }
 }
 
+/// Keeps signals that are for the ranks from the launcher that this process becomes: it would kill them a second after
+/// SIGTERM, though they may write a checkpoint first, and end with 1. A launcher unblocks all for its ranks.
+fn undisturbed() -> io::Result<()> {
+    let mut signals = SigSet::all();
+    // Its own: what it hears of its children and its pipes, and what is wrong with itself.
+    let own = [
+        Signal::SIGCHLD,
+        Signal::SIGPIPE,
+        Signal::SIGABRT,
+        Signal::SIGSEGV,
+        Signal::SIGBUS,
+        Signal::SIGFPE,
+        Signal::SIGILL,
+        Signal::SIGTRAP,
+        Signal::SIGSYS,
+    ];
+    own.into_iter().for_each(|signal| signals.remove(signal));
+    Ok(signals.thread_block()?)
+}
+
 /// Variables that Slurm sets for the one task that starts the ranks, and that tell no rank anything.
 fn is_of_slurm(name: &str) -> bool {
     ["SLURM_", "SRUN_", "PMI_"].iter().any(|begin| name.starts_with(begin))
@@ -219,7 +240,11 @@ impl Ranks {
         let mut environment: Vec<(String, String)> = std::env::vars().collect();
         match self.spread.as_ref().map(|spread| spread.of_task(self, &mut environment)) {
             None => self.launch(&environment),
-            Some(Some(ranks)) => ranks.launch(&environment),
+            // The sandbox's first process gives the signals to the ranks.
+            Some(Some(ranks)) => match undisturbed() {
+                Ok(()) => ranks.launch(&environment),
+                Err(e) => e,
+            },
             Some(None) => io::Error::other("SLURM_PROCID names none of the nodes"),
         }
     }

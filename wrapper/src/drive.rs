@@ -14,8 +14,7 @@ use engines::equip::{Gear, Live, equip};
 use engines::hook::Commands;
 use groups::{launch::Launch, slow::Slow};
 use host::mail::{self, MailClock, Post};
-use host::processes;
-use host::supervise::{self, PASSED_ON};
+use host::supervise::{self, PASSED_ON, Teller};
 use job::asking;
 use job::cluster::{Controller, Job};
 use job::deliver::{Courier, Spool};
@@ -87,11 +86,16 @@ impl From<io::Error> for NotNow {
 
 /// Sets `resumes`, also for when it fails, to whether earlier wrappers have worked on the run.
 pub(crate) fn drive(given: Given, resumes: &mut bool) -> io::Result<Outcome> {
-    match Run::take_up(given, resumes).and_then(Run::drive) {
-        Err(NotNow::Leave(outcome)) => Ok(outcome),
-        Err(NotNow::Failed(e)) => Err(e),
-        Ok(outcome) => Ok(outcome),
+    let mut teller = Teller::take();
+    let (outcome, signal) = match Run::take_up(given, resumes).and_then(Run::drive) {
+        Err(NotNow::Leave(outcome)) => (outcome, Some(Signal::SIGTERM as i32)),
+        Err(NotNow::Failed(e)) => return Err(e),
+        Ok(ended) => ended,
+    };
+    if let (Some(teller), Some(signal), Outcome::Ended(_)) = (&mut teller, signal, outcome) {
+        teller.tell(signal);
     }
+    Ok(outcome)
 }
 
 /// A run that this wrapper has taken up, and what connects it with the cluster.
@@ -203,8 +207,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Plans the run and follows it to its end, as groups or as a whole.
-    fn drive(mut self) -> Result<Outcome, NotNow> {
+    /// Plans the run and follows it to its end, as groups or as a whole; tells which signal has killed the script, if one has.
+    fn drive(mut self) -> Result<(Outcome, Option<i32>), NotNow> {
         self.wait_for_former()?;
         let Given { request, settings, site, argv, me, .. } = self.given;
         let lender = Lender::new(self.controller.client.clone(), (*self.slurm).clone());
@@ -230,7 +234,7 @@ impl<'a> Run<'a> {
         // A requeue brings back what this allocation has lost, and no more.
         let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
         if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {
-            return Ok(groups::launch::lacking_nodes(&mut cluster, &mut self.folder));
+            return Ok((groups::launch::lacking_nodes(&mut cluster, &mut self.folder), None));
         }
         if places.is_some() && planned.plan.checkpoint_hz.take().is_some() {
             let reason = "groups checkpoint at the nodes' own CPU frequency: one may write while another works";
@@ -246,13 +250,13 @@ impl<'a> Run<'a> {
         if self.former.resumes && (places.is_some() || by_steps) {
             self.folder.placements().wait_for_others();
         }
-        let placements = self.folder.placements();
+        let (placements, tree) = (self.folder.placements(), self.tree.clone());
         let outcome = match places {
             Some(places) => self.uncoordinated(planned, places, lender, cluster, nodes, end_s),
             None => self.coordinated(planned, cluster, nodes, end_s),
         };
         placements.end();
-        Ok(outcome?)
+        Ok((outcome?, tree.killed_by()))
     }
 
     /// Removes what ended runs have left, once for each start of the job.
@@ -547,9 +551,7 @@ fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
             match signal {
                 Signal::SIGTERM => post.tell(Happening::Terminate),
                 Signal::SIGCHLD => {}
-                other if PASSED_ON.contains(&other) && tree.script() > 0 => {
-                    processes::signal(tree.script(), other as i32);
-                }
+                other if PASSED_ON.contains(&other) && tree.script() > 0 => tree.pass_on(other as i32),
                 _ => {}
             }
         }

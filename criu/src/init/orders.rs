@@ -74,6 +74,10 @@ impl Init<'_> {
             Order::Restore => self.may_restore = true,
             Order::Thaw { keep } => self.thaw(keep),
             Order::End => self.end(),
+            Order::EndAs { code } => {
+                self.ends_as = Some(code);
+                self.end();
+            }
         }
     }
 

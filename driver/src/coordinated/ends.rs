@@ -9,19 +9,19 @@ use policy::decide::Why;
 use protocol::{Event, FailureKind, Phase};
 
 impl Driver<'_> {
-    /// The script ended: by itself, by a crash, or with a node.
-    pub(super) fn exited(&mut self, code: i32) -> End {
+    /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
+    pub(super) fn exited(&mut self, code: i32) -> Option<End> {
         self.exited = Some(code);
         let exited_s = self.ports.clock.now_s();
         let limit_s = exited_s + VERDICT_LIMIT_S;
         loop {
             if let Some(end) = self.lost_nodes() {
-                return end;
+                return Some(end);
             }
             if code != 0
                 && let Some(cause) = self.ports.cluster.cause()
             {
-                return End::Terminated(cause);
+                return Some(End::Terminated(cause));
             }
             let now_s = self.ports.clock.now_s();
             if now_s >= limit_s || !self.ports.cluster.suspects() {
@@ -30,20 +30,20 @@ impl Driver<'_> {
             match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
                 Some(Happening::NodeLost { node, at_s }) => {
                     if let Some(end) = self.lost(&node, at_s) {
-                        return end;
+                        return Some(end);
                     }
                 }
                 Some(Happening::Terminate) => {
-                    return self.ended_from_outside();
+                    return Some(self.ended_from_outside());
                 }
                 Some(Happening::Checkpointed(result)) => {
                     if let Some(end) = self.checkpointed(result) {
-                        return end;
+                        return Some(end);
                     }
                 }
                 Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
                 Some(Happening::Ordered(order)) => self.ordered(order),
-                Some(Happening::Superseded) => return End::Superseded,
+                Some(Happening::Superseded) => return Some(End::Superseded),
                 _ => {}
             }
         }
@@ -51,10 +51,10 @@ impl Driver<'_> {
             self.begin(Why::BeforeEnd, "the program was halted before the walltime ends");
             self.checkpointing.iter_mut().for_each(|c| c.why = Why::BeforeEnd);
         } else if code == 0 {
-            return End::Finished(0);
+            return Some(End::Finished(0));
         }
         if let Some(end) = self.left_after_checkpoint() {
-            return end;
+            return Some(end);
         }
         self.crashed(code, exited_s)
     }
@@ -89,17 +89,27 @@ impl Driver<'_> {
     }
 
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
-    fn crashed(&mut self, code: i32, exited_s: f64) -> End {
+    fn crashed(&mut self, code: i32, exited_s: f64) -> Option<End> {
         // A checkpoint that could not be restored is no fault of the script, and is not tried again.
         let is_not_back = code == protocol::EXIT_KILLED && self.has_lost_its_line();
-        if !is_not_back && (code < 128 || self.crashes >= self.setup.step_retries) {
-            if self.repeats {
+        let was_asked = self.ports.child.was_asked(code);
+        let is_over = code < 128 || was_asked || self.crashes >= self.setup.step_retries;
+        if !is_not_back && is_over {
+            if self.ports.child.runs() {
+                // Without us it would hear of the step's end, and may know what to do.
+                let reason = "the step has failed as often as it is tried again: the script goes on as after an error";
+                protocol::say!("joulepoint: {reason}");
+                self.decided("go on", reason);
+                self.exited = None;
+                return None;
+            }
+            if self.repeats && !was_asked {
                 protocol::say!(
                     "joulepoint: the script ended with exit code {code} after it had gone back: what is told above of \
                      files may be why"
                 );
             }
-            return End::Finished(code);
+            return Some(End::Finished(code));
         }
         self.crashes += u32::from(!is_not_back);
         let now_s = self.ports.clock.now_s();
@@ -110,7 +120,7 @@ impl Driver<'_> {
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
         self.ports.child.stop();
-        End::Again
+        Some(End::Again)
     }
 
     /// Whether the checkpoint from which the script was to go on has been set aside since.

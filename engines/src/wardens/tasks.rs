@@ -32,6 +32,7 @@ pub(super) struct Step {
     pub(super) call: String,
     pub(super) words: String,
     pub(super) outside: Option<String>,
+    pub(super) teller: Line,
     /// Whether the script ends it.
     pub(super) is_ending: bool,
 }
@@ -63,6 +64,22 @@ impl State {
             task.ready = false;
             // A line that is broken is noticed by who reads it.
             let _ = task.teller.tell(&Order::Restore);
+        }
+    }
+
+    /// Tells who stands for the `srun` of a call that somebody has ended it: no dead node explains its end.
+    pub(super) fn tell_steps(&mut self, call: &str) {
+        for step in self.steps.values_mut().filter(|step| step.call == call) {
+            // One that is gone needs no word.
+            let _ = step.teller.tell(&Said::Ending);
+        }
+    }
+
+    /// Ends the other ranks of an MPI program as those of one node have ended, with this error.
+    pub(super) fn end_ranks(&mut self, of: &Member, code: i32) {
+        let is_other = |t: &&mut Task| t.member.call == of.call && t.member.ranks.is_some() && t.ended.is_none();
+        for task in self.tasks.values_mut().filter(is_other) {
+            let _ = task.teller.tell(&Order::EndAs { code });
         }
     }
 

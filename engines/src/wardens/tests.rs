@@ -16,8 +16,11 @@ fn member(call: &str, rank: u32, tasks: u32) -> Member {
 fn listen(run: &Path) -> (Wardens, Receiver<u32>) {
     let (sender, lost) = channel();
     let sender = Mutex::new(sender);
-    let told = move |m: &Member| sender.lock().unwrap().send(m.rank).unwrap();
-    (Wardens::listen(run, "localhost", Box::new(told)).unwrap(), lost)
+    let told = move |m: &Member| {
+        sender.lock().unwrap().send(m.rank).unwrap();
+        false
+    };
+    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| {})).unwrap(), lost)
 }
 
 /// A task that says this to each order in turn, and tells the orders that it heard when its line ends.
@@ -43,7 +46,7 @@ fn good() -> Vec<Said> {
 }
 
 fn ended(code: i32) -> Said {
-    Said::Ended { code, carried_bytes: [7, 0] }
+    Said::Ended { code, carried_bytes: [7, 0], asked: false }
 }
 
 fn wait_for(wardens: &Wardens, count: usize) {

@@ -11,7 +11,7 @@ use std::process::Command;
 use suite::Site;
 
 /// What the user adds, and a time between checkpoints that suits a test.
-const OPTION: [&str; 3] = ["--exclusive", "--ft-energy=energy", "--ft-energy-interval=5s"];
+pub(super) const OPTION: [&str; 3] = ["--exclusive", "--ft-energy=energy", "--ft-energy-interval=5s"];
 
 fn options<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [more, &OPTION].concat()

@@ -2,6 +2,7 @@
 //! alone, or all go back to one line. Without a CRIU (`packaging/criu.sh`) every test says that it skipped.
 
 mod coordinated;
+mod ends;
 mod together;
 
 use anyhow::{Context, Result, ensure};

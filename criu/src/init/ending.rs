@@ -1,0 +1,115 @@
+//! Signals from outside, who gets them, and whether one of them has ended the program.
+
+use super::{Ended, Init};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Signals that ask a program to end.
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+impl Init<'_> {
+    /// Hears of signals that have come: those that the supervisor tells of are given to the program.
+    pub(super) fn hear_signals(&mut self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let number = info.ssi_signo as i32;
+            match (info.ssi_code, Signal::try_from(number)) {
+                (libc::SI_QUEUE, _) => self.signalled(number, info.ssi_int != 0),
+                // Whoever signals all processes has signalled the program, too.
+                (libc::SI_USER, Ok(signal)) => self.note(signal),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives a signal from outside to the program, to its process group if it is `for_all`, or to the ranks that it has started: a launcher that gets SIGTERM kills
+    /// them a second later, and they may have something to save.
+    pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
+        self.note(signal);
+        let ranks = match (self.starts_ranks(), for_all) {
+            (true, _) => children(Path::new("/proc"), self.program),
+            // It leads its process group.
+            (false, true) => vec![-self.program],
+            (false, false) => vec![self.program],
+        };
+        // Before its ranks are there, nobody else can heed the wish.
+        let (to, signal) = match ranks.is_empty() && ENDING.contains(&signal) {
+            true => (vec![self.program], Signal::SIGKILL),
+            false => (ranks, signal),
+        };
+        for pid in to {
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    fn note(&mut self, signal: Signal) {
+        self.given.push(signal);
+        if ENDING.contains(&signal) {
+            let _ = self.asked.compare_exchange(0, signal as i32, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// How the program of a user has ended, of which this is the process that we have started.
+    pub(super) fn of_program(&self, ended: Ended) -> Ended {
+        let first = Signal::try_from(self.asked.load(Ordering::SeqCst)).ok();
+        match (ended, first) {
+            _ if !self.starts_ranks() => ended,
+            _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
+            (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(signal),
+            _ => ended.of_ranks(),
+        }
+    }
+
+    /// Whether a signal from outside explains this end.
+    pub(super) fn is_asked(&self, ended: Ended) -> bool {
+        matches!(ended, Ended::Signal(signal) if self.given.contains(&signal))
+    }
+
+    fn starts_ranks(&self) -> bool {
+        self.task.member.as_ref().is_some_and(|member| member.ranks.is_some())
+    }
+}
+
+/// The children of a process, by the numbers that they have here.
+fn children(proc: &Path, pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|n| n.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, id};
+
+    #[test]
+    fn the_children_of_all_threads_of_a_process_are_found() {
+        let start = || Command::new("sleep").arg("60").spawn().unwrap();
+        let mut here = start();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(start()).unwrap();
+            let _ = ended.recv();
+        });
+        let mut there = told.recv().unwrap();
+        let found = children(Path::new("/proc"), id() as i32);
+        assert!([&here, &there].iter().all(|child| found.contains(&(child.id() as i32))), "{found:?}");
+        for child in [&mut here, &mut there] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        drop(end);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_launcher_tells_the_signal_of_a_rank_by_its_exit_code() {
+        assert_eq!(Ended::Code(143).of_ranks(), Ended::Signal(Signal::SIGTERM));
+        for other in [0, 1, 126, 128, 255] {
+            assert_eq!(Ended::Code(other).of_ranks(), Ended::Code(other));
+        }
+    }
+}
