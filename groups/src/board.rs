@@ -241,7 +241,12 @@ impl Seats {
         thread::spawn(move || {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
-            let has_lost = code == 0 && has_lost_a_node(steps, &step.nodes);
+            let lost = if code == 0 { lost_nodes(steps, &step.nodes) } else { Vec::new() };
+            let has_lost = !lost.is_empty();
+            // Before the controller has said so, the group would begin again where the job has no node any more.
+            for node in lost {
+                seats.post.tell(Happening::NodeLost { node, at_s: now_s() });
+            }
             // A program that ends well because it was asked to end has not done its work.
             let code = if has_lost || code == 0 && step.is_stopped { KILLED } else { code };
             if code != 0 {
@@ -475,14 +480,14 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
     known.map_or(nodes.len(), |job| nodes.iter().filter(|n| job.nodes.contains(n)).count())
 }
 
-/// Whether the job has lost one of these nodes. Where slurmctld does not answer it is asked until it does: a group that is
+/// Those of these nodes that the job has no more. Where slurmctld does not answer it is asked until it does: a group that is
 /// taken for done would leave its result out.
-fn has_lost_a_node(steps: Option<&Steps>, nodes: &[String]) -> bool {
-    let Some(Steps { slurm, job }) = steps else { return false };
+fn lost_nodes(steps: Option<&Steps>, nodes: &[String]) -> Vec<String> {
+    let Some(Steps { slurm, job }) = steps else { return Vec::new() };
     let waits =
         |e: &slurm::Error| tracing::warn!(%e, "slurmctld has to say whether the nodes of a step are still there");
-    let known = slurm.job_in_the_end(*job, waits);
-    known.is_some_and(|job| nodes.iter().any(|n| !job.nodes.contains(n)))
+    let Some(job) = slurm.job_in_the_end(*job, waits) else { return Vec::new() };
+    nodes.iter().filter(|node| !job.nodes.contains(node)).cloned().collect()
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.

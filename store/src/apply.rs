@@ -143,7 +143,7 @@ impl<'a> Applying<'a> {
                 if *phase == Phase::Restart {
                     self.restarted(at_s, node, span)?;
                 }
-                self.phases.push(phase_row(key, current, node, phase.as_str(), span, *joules, source, false));
+                self.phases.push(phase_row(key, current, node, phase.as_str(), span, (*joules, source), false));
             }
             Event::Reading { node, reading } => {
                 let current = self.adding()?;
@@ -292,8 +292,7 @@ fn phase_row(
     node: &str,
     phase: &str,
     (start_s, end_s): (f64, f64),
-    joules: Option<f64>,
-    source: &str,
+    (joules, source): (Option<f64>, &str),
     is_rest: bool,
 ) -> [Value; 10] {
     row![cluster, run, restart_count, node, phase, start_s, end_s, joules, source, is_rest]
@@ -391,7 +390,7 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>
         let kept_j = joules.map(|j| j * kept);
         let lost_j = joules.zip(kept_j).map(|(j, k)| j - k);
         c.execute("UPDATE phases SET end_s = ?2, joules = ?3 WHERE id = ?1", params![id, kept_until_s, kept_j])?;
-        cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), lost_j, &source, is_rest));
+        cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), (lost_j, &source), is_rest));
     }
     cut.insert(c)?;
     c.execute(
@@ -477,7 +476,7 @@ fn give_rest(c: &Connection, key: &RunKey, restart_count: u32, rest_is: Option<P
             let phase = phase.unwrap_or_else(|| Phase::Compute.as_str().to_string());
             let start_s = if cut_s > 0.0 { cut_s } else { last_s };
             let span = (start_s, last_s.max(start_s));
-            rests.push(phase_row(key, restart_count, &node, &phase, span, Some(rest_j), &source, true));
+            rests.push(phase_row(key, restart_count, &node, &phase, span, (Some(rest_j), &source), true));
         }
     }
     rests.insert(c)

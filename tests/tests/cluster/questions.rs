@@ -21,7 +21,7 @@ fn asked(site: &Site) -> Result<BTreeMap<String, u64>> {
         let count = counts.split_once("count:")?.1.split_whitespace().next()?.parse().ok()?;
         Some((name.trim().to_string(), count))
     };
-    Ok(types.lines().skip(1).map_while(|line| count(line)).collect())
+    Ok(types.lines().skip(1).map_while(count).collect())
 }
 
 #[test]
