@@ -210,7 +210,7 @@ fn what_arrives_of_a_run_after_it_was_closed_counts_once() {
         let run = told(store, "7.1");
         sums(&run);
         assert_eq!((run.total.joules, joules(&run, Phase::Compute)), (Some(25.0), 25.0));
-        let late = vec![
+        let late = [
             phase(Phase::Checkpoint, "n1", (110.0, 115.0), 8.0),
             reading("n1", 18.0, 99.0),
             phase(Phase::Compute, "n1", (115.0, 130.0), 12.0),
