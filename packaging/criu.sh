@@ -85,6 +85,8 @@ build() {
     cp -L $(ldd "$folder/root/criu" | grep -o '/[^ ]*') "$folder/root/lib" || return 1
     launcher "lib/$(basename "$(ldd "$folder/root/criu" | grep -o '/[^ ]*ld-linux[^ ]*')")" lib criu
     "$folder/criu" --version >"$work/log" 2>&1 || { tail -n 1 "$work/log"; return 1; }
+    # What the patch keeps whole; criu/src/tool.rs asks for the number.
+    echo 2 >"$folder/root/patch"
     rm -rf "$work" "$apt"
 }
 

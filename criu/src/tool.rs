@@ -32,10 +32,14 @@ read -r word </proc/1/fd/$JOULEPOINT_THAW
 [ \"$word\" = go ]
 ";
 
-/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it.
+/// The patch with which a file that is mapped and open stays one.
+const PATCH: u32 = 2;
+
+/// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it, with its number.
 pub fn is_patched(criu: &Path) -> bool {
     let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
-    real.with_file_name("patch").is_file() && real.with_file_name("root").join("criu").is_file()
+    let number = fs::read_to_string(real.with_file_name("root").join("patch")).unwrap_or_default();
+    number.trim().parse().is_ok_and(|number: u32| number >= PATCH)
 }
 
 /// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are

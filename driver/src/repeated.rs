@@ -21,8 +21,7 @@ impl Repeated {
                  again (files that it holds open, or has in $TMPDIR, go back with it)"
             ),
             false => format!(
-                "left by its earlier life: {names}{more}; what the script did to them it does again: let it begin with \
-                 removing them, or with what is there"
+                "changed in its folder since it first began: {names}{more}; what the script has done to them it does again"
             ),
         })
     }

@@ -17,7 +17,7 @@ pub struct Facts {
     pub nodes: usize,
     /// Libraries that the script's programs name.
     pub libraries: BTreeSet<String>,
-    /// Whether it is a part of a heterogeneous job.
+    /// Whether it is a component of a heterogeneous job.
     pub is_part: bool,
     /// Whether its groups send each other messages.
     pub talks: bool,

@@ -15,13 +15,17 @@ const KNOWN: [(&str, &str); 7] = [
 
 /// The words of a script's `#SBATCH` lines, which end where the script begins.
 pub fn directives(script: &str) -> Vec<String> {
+    told(script).flat_map(words_of).collect()
+}
+
+/// What stands behind `#SBATCH`, line by line.
+fn told(script: &str) -> impl Iterator<Item = &str> {
     let head = script.lines().take_while(|line| line.starts_with('#') || line.trim().is_empty());
-    let told = head.filter_map(|line| line.strip_prefix("#SBATCH"));
-    told.flat_map(words).collect()
+    head.filter_map(|line| line.strip_prefix("#SBATCH"))
 }
 
 /// The words of a line as sbatch reads them: with quotes and backslashes, up to a `#`.
-fn words(line: &str) -> Vec<String> {
+fn words_of(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = line.chars();
     while let Some(c) = rest.next() {
@@ -60,16 +64,17 @@ pub fn sizes(words: &[String]) -> BTreeMap<&'static str, String> {
     found
 }
 
-/// Why a job of several parts is not protected.
+/// Why a job of several components is not protected.
 pub const PARTS: &str =
-    "of a heterogeneous job Slurm brings back only the part that lost a node, and the others run on";
+    "Slurm brings back only the component of a heterogeneous job that lost a node, and the others run on";
 
 /// What the user of such a job can do.
 pub const PARTS_CURE: &str = "one job without 'hetjob' and ':' is protected";
 
-/// Whether a job has several parts, by its script's lines and sbatch's own words: it is heterogeneous.
+/// Whether a job has several components, by its script's lines and by sbatch's own words before the script.
 pub fn has_parts(script: &str, words: &[String]) -> bool {
-    directives(script).iter().chain(words).any(|word| [":", "hetjob", "packjob"].contains(&word.as_str()))
+    let divides = |line: &str| words_of(line).first().is_some_and(|word| word == "hetjob" || word == "packjob");
+    told(script).any(divides) || words.iter().any(|word| word == ":")
 }
 
 /// The most nodes that a job may get, by its script's lines and sbatch's own words, which win; nothing where they do not
@@ -95,26 +100,23 @@ mod tests {
     #[test]
     fn the_most_nodes_are_read_where_they_are_said() {
         let script = "#!/bin/bash\n#SBATCH -N 3\nsrun x\n#SBATCH -N9\n";
-        for (script, line, most) in [
-            ("", "--exclusive", None),
-            ("", "-N4", Some(4)),
-            ("", "-N 2-8 --nodes=5-6", Some(6)),
-            ("", "-N4k", None),
-            ("", "--nodes=1,2,4", None),
-            ("", "-N0", None),
-            (script, "-HN9", None),
-            (script, "-n8", Some(3)),
-            (script, "-N2", Some(2)),
-            ("", "-N2 : -N3", None),
-            ("#SBATCH -N2\n#SBATCH hetjob\n#SBATCH -N3\n", "", None),
+        for (script, line, most, parts) in [
+            ("", "--exclusive", None, false),
+            ("", "-N4", Some(4), false),
+            ("", "-N 2-8 --nodes=5-6", Some(6), false),
+            ("", "-N4k", None, false),
+            ("", "--nodes=1,2,4", None, false),
+            ("", "-N0", None, false),
+            (script, "-HN9", None, false),
+            (script, "-n8", Some(3), false),
+            (script, "-N2", Some(2), false),
+            ("", "-N2 : -N3", None, true),
+            ("#SBATCH -N2\n#SBATCH hetjob\n#SBATCH -N3\n", "", None, true),
+            ("#SBATCH -N2 -J hetjob\n", "--job-name hetjob", Some(2), false),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
             assert_eq!(most_nodes(script, &words), most, "{script:?} {line}");
-            assert_eq!(
-                has_parts(script, &words),
-                (script.to_string() + line).contains([':', 'j']),
-                "{script:?} {line}"
-            );
+            assert_eq!(has_parts(script, &words), parts, "{script:?} {line}");
         }
     }
 }

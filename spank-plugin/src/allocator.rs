@@ -48,7 +48,7 @@ fn tell(request: &Request) -> Result<(), String> {
         let cure = "leave one of them out";
         return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
     }
-    let has_parts = options::size::has_parts(&script, &words);
+    let has_parts = submit::seen().is_some_and(|(words, script)| options::size::has_parts(&script, &words));
     if has_parts && settings.is_required() {
         let asked = settings.engine.filter(|_| !settings.require);
         let asked = asked.map_or("require".to_owned(), |engine| format!("engine={}", engine.as_str()));

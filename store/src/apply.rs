@@ -34,8 +34,8 @@ pub struct Applying<'a> {
     verified: bool,
     /// SLURM_RESTART_COUNT of the run's current record, once it was looked up.
     current: Option<u32>,
-    /// The records that have got phases or readings.
-    added_to: BTreeSet<u32>,
+    /// Records that have got phases or readings after they were closed.
+    late: BTreeSet<u32>,
     phases: Rows,
     counters: Rows,
 }
@@ -43,16 +43,7 @@ pub struct Applying<'a> {
 impl<'a> Applying<'a> {
     /// Nothing yet, of a run whose records `uid` sends; `verified` says whether Slurm knows the run's job as theirs.
     pub fn new(c: &'a Connection, key: &'a RunKey, uid: u32, verified: bool) -> Applying<'a> {
-        Applying {
-            c,
-            key,
-            uid,
-            verified,
-            current: None,
-            added_to: BTreeSet::new(),
-            phases: phases(),
-            counters: counters(),
-        }
+        Applying { c, key, uid, verified, current: None, late: BTreeSet::new(), phases: phases(), counters: counters() }
     }
 
     /// Applies one event.
@@ -60,20 +51,17 @@ impl<'a> Applying<'a> {
         self.change(record.at_s, &record.event)
     }
 
-    /// Inserts what is still on its way. What has come for a record that was closed without it was counted there as the rest.
+    /// Inserts what is still on its way.
     pub fn end(mut self) -> Result<()> {
-        self.insert()?;
-        for restart_count in self.added_to {
-            if !is_open(self.c, self.key, restart_count)? {
-                give_rest(self.c, self.key, restart_count, None)?;
-            }
-        }
-        Ok(())
+        self.insert()
     }
 
     fn insert(&mut self) -> Result<()> {
         self.phases.insert(self.c)?;
-        self.counters.insert(self.c)
+        self.counters.insert(self.c)?;
+        // What comes for a record that was closed without it was counted there as the rest.
+        let late = std::mem::take(&mut self.late);
+        late.into_iter().try_for_each(|restart_count| give_rest(self.c, self.key, restart_count, None))
     }
 
     fn current(&mut self) -> Result<u32> {
@@ -84,8 +72,11 @@ impl<'a> Applying<'a> {
 
     /// The current record, which gets a phase or a reading.
     fn adding(&mut self) -> Result<u32> {
+        let is_known = self.current.is_some();
         let current = self.current()?;
-        self.added_to.insert(current);
+        if !is_known && !is_open(self.c, self.key, current)? {
+            self.late.insert(current);
+        }
         Ok(current)
     }
 

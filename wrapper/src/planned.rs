@@ -97,7 +97,7 @@ pub(crate) fn plan(
     let mut facts = Facts {
         hook: Commands::configured(site).is_some(),
         nodes: me.nodes.len(),
-        is_part: std::env::var_os("SLURM_HET_SIZE").is_some(),
+        is_part: is_component(),
         talks: settings.log.is_some(),
         no_world: ranks::hindrance(&read.words, &me.folder, &launcher, me.nodes.len() > 1).map(|why| why.to_string()),
         fabric: choice::fabric(),
@@ -162,4 +162,10 @@ pub(crate) fn made_by(records: &[Record]) -> Option<options::Engine> {
         }
     }
     made_by
+}
+/// Whether this is a component of a heterogeneous job; a job that such a one has submitted inherits its variables.
+fn is_component() -> bool {
+    let variable = |name| std::env::var(name).ok();
+    let leader = variable("SLURM_JOB_ID_HET_GROUP_0");
+    variable("SLURM_HET_SIZE").is_some() && (leader.is_none() || leader == variable("SLURM_JOB_ID"))
 }

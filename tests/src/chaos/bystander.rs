@@ -107,7 +107,7 @@ impl Bystander {
             let said = fs::read_to_string(file).unwrap_or_default();
             // A slurmctld that is killed before it has written down a job's end takes it for running when it is back.
             let may_be_forgotten = harms.iter().any(|harm| harm.ends == Ends::Beginning);
-            if waited.is_err() && may_be_forgotten && said == "begin\nend\n" {
+            if waited.is_err() && may_be_forgotten && site.state(*job)? == "RUNNING" && said == "begin\nend\n" {
                 site.cluster.output(site.cluster.command("scancel").arg(job.to_string()))?;
                 continue;
             }

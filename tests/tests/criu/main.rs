@@ -305,7 +305,7 @@ print([m[0] for m in maps], [os.pread(fd, 1, 0)[0] for fd in files], flush=True)
 #[test]
 fn a_file_without_a_name_that_is_mapped_and_open_stays_one() {
     let Some(place) = Place::get() else { return };
-    if !place.path("criu/patch").exists() {
+    if !place.path("criu/root/patch").exists() {
         println!("skipped: this CRIU has no patch");
         return;
     }
