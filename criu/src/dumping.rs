@@ -114,10 +114,6 @@ impl Dumping {
     /// A sentence.
     pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
         let tree = frozen::tree(program);
-        // CRIU stops it again after the dump, and so loses a SIGCONT that comes meanwhile: it would never go on.
-        if let Some(pid) = frozen::stopped(&tree) {
-            return Err(format!("a process of it ({pid} on the node) is stopped by a signal"));
-        }
         let stage = (ask.memory_share > 0.0).then(|| Stage::for_dump(&task.run, &tree, ask.memory_share)).flatten();
         let until = Instant::now() + seconds(ask.limit_s);
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);

@@ -24,6 +24,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use orders::Asker;
 use program::NotBack;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// Longest wait in one round of the loop, so that time limits are noticed, ms.
 const ROUND_MS: u16 = 200;
@@ -58,8 +59,10 @@ struct Init<'a> {
     runs: bool,
     /// Signals that arrived before the program was restored.
     early: Vec<(Signal, bool)>,
-    /// Signals from outside that were given to the program.
-    given: Vec<Signal>,
+    /// Signals from outside that were given to the program, and when last.
+    given: BTreeMap<i32, Instant>,
+    /// How many dumps in a row a stopped process has put off.
+    put_off: u32,
     /// The first of them that asks for an end; 0 if none has.
     asked: Arc<AtomicI32>,
     /// How the program has ended on another node, if that ends it here.
@@ -181,7 +184,8 @@ impl Init<'_> {
             program: 0,
             runs: false,
             early: Vec::new(),
-            given: Vec::new(),
+            given: BTreeMap::new(),
+            put_off: 0,
             asked: Arc::default(),
             ends_as: None,
             ended: None,

@@ -223,6 +223,13 @@ pub trait Store {
     /// # Errors
     /// There are checkpoints, and none can be read now: the run must not begin anew for that.
     fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)>;
+    /// The same where nothing goes back to it: what is known of steps that have ended stays.
+    ///
+    /// # Errors
+    /// As for [`Store::newest`].
+    fn look(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
+        self.newest()
+    }
     /// Whether the run is this wrapper's still; asked before its program is started.
     ///
     /// # Errors

@@ -382,10 +382,10 @@ mod tests {
         let criu = dir.path().join("criu");
         assert!(!::criu::tool::is_patched(&criu));
         fs::create_dir(dir.path().join("root")).unwrap();
-        for name in ["criu", "patch", "root/criu"] {
-            fs::write(dir.path().join(name), "").unwrap();
+        for (number, is_enough) in [("1", false), ("2\n", true), ("x", false)] {
+            fs::write(dir.path().join("root/patch"), number).unwrap();
+            assert_eq!(::criu::tool::is_patched(&criu), is_enough, "{number}");
         }
-        assert!(::criu::tool::is_patched(&criu));
     }
 
     #[test]

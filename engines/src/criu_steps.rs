@@ -146,7 +146,7 @@ impl CriuSteps {
             wishes,
         } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
-        let (by_somebody, job) = (wishes.clone(), own_job());
+        let (by_somebody, job, of_job) = (wishes.clone(), own_job(), steps.clone());
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
         let lost = move |member: &Member| {
             if record.as_ref().is_some_and(Calls::is_closed) {
@@ -173,7 +173,13 @@ impl CriuSteps {
             told.tell_of(&of, Happening::Exited { code: KILLED });
             false
         };
-        let asked = move |_: &Member, code: i32| wishes.asks(code - 128);
+        let asked = move |_: &Member, code: i32| {
+            let is_wish = cancelled::is_left_in_peace(of_job.as_ref());
+            if is_wish {
+                wishes.asks(code - 128);
+            }
+            is_wish
+        };
         let wardens = Wardens::listen(&run, &host, Box::new(lost), Box::new(asked))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
         let job = own_job();

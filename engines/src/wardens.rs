@@ -32,8 +32,8 @@ const MEETING_LIMIT: Duration = Duration::from_secs(30);
 /// somebody wanted that.
 pub type Lost = dyn Fn(&Member) -> bool + Send + Sync;
 
-/// What is told the exit code of each task that a signal from outside has ended.
-pub type AskedToEnd = dyn Fn(&Member, i32) + Send + Sync;
+/// Is told the exit code of each task that a signal from outside has ended, and tells whether that is what somebody wants.
+pub type AskedToEnd = dyn Fn(&Member, i32) -> bool + Send + Sync;
 
 /// The driver's end of the lines to all wardens of a job.
 #[derive(Clone)]
@@ -122,6 +122,13 @@ impl Shared {
         let id = self.state().number();
         self.state().tasks.insert(id, Task::new(member.clone(), teller));
         for said in line.words::<Said>() {
+            // Slurm is asked, which may take a while: not under the lock.
+            let said = match said {
+                Said::Ended { code, carried_bytes, asked: true } => {
+                    Said::Ended { code, carried_bytes, asked: (self.asked)(&member, code) }
+                }
+                said => said,
+            };
             let mut state = self.state();
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
@@ -134,7 +141,6 @@ impl Shared {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
                     if asked {
-                        (self.asked)(&member, code);
                         state.tell_steps(&member.call);
                     } else if code != 0 {
                         state.end_ranks(&member, code);

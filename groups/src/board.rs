@@ -8,7 +8,7 @@ use driver::ports::Happening;
 use fencing::Placement;
 use host::mail::{Post, now_s};
 use run::Placements;
-use slurm::Slurm;
+use slurm::{JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -241,8 +241,8 @@ impl Seats {
         thread::spawn(move || {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
-            let lost = if code == 0 { lost_nodes(steps, &step.nodes) } else { Vec::new() };
-            let has_lost = !lost.is_empty();
+            let (lost, is_over) = if code == 0 { lost_nodes(steps, &step.nodes) } else { (Vec::new(), false) };
+            let has_lost = is_over || !lost.is_empty();
             // Before the controller has said so, the group would begin again where the job has no node any more.
             for node in lost {
                 seats.post.tell(Happening::NodeLost { node, at_s: now_s() });
@@ -480,14 +480,23 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
     known.map_or(nodes.len(), |job| nodes.iter().filter(|n| job.nodes.contains(n)).count())
 }
 
-/// Those of these nodes that the job has no more. Where slurmctld does not answer it is asked until it does: a group that is
-/// taken for done would leave its result out.
-fn lost_nodes(steps: Option<&Steps>, nodes: &[String]) -> Vec<String> {
-    let Some(Steps { slurm, job }) = steps else { return Vec::new() };
+/// Those of these nodes that the job has no more, or whether all of it is being ended. Where slurmctld does not answer it is
+/// asked again for a while: a group that is taken for done would leave its result out.
+fn lost_nodes(steps: Option<&Steps>, nodes: &[String]) -> (Vec<String>, bool) {
+    let Some(Steps { slurm, job }) = steps else { return (Vec::new(), false) };
     let waits =
         |e: &slurm::Error| tracing::warn!(%e, "slurmctld has to say whether the nodes of a step are still there");
-    let Some(job) = slurm.job_in_the_end(*job, waits) else { return Vec::new() };
-    nodes.iter().filter(|node| !job.nodes.contains(node)).cloned().collect()
+    let pause = |pause| {
+        thread::sleep(pause);
+        true
+    };
+    match slurm.job_in_the_end(*job, pause, waits) {
+        None => (Vec::new(), false),
+        Some(job) if !matches!(job.state, JobState::Running | JobState::Suspended) || job.nodes.is_empty() => {
+            (Vec::new(), true)
+        }
+        Some(job) => (nodes.iter().filter(|node| !job.nodes.contains(node)).cloned().collect(), false),
+    }
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.

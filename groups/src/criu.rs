@@ -399,7 +399,13 @@ impl GroupCriu {
             false
         };
         let ended = seats.clone();
-        let asked = move |member: &::criu::line::Member, _: i32| ended.note_asked(group, &member.call);
+        let asked = move |member: &::criu::line::Member, _: i32| {
+            let is_wish = steps::cancelled::is_left_in_peace(ended.steps.as_ref());
+            if is_wish {
+                ended.note_asked(group, &member.call);
+            }
+            is_wish
+        };
         let wardens = Wardens::listen(&folder, host, Box::new(lost), Box::new(asked))?;
         let (seats, within, dumps) = (seats.clone(), within.clone(), dumps.clone());
         Ok(GroupCriu { group, post, checkpoints, seats, within, wardens, dumps, tries: Tries::default() })

@@ -288,6 +288,11 @@ impl Store for RunFolder {
         }
     }
 
+    fn look(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
+        let checkpoints = self.checkpoints.patient(Patience::LONG);
+        self.worker.call("reading the checkpoints", LIMIT, move || checkpoints.newest())?
+    }
+
     fn show(&mut self) -> run::Result<()> {
         let holder = self.holder.patient(Patience::LONG);
         self.worker.call("reading the fencing token", LIMIT, move || holder.show())?

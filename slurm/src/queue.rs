@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 /// The first series whose `scontrol` answers in JSON.
 const JSON_SINCE: (u32, u32) = (23, 2);
 
-/// Time until slurmctld is asked again that has not answered, and until it is said that this takes a while.
+/// Time until slurmctld is asked again that has not answered, doubled each time up to the longest.
 const AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Time until it is said that this takes a while, and until nobody waits any more.
 const A_WHILE: Duration = Duration::from_secs(10);
+const TOO_LONG: Duration = Duration::from_secs(600);
 
 /// The columns of [`Holder`].
 const HOLDER: [&str; 4] = ["JobID", "UserID", "State", "NodeList"];
@@ -65,10 +69,15 @@ impl Slurm {
         }
     }
 
-    /// The same, however long slurmctld is away; `waits` is called once, with the reason, if that takes a while. None also if
-    /// what asks it cannot run, or is not understood.
-    pub fn job_in_the_end(&self, id: u32, waits: impl FnOnce(&Error)) -> Option<Job> {
-        let (begun, mut waits) = (Instant::now(), Some(waits));
+    /// The same, also if slurmctld is away for a while, as long as that is `wanted`; `waits` is called once, with the reason,
+    /// if it takes long. None also if it takes too long, or what asks cannot run or is not understood.
+    pub fn job_in_the_end(
+        &self,
+        id: u32,
+        mut wanted: impl FnMut(Duration) -> bool,
+        waits: impl FnOnce(&Error),
+    ) -> Option<Job> {
+        let (begun, mut waits, mut pause) = (Instant::now(), Some(waits), AGAIN);
         loop {
             match self.job(id) {
                 Ok(job) => return job,
@@ -79,7 +88,10 @@ impl Slurm {
                 }
                 Err(_) => return None,
             }
-            std::thread::sleep(AGAIN);
+            if begun.elapsed() > TOO_LONG || !wanted(pause) {
+                return None;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Whether a person or its own time limit has ended a step, as accounting tells, which hears of it a moment later.
 
-use slurm::Error;
+use crate::script::Steps;
+use slurm::{Error, JobState};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,14 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// Time between two questions to it.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
+
+/// Whether Slurm says that it takes nothing from the job: only then a signal is a person's wish. What is preempted, requeued
+/// or loses a node gets the same ones, and has to go back.
+pub fn is_left_in_peace(steps: Option<&Steps>) -> bool {
+    let Some(Steps { slurm, job }) = steps else { return true };
+    let runs = |state| matches!(state, JobState::Running | JobState::Suspended);
+    matches!(slurm.job(*job), Ok(Some(job)) if runs(job.state) && !job.preempted && !job.has_flag("COMPLETING"))
+}
 
 /// Whether a step's state, as `ask` reads it, says so; not if accounting is slow.
 pub fn is_cancelled(ask: impl Fn() -> Result<Option<String>, Error> + Send + 'static) -> bool {

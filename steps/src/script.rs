@@ -1,6 +1,7 @@
 //! The job script and everything below it: started, asked, stopped.
 
 use crate::calls::Calls;
+use crate::cancelled;
 use crate::late::Late;
 use crate::wishes::Wishes;
 use driver::ports::{Child, Happening, NotStarted};
@@ -313,7 +314,7 @@ impl Child for Script {
     }
 
     fn was_asked(&mut self, code: i32) -> bool {
-        self.tree.wishes.explain(code)
+        self.tree.wishes.explain(code) && cancelled::is_left_in_peace(self.job.as_ref())
     }
 
     fn step(&mut self) -> String {

@@ -382,8 +382,9 @@ fn follow(
         }
         // Somebody has ended the tasks, as the driver knows.
         let was_ended = held.as_mut().is_some_and(|h| matches!(h.line.hear(), Ok(Some(Said::Ending))));
+        let mut asked = asked;
         let doubts = match code {
-            0 => has_other_nodes() && is_job_over(),
+            0 => has_other_nodes() && !asked && is_job_over(calls, &signals, &mut asked)?,
             _ => calls.is_closed() || !was_ended && in_doubt(code),
         };
         let waits = doubts && !asked;
@@ -462,14 +463,24 @@ fn has_other_nodes() -> bool {
 }
 
 /// Whether Slurm takes the job's nodes away, though the step seems to have ended well: `srun` says 0 of a task that died
-/// with its node. Where slurmctld does not answer it is asked until it does, as by the script's next step.
-fn is_job_over() -> bool {
-    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return false };
+/// with its node. Where slurmctld does not answer it is asked again for a while, unless the script is stopped or somebody
+/// has `asked` the step to end.
+fn is_job_over(calls: &Calls, signals: &SignalFd, asked: &mut bool) -> io::Result<bool> {
+    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return Ok(false) };
+    let mut trouble = None;
+    let wanted = |pause| {
+        match is_asked_to_end(signals, Instant::now() + pause) {
+            Ok(is_asked) => *asked = is_asked,
+            Err(e) => trouble = Some(e),
+        }
+        !*asked && trouble.is_none() && !calls.is_closed()
+    };
     let waits = |e: &slurm::Error| {
         protocol::say!("joulepoint: slurmctld has to say whether the nodes of this step are still there: {e}");
     };
-    let known = Slurm::new(None).job_in_the_end(job, waits);
-    known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended))
+    let known = Slurm::new(None).job_in_the_end(job, wanted, waits);
+    let is_over = known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended));
+    trouble.map_or(Ok(is_over || calls.is_closed()), Err)
 }
 
 /// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.

@@ -258,7 +258,11 @@ fn emptied_once(site: &Site, job: &Job) -> Result<()> {
     ensure!(!text.contains(OLD) && text.contains("life 0\nappend no no\n"), "{text}");
     job.ends(site, "FAILED").with_context(read)?;
     let text = read();
-    for word in ["begins anew", "changed in its folder since it first began: made/;", "ended with exit code 3 after it had gone back"] {
+    for word in [
+        "begins anew",
+        "changed in its folder since it first began: made/;",
+        "ended with exit code 3 after it had gone back",
+    ] {
         ensure!(text.contains(word), "{word}: {text}");
     }
     let (_, report) = job.asked(site, &["report", "-j", &job.id.to_string()])?;
@@ -277,9 +281,20 @@ fn of_several_parts(site: &Site) -> Result<()> {
         ensure!(!refused.status.success() && said.contains("heterogeneous"), "{option}: {said}");
     }
     let job = Job::submit(site, "parts", &["--ft-energy", "--ft-energy-done=state"], &script)?;
-    ensure!(job.told.contains("NOT PROTECTED: Slurm brings back only the component of a heterogeneous job"), "{}", job.told);
+    ensure!(
+        job.told.contains("NOT PROTECTED: Slurm brings back only the component of a heterogeneous job"),
+        "{}",
+        job.told
+    );
     ensure!(!job.told.contains("to be protected"), "{}", job.told);
-    job.says(site, &["NOT PROTECTED: Slurm brings back only the component of a heterogeneous job", "one job without 'hetjob'", "life 0"])?;
+    job.says(
+        site,
+        &[
+            "NOT PROTECTED: Slurm brings back only the component of a heterogeneous job",
+            "one job without 'hetjob'",
+            "life 0",
+        ],
+    )?;
     let is_told = |run: &serde_json::Value| (run["protection"]["state"] == "not_protected").then(|| run.clone());
     let run = site.wait_report(job.id, "its protection", LIMIT, is_told)?;
     ensure!(run["account"] == "physics", "that of one part: {}", run["account"]);

@@ -145,8 +145,8 @@ pub enum Action {
 struct Memory {
     odd_since_s: Option<f64>,
     helped_s: Option<f64>,
-    /// How often it was let go after a launch that failed.
-    released: u32,
+    /// How often it was let go after a launch that failed, and when last, s.
+    released: (u32, f64),
     hit_s: Option<f64>,
     asked_s: Option<f64>,
     /// When the wrapper asked after its run last, s.
@@ -264,7 +264,7 @@ impl Runs {
             }
             Doing::NotLaunched => {
                 self.odd(run.job, None);
-                let may_release = self.may_release(now_s, run.job) && self.may_help(now_s, run.job);
+                let may_release = self.may_help(now_s, run.job) && self.may_release(now_s, run.job);
                 may_release.then_some(Action::Release)
             }
             ended => {
@@ -299,11 +299,11 @@ impl Runs {
 
     fn may_release(&mut self, now_s: f64, job: u32) -> bool {
         let memory = self.memory.entry(job).or_default();
-        let is_due = memory.helped_s.is_none_or(|at_s| now_s - at_s >= RELEASE_S * f64::from(memory.released));
-        if memory.released >= MOST_RELEASES || !is_due {
+        let (count, at_s) = memory.released;
+        if count >= MOST_RELEASES || now_s - at_s < RELEASE_S * f64::from(count) {
             return false;
         }
-        memory.released += 1;
+        memory.released = (count + 1, now_s);
         true
     }
 

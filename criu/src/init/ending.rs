@@ -6,9 +6,13 @@ use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Signals that ask a program to end.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// For so long a signal explains an end: a program may have much to save before it.
+const EXPLAINS: Duration = Duration::from_secs(600);
 
 impl Init<'_> {
     /// Hears of signals that have come: those that the supervisor tells of are given to the program.
@@ -45,7 +49,7 @@ impl Init<'_> {
     }
 
     fn note(&mut self, signal: Signal) {
-        self.given.push(signal);
+        self.given.insert(signal as i32, Instant::now());
         if ENDING.contains(&signal) {
             let _ = self.asked.compare_exchange(0, signal as i32, Ordering::SeqCst, Ordering::SeqCst);
         }
@@ -53,7 +57,7 @@ impl Init<'_> {
 
     /// How the program of a user has ended, of which this is the process that we have started.
     pub(super) fn of_program(&self, ended: Ended) -> Ended {
-        let first = Signal::try_from(self.asked.load(Ordering::SeqCst)).ok();
+        let first = Signal::try_from(self.asked.load(Ordering::SeqCst)).ok().filter(|signal| self.was_given(*signal));
         match (ended, first) {
             _ if !self.starts_ranks() => ended,
             _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
@@ -64,7 +68,11 @@ impl Init<'_> {
 
     /// Whether a signal from outside explains this end.
     pub(super) fn is_asked(&self, ended: Ended) -> bool {
-        matches!(ended, Ended::Signal(signal) if self.given.contains(&signal))
+        matches!(ended, Ended::Signal(signal) if self.was_given(signal))
+    }
+
+    fn was_given(&self, signal: Signal) -> bool {
+        self.given.get(&(signal as i32)).is_some_and(|at| at.elapsed() < EXPLAINS)
     }
 
     fn starts_ranks(&self) -> bool {

@@ -3,11 +3,15 @@
 use super::Init;
 use crate::client::{Answer, Ask, Request};
 use crate::dumping::{Dumping, Outcome, Progress};
+use crate::frozen;
 use crate::line::{Order, Said};
 use crate::relay::Relay;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
+
+/// So many dumps in a row a stopped process puts off.
+const MOST_PUT_OFF: u32 = 3;
 
 /// Longest wait for the text of a request. Only the user's own wrapper can connect.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
@@ -42,6 +46,14 @@ impl Init<'_> {
         if let Err(reason) = begun {
             answer(&mut stream, &Answer::Failed(reason));
         }
+    }
+
+    /// CRIU stops a stopped process again after the dump, and so loses a SIGCONT that comes meanwhile: it would never go on.
+    /// One that stays stopped keeps the others from a checkpoint only for a while.
+    fn stopped(&mut self) -> Option<String> {
+        let stopped = frozen::stopped(&frozen::tree(self.program)).filter(|_| self.put_off < MOST_PUT_OFF);
+        self.put_off = stopped.map_or(0, |_| self.put_off + 1);
+        stopped.map(|pid| format!("a process of it ({pid} on the node) is stopped by a signal"))
     }
 
     /// Does what the job's driver orders. Without a driver the program goes on and no dump counts.
@@ -97,6 +109,9 @@ impl Init<'_> {
         }
         if self.dumping.is_some() {
             return Err("another dump is on its way".to_string());
+        }
+        if let Some(reason) = self.stopped() {
+            return Err(reason);
         }
         self.dumping = Some((Dumping::begin(self.task, self.program, ask)?, asker));
         Ok(())

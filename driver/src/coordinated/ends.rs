@@ -11,7 +11,8 @@ use protocol::{Event, FailureKind, Phase};
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
     pub(super) fn exited(&mut self, code: i32) -> Option<End> {
-        self.exited = Some(code);
+        // It is that of a step if the script still runs.
+        self.exited = (!self.ports.child.runs()).then_some(code);
         let exited_s = self.ports.clock.now_s();
         let limit_s = exited_s + VERDICT_LIMIT_S;
         loop {
@@ -44,6 +45,8 @@ impl Driver<'_> {
                 Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return Some(End::Superseded),
+                // The script after its step: its own end counts.
+                Some(Happening::Exited { code }) => return self.exited(code),
                 _ => {}
             }
         }
@@ -56,7 +59,10 @@ impl Driver<'_> {
         if let Some(end) = self.left_after_checkpoint() {
             return Some(end);
         }
-        self.crashed(code, exited_s)
+        match self.exited {
+            Some(0) if code != 0 => Some(End::Finished(0)),
+            own => self.crashed(own.unwrap_or(code), exited_s),
+        }
     }
 
     /// Programs that leave after writing the checkpoint they were asked for are started again from it.
@@ -81,6 +87,7 @@ impl Driver<'_> {
                 }
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return Some(End::Superseded),
+                Some(Happening::Exited { code }) => self.exited = Some(code),
                 Some(_) => {}
                 None => self.give_up(),
             }
@@ -126,8 +133,7 @@ impl Driver<'_> {
     /// Whether the checkpoint from which the script was to go on has been set aside since.
     fn has_lost_its_line(&mut self) -> bool {
         let Some(from) = self.from else { return false };
-        let Ok((line, events)) = self.newest() else { return true };
-        self.note(events);
+        let Ok((line, _)) = self.ports.store.look() else { return true };
         line.is_none_or(|line| line.number < from)
     }
 

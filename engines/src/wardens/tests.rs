@@ -20,7 +20,7 @@ fn listen(run: &Path) -> (Wardens, Receiver<u32>) {
         sender.lock().unwrap().send(m.rank).unwrap();
         false
     };
-    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| {})).unwrap(), lost)
+    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| true)).unwrap(), lost)
 }
 
 /// A task that says this to each order in turn, and tells the orders that it heard when its line ends.

@@ -184,16 +184,18 @@ impl Acts {
 
     /// What Slurm says of dead nodes, and of who holds them.
     fn told(&self, names: &[String]) -> Result<Told, slurm::Error> {
-        let nodes = match self.slurm.nodes_of(names) {
-            Ok(nodes) => nodes,
+        Ok(Told { nodes: self.known_nodes(names)?, holders: self.slurm.jobs_on(names)?, fates: BTreeMap::new() })
+    }
+
+    /// Those of some nodes that Slurm knows.
+    fn known_nodes(&self, names: &[String]) -> Result<Vec<slurm::Node>, slurm::Error> {
+        match self.slurm.nodes_of(names) {
             // It does not know one of them.
             Err(slurm::Error::Refused { .. }) => {
-                let each = names.iter().filter_map(|name| self.slurm.node(name).transpose());
-                each.collect::<Result<_, _>>()?
+                names.iter().filter_map(|name| self.slurm.node(name).transpose()).collect()
             }
-            Err(e) => return Err(e),
-        };
-        Ok(Told { nodes, holders: self.slurm.jobs_on(names)?, fates: BTreeMap::new() })
+            asked => asked,
+        }
     }
 
     fn set_down(self: &Arc<Self>, node: &str, told: &mut Told, runs: &[OpenRun], room: &mut usize) -> Result<()> {
@@ -344,11 +346,20 @@ impl Acts {
 
     /// A slurmd that was unreachable when a life of a job ended does not launch another one: its node is drained, the job is
     /// held, and only then it is told of that end. So the node is put back into service if it is well, and the job let go.
+    /// After a launch that failed for another reason the job stays held, as Slurm wants it.
     fn release(&self, run: &OpenRun) -> Result<()> {
         let job = self.look_again(run)?;
+        if !job.launch_failed() {
+            return Ok(());
+        }
         let been_on: Vec<String> = self.store.lock().nodes_of(&run.key)?.into_iter().collect();
-        let refused = |n: &&slurm::Node| n.has_flag("DRAIN") && n.reason.starts_with(DUPLICATE);
-        for node in self.slurm.nodes_of(&been_on)?.iter().filter(refused).filter(|n| self.watching.is_well(&n.name)) {
+        let refused = |n: &slurm::Node| n.has_flag("DRAIN") && n.reason.starts_with(DUPLICATE);
+        let drained: Vec<slurm::Node> = self.known_nodes(&been_on)?.into_iter().filter(refused).collect();
+        if drained.is_empty() {
+            tracing::warn!(job = run.job, reason = job.reason, "the launch of a job has failed: it stays held");
+            return Ok(());
+        }
+        for node in drained.iter().filter(|n| self.watching.is_well(&n.name)) {
             let resumed = self.slurm.node_resume(&node.name);
             audit::note(By::Service, Act::NodeResume, (run.job, &node.name), &node.reason, resumed)?;
         }
