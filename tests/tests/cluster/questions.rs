@@ -32,7 +32,7 @@ fn slurmctld_is_asked_about_protected_jobs_alone_however_many_wait() -> Result<(
     let asked = counted?;
     println!("asked in {} s, with {WAITING} jobs that wait: {asked:?}", QUIET.as_secs());
     ensure!(asked.contains_key("REQUEST_STATS_INFO"), "sdiag does not count itself: {asked:?}");
-    for listing in ["REQUEST_JOB_INFO", "REQUEST_JOB_USER_INFO", "REQUEST_JOB_STEP_INFO"] {
+    for listing in ["REQUEST_JOB_INFO", "REQUEST_JOB_USER_INFO", "REQUEST_NODE_INFO"] {
         ensure!(!asked.contains_key(listing), "{listing}: {asked:?}");
     }
     Ok(())

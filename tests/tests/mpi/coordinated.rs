@@ -18,7 +18,7 @@ fn options<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Waits for so many checkpoints.
-fn with_checkpoints(site: &Site, folder: &Path, job: u32, count: u64) -> Result<Value> {
+pub(super) fn with_checkpoints(site: &Site, folder: &Path, job: u32, count: u64) -> Result<Value> {
     let made = |run: &Value| (run["total"]["checkpoints"].as_u64()? >= count).then(|| run.clone());
     site.wait_report(job, "checkpoints", MINUTES, made).with_context(|| said(folder, job))
 }

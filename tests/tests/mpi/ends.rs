@@ -1,8 +1,9 @@
 //! How protected jobs and their steps end: with the states, codes and words that the same jobs have without the option.
 
-use super::coordinated::OPTION;
-use super::{MINUTES, USER, built, said, site};
+use super::coordinated::{OPTION, with_checkpoints};
+use super::{MELT, MINUTES, STEPS, USER, built, ended, said, site, undisturbed};
 use anyhow::{Context, Result, ensure};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use suite::Site;
@@ -161,5 +162,29 @@ fn a_job_that_is_cancelled_or_killed_is_told_as_one_and_a_rank_that_crashes_agai
     let ours = &pair.said()[1];
     ensure!(state == "COMPLETED", "{state}: {ours}");
     ensure!(ours.contains("the script goes on as after an error") && ours.contains("ended 139\n"), "{ours}");
+    Ok(())
+}
+
+#[test]
+fn a_job_whose_ranks_are_asked_to_end_since_another_one_wants_its_nodes_goes_on_from_a_checkpoint() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let (folder, other) = (site.folder(USER, "preempted")?, site.folder(USER, "urgent")?);
+    fs::write(folder.join("in.melt"), MELT.replace("STEPS", STEPS))?;
+    let script = "set -e\nsrun --mpi=pmix -n4 lmp -in in.melt\necho ended $?";
+    let job = site.submit(USER, &folder, &[&OPTION[..], &["-N2", "-p", "patient"]].concat(), script)?;
+    with_checkpoints(&site, &folder, job, 2)?;
+    let urgent = site.submit(USER, &other, &["-N4", "--exclusive", "-p", "urgent"], "sleep 2")?;
+    site.wait_state(urgent, &["COMPLETED"], MINUTES)?;
+    site.wait_state(job, &["PENDING", "RUNNING"], MINUTES)?;
+    // Slurm makes it wait for two minutes, as all that it puts back.
+    let number = format!("JobId={job}");
+    let _ = site.cluster.output(site.cluster.command("scontrol").args(["update", &number, "StartTime=now+2seconds"]));
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "it was not preempted: {said}\n{run:#}");
+    ensure!(said.contains("ended 0") && said.contains("goes on from checkpoint"), "{said}\n{run:#}");
+    let native = tempfile::tempdir()?;
+    let expected = undisturbed(native.path(), &folder.join("in.melt"), 4)?;
+    ensure!(fs::read(folder.join("final.dump"))? == expected, "the result differs from the undisturbed one: {said}");
     Ok(())
 }

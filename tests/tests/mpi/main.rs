@@ -59,7 +59,13 @@ fn site() -> Option<MutexGuard<'static, Site>> {
         let dir = PathBuf::from(format!("/tmp/joulepoint-mpi-{}", std::process::id()));
         let estimates = "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n";
         let toml = format!("[criu]\ncommand = {:?}\n\n{estimates}", dir.join("criu/criu"));
-        let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n".to_string();
+        // Jobs of the second partition are asked to end, and have a while, when one of the third wants their nodes.
+        let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n\
+            PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
+            PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n\
+            PartitionName=patient Nodes=n[1-4] MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=15\n\
+            PartitionName=urgent Nodes=n[1-4] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n"
+            .to_string();
         let wanted = Wanted { nodes: 4, toml, slurm_conf, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
         suite::fetch_criu(&dir.join("criu")).map(|()| Mutex::new(site))
