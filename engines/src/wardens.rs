@@ -108,6 +108,7 @@ impl Wardens {
         }
         state.tasks.clear();
         state.steps.clear();
+        state.broken.clear();
     }
 }
 
@@ -125,7 +126,8 @@ impl Shared {
             // Slurm is asked, which may take a while: not under the lock.
             let said = match said {
                 Said::Ended { code, carried_bytes, asked: true } => {
-                    Said::Ended { code, carried_bytes, asked: (self.asked)(&member, code) }
+                    let is_broken = self.state().broken.contains(&member.call);
+                    Said::Ended { code, carried_bytes, asked: !is_broken && (self.asked)(&member, code) }
                 }
                 said => said,
             };
@@ -135,6 +137,7 @@ impl Shared {
                 // A launcher that tells of a rank that was killed: all go back, as for a task that was killed.
                 Said::Ended { code, asked: false, .. } if code > 128 && member.ranks.is_some() => {
                     task.teller.hang_up();
+                    state.broken.insert(member.call.clone());
                     state.end_ranks(&member, code);
                 }
                 Said::Ended { code, carried_bytes, asked } => {
@@ -143,6 +146,7 @@ impl Shared {
                     if asked {
                         state.tell_steps(&member.call);
                     } else if code != 0 {
+                        state.broken.insert(member.call.clone());
                         state.end_ranks(&member, code);
                     }
                 }

@@ -10,6 +10,8 @@ pub(super) struct State {
     last: u64,
     pub(super) tasks: BTreeMap<u64, Task>,
     pub(super) steps: BTreeMap<u64, Step>,
+    /// Calls of which a task was lost, or has ended with an error of its own: Slurm ends the others for that.
+    pub(super) broken: BTreeSet<String>,
 }
 
 /// A task, by the number of its line.
@@ -108,7 +110,11 @@ impl State {
         self.tasks.remove(&id);
         let explains = |t: &Task| t.member.call == call && t.has_failed();
         let is_ending = self.steps.values().any(|s| s.is_ending && s.call == call);
-        !is_ending && !self.tasks.values().any(explains)
+        let is_lost = !is_ending && !self.tasks.values().any(explains);
+        if is_lost {
+            self.broken.insert(call);
+        }
+        is_lost
     }
 
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
