@@ -152,6 +152,8 @@ fn a_job_that_is_cancelled_or_killed_is_told_as_one_and_a_rank_that_crashes_agai
     // Of a plain script, what is for all processes reaches all, and its end is no crash.
     let plain = Pair::submit(&site, "plain", &["-n1"], "touch begun; sleep 600; echo slept $?")?;
     plain.wait_for(&site, "begun")?;
+    // A shell that is interrupted before its program has begun waits for that, with us and without.
+    std::thread::sleep(Duration::from_secs(2));
     for job in plain.jobs {
         site.cluster.command_as(USER, "scancel").args(["--full", "-s", "INT", &job.to_string()]).status()?;
     }
