@@ -13,7 +13,7 @@ const BY_SOMEBODY: &str = "CANCELLED by ";
 const BY_LIMIT: &str = "TIMEOUT";
 
 /// Longest wait for accounting.
-const LIMIT: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two questions to it.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
