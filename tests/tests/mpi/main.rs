@@ -63,7 +63,7 @@ fn site() -> Option<MutexGuard<'static, Site>> {
         let slurm_conf = "SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0\n\
             PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
             PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n\
-            PartitionName=patient Nodes=n[1-4] MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=15\n\
+            PartitionName=patient Nodes=n[1-4] MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5\n\
             PartitionName=urgent Nodes=n[1-4] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n"
             .to_string();
         let wanted = Wanted { nodes: 4, toml, slurm_conf, ..Wanted::default() };
