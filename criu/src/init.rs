@@ -16,6 +16,7 @@ use crate::sandbox;
 use crate::task::{Ended, Task};
 use crate::world::ABORT_LIMIT;
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
+use ending::ENDING;
 use fencing::Placement;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -61,10 +62,10 @@ struct Init<'a> {
     early: Vec<(Signal, bool)>,
     /// Signals from outside that were given to the program, and when last.
     given: BTreeMap<i32, Instant>,
-    /// How many dumps in a row a stopped process has put off.
-    put_off: u32,
     /// The first of them that asks for an end; 0 if none has.
     asked: Arc<AtomicI32>,
+    /// How many dumps in a row a stopped process has put off.
+    put_off: u32,
     /// How the program has ended on another node, if that ends it here.
     ends_as: Option<i32>,
     ended: Option<Ended>,
@@ -255,12 +256,12 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Passes a signal to the program, or to all of its processes. While it is being restored a signal would kill it, and the checkpoint would be
-    /// blamed.
+    /// Passes a signal to the program, or to all of its processes. While it is being restored a signal would kill it, and the
+    /// checkpoint would be blamed.
     fn signalled(&mut self, number: i32, for_all: bool) {
         match Signal::try_from(number) {
             Err(_) | Ok(Signal::SIGCHLD) => {}
-            Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) if !self.runs => self.end(),
+            Ok(signal) if !self.runs && ENDING.contains(&signal) => self.end(),
             Ok(signal) if !self.runs => self.early.push((signal, for_all)),
             Ok(signal) if self.ended.is_none() => self.give(signal, for_all),
             Ok(_) => {}

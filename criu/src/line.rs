@@ -18,6 +18,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// For so long a signal from outside explains an end: a program may have much to save before it.
+pub const EXPLAINS: Duration = Duration::from_secs(600);
+
 /// Folder of a run with the address and the secret.
 pub const FOLDER: &str = "wardens";
 

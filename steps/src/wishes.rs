@@ -1,11 +1,9 @@
 //! Signals by which somebody has ended the script or its steps: what ends so has not crashed.
 
+use criu::line::EXPLAINS;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// For so long a signal explains an end: a program may have much to save before it.
-const EXPLAINS: Duration = Duration::from_secs(600);
+use std::time::Instant;
 
 /// The signals of this start of the script, and when they came last.
 #[derive(Clone, Debug, Default)]

@@ -1,18 +1,16 @@
 //! Signals from outside, who gets them, and whether one of them has ended the program.
 
 use super::{Ended, Init};
+use crate::line::EXPLAINS;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Signals that ask a program to end.
-const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
-
-/// For so long a signal explains an end: a program may have much to save before it.
-const EXPLAINS: Duration = Duration::from_secs(600);
+pub const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 impl Init<'_> {
     /// Hears of signals that have come: those that the supervisor tells of are given to the program.
@@ -28,8 +26,8 @@ impl Init<'_> {
         }
     }
 
-    /// Gives a signal from outside to the program, to its process group if it is `for_all`, or to the ranks that it has started: a launcher that gets SIGTERM kills
-    /// them a second later, and they may have something to save.
+    /// Gives a signal from outside to the program, to its process group if it is `for_all`, or to the ranks that it has
+    /// started: a launcher that gets SIGTERM kills them a second later, and they may have something to save.
     pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
         self.note(signal);
         let ranks = match (self.starts_ranks(), for_all) {

@@ -7,7 +7,7 @@ mod sheltered;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sheltered::{LIMIT, NOBODY, Place, complete, text};
+use sheltered::{Home, LIMIT, NOBODY, Place, complete, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -261,6 +261,18 @@ fn a_restored_program_has_its_users_number_and_no_right() {
     assert!(lines.len() == 5 && lines[1..].iter().all(|line| line.ends_with("0000000000000000")), "{out}");
 }
 
+/// Kills a Python program that waits for the file `enough`, and lets it come to its end from a checkpoint.
+fn comes_back(home: &Home, program: &str) {
+    let argv = ["python3", "-c", program];
+    let mut child = home.start(&argv, false);
+    home.wait_for_line(&mut child);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    fs::write(home.folder.join("enough"), "").expect("a file");
+    let mut child = home.start(&argv, true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+}
+
 /// Keeps its output as its highest descriptor, as valgrind keeps files of its own.
 const HIGHEST: &str = "import os, resource, time
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -273,14 +285,7 @@ os.write(most - 1, b'here')";
 fn a_program_that_has_its_highest_descriptor_comes_back() {
     let Some(place) = Place::get() else { return };
     let home = place.home("highest");
-    let argv = ["python3", "-c", HIGHEST];
-    let mut child = home.start(&argv, false);
-    home.wait_for_line(&mut child);
-    child.kill().expect("a child");
-    child.wait().expect("a child");
-    fs::write(home.folder.join("enough"), "").expect("a file");
-    let mut child = home.start(&argv, true);
-    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    comes_back(&home, HIGHEST);
     assert_eq!(home.read("out"), "here", "{}", home.said());
     assert!(home.set_aside().is_empty(), "{}", home.said());
 }
@@ -310,14 +315,7 @@ fn a_file_without_a_name_that_is_mapped_and_open_stays_one() {
         return;
     }
     let home = place.home("nameless");
-    let argv = ["python3", "-c", NAMELESS];
-    let mut child = home.start(&argv, false);
-    home.wait_for_line(&mut child);
-    child.kill().expect("a child");
-    child.wait().expect("a child");
-    fs::write(home.folder.join("enough"), "").expect("a file");
-    let mut child = home.start(&argv, true);
-    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    comes_back(&home, NAMELESS);
     assert_eq!(home.read("out"), "[7, 7] [7, 7]\n", "{}", home.said());
     assert!(home.set_aside().is_empty(), "{}", home.said());
 }
