@@ -187,7 +187,7 @@ impl Seats {
                     self.with(|all| all.get_mut(&number).into_iter().for_each(|s| s.is_ending = true));
                     self.post.tell(Happening::Group(News::Ending { call: number }));
                 }
-                Ok(Said::Ended { group, code }) => self.ended(number, group, code),
+                Ok(Said::Ended { group, code, is_killed }) => self.ended(number, group, code, is_killed),
                 Err(e) => tracing::warn!(%e, "a call of srun is not understood"),
             }
         }
@@ -229,8 +229,8 @@ impl Seats {
         true
     }
 
-    /// A share ended: the driver learns it as soon as its step is gone.
-    fn ended(&self, call: u64, group: usize, code: i32) {
+    /// A share ended: the driver learns it as soon as its step is gone. Nobody has cancelled it whose `srun` `is_killed`.
+    fn ended(&self, call: u64, group: usize, code: i32, is_killed: bool) {
         let begin = |all: &mut BTreeMap<u64, Seat>| {
             let step = all.get_mut(&call)?.running.get_mut(&group)?;
             step.ends = true;
@@ -254,7 +254,7 @@ impl Seats {
                 seats.placements.over(&step.placement);
             }
             let by_somebody = || step.is_asked || !step.may_cancel_itself && is_cancelled(steps, &step);
-            let is_cancelled = code != 0 && !step.is_stopped && by_somebody();
+            let is_cancelled = code != 0 && !step.is_stopped && !is_killed && by_somebody();
             if code != 0 {
                 clear(steps, &step.name);
             }

@@ -557,14 +557,14 @@ fn lines_of(step: &str, count: u32, tasks: usize) -> Vec<String> {
     all
 }
 
-/// A process of this site whose command line has all these words.
-fn process(site: &Site, words: &[&str]) -> Option<nix::unistd::Pid> {
+/// A process of this site whose command line begins so and goes on with this.
+fn process(site: &Site, begin: &str, more: &str) -> Option<nix::unistd::Pid> {
     let place = site.conf.parent()?.to_str()?;
     let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
     let is_it = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        line.contains(place) && words.iter().all(|word| line.contains(word))
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(place) && line.starts_with(begin) && line.contains(more)
     };
     pids.into_iter().find(is_it).map(nix::unistd::Pid::from_raw)
 }
@@ -594,20 +594,25 @@ fn programs_that_know_nothing_of_checkpoints_go_back_alone_and_then_all_through_
 }
 
 #[test]
-fn a_group_of_two_tasks_goes_back_when_a_warden_is_killed_and_all_do_when_the_driver_is() -> Result<()> {
+fn a_group_of_two_tasks_goes_back_when_its_srun_or_a_warden_is_killed_and_all_do_when_the_driver_is() -> Result<()> {
     use nix::sys::signal::{Signal, kill};
     let site = site();
-    let Some(mut job) = Plain::submit(&site, "parts", [5, 2, 1], &[("one", 20), ("two", 400)])? else { return Ok(()) };
-    let kill_driver = || -> Result<()> {
-        Ok(kill(process(&site, &["/proc/self/exe", "wrap"]).context("a driver")?, Signal::SIGKILL)?)
+    let Some(mut job) = Plain::submit(&site, "parts", [5, 2, 1], &[("one", 20), ("two", 600)])? else { return Ok(()) };
+    let kill = |begin: &str, more: &str| -> Result<()> {
+        let pid = process(&site, begin, more).with_context(|| format!("no process {begin} {more}"))?;
+        Ok(kill(pid, Signal::SIGKILL)?)
     };
+    let kill_driver = || kill("/proc/self/exe wrap", "");
     job.wait_for_step(&site, "two")?;
     // Before most lines, if not all: what has ended is known without one.
     kill_driver()?;
     job.again = "two\n";
     job.wait_for_lines(&site, 4)?;
-    kill(process(&site, &["warden", "groups/g1"]).context("a warden")?, Signal::SIGKILL)?;
+    kill("srun ", "--job-name=bash.1.g1 ")?;
     job.wait_for_restarts(&site, 1)?;
+    job.wait_for_lines(&site, 4)?;
+    kill(&format!("{} warden", site.bin().join("joulepoint").display()), "groups/g1 ")?;
+    job.wait_for_restarts(&site, 2)?;
     job.wait_for_lines(&site, 4)?;
     kill_driver()?;
     job.wait_for_lines(&site, 4)?;

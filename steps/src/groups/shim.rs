@@ -13,9 +13,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const REFUSED: i32 = 1;
 enum News {
     Told(Told),
     DriverGone,
-    Ended { group: usize, code: i32 },
+    Ended { group: usize, status: Option<ExitStatus> },
     Signal(Signal),
 }
 
@@ -119,7 +119,7 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                     Ok(pid) => drop(children.insert(group, Child { pid, stopped: None })),
                     Err(e) => {
                         protocol::say!("joulepoint: srun: {e}");
-                        say(&mut driver, &Said::Ended { group, code: 126 })?;
+                        say(&mut driver, &Said::Ended { group, code: 126, is_killed: false })?;
                     }
                 }
             }
@@ -133,10 +133,11 @@ fn serve(socket: &Path, words: &[OsString]) -> io::Result<i32> {
                 children.values_mut().for_each(stop);
                 ending = Some(code);
             }
-            Some(News::Ended { group, code }) => {
+            Some(News::Ended { group, status }) => {
                 children.remove(&group);
                 if ending.is_none() {
-                    say(&mut driver, &Said::Ended { group, code })?;
+                    let is_killed = status.is_some_and(|status| status.signal().is_some());
+                    say(&mut driver, &Said::Ended { group, code: status.map_or(126, exit_code), is_killed })?;
                 }
             }
             Some(News::Signal(signal)) => {
@@ -226,9 +227,9 @@ fn start(command: &mut Command, group: usize, news: &Sender<News>) -> io::Result
     let mut child = unblocked(command).spawn()?;
     let (pid, news) = (child.id() as i32, news.clone());
     thread::spawn(move || {
-        let code = child.wait().map_or(126, exit_code);
+        let status = child.wait().ok();
         // Nobody listens any more when the call is over.
-        let _ = news.send(News::Ended { group, code });
+        let _ = news.send(News::Ended { group, status });
     });
     Ok(pid)
 }

@@ -43,6 +43,9 @@ pub enum Said {
         group: usize,
         /// Exit code; 128 + signal if it was killed.
         code: i32,
+        /// Whether it was killed itself: Slurm then cancels its step, which nobody has asked for.
+        #[serde(default)]
+        is_killed: bool,
     },
 }
 
