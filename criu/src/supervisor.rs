@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const EXIT_NO_SANDBOX: i32 = 126;
 
 /// So soon after a signal to many processes has the parent passed it on that came to itself.
-const PASSED_ON: Duration = Duration::from_millis(300);
+const PASSED_ON: Duration = Duration::from_secs(1);
 
 /// How a task ends that counts as killed, since its program has done nothing wrong.
 const KILLED: Ended = Ended::Code(EXIT_KILLED);
@@ -188,11 +188,25 @@ impl Senders {
     }
 }
 
-/// Tells the sandbox's first process of a signal. What that process gets otherwise the program gets, too.
+/// Tells the sandbox's first process of a signal, which may at the same time get the same one as all others of its process
+/// group: by a real-time signal, since of two others of one number that wait the second is lost.
 fn pass_in(init: Pid, signal: Signal, for_all: bool) {
-    let value = libc::sigval { sival_ptr: usize::from(for_all) as *mut libc::c_void };
+    let value = libc::sigval { sival_ptr: word(signal, for_all) as usize as *mut libc::c_void };
     // SAFETY: the value is a number, not a pointer that anybody follows.
-    unsafe { libc::sigqueue(init.as_raw(), signal as i32, value) };
+    let told = unsafe { libc::sigqueue(init.as_raw(), libc::SIGRTMAX(), value) };
+    if let Err(e) = nix::Error::result(told) {
+        tracing::warn!(%e, %signal, "a signal does not reach the program");
+    }
+}
+
+fn word(signal: Signal, for_all: bool) -> i32 {
+    2 * signal as i32 + i32::from(for_all)
+}
+
+/// The signal of which the supervisor tells by this information, and whether it is for all processes of the program.
+pub fn passed_in(info: &siginfo) -> Option<(i32, bool)> {
+    let is_told = info.ssi_code == libc::SI_QUEUE && info.ssi_signo as i32 == libc::SIGRTMAX();
+    is_told.then_some((info.ssi_int / 2, info.ssi_int % 2 != 0))
 }
 
 #[cfg(test)]

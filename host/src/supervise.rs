@@ -42,6 +42,13 @@ pub fn block_signals() -> io::Result<SigSet> {
     Ok(set)
 }
 
+/// Takes back a signal that is blocked and waits for this process, if there is one.
+pub fn take_pending(signal: Signal) {
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both are read only, and nothing is written where there is no place for it.
+    unsafe { libc::sigtimedwait(SigSet::from(signal).as_ref(), std::ptr::null_mut(), &at_once) };
+}
+
 /// Lets a command get the signals that we block: children inherit the mask.
 pub fn unblocked(command: &mut Command) -> &mut Command {
     // SAFETY: sigprocmask is safe between fork and exec.

@@ -100,10 +100,17 @@ impl Tree {
         Tree { root, pid, runs, killed_by, wishes: Wishes::default() }
     }
 
-    /// Passes a signal from outside on to the script.
-    pub fn pass_on(&self, signal: i32) {
+    /// Notes that the script is given a signal from outside, and tells its process id.
+    pub fn is_asked(&self, signal: i32) -> i32 {
         self.wishes.asks(signal);
-        processes::signal(self.script(), signal);
+        self.script()
+    }
+
+    /// Passes a signal from outside on to the script, if it is still the one with this process id.
+    pub fn pass_on(&self, signal: i32, script: i32) {
+        if script > 0 && script == self.script() && self.runs.load(Ordering::SeqCst) {
+            processes::signal(script, signal);
+        }
     }
 
     /// The signal that has killed the script, if it has ended so.
@@ -314,7 +321,7 @@ impl Child for Script {
     }
 
     fn was_asked(&mut self, code: i32) -> bool {
-        self.tree.wishes.explain(code) && cancelled::is_left_in_peace(self.job.as_ref())
+        self.tree.wishes.explain_soon(code) && cancelled::is_left_in_peace(self.job.as_ref())
     }
 
     fn step(&mut self) -> String {

@@ -544,6 +544,10 @@ fn announcements(folder: &Path) -> io::Result<(Announced, OwnedFd)> {
     Ok((announced, write))
 }
 
+/// So long after a signal it is passed on. Who signals all processes of a job has then signalled the script's sandbox, too:
+/// there our signal, which is for the script alone, must not come first, since a second one that waits is lost.
+const SETTLES: Duration = Duration::from_millis(100);
+
 /// Passes Slurm's and people's signals on: a request to end to the driver, the others to the script.
 fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
     thread::spawn(move || {
@@ -551,7 +555,12 @@ fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
             match signal {
                 Signal::SIGTERM => post.tell(Happening::Terminate),
                 Signal::SIGCHLD => {}
-                other if PASSED_ON.contains(&other) && tree.script() > 0 => tree.pass_on(other as i32),
+                other if PASSED_ON.contains(&other) => {
+                    let script = tree.is_asked(other as i32);
+                    thread::sleep(SETTLES);
+                    supervise::take_pending(other);
+                    tree.pass_on(other as i32, script);
+                }
                 _ => {}
             }
         }

@@ -2,6 +2,7 @@
 
 use super::{Ended, Init};
 use crate::line::EXPLAINS;
+use crate::supervisor::passed_in;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -16,11 +17,10 @@ impl Init<'_> {
     /// Hears of signals that have come: those that the supervisor tells of are given to the program.
     pub(super) fn hear_signals(&mut self) {
         while let Ok(Some(info)) = self.signals.read_signal() {
-            let number = info.ssi_signo as i32;
-            match (info.ssi_code, Signal::try_from(number)) {
-                (libc::SI_QUEUE, _) => self.signalled(number, info.ssi_int != 0),
+            match (passed_in(&info), Signal::try_from(info.ssi_signo as i32)) {
+                (Some((number, for_all)), _) => self.signalled(number, for_all),
                 // Whoever signals all processes has signalled the program, too.
-                (libc::SI_USER, Ok(signal)) => self.note(signal),
+                (None, Ok(signal)) if info.ssi_code == libc::SI_USER => self.note(signal),
                 _ => {}
             }
         }
