@@ -13,8 +13,10 @@ slurm="
 gromacs="gromacs gromacs-data"
 lammps="lammps lammps-examples openmpi-bin libpmix2"
 heat="openmpi-bin libopenmpi-dev libpmix2"
+# Beside Open MPI, which keeps the names mpirun and mpicc: those of this one end in .mpich.
+mpich="mpich libmpich-dev"
 all="
-    $compile $slurm $gromacs $lammps $heat
+    $compile $slurm $gromacs $lammps $heat $mpich
     ca-certificates git
     libclang-14-dev libslurm-dev gfortran-12
     chromium chromium-driver
