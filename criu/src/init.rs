@@ -12,7 +12,7 @@ use crate::line::{LIMIT, Line, Said};
 use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox;
-use crate::task::{Ended, Task};
+use crate::task::{Ended, FIRST_FAILED, Task};
 use crate::world::ABORT_LIMIT;
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
 use fencing::Placement;
@@ -181,7 +181,7 @@ impl Init<'_> {
             self.trust()?;
             self.goes_on();
             self.dumped(outcome);
-            if let Some(code) = self.ended.map(Ended::exit_code) {
+            if let Some(code) = self.ended.map(|ended| ended.code_of_ranks(Path::new(FIRST_FAILED))) {
                 self.relays.iter_mut().try_for_each(Relay::finish).map_err(own)?;
                 return Ok(code);
             }

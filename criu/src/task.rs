@@ -5,7 +5,7 @@ use crate::world::World;
 use fencing::Placement;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a supervisor runs.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,10 @@ pub struct Task {
     pub command: Vec<OsString>,
 }
 
+/// Where the ranks of an MPI program say with which code the first of them failed, if their launcher does not; each sandbox
+/// has its own.
+pub const FIRST_FAILED: &str = "/dev/shm/joulepoint-first-failed";
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ended {
@@ -48,6 +52,30 @@ impl Ended {
         match self {
             Ended::Code(code) => code,
             Ended::Signal(signal) => 128 + signal as i32,
+        }
+    }
+
+    /// The code of a program whose ranks may have said in this file with which one the first of them failed.
+    pub(crate) fn code_of_ranks(self, first_failed: &Path) -> i32 {
+        let own = self.exit_code();
+        let said = std::fs::read_to_string(first_failed).ok().filter(|_| own != 0);
+        said.and_then(|code| code.trim().parse().ok()).unwrap_or(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_failed_rank_said_counts_if_the_launcher_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("first");
+        let code = |ended: Ended| ended.code_of_ranks(&file);
+        assert_eq!([code(Ended::Code(9)), code(Ended::Signal(Signal::SIGKILL))], [9, 137]);
+        for (said, expected) in [("", 9), ("137\n", 137), ("x", 9)] {
+            std::fs::write(&file, said).unwrap();
+            assert_eq!([code(Ended::Code(9)), code(Ended::Code(0))], [expected, 0], "{said}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::kinds::Family;
 use criu::files::SHARED_MEMORY;
+use criu::task::FIRST_FAILED;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -37,19 +38,20 @@ const HYDRA: [&str; 8] = ["-launcher", "fork", "-rmk", "user", "-hosts", "localh
 /// By which its user or site tells Hydra what it is to do otherwise.
 const OF_HYDRA: [&str; 2] = ["HYDRA_", "MPIEXEC_"];
 
-/// What has MPICH's ranks of one node hold nothing that a dump does not: MPICH's own shared memory, the sandbox's network
-/// for the rest, and no watch on files, System V memory or device.
-const OF_MPICH: [(&str, &str); 4] = [
-    ("UCX_TLS", "tcp,self"),
-    ("UCX_NET_DEVICES", "lo"),
+/// What has MPICH's ranks of one node hold nothing that a dump does not: POSIX shared memory, and no watch on files, System V
+/// memory or device. With UCX's TCP, ranks may wait for ever in `MPI_Finalize`.
+const OF_MPICH: [(&str, &str); 3] = [
+    ("UCX_TLS", "posix,self"),
     ("UCX_VFS_ENABLE", "n"),
     // Of the user's and the site's none is read.
     ("HYDRA_CONFIG_FILE", "/dev/null"),
 ];
 
-/// A line of the shell that stands before each rank of Hydra: it tells one that was killed by a signal from one that ended
-/// with a code, which Hydra does not. Hydra sends its signals to the rank, too.
-const GUARD: &str = "trap : INT QUIT TERM USR1; \"$@\"; exit $?";
+/// A line of the shell that stands before each rank of Hydra, which gives a mixture of the codes of all ranks, and of the
+/// signals by which it ended the others: the first that fails leaves its own in a file (`$0`). Hydra sends its signals to the
+/// rank, too.
+const GUARD: &str = "trap : INT QUIT TERM USR1; \"$@\"; code=$?; \
+                     [ $code = 0 ] || { set -C; echo $code >\"$0\"; } 2>/dev/null; exit $code";
 
 /// Signals of which Hydra would die, though it is the ranks that they are for. Ranks that handle them get them; others
 /// ignore them.
@@ -88,7 +90,7 @@ fn hydra(command: &mut Command, count: u32) {
     for name in names.filter(|name| OF_HYDRA.iter().any(|begin| name.starts_with(begin))) {
         command.env_remove(name);
     }
-    command.envs(OF_MPICH).args(HYDRA).args(["-n", &count.to_string(), "sh", "-c", GUARD, "sh"]);
+    command.envs(OF_MPICH).args(HYDRA).args(["-n", &count.to_string(), "sh", "-c", GUARD, FIRST_FAILED]);
     // SAFETY: only system calls, and before exec.
     unsafe {
         command.pre_exec(|| {
@@ -103,19 +105,31 @@ fn hydra(command: &mut Command, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
     use std::process::Output;
 
-    fn guarded(line: &str) -> Output {
-        Command::new("sh").args(["-c", GUARD, "sh", "sh", "-c", line]).output().unwrap()
+    fn guarded(line: &str, file: &Path) -> Output {
+        Command::new("sh").args(["-c", GUARD]).arg(file).args(["sh", "-c", line]).output().unwrap()
     }
 
     #[test]
     fn a_rank_of_hydra_that_was_killed_is_told_from_one_that_ended_with_a_code() {
-        for (line, code) in [("exit 0", 0), ("exit 9", 9), ("kill -9 $$", 137), ("kill -11 $$", 139)] {
-            assert_eq!(guarded(line).status.code(), Some(code), "{line}");
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        for (line, code, said) in [("exit 0", 0, None), ("exit 9", 9, Some("9\n")), ("kill -9 $$", 137, Some("137\n"))]
+        {
+            let file = file(line);
+            assert_eq!(guarded(line, &file).status.code(), Some(code), "{line}");
+            if let Some(said) = said {
+                assert_eq!(fs::read_to_string(&file).unwrap(), said, "{line}");
+                guarded("exit 77", &file);
+                assert_eq!(fs::read_to_string(&file).unwrap(), said, "only the first counts");
+            }
         }
+        assert!(!file("exit 0").exists());
         // The guard outlives what its rank handles.
-        let asked = guarded("trap 'echo got; exit 3' TERM; kill -TERM $PPID; sleep 0.2; kill -TERM $$");
+        let asked = guarded("trap 'echo got; exit 3' TERM; kill -TERM $PPID; sleep 0.2; kill -TERM $$", &file("asked"));
         assert_eq!((asked.status.code(), &asked.stdout[..]), (Some(3), &b"got\n"[..]));
     }
 }

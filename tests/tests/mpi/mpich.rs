@@ -2,7 +2,7 @@
 //! where MPICH is not installed.
 
 use super::coordinated::{decided, kill_one, node, options, with_checkpoints};
-use super::{USER, WORKERS, compiled, ended, said, site};
+use super::{GROUPS, MINUTES, USER, WORKERS, compiled, ended, ended_without_node_of, restarts, said, site};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
@@ -97,5 +97,71 @@ fn calls_of_hydra_are_worlds_and_what_is_not_understood_is_left_to_it() -> Resul
         ensure!(told.count() == 1, "{why}: {said}");
     }
     ensure!(said.matches("no checkpoint while").count() == 2, "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_group_of_a_dead_node_goes_back_alone_with_its_ranks_of_mpich() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let Some(program) = workers(&site)? else { return Ok(()) };
+    let (folder, tasks) = (site.folder(USER, "mpich-groups")?, 12_000_u64);
+    let script = format!("export OWN=mine\nsrun --mpi=pmi2 -n4 {program} {tasks}\necho ended $?");
+    let job = site.submit(USER, &folder, &GROUPS, &script)?;
+    let run = ended_without_node_of(&mut site, 0, &folder, job)?;
+    let (said, again) = (said(&folder, job), restarts(&run));
+    ensure!(again.len() == 1 && again[0].starts_with("group 0 "), "{again:?}: {said}");
+    ensure!(said.contains(&sum(tasks)) && said.contains("ended 0"), "{said}");
+    Ok(())
+}
+
+/// Says which signals it gets, until the third of them.
+const LISTENER: &str = r#"
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t last, count;
+static void hear(int number) { last = number; count++; }
+int main(int words, char **word) {
+    MPI_Init(&words, &word);
+    int rank, got = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    signal(SIGUSR1, hear);
+    signal(SIGUSR2, hear);
+    signal(SIGHUP, hear);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) { FILE *ready = fopen("ready", "w"); fclose(ready); }
+    for (int ticks = 0; ticks < 600 && got != SIGHUP; ticks++) {
+        usleep(100000);
+        if (last != got) { got = last; printf("rank %d got %d\n", rank, got); fflush(stdout); }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn ranks_of_mpich_get_the_signals_of_their_step_and_their_launcher_survives_them() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    if workers(&site)?.is_none() {
+        return Ok(());
+    }
+    let folder = site.folder(USER, "mpich-signals")?;
+    let program = compiled(&site, COMPILER, "listener-mpich", LISTENER)?;
+    let script = format!("srun --mpi=pmi2 -n4 {program}; echo ended $?");
+    let job = site.submit(USER, &folder, &options(&["-N2"]), &script)?;
+    site.wait_report(job, "the ranks", MINUTES, |_| folder.join("ready").exists().then_some(()))?;
+    for signal in ["USR1", "USR2", "HUP"] {
+        let sent = site.cluster.command("scancel").args(["--signal", signal, &format!("{job}.0")]).output()?;
+        ensure!(sent.status.success(), "{signal}: {}", String::from_utf8_lossy(&sent.stderr));
+        std::thread::sleep(std::time::Duration::from_secs(2));
+    }
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    ensure!(said.contains("ended 0") && run["failures"].as_array().is_none_or(Vec::is_empty), "{said}\n{run:#}");
+    for (rank, number) in (0..4).flat_map(|rank| [10, 12, 1].map(|number| (rank, number))) {
+        ensure!(said.contains(&format!("rank {rank} got {number}\n")), "{rank} {number}: {said}");
+    }
     Ok(())
 }
