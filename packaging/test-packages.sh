@@ -18,8 +18,10 @@ criu="
     libprotobuf-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev uuid-dev
     patch xz-utils
 "
+# Beside Open MPI, which keeps the names mpirun and mpicc: those of this one end in .mpich.
+mpich="mpich libmpich-dev"
 all="
-    $compile $slurm $gromacs $lammps $heat $criu
+    $compile $slurm $gromacs $lammps $heat $mpich $criu
     ca-certificates git
     libclang-14-dev libslurm-dev gfortran-12
     chromium chromium-driver

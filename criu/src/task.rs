@@ -5,7 +5,7 @@ use crate::world::World;
 use fencing::Placement;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a supervisor runs.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,10 @@ pub struct Task {
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
+
+/// Where the ranks of an MPI program say with which code the first of them failed, if their launcher does not; each sandbox
+/// has its own.
+pub const FIRST_FAILED: &str = "/dev/shm/joulepoint-first-failed";
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,29 @@ impl Ended {
         match self {
             Ended::Code(code) => Signal::try_from(code - 128).map_or(self, Ended::Signal),
             killed => killed,
+        }
+    }
+
+    /// Likewise of ranks that may have said in this file with which code the first of them failed.
+    pub(crate) fn of_first_failed(self, first_failed: &Path) -> Ended {
+        let said = std::fs::read_to_string(first_failed).ok().filter(|_| self != Ended::Code(0));
+        said.and_then(|code| code.trim().parse().ok()).map_or(self, Ended::Code).of_ranks()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_failed_rank_said_counts_if_the_launcher_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("first");
+        let code = |ended: Ended| ended.of_first_failed(&file).exit_code();
+        assert_eq!([code(Ended::Code(9)), code(Ended::Signal(Signal::SIGKILL))], [9, 137]);
+        for (said, expected) in [("", 9), ("137\n", 137), ("x", 9)] {
+            std::fs::write(&file, said).unwrap();
+            assert_eq!([code(Ended::Code(9)), code(Ended::Code(0))], [expected, 0], "{said}");
         }
     }
 }

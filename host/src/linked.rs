@@ -1,7 +1,7 @@
 //! What the programs of a script are linked to, as far as both can be found without running anything.
 
 use crate::tool;
-use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, File, FileKind, Object, ObjectSection, ObjectSymbol};
 use std::collections::BTreeSet;
@@ -55,6 +55,46 @@ pub fn imports(program: &Path) -> BTreeSet<String> {
     let Ok(file) = File::parse(&*content) else { return BTreeSet::new() };
     let taken = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
     taken.filter_map(|symbol| symbol.name().ok().map(str::to_string)).collect()
+}
+
+/// Whether a program holds these bytes; a file that is no ELF file holds none.
+pub fn says(program: &Path, words: &[u8]) -> bool {
+    let small = fs::metadata(program).is_ok_and(|m| m.is_file() && m.len() <= PROGRAM_LIMIT_BYTES);
+    let content = small.then(|| read_elf(program).ok()).flatten().unwrap_or_default();
+    content.windows(words.len()).any(|here| here == words)
+}
+
+/// The folder in which a program itself, or `LD_LIBRARY_PATH`, has a library looked for and found.
+pub fn folder_of(program: &Path, library: &str) -> Option<PathBuf> {
+    let content = read_elf(program).ok()?;
+    let named = match FileKind::parse(&*content) {
+        Ok(FileKind::Elf64) => paths::<FileHeader64<Endianness>>(&content),
+        Ok(FileKind::Elf32) => paths::<FileHeader32<Endianness>>(&content),
+        _ => None,
+    };
+    let (first, later) = named.unwrap_or_default();
+    let asked = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let program = fs::canonicalize(program).ok()?;
+    let own = program.parent()?.to_string_lossy().into_owned();
+    let all = [first, asked, later].join(":").replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
+    all.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from).find(|f| f.join(library).is_file())
+}
+
+/// Where a program's libraries are looked for before and after those places that the environment names.
+fn paths<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<(String, String)> {
+    let header = Elf::parse(content).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, content).ok()?;
+    let (entries, strings) = sections.dynamic(endian, content).ok()??;
+    let strings = sections.strings(endian, content, strings).ok()?;
+    let of = |tag: i64| {
+        let found = entries.iter().find(|d| d.tag(endian) == tag)?;
+        Some(String::from_utf8_lossy(found.string(endian, strings).ok()?).into_owned())
+    };
+    let later = of(DT_RUNPATH);
+    // One that is new enough has the old one ignored.
+    let first = if later.is_some() { None } else { of(DT_RPATH) };
+    Some((first.unwrap_or_default(), later.unwrap_or_default()))
 }
 
 /// What a library holds under a name, if it has that.
@@ -190,6 +230,25 @@ mod tests {
         assert_eq!(held(&dir.path().join("libl.so"), "held").as_deref(), Some(&b"a\0b\0"[..]));
         assert_eq!(held(&dir.path().join("libl.so"), "other"), None);
         assert!(imports(&dir.path().join("l.c")).is_empty() && held(&dir.path().join("l.c"), "held").is_none());
+    }
+
+    #[test]
+    fn what_a_program_says_and_where_it_finds_its_libraries_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = "mkdir lib bin && echo 'int taken(void) { return 0; }' >l.c && cc -shared -o lib/libl.so l.c && \
+                     echo 'int taken(void); const char *s = \"such words\"; int main(void) { return taken() + !s; }' >p.c && \
+                     for n in new old; do t=--enable-new-dtags; [ $n = new ] || t=--disable-new-dtags; \
+                     cc -o bin/$n p.c lib/libl.so -Wl,$t '-Wl,-rpath,/nowhere:$ORIGIN/../lib'; done; cc -o bin/bare p.c lib/libl.so";
+        let built = std::process::Command::new("sh").args(["-c", build]).current_dir(dir.path()).status().unwrap();
+        assert!(built.success());
+        for (name, expected) in [("new", true), ("old", true), ("bare", false)] {
+            let program = dir.path().join("bin").join(name);
+            assert!(says(&program, b"such words") && !says(&program, b"other words"));
+            let found = folder_of(&program, "libl.so").map(|folder| fs::canonicalize(folder).unwrap());
+            assert_eq!(found, expected.then(|| fs::canonicalize(dir.path().join("lib")).unwrap()), "{name}");
+            assert_eq!(folder_of(&program, "libm.so"), None);
+        }
+        assert!(!says(&dir.path().join("p.c"), b"such words"));
     }
 
     #[test]

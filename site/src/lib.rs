@@ -19,8 +19,11 @@ const CONTROLLER_PORT: u16 = 6820;
 const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
 
 /// What makes one world of MPI programs over groups, as it is built and as it is installed.
-const WORLDS: [(&str, &str); 2] =
-    [("joulepoint-mpi-relay", "joulepoint-mpi-relay"), ("libjoulepoint_mpi.so", "libjoulepoint-mpi-openmpi.so")];
+const WORLDS: [(&str, &str); 3] = [
+    ("joulepoint-mpi-relay", "joulepoint-mpi-relay"),
+    ("libjoulepoint_mpi.so", "libjoulepoint-mpi-openmpi.so"),
+    ("libjoulepoint_mpi_mpich.so", "libjoulepoint-mpi-mpich.so"),
+];
 
 /// A Slurm cluster with the plugin, the node services and the controller service.
 pub struct Site {

@@ -3,17 +3,14 @@
 //!
 //! What is not known to mean the same then is left to the launcher itself.
 
-mod map;
-mod words;
-
 use crate::gathered::{self, Gathered, Ranks};
 use crate::groups::split;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use words::Call;
 use worlds::kinds;
+use worlds::launchers::{self, Call, Unplaced, Unread};
 
 /// Words with which a launcher starts nothing.
 const QUESTIONS: [&str; 8] = ["-h", "-help", "--help", "-V", "-version", "--version", "-info", "--info"];
@@ -29,10 +26,10 @@ pub enum Native {
     Launcher(PathBuf),
     /// Its words are not understood.
     #[error(transparent)]
-    Words(#[from] words::Unread),
+    Words(#[from] Unread),
     /// Its ranks cannot be placed.
     #[error(transparent)]
-    Map(#[from] map::Unplaced),
+    Map(#[from] Unplaced),
     /// Its program is no part of a world.
     #[error(transparent)]
     World(#[from] gathered::Native),
@@ -57,21 +54,20 @@ pub fn gathered(real: &Command, words: &[OsString]) -> Result<(Vec<String>, Gath
     let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
     let plain = plain.ok_or(Native::NoText)?;
     let launcher = Path::new(real.get_program());
-    if !kinds::is_launcher(launcher) {
-        return Err(Native::Launcher(launcher.to_path_buf()));
-    }
+    let family = kinds::family(launcher).ok_or_else(|| Native::Launcher(launcher.to_path_buf()))?;
     let variable = |name: &str| std::env::var(name).ok();
     let folder = std::env::current_dir()?;
-    let Call { options, program, set, chdir, shows } = words::open_mpi(&plain)?;
-    let folder = chdir.map_or(folder.clone(), |chdir| folder.join(chdir));
+    let call = launchers::read(family, &plain)?;
+    let folder = call.chdir.as_ref().map_or(folder.clone(), |chdir| folder.join(chdir));
     if !folder.is_dir() {
         // The launcher says it; `srun` would go elsewhere.
         return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
     }
     let list = variable("SLURM_JOB_NODELIST").ok_or(gathered::Native::NoNodes)?;
     let nodes = slurm::expand_nodelist(&list).map_err(|e| gathered::Native::Unfit(e.to_string()))?;
-    let placed = map::asked(real, &options, &program[0], shows)?;
-    let (nodes, counts) = map::in_order(placed, &nodes)?;
+    let placed = launchers::asked(family, real, &call)?;
+    let (nodes, counts) = launchers::in_order(placed, &nodes)?;
+    let Call { program, set, .. } = call;
     let cpus = variable(split::CPUS).and_then(|list| split::least_cpus(&list));
     let cpus_per_task = variable("SLURM_CPUS_PER_TASK").and_then(|cpus| cpus.parse().ok());
     let ranks = Ranks { nodes, counts, cpus, cpus_per_task, set };

@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub const NAME: &str = "srun";
 
 /// Names of all programs for which it stands.
-pub const NAMES: [&str; 4] = [NAME, LAUNCHERS[0], LAUNCHERS[1], LAUNCHERS[2]];
+pub const NAMES: [&str; 7] = [NAME, LAUNCHERS[0], LAUNCHERS[1], LAUNCHERS[2], LAUNCHERS[3], LAUNCHERS[4], LAUNCHERS[5]];
 
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(8);

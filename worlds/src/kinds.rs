@@ -26,32 +26,62 @@ pub struct World {
     pub relay: PathBuf,
 }
 
+/// What kind of launcher starts the ranks of an implementation: its words, and what it tells ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// That of Open MPI 4.
+    OpenMpi,
+    /// Hydra, of MPICH.
+    Hydra,
+}
+
 /// One implementation of MPI that programs are linked to.
 struct Kind {
     name: &'static str,
+    family: Family,
     /// The program's library, by whichever name.
     libraries: &'static [&'static str],
     /// Ours.
     ours: &'static str,
     /// Names of its launcher.
     launchers: &'static [&'static str],
-    /// What the launcher is linked to, by which it is told from others of its name.
-    linked_to: &'static str,
 }
 
 /// Those that can be one world over groups.
-const KINDS: [Kind; 1] = [Kind {
-    name: "Open MPI 4",
-    libraries: &["libmpi.so.40"],
-    ours: "libjoulepoint-mpi-openmpi.so",
-    launchers: &["mpirun", "mpiexec", "orterun"],
-    linked_to: "libopen-rte.so.40",
-}];
+const KINDS: [Kind; 2] = [
+    Kind {
+        name: "Open MPI 4",
+        family: Family::OpenMpi,
+        libraries: &["libmpi.so.40"],
+        ours: "libjoulepoint-mpi-openmpi.so",
+        launchers: &["mpirun", "mpiexec", "orterun"],
+    },
+    Kind {
+        name: "MPICH",
+        family: Family::Hydra,
+        libraries: &["libmpich.so.12", "libmpi.so.12"],
+        ours: "libjoulepoint-mpi-mpich.so",
+        launchers: &["mpiexec.hydra", "mpiexec", "mpirun"],
+    },
+];
+
+impl Family {
+    /// Whether a program is such a launcher, whatever it is called. A program of ours that stands in for it is not.
+    fn has(self, program: &Path) -> bool {
+        match self {
+            Family::OpenMpi => linked::libraries(program).contains("libopen-rte.so.40"),
+            // Intel's is Hydra, too, with other words.
+            Family::Hydra => {
+                linked::says(program, b"HYDRA build details") && !linked::says(program, b"Intel(R) MPI Library")
+            }
+        }
+    }
+}
 
 impl Kind {
-    /// Whether a program is its launcher. A program of ours that stands in for it is not.
+    /// Whether a program is its launcher.
     fn starts_by(&self, program: &Path) -> bool {
-        linked::libraries(program).contains(self.linked_to)
+        self.family.has(program)
     }
 }
 
@@ -103,9 +133,9 @@ pub fn is_mpi(library: &str) -> bool {
     ["libmpi.so", "libmpich.so"].iter().any(|name| library.starts_with(name))
 }
 
-/// Whether a launcher starts programs of an implementation that can be one world.
-pub fn is_launcher(launcher: &Path) -> bool {
-    KINDS.iter().any(|kind| kind.starts_by(launcher))
+/// What kind of launcher a program is, if it starts programs of an implementation that can be one world.
+pub fn family(launcher: &Path) -> Option<Family> {
+    KINDS.iter().map(|kind| kind.family).find(|family| family.has(launcher))
 }
 
 /// The parts of a world of programs that are linked to `library`, beside our program `us`.
@@ -219,7 +249,22 @@ mod tests {
         let by = |launcher| parts("libmpi.so.40", &bin.join("joulepoint"), &Launcher::Is(path.join(launcher)));
         assert_eq!(by("mpirun").unwrap().launcher, path.join("mpirun"));
         assert!(name(&by("mpiexec").unwrap_err()).contains("another MPI"));
-        assert!(is_launcher(&path.join("mpirun")) && !is_launcher(&path.join("mpiexec")));
+        assert_eq!([family(&path.join("mpirun")), family(&path.join("mpiexec"))], [Some(Family::OpenMpi), None]);
+        // Both may be installed, and only one of them be called `mpiexec`.
+        assert!(name(&found("libmpich.so.12").unwrap_err()).contains("no mpiexec.hydra of MPICH"));
+        build(
+            dir.path(),
+            "echo 'const char *a = \"HYDRA build details:\"; int main(void) { return !a; }' >h.c; cc -o path/mpiexec.hydra h.c; \
+             echo 'const char *b = \"Intel(R) MPI Library\"; const char *a = \"HYDRA build details:\"; \
+             int main(void) { return !a + !b; }' >i.c; cc -o path/mpiexec i.c",
+        );
+        assert!(name(&found("libmpich.so.12").unwrap_err()).contains(KINDS[1].ours));
+        fs::write(library.join(KINDS[1].ours), "").unwrap();
+        assert_eq!(found("libmpich.so.12").unwrap().launcher, path.join("mpiexec.hydra"));
+        assert_eq!([family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))], [Some(Family::Hydra), None]);
+        assert_eq!(found("libmpi.so.40").unwrap().launcher, path.join("mpirun"));
+        let other = parts("libmpich.so.12", &bin.join("joulepoint"), &Launcher::Is(path.join("mpirun")));
+        assert!(name(&other.unwrap_err()).contains("another MPI"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 pub mod calls;
 mod gathering;
 pub mod kinds;
+mod launch;
+pub mod launchers;
 pub mod ranks;
 pub mod relays;
 mod silence;

@@ -5,8 +5,7 @@
 //! library, loaded before the program's, shows them one world, and has a relay outside carry what goes between groups.
 //! A rank's environment is that of a task of one `srun` of the whole.
 
-use crate::kinds::{self, Hindrance, Launcher, World};
-use criu::files::SHARED_MEMORY;
+use crate::kinds::{self, Family, Hindrance, Launcher, World};
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
@@ -27,38 +26,26 @@ pub const SOCKET: &str = "JOULEPOINT_MPI_RELAY";
 /// Which of the groups of ranks this one is, for the library.
 const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 
-/// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
-/// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const OPTIONS: [&str; 18] = [
-    "--oversubscribe",
-    "--bind-to",
-    "none",
-    "--mca",
-    "plm",
-    "isolated",
-    "--mca",
-    "pml",
-    "ob1",
-    "--mca",
-    "btl",
-    "self,vader",
-    "--mca",
-    "btl_base_warn_component_unused",
-    "0",
-    // The only network of a sandbox, whatever the site or the user has named.
-    "--mca",
-    "oob_tcp_if_include",
-    "lo",
-];
-
 /// What makes one world of the ranks of a program whose words these are; none if it is not linked to MPI.
 ///
 /// # Errors
 /// It is linked to MPI, and its groups cannot be one world here.
 pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<Result<World, Hindrance>> {
-    let libraries = linked::libraries_of(program.get(..1)?, folder);
+    let program = linked::program(program.first()?, folder)?;
+    let libraries = linked::libraries(&program);
     let library = libraries.iter().find(|library| kinds::is_mpi(library))?;
-    Some(kinds::parts(library, &us(), launcher))
+    Some(parts(&program, library, launcher))
+}
+
+/// The parts of a world; where the program itself finds its library, the launcher is beside that.
+fn parts(program: &Path, library: &str, launcher: &Launcher) -> Result<World, Hindrance> {
+    let beside = linked::folder_of(program, library).map(|folder| folder.join("../bin"));
+    match (launcher, beside) {
+        (Launcher::Path(path), Some(beside)) => {
+            kinds::parts(library, &us(), &Launcher::Path([&[beside], &path[..]].concat()))
+        }
+        _ => kinds::parts(library, &us(), launcher),
+    }
 }
 
 /// Why none of the programs among these words that are linked to MPI can be one world here, which is over `several` nodes,
@@ -69,7 +56,7 @@ pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: 
     for program in programs {
         let libraries = linked::libraries(&program);
         let Some(library) = libraries.iter().find(|library| kinds::is_mpi(library)) else { continue };
-        let world = kinds::parts(library, &us(), launcher);
+        let world = parts(&program, library, launcher);
         match world.and_then(|world| if several { kinds::check_calls(&program, &world.library) } else { Ok(()) }) {
             Ok(()) => return None,
             Err(why) => found = found.or(Some(why)),
@@ -250,6 +237,9 @@ impl Ranks {
     }
 
     fn launch(&self, environment: &[(String, String)]) -> io::Error {
+        let Some(family) = kinds::family(&self.launcher) else {
+            return io::Error::other(format!("{} is not known as a launcher", self.launcher.display()));
+        };
         let mut command = Command::new(&self.launcher);
         for (name, _) in std::env::vars().filter(|(name, _)| is_of_slurm(name)) {
             command.env_remove(name);
@@ -261,14 +251,14 @@ impl Ranks {
         let from = input.map_or_else(String::new, |file| format!(" <{}", quoted(&file.to_string_lossy())));
         // Of the others no launcher gives any rank something to read.
         let others = if self.first_reads { "[ \"$SLURM_PROCID\" = 0 ] || exec \"$@\" </dev/null; " } else { "" };
-        let line = format!("{}; {others}exec \"$@\"{from}", self.line(environment));
-        open_mpi(&mut command, self.count);
+        let line = format!("{}; {others}exec \"$@\"{from}", self.line(environment, family));
+        family.prepare(&mut command, self.count);
         command.args(["sh", "-c", &line, "sh"]).args(&self.command).exec()
     }
 
     /// A line of the shell that gives a rank what `srun` would have given it: what Slurm gave the launcher, but for what
     /// counts the ranks.
-    fn line(&self, environment: &[(String, String)]) -> String {
+    fn line(&self, environment: &[(String, String)], family: Family) -> String {
         let first: u32 = environment
             .iter()
             .find(|(name, _)| name == "SLURM_PROCID")
@@ -281,17 +271,17 @@ impl Ranks {
         let kept = |name: &str| name.starts_with("SLURM_") && !own.contains(name) && is_name(name);
         all.extend(environment.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), quoted(v))));
         all.extend(self.cpus_per_task.map(|cpus| ("SLURM_CPUS_PER_TASK".to_string(), cpus.to_string())));
-        let rank = "OMPI_COMM_WORLD_RANK";
+        let (rank, local) = family.ranks();
         let of_rank = [
             ("SLURM_GTIDS", ids.join(",")),
             ("SLURM_PROCID", format!("$(({first}+{rank}))")),
-            ("SLURM_LOCALID", "$OMPI_COMM_WORLD_LOCAL_RANK".to_string()),
+            ("SLURM_LOCALID", format!("${local}")),
             ("SLURM_TASK_PID", "$$".to_string()),
         ];
         all.extend(of_rank.map(|(name, value)| (name.to_string(), value)));
         let tasks = environment.iter().find(|(name, _)| name == "SLURM_NTASKS").map(|(_, count)| count.as_str());
-        if let Some(tasks) = tasks.filter(|_| self.world.is_some()) {
-            // What Open MPI tells programs, and does not read itself.
+        if let Some(tasks) = tasks.filter(|_| self.world.is_some() && family == Family::OpenMpi) {
+            // What Open MPI tells programs, and does not read itself; MPICH reads what Hydra tells.
             all.extend(
                 [(rank, format!("$(({first}+{rank}))")), ("OMPI_COMM_WORLD_SIZE", quoted(tasks))]
                     .map(|(name, value)| (name.to_string(), value)),
@@ -312,17 +302,6 @@ impl Ranks {
         let set: String = set.map(|(name, value)| format!("export {name}={}; ", quoted(value))).collect();
         format!("{set}export {}", words.join(" "))
     }
-}
-
-/// Has Open MPI's launcher start so many ranks on this node.
-fn open_mpi(command: &mut Command, count: u32) {
-    if nix::unistd::getuid().is_root() {
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    }
-    // The one cannot stand beside what is included; the other names nodes of outside.
-    command.env_remove("OMPI_MCA_oob_tcp_if_exclude").env_remove("OMPI_MCA_orte_default_hostfile");
-    // The sandbox's own, which its checkpoints hold: what all ranks map is here.
-    command.env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY).args(["-n", &count.to_string()]).args(OPTIONS);
 }
 
 /// The file that all ranks read, as those of one `srun` do: each from its beginning.
@@ -362,7 +341,10 @@ mod tests {
         };
         let seen = |ranks: &Ranks| {
             let shown = "$SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURM_GTIDS $SLURM_CPUS_PER_TASK $SLURM_JOB_NAME";
-            let line = format!("{}; echo \"{shown} $LD_PRELOAD ${RANKS} ${SOCKET}\"", ranks.line(&environment));
+            let line = format!(
+                "{}; echo \"{shown} $LD_PRELOAD ${RANKS} ${SOCKET}\"",
+                ranks.line(&environment, Family::OpenMpi)
+            );
             let output = Command::new("sh")
                 .args(["-c", &line])
                 .env_clear()
@@ -386,7 +368,7 @@ mod tests {
         let ranks = spread.of_task(&all, &mut environment).unwrap();
         assert_eq!((ranks.count, ranks.group, ranks.world.as_deref()), (2, Some(1), Some("0-1/2-3/4")));
         assert_eq!(ranks.relay, Some("/tmp/j/a.1.g1.socket".into()));
-        let line = ranks.line(&environment);
+        let line = ranks.line(&environment, Family::OpenMpi);
         for part in ["SLURM_NTASKS='5'", "SLURM_GTIDS=2,3", "SLURM_PROCID=$((2+", "TASKS_PER_NODE='2,2,1'", "GROUP=1"] {
             assert!(line.contains(part), "{part}: {line}");
         }
@@ -395,7 +377,10 @@ mod tests {
         let mut environment = vec![("SLURM_PROCID".to_string(), "0".to_string())];
         let ranks = alone.of_task(&all, &mut environment).unwrap();
         assert_eq!((ranks.count, ranks.relay.clone(), ranks.world.clone()), (4, None, None));
-        assert!(!ranks.line(&environment).contains("LD_PRELOAD"), "without a world nothing of ours is loaded");
+        assert!(
+            !ranks.line(&environment, Family::OpenMpi).contains("LD_PRELOAD"),
+            "without a world nothing of ours is loaded"
+        );
         environment[0].1 = "1".to_string();
         assert!(alone.of_task(&all, &mut environment).is_none());
     }

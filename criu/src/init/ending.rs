@@ -3,6 +3,7 @@
 use super::{Ended, Init};
 use crate::line::EXPLAINS;
 use crate::supervisor::passed_in;
+use crate::task::FIRST_FAILED;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -60,7 +61,7 @@ impl Init<'_> {
             _ if !self.starts_ranks() => ended,
             _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
             (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(signal),
-            _ => ended.of_ranks(),
+            _ => ended.of_first_failed(Path::new(FIRST_FAILED)),
         }
     }
 

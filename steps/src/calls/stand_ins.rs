@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Names by which launchers of MPI are called.
-pub const LAUNCHERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
+pub const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"];
 
 /// Folder of the stand-ins that functions of the shell call.
 const FOLDER: &str = "launchers";

@@ -13,7 +13,7 @@ use suite::Site;
 /// What the user adds, and a time between checkpoints that suits a test.
 pub(super) const OPTION: [&str; 3] = ["--exclusive", "--ft-energy=energy", "--ft-energy-interval=5s"];
 
-fn options<'a>(more: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn options<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [more, &OPTION].concat()
 }
 
@@ -23,11 +23,11 @@ pub(super) fn with_checkpoints(site: &Site, folder: &Path, job: u32, count: u64)
     site.wait_report(job, "checkpoints", MINUTES, made).with_context(|| said(folder, job))
 }
 
-fn node(run: &Value, number: usize) -> Result<String> {
+pub(super) fn node(run: &Value, number: usize) -> Result<String> {
     Ok(run["records"][0]["nodes"][number].as_str().with_context(|| format!("node {number} of {run:#}"))?.to_string())
 }
 
-fn decided(run: &Value, action: &str) -> usize {
+pub(super) fn decided(run: &Value, action: &str) -> usize {
     run["decisions"].as_array().map_or(0, |all| all.iter().filter(|d| d["action"] == action).count())
 }
 

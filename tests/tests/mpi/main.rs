@@ -3,6 +3,7 @@
 
 mod coordinated;
 mod ends;
+mod mpich;
 mod together;
 
 use anyhow::{Context, Result, ensure};
@@ -194,12 +195,16 @@ fn workers(site: &Site) -> Result<String> {
     built(site, "workers", WORKERS)
 }
 
-/// Compiles a program that all nodes see.
+/// Compiles a program of Open MPI that all nodes see.
 fn built(site: &Site, name: &str, text: &str) -> Result<String> {
+    compiled(site, "mpicc", name, text)
+}
+
+fn compiled(site: &Site, compiler: &str, name: &str, text: &str) -> Result<String> {
     let program = site.conf.with_file_name(name);
     let source = program.with_extension("c");
     fs::write(&source, text)?;
-    let built = Command::new("mpicc").arg("-O1").arg("-o").arg(&program).arg(&source).output()?;
+    let built = Command::new(compiler).arg("-O1").arg("-o").arg(&program).arg(&source).output()?;
     ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Ok(program.display().to_string())
 }

@@ -76,7 +76,7 @@ const NOT_THEIRS: [&str; 6] = ["JOULEPOINT_", "OMPI_", "PMIX_", "PMI_", "PRTE_",
 
 /// A call whose words are understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Call {
+pub struct Call {
     /// Those by which the launcher says where ranks go.
     pub options: Vec<String>,
     /// The program and its arguments.
@@ -101,6 +101,9 @@ pub enum Unread {
     /// Not known whether it tunes, or changes what ranks do.
     #[error("its parameter {0} is not known to mean the same in sandboxes")]
     Parameter(String),
+    /// Its environment tells the launcher what is not known to mean the same.
+    #[error("{0} in its environment is not known to mean the same in sandboxes")]
+    Told(String),
     /// It sets what is not its own.
     #[error("it sets {0} for its ranks")]
     Variable(String),
@@ -152,19 +155,33 @@ pub(super) fn open_mpi(words: &[String]) -> Result<Call, Unread> {
         };
         rest = after.get(taken..).ok_or_else(|| Unread::Value(word.clone()))?;
     }
-    if rest.is_empty() {
-        return Err(Unread::NoProgram);
+    call.starts(rest)
+}
+
+impl Call {
+    /// The same with the program that these words name.
+    ///
+    /// # Errors
+    /// They name none, or several.
+    pub(super) fn starts(self, rest: &[String]) -> Result<Call, Unread> {
+        if rest.is_empty() {
+            return Err(Unread::NoProgram);
+        }
+        if rest.iter().any(|word| word == ":") {
+            return Err(Unread::Several);
+        }
+        Ok(Call { program: rest.to_vec(), ..self })
     }
-    if rest.iter().any(|word| word == ":") {
-        return Err(Unread::Several);
-    }
-    call.program = rest.to_vec();
-    Ok(call)
+}
+
+/// Whether a call may set a variable of this name for its ranks.
+pub(super) fn is_variable(name: &str) -> bool {
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_name && !NOT_THEIRS.iter().any(|begin| name.starts_with(begin))
 }
 
 fn set(call: &mut Call, pair: (String, String)) -> Result<(), Unread> {
-    let is_name = !pair.0.is_empty() && pair.0.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if !is_name || NOT_THEIRS.iter().any(|begin| pair.0.starts_with(begin)) {
+    if !is_variable(&pair.0) {
         return Err(Unread::Variable(pair.0));
     }
     call.set.push(pair);

@@ -1,19 +1,17 @@
 //! Where a launcher puts its ranks: Open MPI's says it itself, without starting any.
 
 use host::supervise::unblocked;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time that a launcher may take to say where its ranks go.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Time between two looks whether it has.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// The ranks of each node that has some.
-pub(super) type Placed = Vec<(String, Vec<usize>)>;
+pub type Placed = Vec<(String, Vec<usize>)>;
 
 /// Why it is not known where ranks go, or why sandboxes cannot have them there.
 #[derive(Debug, thiserror::Error)]
@@ -55,27 +53,44 @@ pub(super) fn asked(real: &Command, options: &[String], program: &str, shows: bo
     }
     // It would set out for no node, and says on standard error that it has not.
     command.args(options).args(["--do-not-launch", "--display-map", program]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = unblocked(&mut command).spawn()?;
-    let mut output = child.stdout.take().ok_or(Unplaced::Silent)?;
-    let reading = thread::spawn(move || {
-        let mut text = String::new();
-        output.read_to_string(&mut text).map(|_| text)
-    });
-    let begun = Instant::now();
-    while child.try_wait()?.is_none() {
-        if begun.elapsed() > LIMIT {
-            child.kill()?;
-            child.wait()?;
-            return Err(Unplaced::Silent);
-        }
-        thread::sleep(LOOK);
-    }
-    let text = reading.join().map_err(|_| Unplaced::Silent)??;
+    let text = ask(command, None)?;
     if shows {
         let _ = io::stdout().write_all(text.as_bytes());
     }
     read(&text)
+}
+
+/// What a launcher that is asked says: all of it, or up to a line with which it says that there is no more, though it stays.
+///
+/// # Errors
+/// It cannot be started, or does not come to that end.
+pub(super) fn ask(mut command: Command, last: Option<&'static str>) -> Result<String, Unplaced> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = unblocked(&mut command).spawn()?;
+    let output = child.stdout.take().ok_or(Unplaced::Silent)?;
+    let (sender, said) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut from = BufReader::new(output);
+        let outcome = loop {
+            let begun = text.len();
+            match from.read_until(b'\n', &mut text) {
+                Ok(0) => break Ok(()),
+                Ok(_) if last.is_some_and(|last| text[begun..].trim_ascii() == last.as_bytes()) => break Ok(()),
+                Ok(_) => {}
+                Err(e) => break Err(e),
+            }
+        };
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(outcome.map(|()| String::from_utf8_lossy(&text).into_owned()));
+    });
+    let text = said.recv_timeout(LIMIT).map_err(|_| Unplaced::Silent);
+    // It has said all, or too little; one that has ended is only reaped.
+    if text.is_err() || last.is_some() {
+        let _ = child.kill();
+    }
+    child.wait()?;
+    Ok(text??)
 }
 
 /// The map of one job, as Open MPI 4 shows it.
@@ -100,7 +115,7 @@ fn read(text: &str) -> Result<Placed, Unplaced> {
 ///
 /// # Errors
 /// It does not.
-pub(super) fn in_order(placed: Placed, job: &[String]) -> Result<(Vec<String>, Vec<usize>), Unplaced> {
+pub fn in_order(placed: Placed, job: &[String]) -> Result<(Vec<String>, Vec<usize>), Unplaced> {
     let mut places = Vec::new();
     for (node, _) in &placed {
         let place = job.iter().position(|other| other == node);
@@ -119,6 +134,21 @@ pub(super) fn in_order(placed: Placed, job: &[String]) -> Result<(Vec<String>, V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_launcher_that_stays_after_its_last_word_is_ended() {
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            command
+        };
+        let begun = Instant::now();
+        assert_eq!(ask(shell("echo a; echo END; exec sleep 60"), Some("END")).unwrap(), "a\nEND\n");
+        assert_eq!(ask(shell("echo b"), Some("END")).unwrap(), "b\n");
+        assert_eq!(ask(shell("echo c; echo END; echo d"), None).unwrap(), "c\nEND\nd\n");
+        assert!(begun.elapsed() < LIMIT);
+    }
 
     fn nodes(count: usize) -> Vec<String> {
         (1..=count).map(|n| format!("n{n}")).collect()

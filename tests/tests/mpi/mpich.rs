@@ -1,0 +1,167 @@
+//! Programs of MPICH, beside Open MPI on the same machine: the same as those of Open MPI. Each test says that it skipped
+//! where MPICH is not installed.
+
+use super::coordinated::{decided, kill_one, node, options, with_checkpoints};
+use super::{GROUPS, MINUTES, USER, WORKERS, compiled, ended, ended_without_node_of, restarts, said, site};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::process::Command;
+use suite::Site;
+
+/// Debian's names of its compiler and its launcher.
+const COMPILER: &str = "mpicc.mpich";
+const LAUNCHER: &str = "mpiexec.hydra";
+
+/// The workers as a program of MPICH, if it is installed.
+fn workers(site: &Site) -> Result<Option<String>> {
+    let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|said| said.status.success());
+    if let Some(missing) = [COMPILER, LAUNCHER].iter().find(|name| !is_there(name)) {
+        println!("skipped: there is no {missing}");
+        return Ok(None);
+    }
+    compiled(site, COMPILER, "workers-mpich", WORKERS).map(Some)
+}
+
+fn sum(tasks: u64) -> String {
+    format!("sum {}\n", tasks * (tasks - 1) / 2)
+}
+
+/// The workers, which are started by these words over three nodes, of which one dies after a rank was killed, add up right.
+fn right_without(site: &mut Site, name: &str, more: &[&str], number: usize, starts: &str) -> Result<serde_json::Value> {
+    let Some(program) = workers(site)? else { return Ok(serde_json::Value::Null) };
+    let (folder, tasks) = (site.folder(USER, name)?, 40_000_u64);
+    let script = format!("export OWN=mine\n{starts} -n 6 {program} {tasks} >out\necho ended $?");
+    let job = site.submit(USER, &folder, &options(more), &script)?;
+    let run = with_checkpoints(site, &folder, job, 2)?;
+    let made = run["total"]["checkpoints"].as_u64().context("checkpoints")?;
+    ensure!(kill_one(site, &program, "40000"), "no rank runs: {}", said(&folder, job));
+    let run = with_checkpoints(site, &folder, job, made + 1)?;
+    let victim = node(&run, number)?;
+    site.cluster.kill_node(&victim)?;
+    let run = ended(site, &folder, job);
+    site.cluster.revive_node(&victim)?;
+    let (run, said, out) = (run?, said(&folder, job), fs::read_to_string(folder.join("out"))?);
+    ensure!(out.contains(&sum(tasks)) && said.contains("ended 0"), "{out}{said}\n{run:#}");
+    for rank in 0..6 {
+        let line = format!("rank {rank} of 6 is task {rank} of 6, local {}, of mine\n", rank % 2);
+        ensure!(out.matches(&line).count() == 1, "{line}: {out}{said}");
+    }
+    ensure!(run["failures"].as_array().map(Vec::len) == Some(2), "{said}\n{run:#}");
+    println!("{name}: a rank was killed, {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(run)
+}
+
+#[test]
+fn a_program_of_mpich_that_srun_starts_is_requeued_when_the_node_of_its_script_dies() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let run = right_without(&mut site, "mpich-srun", &["-N3"], 0, "srun --mpi=pmi2")?;
+    ensure!(run.is_null() || run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn a_program_of_mpich_that_hydra_starts_goes_on_in_place_with_a_spare() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let more = ["-N4", "--no-kill", "--ft-energy-spare=1"];
+    let run = right_without(&mut site, "mpich-hydra", &more, 1, "mpiexec.hydra -ppn 2")?;
+    ensure!(run.is_null() || decided(&run, "restart in place") >= 1, "{run:#}");
+    Ok(())
+}
+
+#[test]
+fn calls_of_hydra_are_worlds_and_what_is_not_understood_is_left_to_it() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let Some(program) = workers(&site)? else { return Ok(()) };
+    let folder = site.folder(USER, "hydra")?;
+    let script = format!(
+        "export OWN=other\nmpiexec.hydra -n 6 -ppn 2 -genv OWN mine {program} 10; echo ended $?\n\
+        mpiexec.mpich -n 6 {program} 100000 5; echo ended $?\n\
+        srun --mpi=pmi2 -n 6 {program} 100000 3; echo ended $?\n\
+        mpiexec.hydra -hosts $(hostname) -n 2 {program} 30; echo ended $?\n\
+        mpiexec.hydra -hosts $(hostname) -launcher fork -prepend-rank -n 2 {program} 20; echo ended $?\n\
+        mpiexec -n 2 {program} 0; echo ended $?\n"
+    );
+    let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("ended ")).collect();
+    ensure!(codes == ["0", "7", "7", "0", "0", "0"], "{codes:?}: {said}\n{run:#}");
+    for rank in 0..6 {
+        let line = format!("rank {rank} of 6 is task {rank} of 6, local {}, of mine\n", rank % 2);
+        ensure!(said.matches(&line).count() == 1, "{line}: {said}");
+    }
+    ensure!([10, 30, 20].iter().all(|tasks| said.contains(&sum(*tasks))), "{said}");
+    // On a machine whose mpiexec is Open MPI's, ranks of MPICH are alone each, as they would be without Joulepoint.
+    for why in ["its option -prepend-rank is not known", "starts programs of another MPI"] {
+        let told = said.lines().filter(|line| line.contains("no checkpoint while mpiexec") && line.contains(why));
+        ensure!(told.count() == 1, "{why}: {said}");
+    }
+    ensure!(said.matches("no checkpoint while").count() == 2, "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_group_of_a_dead_node_goes_back_alone_with_its_ranks_of_mpich() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let Some(program) = workers(&site)? else { return Ok(()) };
+    let (folder, tasks) = (site.folder(USER, "mpich-groups")?, 12_000_u64);
+    let script = format!("export OWN=mine\nsrun --mpi=pmi2 -n4 {program} {tasks}\necho ended $?");
+    let job = site.submit(USER, &folder, &GROUPS, &script)?;
+    let run = ended_without_node_of(&mut site, 0, &folder, job)?;
+    let (said, again) = (said(&folder, job), restarts(&run));
+    ensure!(again.len() == 1 && again[0].starts_with("group 0 "), "{again:?}: {said}");
+    ensure!(said.contains(&sum(tasks)) && said.contains("ended 0"), "{said}");
+    Ok(())
+}
+
+/// Says which signals it gets, until the third of them.
+const LISTENER: &str = r#"
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t last, count;
+static void hear(int number) { last = number; count++; }
+int main(int words, char **word) {
+    MPI_Init(&words, &word);
+    int rank, got = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    signal(SIGUSR1, hear);
+    signal(SIGUSR2, hear);
+    signal(SIGHUP, hear);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) { FILE *ready = fopen("ready", "w"); fclose(ready); }
+    for (int ticks = 0; ticks < 600 && got != SIGHUP; ticks++) {
+        usleep(100000);
+        if (last != got) { got = last; printf("rank %d got %d\n", rank, got); fflush(stdout); }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn ranks_of_mpich_get_the_signals_of_their_step_and_their_launcher_survives_them() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    if workers(&site)?.is_none() {
+        return Ok(());
+    }
+    let folder = site.folder(USER, "mpich-signals")?;
+    let program = compiled(&site, COMPILER, "listener-mpich", LISTENER)?;
+    let script = format!("srun --mpi=pmi2 -n4 {program}; echo ended $?");
+    let job = site.submit(USER, &folder, &options(&["-N2"]), &script)?;
+    site.wait_report(job, "the ranks", MINUTES, |_| folder.join("ready").exists().then_some(()))?;
+    for signal in ["USR1", "USR2", "HUP"] {
+        let sent = site.cluster.command("scancel").args(["--signal", signal, &format!("{job}.0")]).output()?;
+        ensure!(sent.status.success(), "{signal}: {}", String::from_utf8_lossy(&sent.stderr));
+        std::thread::sleep(std::time::Duration::from_secs(2));
+    }
+    let run = ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    ensure!(said.contains("ended 0") && run["failures"].as_array().is_none_or(Vec::is_empty), "{said}\n{run:#}");
+    for (rank, number) in (0..4).flat_map(|rank| [10, 12, 1].map(|number| (rank, number))) {
+        ensure!(said.contains(&format!("rank {rank} got {number}\n")), "{rank} {number}: {said}");
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! The calls of MPI's launchers: what their words mean, and where they would put their ranks.
+
+mod hydra;
+mod map;
+mod words;
+
+use crate::kinds::Family;
+pub use map::{Placed, Unplaced, in_order};
+use std::process::Command;
+pub use words::{Call, Unread};
+
+/// Reads the words of a call of a launcher in this environment.
+///
+/// # Errors
+/// Why they are not understood.
+pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
+    match family {
+        Family::OpenMpi => words::open_mpi(words),
+        Family::Hydra => hydra::words(words, std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())),
+    }
+}
+
+/// Where the launcher `real` puts the ranks of a call: it says it, and starts none.
+///
+/// # Errors
+/// Why it does not.
+pub fn asked(family: Family, real: &Command, call: &Call) -> Result<Placed, Unplaced> {
+    let program = call.program.first().map_or("", String::as_str);
+    match family {
+        Family::OpenMpi => map::asked(real, &call.options, program, call.shows),
+        Family::Hydra => hydra::asked(real, &call.options, program),
+    }
+}
