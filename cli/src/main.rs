@@ -22,7 +22,7 @@ use protocol::Verb;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use worlds::ranks::{Ranks, Spread};
+use worlds::arguments::Arguments;
 
 /// Longest wait for an answer of the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -142,7 +142,14 @@ enum Command {
     Warden(WardenArgs),
     /// Start the ranks of one group of an MPI program (used by the wrapper)
     #[command(hide = true)]
-    Ranks(RanksArgs),
+    Ranks(Arguments),
+    /// Run one rank of an MPI program; what starts the ranks of a group calls this.
+    #[command(hide = true)]
+    Rank {
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     /// Dump a group's program on its node while its nodes are to be lent; the wrapper calls this.
     #[command(hide = true)]
     Park(ParkArgs),
@@ -258,43 +265,6 @@ struct WardenArgs {
 }
 
 #[derive(clap::Args)]
-struct RanksArgs {
-    /// The program that starts them.
-    #[arg(long, value_name = "FILE")]
-    launcher: PathBuf,
-    /// The library that makes one world of all groups.
-    #[arg(long, value_name = "FILE")]
-    library: PathBuf,
-    /// Socket of the group's relay.
-    #[arg(long, value_name = "FILE", requires = "world")]
-    relay: Option<PathBuf>,
-    /// World ranks of each group, such as `0-1/2-3`; without it this group has all.
-    #[arg(long, value_name = "RANKS", requires = "relay")]
-    world: Option<String>,
-    /// How many there are in this group.
-    #[arg(long, value_name = "N", default_value_t = 0, required_unless_present = "spread")]
-    count: u32,
-    /// How many each node has, of which this task's (SLURM_PROCID) are started.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "count")]
-    spread: Vec<u32>,
-    /// How the names of their relays' sockets begin.
-    #[arg(long, value_name = "FILE", requires = "spread")]
-    sockets: Option<PathBuf>,
-    /// CPUs of each, if the user says it.
-    #[arg(long, value_name = "N")]
-    cpus_per_task: Option<u32>,
-    /// Only the first of all reads standard input.
-    #[arg(long)]
-    first_reads: bool,
-    /// A variable of theirs; may be repeated.
-    #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true)]
-    set: Vec<String>,
-    /// The program and its arguments.
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<std::ffi::OsString>,
-}
-
-#[derive(clap::Args)]
 struct ParkArgs {
     /// Folder of the run.
     #[arg(long, value_name = "FOLDER")]
@@ -329,16 +299,6 @@ impl WardenArgs {
         let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step, ranks });
         let stdin = stdin.map(|file| (file, stdin_at));
         criu::task::Task { criu, run, member, placement, restore, limit_s, own_network, world, stdin, labels, command }
-    }
-}
-
-impl RanksArgs {
-    fn ranks(self) -> Ranks {
-        let RanksArgs { launcher, library, relay, world, count, cpus_per_task, .. } = self;
-        let RanksArgs { spread, sockets, first_reads, set, command, .. } = self;
-        let spread = (!spread.is_empty()).then_some(Spread { counts: spread, sockets });
-        let ranks = Ranks { launcher, library, relay, world, count, cpus_per_task, ..Ranks::default() };
-        Ranks { spread, first_reads, set, command, ..ranks }
     }
 }
 
@@ -402,12 +362,8 @@ fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
         Command::Warden(args) => return Ok(criu::supervisor::run(&args.task()).leave(host::supervise::end_by)),
-        Command::Ranks(args) => {
-            let ranks = args.ranks();
-            let e = ranks.run();
-            protocol::say!("joulepoint: {}: {e}", ranks.launcher.display());
-            return Ok(126);
-        }
+        Command::Ranks(args) => return Ok(args.start()),
+        Command::Rank { command } => return Ok(worlds::rank::stand_before(&command)),
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),
         Command::Park(ParkArgs { run, group, sandbox, into, limit_s }) => {
             let dumped = groups::park::here(&run, group, &sandbox, &into, limit_s);

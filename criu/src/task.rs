@@ -34,9 +34,12 @@ pub struct Task {
     pub command: Vec<OsString>,
 }
 
-/// Where the ranks of an MPI program say with which code the first of them failed, if their launcher does not; each sandbox
-/// has its own.
-pub const FIRST_FAILED: &str = "/dev/shm/joulepoint-first-failed";
+/// Where the ranks of an MPI program, each by a file that is called after its process id, say that they run, if their launcher
+/// does not start them itself; each sandbox has its own.
+pub const RANKS: &str = "/dev/shm/joulepoint-ranks";
+
+/// File there with the code of the first of them that has failed, if their launcher does not tell it.
+pub const FIRST_FAILED: &str = "first-failed";
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

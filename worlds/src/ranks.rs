@@ -65,7 +65,7 @@ pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: 
     found
 }
 
-fn us() -> PathBuf {
+pub(crate) fn us() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
@@ -197,7 +197,8 @@ impl Spread {
 }
 
 /// Keeps signals that are for the ranks from the launcher that this process becomes: it would kill them a second after
-/// SIGTERM, though they may write a checkpoint first, and end with 1. A launcher unblocks all for its ranks.
+/// SIGTERM, though they may write a checkpoint first, and end with 1. Open MPI's unblocks all for its ranks, and what stands
+/// before each of Hydra's ([`crate::rank`]) does.
 fn undisturbed() -> io::Result<()> {
     let mut signals = SigSet::all();
     // Its own: what it hears of its children and its pipes, and what is wrong with itself.

@@ -3,7 +3,7 @@
 use super::{Ended, Init};
 use crate::line::EXPLAINS;
 use crate::supervisor::passed_in;
-use crate::task::FIRST_FAILED;
+use crate::task::{FIRST_FAILED, RANKS};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -32,7 +32,7 @@ impl Init<'_> {
     pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
         self.note(signal);
         let ranks = match (self.starts_ranks(), for_all) {
-            (true, _) => children(Path::new("/proc"), self.program),
+            (true, _) => ranks(Path::new(RANKS)).unwrap_or_else(|| children(Path::new("/proc"), self.program)),
             // It leads its process group.
             (false, true) => vec![-self.program],
             (false, false) => vec![self.program],
@@ -61,7 +61,7 @@ impl Init<'_> {
             _ if !self.starts_ranks() => ended,
             _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
             (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(signal),
-            _ => ended.of_first_failed(Path::new(FIRST_FAILED)),
+            _ => ended.of_first_failed(&Path::new(RANKS).join(FIRST_FAILED)),
         }
     }
 
@@ -77,6 +77,12 @@ impl Init<'_> {
     fn starts_ranks(&self) -> bool {
         self.task.member.as_ref().is_some_and(|member| member.ranks.is_some())
     }
+}
+
+/// The ranks that have said in this folder that they run, if any has.
+fn ranks(folder: &Path) -> Option<Vec<i32>> {
+    let files = fs::read_dir(folder).ok()?.flatten();
+    Some(files.filter_map(|file| file.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// The children of a process, by the numbers that they have here.
@@ -110,6 +116,14 @@ mod tests {
         }
         drop(end);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn ranks_that_say_so_are_known_by_their_process_ids() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(ranks(&dir.path().join("none")), None);
+        ["17", FIRST_FAILED].iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        assert_eq!(ranks(dir.path()), Some(vec![17]));
     }
 
     #[test]

@@ -22,9 +22,16 @@ use std::time::Instant;
 const RESTORES: u32 = 2;
 
 /// By these the launchers of MPICH and of Intel MPI start the ranks themselves: they would take `srun`, which reaches nobody
-/// from a network of the program's own.
-const LOCAL_LAUNCH: [(&str, &str); 4] =
-    [("HYDRA_LAUNCHER", "fork"), ("HYDRA_RMK", "user"), ("HYDRA_IFACE", "lo"), ("I_MPI_HYDRA_BOOTSTRAP", "fork")];
+/// from a network of the program's own. UCX, by which ranks of MPICH talk, then holds nothing that a dump does not: POSIX
+/// shared memory, and no watch on files, System V memory or device.
+const LOCAL_LAUNCH: [(&str, &str); 6] = [
+    ("HYDRA_LAUNCHER", "fork"),
+    ("HYDRA_RMK", "user"),
+    ("HYDRA_IFACE", "lo"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
+    ("UCX_TLS", "posix,self"),
+    ("UCX_VFS_ENABLE", "n"),
+];
 
 /// Why a program could not be restored.
 pub(super) struct NotBack {

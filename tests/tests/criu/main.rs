@@ -261,16 +261,16 @@ fn a_restored_program_has_its_users_number_and_no_right() {
     assert!(lines.len() == 5 && lines[1..].iter().all(|line| line.ends_with("0000000000000000")), "{out}");
 }
 
-/// Kills a Python program that waits for the file `enough`, and lets it come to its end from a checkpoint.
-fn comes_back(home: &Home, program: &str) {
-    let argv = ["python3", "-c", program];
-    let mut child = home.start(&argv, false);
+/// Kills a program that waits for the file `enough`, and lets it come to its end from a checkpoint.
+fn comes_back(home: &Home, argv: &[&str]) {
+    let mut child = home.start(argv, false);
     home.wait_for_line(&mut child);
     child.kill().expect("a child");
     child.wait().expect("a child");
     fs::write(home.folder.join("enough"), "").expect("a file");
-    let mut child = home.start(&argv, true);
+    let mut child = home.start(argv, true);
     assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert!(home.set_aside().is_empty(), "{}", home.said());
 }
 
 /// Keeps its output as its highest descriptor, as valgrind keeps files of its own.
@@ -285,9 +285,8 @@ os.write(most - 1, b'here')";
 fn a_program_that_has_its_highest_descriptor_comes_back() {
     let Some(place) = Place::get() else { return };
     let home = place.home("highest");
-    comes_back(&home, HIGHEST);
+    comes_back(&home, &["python3", "-c", HIGHEST]);
     assert_eq!(home.read("out"), "here", "{}", home.said());
-    assert!(home.set_aside().is_empty(), "{}", home.said());
 }
 
 /// A file that has no name, mapped and open: what is written by one way is read by the other, in a child, too.
@@ -315,9 +314,48 @@ fn a_file_without_a_name_that_is_mapped_and_open_stays_one() {
         return;
     }
     let home = place.home("nameless");
-    comes_back(&home, NAMELESS);
+    comes_back(&home, &["python3", "-c", NAMELESS]);
     assert_eq!(home.read("out"), "[7, 7] [7, 7]\n", "{}", home.said());
-    assert!(home.set_aside().is_empty(), "{}", home.said());
+}
+
+/// Ranks that talk all the time, until there is a file `enough`.
+const TALKERS: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+static int block[100000], all[100000];
+int main(int count, char **words) {
+    int rank, size, enough = 0;
+    MPI_Init(&count, &words);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (long turn = 0; !enough; turn++) {
+        for (int i = 0; i < 100000; i++) block[i] = rank + turn + i;
+        MPI_Allreduce(block, all, 100000, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        for (int i = 0; i < 100000; i++) if (all[i] != size * (size - 1) / 2 + (int)(size * (turn + i))) MPI_Abort(MPI_COMM_WORLD, 9);
+        enough = rank == 0 && access("enough", F_OK) == 0;
+        MPI_Bcast(&enough, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        usleep(5000);
+    }
+    if (rank == 0) printf("%d ranks\n", size);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn ranks_of_mpich_within_a_node_come_back() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("mpich");
+    fs::write(home.folder.join("talkers.c"), TALKERS).expect("a file");
+    let compiler = ["-O1", "-o", "talkers", "talkers.c"];
+    let Ok(built) = Command::new("mpicc.mpich").args(compiler).current_dir(&home.folder).status() else {
+        println!("skipped: there is no mpicc.mpich");
+        return;
+    };
+    assert!(built.success());
+    comes_back(&home, &["mpirun.mpich", "-n", "3", "./talkers"]);
+    assert_eq!(home.read("out"), "3 ranks\n", "{}", home.said());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use suite::Site;
 
 /// Works until it is asked to end; then it ends by the signal, or says that it has saved. The second word names a file that
 /// says that all ranks are there; a third one has rank 1 end by itself instead.
-const WORKER: &str = r#"
+pub const WORKER: &str = r#"
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,9 +58,13 @@ struct Pair {
 
 impl Pair {
     fn submit(site: &Site, name: &str, more: &[&str], script: &str) -> Result<Pair> {
+        Pair::of(site, name, more, [script; 2])
+    }
+
+    fn of(site: &Site, name: &str, more: &[&str], scripts: [&str; 2]) -> Result<Pair> {
         let folders = [site.folder(USER, &format!("{name}-plain"))?, site.folder(USER, &format!("{name}-ours"))?];
-        let plain = site.submit(USER, &folders[0], more, script)?;
-        let ours = site.submit(USER, &folders[1], &[more, &OPTION].concat(), script)?;
+        let plain = site.submit(USER, &folders[0], more, scripts[0])?;
+        let ours = site.submit(USER, &folders[1], &[more, &OPTION].concat(), scripts[1])?;
         Ok(Pair { folders, jobs: [plain, ours] })
     }
 
@@ -105,26 +109,33 @@ impl Pair {
 #[test]
 fn what_ends_a_call_of_mpi_ends_it_as_it_would_without_us() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
-    let program = built(&site, "worker", WORKER)?;
-    let call = |kind: &str, number: u32, then: &str| {
-        format!(
-            "srun --mpi=pmix -n4 {program} {kind} begun.{number} & call=$!\n\
-             until [ -e begun.{number} ]; do sleep 0.2; done\n{then}\nwait $call; echo ended $?\n"
-        )
+    let worker = ("pmix", built(&site, "worker", WORKER)?);
+    ends_as_without_us(&site, "ends", &worker, &worker)
+}
+
+/// Signals, cancellations and codes of calls of a worker, which `srun --mpi` starts: one without the option, and the other with it.
+pub fn ends_as_without_us(site: &Site, name: &str, plain: &(&str, String), ours: &(&str, String)) -> Result<()> {
+    let script = |(mpi, program): &(&str, String)| {
+        let call = |kind: &str, number: u32, then: &str| {
+            format!(
+                "srun --mpi={mpi} -n4 {program} {kind} begun.{number} & call=$!\n\
+                 until [ -e begun.{number} ]; do sleep 0.2; done\n{then}\nwait $call; echo ended $?\n"
+            )
+        };
+        [
+            call("works", 0, "sleep 8; scancel -s INT $SLURM_JOB_ID.0"),
+            call("works", 1, "scancel -s TERM $SLURM_JOB_ID.1"),
+            call("saves", 2, "scancel -s TERM $SLURM_JOB_ID.2"),
+            call("saves", 3, "scancel -s USR1 $SLURM_JOB_ID.3"),
+            call("fails", 4, ""),
+            // The last one's code is the job's, which does not go back for it.
+            format!("srun --mpi={mpi} -n4 {program} works begun.5 & until [ -e begun.5 ]; do sleep 0.2; done\n"),
+            "sleep 2; scancel $SLURM_JOB_ID.5; wait $!".to_string(),
+        ]
+        .concat()
     };
-    let script = [
-        call("works", 0, "sleep 8; scancel -s INT $SLURM_JOB_ID.0"),
-        call("works", 1, "scancel -s TERM $SLURM_JOB_ID.1"),
-        call("saves", 2, "scancel -s TERM $SLURM_JOB_ID.2"),
-        call("saves", 3, "scancel -s USR1 $SLURM_JOB_ID.3"),
-        call("fails", 4, ""),
-        // The last one's code is the job's, which does not go back for it.
-        format!("srun --mpi=pmix -n4 {program} works begun.5 & until [ -e begun.5 ]; do sleep 0.2; done\n"),
-        "sleep 2; scancel $SLURM_JOB_ID.5; wait $!".to_string(),
-    ]
-    .concat();
-    let pair = Pair::submit(&site, "ends", &["-N2", "--exclusive"], &script)?;
-    pair.end_alike(&site, &["J|FAILED|9:0", "J.0|CANCELLED|0:2", "J.1|CANCELLED|0:15", "J.2|COMPLETED|0:0"])?;
+    let pair = Pair::of(site, name, &["-N2", "--exclusive"], [&script(plain), &script(ours)])?;
+    pair.end_alike(site, &["J|FAILED|9:0", "J.0|CANCELLED|0:2", "J.1|CANCELLED|0:15", "J.2|COMPLETED|0:0"])?;
     for said in pair.said() {
         let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("ended ")).collect();
         ensure!(codes == ["130", "143", "0", "0", "3"], "{codes:?}: {said}");
