@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Exit code when namespaces are refused: trying again is useless.
@@ -25,6 +26,10 @@ const EXIT_NO_SANDBOX: i32 = 126;
 
 /// So soon after a signal to many processes has the parent passed it on that came to itself.
 const PASSED_ON: Duration = Duration::from_secs(1);
+
+/// Who kills the relay beside a sandbox may kill all processes of the step, one after another, such as `scancel`: with an exit
+/// code of this one Slurm would take the step for failed.
+const ALL_KILLED: Duration = Duration::from_millis(500);
 
 /// How a task ends that counts as killed, since its program has done nothing wrong.
 const KILLED: Ended = Ended::Code(EXIT_KILLED);
@@ -155,6 +160,7 @@ fn stand_by(init: Pid, beside: Option<Pid>, signals: &SigSet, told: OwnedFd) -> 
                         "joulepoint: the relay of an MPI program has ended with {code}; its ranks end with it"
                     );
                     let _ = kill(init, Signal::SIGKILL);
+                    thread::sleep(ALL_KILLED);
                     return KILLED;
                 }
             }

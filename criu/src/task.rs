@@ -36,10 +36,14 @@ pub struct Task {
 
 /// Where the ranks of an MPI program, each by a file that is called after its process id, say that they run, if their launcher
 /// does not start them itself; each sandbox has its own.
-pub const RANKS: &str = "/dev/shm/joulepoint-ranks";
+pub const RANKS_FOLDER: &str = "/dev/shm/joulepoint-ranks";
 
 /// File there with the code of the first of them that has failed, if their launcher does not tell it.
 pub const FIRST_FAILED: &str = "first-failed";
+
+/// By these UCX, through which ranks of MPICH talk, holds nothing that a dump does not: POSIX shared memory, and no watch on
+/// files, System V memory or device.
+pub const UCX: [(&str, &str); 2] = [("UCX_TLS", "posix,self"), ("UCX_VFS_ENABLE", "n")];
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

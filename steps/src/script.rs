@@ -34,7 +34,8 @@ const STEPS_LIMIT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Names of launchers that pass signals on to all ranks.
-const MPI_LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
+const MPI_LAUNCHERS: [&str; 7] =
+    ["mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"];
 
 /// The script of one job.
 pub struct Script {

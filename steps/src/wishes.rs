@@ -2,6 +2,7 @@
 
 use criu::line::EXPLAINS;
 use host::supervise::PASSED_ON;
+use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -31,7 +32,9 @@ impl Wishes {
     /// Likewise; who has signalled both the script and its wrapper may have ended the one before the other has heard.
     pub fn explain_soon(&self, code: i32) -> bool {
         let until = Instant::now() + HEARD;
-        let may_come = PASSED_ON.iter().any(|signal| code == 128 + *signal as i32);
+        // SIGTERM ends the driver, too.
+        let signals = PASSED_ON.iter().filter(|signal| **signal != Signal::SIGTERM);
+        let may_come = signals.into_iter().any(|signal| code == 128 + *signal as i32);
         while may_come && !self.explain(code) && Instant::now() < until {
             thread::sleep(LOOK);
         }

@@ -70,12 +70,29 @@ impl Family {
     fn has(self, program: &Path) -> bool {
         match self {
             Family::OpenMpi => linked::libraries(program).contains("libopen-rte.so.40"),
-            // Intel's is Hydra, too, with other words.
+            Family::Hydra => is_hydra(program) && !is_derived(program),
+        }
+    }
+
+    /// Whether a program is such a launcher of another implementation, with other words, whose programs name the same library.
+    fn has_other(self, program: &Path) -> bool {
+        match self {
+            Family::OpenMpi => false,
+            // Our own program, which may stand in for it, holds all the words that are looked for.
             Family::Hydra => {
-                linked::says(program, b"HYDRA build details") && !linked::says(program, b"Intel(R) MPI Library")
+                is_hydra(program) && is_derived(program) && !linked::says(program, KINDS[1].ours.as_bytes())
             }
         }
     }
+}
+
+fn is_hydra(program: &Path) -> bool {
+    linked::says(program, b"HYDRA build details")
+}
+
+/// Whether a Hydra is that of Intel's MPI or of MVAPICH.
+fn is_derived(program: &Path) -> bool {
+    linked::says(program, b"Intel(R) MPI Library") || linked::says(program, b"MV2_")
 }
 
 impl Kind {
@@ -152,11 +169,14 @@ pub fn parts(library: &str, us: &Path, launcher: &Launcher) -> Result<World, Hin
     };
     let named = |folder: &PathBuf| kind.launchers.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let launcher = match launcher {
-        Launcher::Path(path) => path
-            .iter()
-            .flat_map(named)
-            .find(|file| kind.starts_by(file))
-            .ok_or(Hindrance::NoLauncher(kind.launchers[0], kind.name))?,
+        Launcher::Path(path) => {
+            let mut files = path.iter().flat_map(named);
+            match files.find(|file| kind.starts_by(file) || kind.family.has_other(file)) {
+                Some(file) if kind.starts_by(&file) => file,
+                Some(file) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
+                None => return Err(Hindrance::NoLauncher(kind.launchers[0], kind.name)),
+            }
+        }
         Launcher::Is(program) if kind.starts_by(program) => program.clone(),
         Launcher::Is(program) => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
         Launcher::Later => PathBuf::from(kind.launchers[0]),
@@ -262,6 +282,11 @@ mod tests {
         fs::write(library.join(KINDS[1].ours), "").unwrap();
         assert_eq!(found("libmpich.so.12").unwrap().launcher, path.join("mpiexec.hydra"));
         assert_eq!([family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))], [Some(Family::Hydra), None]);
+        // A program of Intel's MPI names the same library, and its launcher comes first.
+        let intel = folder("intel");
+        fs::copy(path.join("mpiexec"), intel.join("mpiexec.hydra")).unwrap();
+        let both = Launcher::Path(vec![intel, path.clone()]);
+        assert!(name(&parts("libmpi.so.12", &bin.join("joulepoint"), &both).unwrap_err()).contains("another MPI"));
         assert_eq!(found("libmpi.so.40").unwrap().launcher, path.join("mpirun"));
         let other = parts("libmpich.so.12", &bin.join("joulepoint"), &Launcher::Is(path.join("mpirun")));
         assert!(name(&other.unwrap_err()).contains("another MPI"));

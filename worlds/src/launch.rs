@@ -4,6 +4,7 @@ use crate::kinds::Family;
 use crate::rank::DEADLY;
 use crate::ranks::us;
 use criu::files::SHARED_MEMORY;
+use criu::task::{RANKS_FOLDER, UCX};
 use nix::sys::signal::{SigHandler, signal};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -75,7 +76,11 @@ fn hydra(command: &mut Command, count: u32) {
     for name in names.filter(|name| OF_HYDRA.iter().any(|begin| name.starts_with(begin))) {
         command.env_remove(name);
     }
-    command.env(CONFIGURATION.0, CONFIGURATION.1).args(HYDRA).args(["-n", &count.to_string()]);
+    // Signals go to the ranks that are named there; before there are any, to none.
+    if let Err(e) = std::fs::create_dir_all(RANKS_FOLDER) {
+        tracing::warn!(%e, "ranks may miss signals");
+    }
+    command.envs(UCX).env(CONFIGURATION.0, CONFIGURATION.1).args(HYDRA).args(["-n", &count.to_string()]);
     command.arg(us()).args(["rank", "--"]);
     // SAFETY: only system calls, and before exec.
     unsafe {

@@ -1,7 +1,7 @@
 //! Stands before a rank whose launcher does not tell how the ranks have ended: Hydra gives a mixture of the codes of all of
 //! them, and of the signals by which it ended the others.
 
-use criu::task::{FIRST_FAILED, RANKS};
+use criu::task::{FIRST_FAILED, RANKS_FOLDER};
 use host::supervise::{exit_code, unblocked};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub(crate) const DEADLY: [Signal; 2] = [Signal::SIGHUP, Signal::SIGUSR2];
 
 /// Runs a rank, and says why if it cannot; its exit code.
 pub fn stand_before(command: &[OsString]) -> i32 {
-    run(command, Path::new(RANKS)).unwrap_or_else(|e| {
+    run(command, Path::new(RANKS_FOLDER)).unwrap_or_else(|e| {
         let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
         protocol::say!("joulepoint: {name}: {e}");
         127

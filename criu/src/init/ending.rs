@@ -3,7 +3,7 @@
 use super::{Ended, Init};
 use crate::line::EXPLAINS;
 use crate::supervisor::passed_in;
-use crate::task::{FIRST_FAILED, RANKS};
+use crate::task::{FIRST_FAILED, RANKS_FOLDER};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -32,7 +32,7 @@ impl Init<'_> {
     pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
         self.note(signal);
         let ranks = match (self.starts_ranks(), for_all) {
-            (true, _) => ranks(Path::new(RANKS)).unwrap_or_else(|| children(Path::new("/proc"), self.program)),
+            (true, _) => ranks(Path::new(RANKS_FOLDER)).unwrap_or_else(|| children(Path::new("/proc"), self.program)),
             // It leads its process group.
             (false, true) => vec![-self.program],
             (false, false) => vec![self.program],
@@ -61,7 +61,7 @@ impl Init<'_> {
             _ if !self.starts_ranks() => ended,
             _ if self.ends_as.is_some() => self.ends_as.map_or(ended, Ended::Code),
             (Ended::Signal(Signal::SIGKILL), Some(signal)) => Ended::Signal(signal),
-            _ => ended.of_first_failed(&Path::new(RANKS).join(FIRST_FAILED)),
+            _ => ended.of_first_failed(&Path::new(RANKS_FOLDER).join(FIRST_FAILED)),
         }
     }
 
@@ -75,7 +75,9 @@ impl Init<'_> {
     }
 
     fn starts_ranks(&self) -> bool {
-        self.task.member.as_ref().is_some_and(|member| member.ranks.is_some())
+        let of_nodes = self.task.member.as_ref().is_some_and(|member| member.ranks.is_some());
+        // Those of a group say so themselves.
+        of_nodes || Path::new(RANKS_FOLDER).exists()
     }
 }
 

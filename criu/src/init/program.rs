@@ -7,6 +7,7 @@ use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
 use crate::relay::{self, Relay};
+use crate::task::UCX;
 use crate::{sandbox, seconds, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
@@ -22,16 +23,12 @@ use std::time::Instant;
 const RESTORES: u32 = 2;
 
 /// By these the launchers of MPICH and of Intel MPI start the ranks themselves: they would take `srun`, which reaches nobody
-/// from a network of the program's own. UCX, by which ranks of MPICH talk, then holds nothing that a dump does not: POSIX
-/// shared memory, and no watch on files, System V memory or device.
-const LOCAL_LAUNCH: [(&str, &str); 6] = [
-    ("HYDRA_LAUNCHER", "fork"),
-    ("HYDRA_RMK", "user"),
-    ("HYDRA_IFACE", "lo"),
-    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
-    ("UCX_TLS", "posix,self"),
-    ("UCX_VFS_ENABLE", "n"),
-];
+/// from a network of the program's own.
+const LOCAL_LAUNCH: [(&str, &str); 4] =
+    [("HYDRA_LAUNCHER", "fork"), ("HYDRA_RMK", "user"), ("HYDRA_IFACE", "lo"), ("I_MPI_HYDRA_BOOTSTRAP", "fork")];
+
+/// Who names one of these has chosen himself how UCX talks; Open MPI may have nothing else.
+const OF_UCX: [&str; 2] = ["UCX_TLS", "OMPI_MCA_pml"];
 
 /// Why a program could not be restored.
 pub(super) struct NotBack {
@@ -75,6 +72,9 @@ impl Init<'_> {
             .env_remove("FT_ENERGY_DONE_FD");
         if self.task.own_network {
             command.envs(LOCAL_LAUNCH);
+            if OF_UCX.iter().all(|name| std::env::var_os(name).is_none()) {
+                command.envs(UCX);
+            }
         }
         let tmp = match &self.temporaries.own {
             // `/dev/shm` is where MPI launchers put files that all their processes map.

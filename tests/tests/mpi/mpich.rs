@@ -55,7 +55,7 @@ fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place
 }
 
 #[test]
-fn calls_of_mpich_end_as_they_would_without_us() -> Result<()> {
+fn calls_of_mpich_end_as_those_of_open_mpi_do_without_us() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
     if workers(&site)?.is_none() {
         return Ok(());
@@ -99,15 +99,20 @@ fn calls_of_hydra_are_worlds_and_what_is_not_understood_is_left_to_it() -> Resul
 }
 
 #[test]
-fn the_group_of_a_dead_node_goes_back_alone_with_its_ranks_of_mpich() -> Result<()> {
+fn the_group_of_a_killed_rank_and_that_of_a_dead_node_go_back_alone_with_their_ranks_of_mpich() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
     let Some(program) = workers(&site)? else { return Ok(()) };
-    let (folder, tasks) = (site.folder(USER, "mpich-groups")?, 12_000_u64);
+    let (folder, tasks) = (site.folder(USER, "mpich-groups")?, 24_000_u64);
     let script = format!("export OWN=mine\nsrun --mpi=pmi2 -n4 {program} {tasks}\necho ended $?");
     let job = site.submit(USER, &folder, &GROUPS, &script)?;
+    let lines = |run: &serde_json::Value| (run["total"]["checkpoints"].as_u64()? >= 3).then_some(());
+    site.wait_report(job, "checkpoints", MINUTES, lines).with_context(|| said(&folder, job))?;
+    ensure!(kill_one(&site, &program, "24000"), "no rank runs: {}", said(&folder, job));
+    let back = |run: &serde_json::Value| (restarts(run).len() == 1).then_some(());
+    site.wait_report(job, "a group that goes back", MINUTES, back).with_context(|| said(&folder, job))?;
     let run = ended_without_node_of(&mut site, 0, &folder, job)?;
     let (said, again) = (said(&folder, job), restarts(&run));
-    ensure!(again.len() == 1 && again[0].starts_with("group 0 "), "{again:?}: {said}");
+    ensure!(again.len() == 2 && again[1].starts_with("group 0 "), "{again:?}: {said}");
     ensure!(said.contains(&sum(tasks)) && said.contains("ended 0"), "{said}");
     Ok(())
 }

@@ -55,6 +55,9 @@ const NEUTRAL: [&str; 8] = [
     "MPIEXEC_PORT_RANGE",
 ];
 
+/// File in the user's home with options that Hydra reads before those of a call.
+const CONFIGURATION: &str = ".mpiexec.hydra.conf";
+
 /// Words by which Hydra says where its ranks go, and starts none.
 const ASKING: [&str; 3] = ["-verbose", "-launcher", "manual"];
 
@@ -72,6 +75,9 @@ pub(super) fn words(words: &[String], variables: impl IntoIterator<Item = String
     let steers = |name: &String| ["HYDRA_", "MPIEXEC_"].iter().any(|begin| name.starts_with(begin));
     if let Some(name) = variables.into_iter().find(|name| steers(name) && !NEUTRAL.contains(&name.as_str())) {
         return Err(Unread::Told(name));
+    }
+    if let Some(file) = std::env::home_dir().map(|home| home.join(CONFIGURATION)).filter(|file| file.exists()) {
+        return Err(Unread::Told(file.display().to_string()));
     }
     let mut call = Call::default();
     let mut rest = words;
