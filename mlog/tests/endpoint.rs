@@ -93,7 +93,7 @@ fn a_long_send_ends_though_nobody_answers() {
         endpoint.send(1, 1, &vec![1; 3 << 20]).expect("sent");
     }
     endpoint.finalize().expect("ended");
-    assert_eq!(run.status(0).expect("a status").counts.messages, 20);
+    assert_eq!(run.known(0).counts.messages, 20);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_committed_checkpoint_frees_the_senders_log_and_a_resumed_program_gets_the_r
         let mut receiver = join(&run, 1, 5);
         let odds: Vec<u8> = (0..4).map(|_| receiver.recv(0, 1).expect("received")[0]).collect();
         assert_eq!((odds, receiver.recv(0, 0).expect("received")), (vec![3, 5, 7, 9], vec![8]));
-        let replayed = run.status(0).expect("a status").counts.replayed;
+        let replayed = run.known(0).counts.replayed;
         assert_eq!(replayed, 7, "from message 4 on");
         drop(receiver);
         // From the beginning it cannot go any more, and is told so.
@@ -190,7 +190,7 @@ fn without_a_log_messages_pass_and_are_forgotten_and_whoever_goes_back_is_told_o
         sender.send(1, 1, &[number]).expect("sent");
         assert_eq!(receiver.recv(0, 1).expect("received"), [number]);
     }
-    let status = run.status(0).expect("a status");
+    let status = run.known(0);
     assert_eq!((status.log.as_str(), status.log_bytes, status.counts.messages), ("none", 0, 10));
     drop(receiver);
     let outcome = Endpoint::connect(&run.socket(1), 1).and_then(|mut receiver| receiver.recv(0, 1));
@@ -227,5 +227,5 @@ fn a_long_message_goes_on_where_it_was_when_relays_die_in_the_middle_of_it() {
             relays[struck] = run.relay(struck);
         }
     });
-    assert_eq!(run.status(0).expect("a status").peers[0].logged, 8 * 12);
+    assert_eq!(run.known(0).peers[0].logged, 8 * 12);
 }

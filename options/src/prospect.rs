@@ -36,7 +36,9 @@ pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: O
         }
         None => match installed(&IMAGES, nodes) {
             Ok(on) if launches(commands) => {
-                format!("images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI 4 or MPICH")
+                format!(
+                    "images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI 4 or MPICH"
+                )
             }
             Ok(on) => format!("memory images (CRIU or DMTCP{on})"),
             Err(none) => return unlikely(settings, &none),

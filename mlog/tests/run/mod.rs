@@ -88,6 +88,11 @@ impl Run {
         command.output().expect("an answer")
     }
 
+    /// What a relay that runs says of itself; a busy one may need a second question.
+    pub fn known(&self, group: usize) -> Status {
+        wait_for("a status", || self.status(group))
+    }
+
     pub fn status(&self, group: usize) -> Option<Status> {
         serde_json::from_slice(&self.ask("status", group, &[]).stdout).ok()
     }
