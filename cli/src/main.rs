@@ -303,7 +303,7 @@ impl WardenArgs {
 }
 
 fn main() -> ExitCode {
-    if let Some(name) = steps::srun::NAMES.into_iter().find(|name| called_as(name)) {
+    if let Some(name) = steps::srun::names().find(|name| called_as(name)) {
         return exit(steps::srun::run(name));
     }
     let level = tracing_subscriber::EnvFilter::try_from_env("JOULEPOINT_LOG")

@@ -197,16 +197,13 @@ impl Senders {
 /// Tells the sandbox's first process of a signal, which may at the same time get the same one as all others of its process
 /// group: by a real-time signal, since of two others of one number that wait the second is lost.
 fn pass_in(init: Pid, signal: Signal, for_all: bool) {
-    let value = libc::sigval { sival_ptr: word(signal, for_all) as usize as *mut libc::c_void };
+    let word = 2 * signal as usize + usize::from(for_all);
+    let value = libc::sigval { sival_ptr: word as *mut libc::c_void };
     // SAFETY: the value is a number, not a pointer that anybody follows.
     let told = unsafe { libc::sigqueue(init.as_raw(), libc::SIGRTMAX(), value) };
     if let Err(e) = nix::Error::result(told) {
         tracing::warn!(%e, %signal, "a signal does not reach the program");
     }
-}
-
-fn word(signal: Signal, for_all: bool) -> i32 {
-    2 * signal as i32 + i32::from(for_all)
 }
 
 /// The signal of which the supervisor tells by this information, and whether it is for all processes of the program.

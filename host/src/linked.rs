@@ -57,11 +57,11 @@ pub fn imports(program: &Path) -> BTreeSet<String> {
     taken.filter_map(|symbol| symbol.name().ok().map(str::to_string)).collect()
 }
 
-/// Whether a program holds these bytes; a file that is no ELF file holds none.
-pub fn says(program: &Path, words: &[u8]) -> bool {
+/// Which of these words a program holds; a file that is no ELF file holds none.
+pub fn says<const N: usize>(program: &Path, words: [&str; N]) -> [bool; N] {
     let small = fs::metadata(program).is_ok_and(|m| m.is_file() && m.len() <= PROGRAM_LIMIT_BYTES);
     let content = small.then(|| read_elf(program).ok()).flatten().unwrap_or_default();
-    content.windows(words.len()).any(|here| here == words)
+    words.map(|words| content.windows(words.len()).any(|here| here == words.as_bytes()))
 }
 
 /// The folder in which a program itself, or `LD_LIBRARY_PATH`, has a library looked for and found.
@@ -243,12 +243,12 @@ mod tests {
         assert!(built.success());
         for (name, expected) in [("new", true), ("old", true), ("bare", false)] {
             let program = dir.path().join("bin").join(name);
-            assert!(says(&program, b"such words") && !says(&program, b"other words"));
+            assert_eq!(says(&program, ["such words", "other words"]), [true, false]);
             let found = folder_of(&program, "libl.so").map(|folder| fs::canonicalize(folder).unwrap());
             assert_eq!(found, expected.then(|| fs::canonicalize(dir.path().join("lib")).unwrap()), "{name}");
             assert_eq!(folder_of(&program, "libm.so"), None);
         }
-        assert!(!says(&dir.path().join("p.c"), b"such words"));
+        assert_eq!(says(&dir.path().join("p.c"), ["such words"]), [false]);
     }
 
     #[test]

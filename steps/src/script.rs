@@ -1,6 +1,6 @@
 //! The job script and everything below it: started, asked, stopped.
 
-use crate::calls::Calls;
+use crate::calls::{Calls, LAUNCHERS};
 use crate::cancelled;
 use crate::late::Late;
 use crate::wishes::Wishes;
@@ -32,10 +32,6 @@ const STEPS_LIMIT: Duration = Duration::from_secs(20);
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Names of launchers that pass signals on to all ranks.
-const MPI_LAUNCHERS: [&str; 7] =
-    ["mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"];
 
 /// The script of one job.
 pub struct Script {
@@ -137,7 +133,9 @@ impl Tree {
     /// A sentence; nobody could be asked.
     pub fn ask(&self, signal: i32, in_steps: &dyn Fn() -> Result<u32, String>) -> Result<(), String> {
         let all = self.processes();
-        let launched: Vec<&Process> = all.iter().filter(|p| MPI_LAUNCHERS.contains(&p.name.as_str())).collect();
+        // Launchers pass signals on to all ranks.
+        let launches = |p: &&Process| p.name == "prterun" || LAUNCHERS.contains(&p.name.as_str());
+        let launched: Vec<&Process> = all.iter().filter(launches).collect();
         if !launched.is_empty() {
             launched.iter().for_each(|p| processes::signal_seen(p, signal));
             return Ok(());

@@ -38,7 +38,9 @@ use xxhash_rust::xxh3::Xxh3;
 pub const NAME: &str = "srun";
 
 /// Names of all programs for which it stands.
-pub const NAMES: [&str; 7] = [NAME, LAUNCHERS[0], LAUNCHERS[1], LAUNCHERS[2], LAUNCHERS[3], LAUNCHERS[4], LAUNCHERS[5]];
+pub fn names() -> impl Iterator<Item = &'static str> {
+    std::iter::once(NAME).chain(LAUNCHERS)
+}
 
 /// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
 const VERDICT: Duration = Duration::from_secs(8);
@@ -295,7 +297,7 @@ fn without_us(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH")?;
     let us = fs::metadata("/proc/self/exe").ok()?;
     let is_us = |m: &fs::Metadata| (m.dev(), m.ino()) == (us.dev(), us.ino());
-    let holds_us = |folder: &PathBuf| NAMES.iter().any(|n| fs::metadata(folder.join(n)).is_ok_and(|m| is_us(&m)));
+    let holds_us = |folder: &PathBuf| names().any(|n| fs::metadata(folder.join(n)).is_ok_and(|m| is_us(&m)));
     let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|f| !holds_us(f)).collect();
     let runs = |p: &PathBuf| nix::unistd::access(p, nix::unistd::AccessFlags::X_OK).is_ok() && p.is_file();
     let program = folders.iter().map(|f| f.join(name)).find(runs)?;

@@ -33,8 +33,7 @@ impl Wishes {
     pub fn explain_soon(&self, code: i32) -> bool {
         let until = Instant::now() + HEARD;
         // SIGTERM ends the driver, too.
-        let signals = PASSED_ON.iter().filter(|signal| **signal != Signal::SIGTERM);
-        let may_come = signals.into_iter().any(|signal| code == 128 + *signal as i32);
+        let may_come = PASSED_ON.iter().any(|s| *s != Signal::SIGTERM && code == 128 + *s as i32);
         while may_come && !self.explain(code) && Instant::now() < until {
             thread::sleep(LOOK);
         }

@@ -65,40 +65,27 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-impl Family {
-    /// Whether a program is such a launcher, whatever it is called. A program of ours that stands in for it is not.
-    fn has(self, program: &Path) -> bool {
-        match self {
-            Family::OpenMpi => linked::libraries(program).contains("libopen-rte.so.40"),
-            Family::Hydra => is_hydra(program) && !is_derived(program),
-        }
-    }
+/// Whose launcher a program is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// That of the implementation itself.
+    Own,
+    /// That of another one, with other words, whose programs name the same library.
+    Others,
+}
 
-    /// Whether a program is such a launcher of another implementation, with other words, whose programs name the same library.
-    fn has_other(self, program: &Path) -> bool {
+impl Family {
+    /// Whose launcher of this kind a program is, whatever it is called; none if it is no such launcher.
+    fn of(self, program: &Path) -> Option<Whose> {
         match self {
-            Family::OpenMpi => false,
-            // Our own program, which may stand in for it, holds all the words that are looked for.
+            Family::OpenMpi => linked::libraries(program).contains("libopen-rte.so.40").then_some(Whose::Own),
             Family::Hydra => {
-                is_hydra(program) && is_derived(program) && !linked::says(program, KINDS[1].ours.as_bytes())
+                let words = ["HYDRA build details", "Intel(R) MPI Library", "MV2_", RELAY];
+                let [is_hydra, intel, mvapich, ours] = linked::says(program, words);
+                // Our own program, which may stand in for it, holds all the words that are looked for.
+                (is_hydra && !ours).then_some(if intel || mvapich { Whose::Others } else { Whose::Own })
             }
         }
-    }
-}
-
-fn is_hydra(program: &Path) -> bool {
-    linked::says(program, b"HYDRA build details")
-}
-
-/// Whether a Hydra is that of Intel's MPI or of MVAPICH.
-fn is_derived(program: &Path) -> bool {
-    linked::says(program, b"Intel(R) MPI Library") || linked::says(program, b"MV2_")
-}
-
-impl Kind {
-    /// Whether a program is its launcher.
-    fn starts_by(&self, program: &Path) -> bool {
-        self.family.has(program)
     }
 }
 
@@ -152,7 +139,7 @@ pub fn is_mpi(library: &str) -> bool {
 
 /// What kind of launcher a program is, if it starts programs of an implementation that can be one world.
 pub fn family(launcher: &Path) -> Option<Family> {
-    KINDS.iter().map(|kind| kind.family).find(|family| family.has(launcher))
+    KINDS.iter().map(|kind| kind.family).find(|family| family.of(launcher) == Some(Whose::Own))
 }
 
 /// The parts of a world of programs that are linked to `library`, beside our program `us`.
@@ -170,14 +157,13 @@ pub fn parts(library: &str, us: &Path, launcher: &Launcher) -> Result<World, Hin
     let named = |folder: &PathBuf| kind.launchers.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let launcher = match launcher {
         Launcher::Path(path) => {
-            let mut files = path.iter().flat_map(named);
-            match files.find(|file| kind.starts_by(file) || kind.family.has_other(file)) {
-                Some(file) if kind.starts_by(&file) => file,
-                Some(file) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
+            match path.iter().flat_map(named).find_map(|file| Some((kind.family.of(&file)?, file))) {
+                Some((Whose::Own, file)) => file,
+                Some((Whose::Others, file)) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
                 None => return Err(Hindrance::NoLauncher(kind.launchers[0], kind.name)),
             }
         }
-        Launcher::Is(program) if kind.starts_by(program) => program.clone(),
+        Launcher::Is(program) if kind.family.of(program) == Some(Whose::Own) => program.clone(),
         Launcher::Is(program) => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
         Launcher::Later => PathBuf::from(kind.launchers[0]),
     };
@@ -282,6 +268,17 @@ mod tests {
         fs::write(library.join(KINDS[1].ours), "").unwrap();
         assert_eq!(found("libmpich.so.12").unwrap().launcher, path.join("mpiexec.hydra"));
         assert_eq!([family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))], [Some(Family::Hydra), None]);
+        // A stand-in of ours, which holds all words, is passed over.
+        build(
+            dir.path(),
+            "mkdir first; echo 'const char *s[] = {\"HYDRA build details:\", \"Intel(R) MPI Library\", \"joulepoint-mpi-relay\"}; \
+             int main(void) { return !s; }' >s.c; cc -o first/mpiexec.hydra s.c",
+        );
+        let both = Launcher::Path(vec![dir.path().join("first"), path.clone()]);
+        assert_eq!(
+            parts("libmpich.so.12", &bin.join("joulepoint"), &both).unwrap().launcher,
+            path.join("mpiexec.hydra")
+        );
         // A program of Intel's MPI names the same library, and its launcher comes first.
         let intel = folder("intel");
         fs::copy(path.join("mpiexec"), intel.join("mpiexec.hydra")).unwrap();

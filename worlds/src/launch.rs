@@ -1,13 +1,11 @@
 //! How each family of launchers starts the ranks of one node in a sandbox: its words and its environment.
 
 use crate::kinds::Family;
-use crate::rank::DEADLY;
+use crate::rank::handle_deadly;
 use crate::ranks::us;
 use criu::files::SHARED_MEMORY;
 use criu::task::{RANKS_FOLDER, UCX};
-use nix::sys::signal::{SigHandler, signal};
-use std::io;
-use std::os::unix::process::CommandExt;
+use nix::sys::signal::SigHandler;
 use std::process::Command;
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
@@ -39,9 +37,6 @@ const HYDRA: [&str; 8] = ["-launcher", "fork", "-rmk", "user", "-hosts", "localh
 
 /// By which its user or site tells Hydra what it is to do otherwise.
 const OF_HYDRA: [&str; 2] = ["HYDRA_", "MPIEXEC_"];
-
-/// Of its user's and the site's configuration of Hydra none is read.
-const CONFIGURATION: (&str, &str) = ("HYDRA_CONFIG_FILE", "/dev/null");
 
 impl Family {
     /// Has a launcher start so many ranks on this node: the words that follow are those of a rank.
@@ -80,15 +75,8 @@ fn hydra(command: &mut Command, count: u32) {
     if let Err(e) = std::fs::create_dir_all(RANKS_FOLDER) {
         tracing::warn!(%e, "ranks may miss signals");
     }
-    command.envs(UCX).env(CONFIGURATION.0, CONFIGURATION.1).args(HYDRA).args(["-n", &count.to_string()]);
+    // Of its user's and the site's configuration none is read.
+    command.envs(UCX).env("HYDRA_CONFIG_FILE", "/dev/null").args(HYDRA).args(["-n", &count.to_string()]);
     command.arg(us()).args(["rank", "--"]);
-    // SAFETY: only system calls, and before exec.
-    unsafe {
-        command.pre_exec(|| {
-            for deadly in DEADLY {
-                signal(deadly, SigHandler::SigIgn).map_err(io::Error::from)?;
-            }
-            Ok(())
-        });
-    }
+    handle_deadly(command, SigHandler::SigIgn);
 }

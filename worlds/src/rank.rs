@@ -12,7 +12,17 @@ use std::path::Path;
 use std::process::Command;
 
 /// Signals of which Hydra would die, though it is the ranks that they are for: it ignores them, and the ranks do not.
-pub(crate) const DEADLY: [Signal; 2] = [Signal::SIGHUP, Signal::SIGUSR2];
+const DEADLY: [Signal; 2] = [Signal::SIGHUP, Signal::SIGUSR2];
+
+/// Has a command begin with them handled so.
+pub(crate) fn handle_deadly(command: &mut Command, by: SigHandler) {
+    // SAFETY: only system calls, and before exec.
+    unsafe {
+        command.pre_exec(move || {
+            DEADLY.iter().try_for_each(|deadly| signal(*deadly, by).map(drop).map_err(io::Error::from))
+        });
+    }
+}
 
 /// Runs a rank, and says why if it cannot; its exit code.
 pub fn stand_before(command: &[OsString]) -> i32 {
@@ -30,12 +40,7 @@ fn run(command: &[OsString], folder: &Path) -> io::Result<i32> {
     // The launcher signals a rank by its process group, to which this process belongs.
     SigSet::all().thread_block()?;
     let mut command = Command::new(program);
-    // SAFETY: only a system call, and before exec.
-    unsafe {
-        command.pre_exec(|| {
-            DEADLY.iter().try_for_each(|deadly| signal(*deadly, SigHandler::SigDfl).map(drop).map_err(io::Error::from))
-        });
-    }
+    handle_deadly(&mut command, SigHandler::SigDfl);
     let mut child = unblocked(command.args(arguments)).spawn()?;
     let pid = folder.join(child.id().to_string());
     // Where memory is full, the rank runs all the same.

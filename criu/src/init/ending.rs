@@ -81,7 +81,7 @@ impl Init<'_> {
     }
 }
 
-/// The ranks that have said in this folder that they run, if any has.
+/// The ranks that say in this folder that they run; none if there is no such folder, since their launcher starts them itself.
 fn ranks(folder: &Path) -> Option<Vec<i32>> {
     let files = fs::read_dir(folder).ok()?.flatten();
     Some(files.filter_map(|file| file.file_name().to_str()?.parse().ok()).collect())

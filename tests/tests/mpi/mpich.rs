@@ -71,13 +71,14 @@ fn calls_of_hydra_are_worlds_and_what_is_not_understood_is_left_to_it() -> Resul
     let Some(site) = site() else { return Ok(()) };
     let Some(program) = workers(&site)? else { return Ok(()) };
     let folder = site.folder(USER, "hydra")?;
+    // What an aborted rank has begun to write may be no whole line.
     let script = format!(
-        "export OWN=other\nmpiexec.hydra -n 6 -ppn 2 -genv OWN mine {program} 10; echo ended $?\n\
-        mpiexec.mpich -n 6 {program} 100000 5; echo ended $?\n\
-        srun --mpi=pmi2 -n 6 {program} 100000 3; echo ended $?\n\
-        mpiexec.hydra -hosts $(hostname) -n 2 {program} 30; echo ended $?\n\
-        mpiexec.hydra -hosts $(hostname) -launcher fork -prepend-rank -n 2 {program} 20; echo ended $?\n\
-        mpiexec -n 2 {program} 0; echo ended $?\n"
+        "told() {{ echo; echo ended $1; }}; export OWN=other\nmpiexec.hydra -n 6 -ppn 2 -genv OWN mine {program} 10; told $?\n\
+        mpiexec.mpich -n 6 {program} 100000 5; told $?\n\
+        srun --mpi=pmi2 -n 6 {program} 100000 3; told $?\n\
+        mpiexec.hydra -hosts $(hostname) -n 2 {program} 30; told $?\n\
+        mpiexec.hydra -hosts $(hostname) -launcher fork -prepend-rank -n 2 {program} 20; told $?\n\
+        mpiexec -n 2 {program} 0; told $?\n"
     );
     let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
     let run = ended(&site, &folder, job)?;

@@ -1,8 +1,8 @@
 //! A call of Hydra, the launcher of MPICH: what its words mean, and where it puts its ranks, which it tells to who would
 //! start its proxies by hand.
 
-use super::map::{Placed, Unplaced, ask};
-use super::words::{Call, Unread, is_variable};
+use super::map::{Placed, Unplaced, ask, pass_environment};
+use super::words::{Call, Unread, set};
 use std::process::Command;
 
 /// What an option is about.
@@ -92,11 +92,7 @@ pub(super) fn words(words: &[String], variables: impl IntoIterator<Item = String
             }
             About::Nothing(values) => values,
             About::Variable => {
-                let pair = (value(0)?, value(1)?);
-                if !is_variable(&pair.0) {
-                    return Err(Unread::Variable(pair.0));
-                }
-                call.set.push(pair);
+                set(&mut call, (value(0)?, value(1)?))?;
                 2
             }
             About::Folder => {
@@ -122,12 +118,7 @@ pub(super) fn asked(real: &Command, options: &[String], program: &str) -> Result
     };
     command.env_clear();
     command.envs(std::env::vars().filter(|(name, _)| is_of_launcher(name)));
-    for (name, value) in real.get_envs().filter(|(name, _)| name.to_str().is_some_and(is_of_launcher)) {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    pass_environment(real, &mut command, |name| name.to_str().is_some_and(is_of_launcher));
     command.args(ASKING).args(options).arg(program);
     read(&ask(command, Some(END))?)
 }

@@ -1,6 +1,7 @@
 //! Where a launcher puts its ranks: Open MPI's says it itself, without starting any.
 
 use host::supervise::unblocked;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -45,12 +46,7 @@ pub enum Unplaced {
 /// Why it does not.
 pub(super) fn asked(real: &Command, options: &[String], program: &str, shows: bool) -> Result<Placed, Unplaced> {
     let mut command = Command::new(real.get_program());
-    for (name, value) in real.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    pass_environment(real, &mut command, |_| true);
     // It would set out for no node, and says on standard error that it has not.
     command.args(options).args(["--do-not-launch", "--display-map", program]);
     let text = ask(command, None)?;
@@ -58,6 +54,16 @@ pub(super) fn asked(real: &Command, options: &[String], program: &str, shows: bo
         let _ = io::stdout().write_all(text.as_bytes());
     }
     read(&text)
+}
+
+/// Sets for a command those variables that are set for another one and `count`.
+pub(super) fn pass_environment(from: &Command, to: &mut Command, count: impl Fn(&OsStr) -> bool) {
+    for (name, value) in from.get_envs().filter(|(name, _)| count(name)) {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
 }
 
 /// What a launcher that is asked says: all of it, or up to a line with which it says that there is no more, though it stays.

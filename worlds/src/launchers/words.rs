@@ -174,14 +174,13 @@ impl Call {
     }
 }
 
-/// Whether a call may set a variable of this name for its ranks.
-pub(super) fn is_variable(name: &str) -> bool {
-    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    is_name && !NOT_THEIRS.iter().any(|begin| name.starts_with(begin))
-}
-
-fn set(call: &mut Call, pair: (String, String)) -> Result<(), Unread> {
-    if !is_variable(&pair.0) {
+/// Has a call set a variable for its ranks.
+///
+/// # Errors
+/// It may not set one of this name.
+pub(super) fn set(call: &mut Call, pair: (String, String)) -> Result<(), Unread> {
+    let is_name = !pair.0.is_empty() && pair.0.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_name || NOT_THEIRS.iter().any(|begin| pair.0.starts_with(begin)) {
         return Err(Unread::Variable(pair.0));
     }
     call.set.push(pair);
