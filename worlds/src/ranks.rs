@@ -6,6 +6,7 @@
 //! A rank's environment is that of a task of one `srun` of the whole.
 
 use crate::kinds::{self, Family, Hindrance, Launcher, World};
+use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
@@ -252,9 +253,21 @@ impl Ranks {
         let from = input.map_or_else(String::new, |file| format!(" <{}", quoted(&file.to_string_lossy())));
         // Of the others no launcher gives any rank something to read.
         let others = if self.first_reads { "[ \"$SLURM_PROCID\" = 0 ] || exec \"$@\" </dev/null; " } else { "" };
-        let line = format!("{}; {others}exec \"$@\"{from}", self.line(environment, family));
+        let shown = match self.world {
+            Some(_) => self.with_library_in(Path::new(SHARED_MEMORY)).line(environment, family),
+            None => self.line(environment, family),
+        };
+        let line = format!("{shown}; {others}exec \"$@\"{from}");
         family.prepare(&mut command, self.count);
         command.args(["sh", "-c", &line, "sh"]).args(&self.command).exec()
+    }
+
+    /// The same with a copy of the library in this folder, the sandbox's own memory: it goes with the checkpoints, so that a
+    /// library that is installed later keeps none of them from being restored. Where memory is full, it is the installed one.
+    fn with_library_in(&self, memory: &Path) -> Ranks {
+        let copy = self.library.file_name().map(|name| memory.join(name));
+        let copy = copy.filter(|copy| std::fs::copy(&self.library, copy).is_ok());
+        Ranks { library: copy.unwrap_or_else(|| self.library.clone()), ..self.clone() }
     }
 
     /// A line of the shell that gives a rank what `srun` would have given it: what Slurm gave the launcher, but for what

@@ -6,6 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use suite::Site;
@@ -31,13 +32,27 @@ pub(super) fn decided(run: &Value, action: &str) -> usize {
     run["decisions"].as_array().map_or(0, |all| all.iter().filter(|d| d["action"] == action).count())
 }
 
-/// LAMMPS, which is started by these words over three nodes, of which one dies, ends with the bits of the undisturbed run.
+/// Puts other files in the place of all that is installed, as the packages of the next version do.
+fn upgrade(site: &Site) -> Result<()> {
+    for installed in fs::read_dir(site.conf.with_file_name("bin"))? {
+        let installed = installed?.path();
+        let newer = installed.with_extension("newer");
+        fs::copy(&installed, &newer)?;
+        writeln!(fs::OpenOptions::new().append(true).open(&newer)?, "newer")?;
+        fs::rename(&newer, &installed)?;
+    }
+    Ok(())
+}
+
+/// LAMMPS, which is started by these words over three nodes, ends with the bits of the undisturbed run, though everything of
+/// ours is installed anew and one of the nodes dies.
 fn melt_without(site: &mut Site, name: &str, more: &[&str], number: usize, starts: &str) -> Result<Value> {
     let folder = site.folder(USER, name)?;
     fs::write(folder.join("in.melt"), MELT.replace("STEPS", STEPS))?;
     let job = site.submit(USER, &folder, &options(more), &format!("{starts} -n 4 lmp -in in.melt\necho ended $?"))?;
     let run = with_checkpoints(site, &folder, job, 2)?;
     let victim = node(&run, number)?;
+    upgrade(site)?;
     site.cluster.kill_node(&victim)?;
     let run = ended(site, &folder, job);
     site.cluster.revive_node(&victim)?;
