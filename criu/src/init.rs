@@ -91,8 +91,9 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     task.placement.clone().into_iter().for_each(|placement| end_with(placement, teller.clone(), init.asked.clone()));
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
-            if of_checkpoint {
-                blame(task, folder, &reason);
+            // Without a mark it is tried as often as a crash.
+            if of_checkpoint && blame(task, folder, &reason) {
+                let _ = init.line.as_mut().map(|line| line.tell(&Said::NotRestored));
             }
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
@@ -136,14 +137,14 @@ pub fn leave(mut teller: &File, ended: Ended) -> ! {
 }
 
 /// Marks the checkpoint as bad when a task could not be restored twice; it is then set aside for the whole step. The
-/// first failure may only be a killed part of CRIU.
-fn blame(task: &Task, folder: &Path, reason: &str) {
+/// first failure may only be a killed part of CRIU. Whether there is a new mark of it.
+fn blame(task: &Task, folder: &Path, reason: &str) -> bool {
     let line = match folder.parent().filter(|_| task.member.is_some()) {
-        Some(_) if fs::File::create_new(folder.join(TRIED)).is_ok() => return,
+        Some(_) if fs::File::create_new(folder.join(TRIED)).is_ok() => return true,
         Some(line) => line,
         None => folder,
     };
-    let _ = fs::write(line.join(NOT_RESTORED), reason);
+    fs::write(line.join(NOT_RESTORED), reason).is_ok()
 }
 
 impl Init<'_> {

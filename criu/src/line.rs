@@ -142,6 +142,8 @@ pub enum Said {
     },
     /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,
+    /// The program could not be restored, and its checkpoint has a mark for that.
+    NotRestored,
 }
 
 /// One end of a connection.

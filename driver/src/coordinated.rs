@@ -61,6 +61,8 @@ struct Driver<'a> {
     exited: Option<i32>,
     /// The checkpoint from which the script goes on.
     from: Option<u64>,
+    /// The last checkpoint of which a step could not be restored.
+    unrestored: Option<u64>,
     /// Whether it does again what it did to files.
     repeats: bool,
     last_reason: String,
@@ -89,6 +91,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         crashes: 0,
         exited: None,
         from: None,
+        unrestored: None,
         repeats: false,
         last_reason: String::new(),
         is_superseded: false,

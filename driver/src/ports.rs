@@ -130,6 +130,10 @@ pub trait Engine {
     fn halted(&self) -> bool {
         false
     }
+    /// Whether the step that was lost last could not be restored, and the checkpoint has a mark for that: it has not crashed.
+    fn is_unrestored(&self) -> bool {
+        false
+    }
 }
 
 /// A job script that could not be started.

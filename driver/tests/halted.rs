@@ -26,6 +26,8 @@ struct World {
     /// The exit code that somebody's signal explains.
     asked: Option<i32>,
     step_retries: u32,
+    /// So many starts of the script end with a step that could not be restored.
+    unrestored: usize,
 }
 
 impl World {
@@ -59,6 +61,9 @@ impl Engine for World {
     fn halted(&self) -> bool {
         self.halted
     }
+    fn is_unrestored(&self) -> bool {
+        self.done.borrow().iter().filter(|did| *did == "start").count() <= self.unrestored
+    }
     fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
         Ok(Vec::new())
     }
@@ -75,10 +80,12 @@ impl Engine for World {
 
 impl Child for World {
     fn start(&mut self, _: &[(String, String)]) -> Result<(), NotStarted> {
-        if self.done.borrow().iter().any(|d| d == "start") {
-            self.happenings.borrow_mut().push_back(Happening::Exited { code: 0 });
-        }
+        let is_again = self.done.borrow().iter().any(|d| d == "start");
         self.did("start");
+        if is_again {
+            let code = if self.is_unrestored() { 137 } else { 0 };
+            self.happenings.borrow_mut().push_back(Happening::Exited { code });
+        }
         Ok(())
     }
     fn terminate(&mut self) {}
@@ -124,7 +131,8 @@ impl Store for World {
         Ok(())
     }
     fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
-        Ok((None, Vec::new()))
+        let line = (self.unrestored > 0).then(|| Manifest { number: 1, ..Manifest::default() });
+        Ok((line, Vec::new()))
     }
     fn flush(&mut self, _: f64) {}
 }
@@ -212,6 +220,15 @@ fn a_script_goes_on_after_a_step_that_was_lost_too_often() {
     let world = World { runs: true, ..World::default() };
     let (outcome, done) = play(&world, &[lost(), Happening::Exited { code: 0 }]);
     assert_eq!((outcome, done), (Outcome::Ended(0), vec!["start".to_string()]));
+}
+
+#[test]
+fn a_step_that_could_not_be_restored_for_the_first_time_has_not_crashed() {
+    for (unrestored, starts) in [(1, 2), (2, 3)] {
+        let world = World { runs: true, step_retries: 1, unrestored, ..World::default() };
+        let done = play(&world, &[Happening::Exited { code: 137 }]).1;
+        assert_eq!(done.iter().filter(|did| *did == "start").count(), starts, "{done:?}");
+    }
 }
 
 #[test]

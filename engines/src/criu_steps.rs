@@ -5,7 +5,7 @@
 
 use crate::app::interval_variables;
 use crate::repeated::From;
-use crate::wardens::{Dump, Standing, Wardens};
+use crate::wardens::{Dump, Loss, Standing, Wardens};
 use ::criu::line::Member;
 use ::criu::relay;
 use ::criu::world::{SAVED, saved};
@@ -76,11 +76,14 @@ struct Attempt {
     one: Try,
     /// Calls of which a task was lost, with Slurm's numbers: a step that an earlier driver began may end late.
     lost: BTreeSet<(String, Option<u32>)>,
+    /// How the first of them was lost.
+    loss: Option<Loss>,
 }
 
 impl Attempt {
     /// A task is lost; absent if another one of its step was before.
-    fn loses(&mut self, member: &Member) -> Option<Try> {
+    fn loses(&mut self, member: &Member, loss: Loss) -> Option<Try> {
+        self.loss = self.loss.or(Some(loss));
         self.lost.insert((member.call.clone(), member.step)).then(|| self.one.clone())
     }
 }
@@ -148,13 +151,13 @@ impl CriuSteps {
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (by_somebody, job, of_job) = (wishes.clone(), own_job(), steps.clone());
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
-        let lost = move |member: &Member| {
+        let lost = move |member: &Member, loss: Loss| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
                 return false;
             }
             let Some(of) =
-                current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member))
+                current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member, loss))
             else {
                 return false;
             };
@@ -165,7 +168,11 @@ impl CriuSteps {
                 return true;
             }
             let ends = member.step.map(|step| format!(" (to end it: scancel {job}.{step})")).unwrap_or_default();
-            protocol::say!("joulepoint: {task} was killed or is missing; its step goes back{ends}");
+            let how = match loss {
+                Loss::Gone => "was killed or is missing",
+                Loss::NotRestored => "could not be restored",
+            };
+            protocol::say!("joulepoint: {task} {how}; its step goes back{ends}");
             if member.node != node {
                 thread::sleep(NODES_FIRST.saturating_sub(begun.elapsed()));
             }
@@ -218,7 +225,7 @@ impl Engine for CriuSteps {
         self.placements.over(&self.placements.of(PLACE));
         self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new() });
+            Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new(), loss: None });
         // The script writes again what it has written itself, and the stand-in what its steps have.
         let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
         output.map_err(|e| format!("the output of the job: {e}"))?;
@@ -269,6 +276,11 @@ impl Engine for CriuSteps {
 
     fn give_up(&mut self) {
         self.tries.void();
+    }
+
+    fn is_unrestored(&self) -> bool {
+        let attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        attempt.as_ref().is_some_and(|attempt| attempt.loss == Some(Loss::NotRestored))
     }
 }
 

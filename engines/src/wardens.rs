@@ -28,9 +28,17 @@ use tasks::{State, Step, Task};
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is told when a task is gone and nobody knows how it ended: it, its warden, or its node was killed. Says whether
-/// somebody wanted that.
-pub type Lost = dyn Fn(&Member) -> bool + Send + Sync;
+/// How a task was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It is gone and nobody knows how it ended: it, its warden, or its node was killed.
+    Gone,
+    /// It could not be restored, and the checkpoint has a mark for that.
+    NotRestored,
+}
+
+/// What is told when a task is lost. Says whether somebody wanted that.
+pub type Lost = dyn Fn(&Member, Loss) -> bool + Send + Sync;
 
 /// Is told the exit code of each task that a signal from outside has ended, and tells whether that is what somebody wants.
 pub type AskedToEnd = dyn Fn(&Member, i32) -> bool + Send + Sync;
@@ -154,6 +162,7 @@ impl Shared {
                     task.ready = true;
                     self.expect_others(id, &member);
                 }
+                Said::NotRestored => task.loss = Loss::NotRestored,
                 said => task.said = Some(said),
             }
             state.restore(&member);
@@ -161,14 +170,14 @@ impl Shared {
             drop(state);
             self.changed.notify_all();
         }
-        let is_lost = {
+        let loss = {
             let mut state = self.state();
-            let is_lost = state.gone(id);
+            let loss = state.gone(id);
             state.let_go(&member.call);
-            is_lost
+            loss
         };
         self.changed.notify_all();
-        if is_lost && (self.lost)(&member) {
+        if loss.is_some_and(|loss| (self.lost)(&member, loss)) {
             self.state().tell_steps(&member.call);
         }
     }
@@ -179,7 +188,7 @@ impl Shared {
         thread::spawn(move || {
             thread::sleep(MEETING_LIMIT);
             if shared.state().waits_in_vain(id) {
-                (shared.lost)(&member);
+                (shared.lost)(&member, Loss::Gone);
             }
         });
     }

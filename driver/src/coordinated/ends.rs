@@ -97,8 +97,8 @@ impl Driver<'_> {
 
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, code: i32, exited_s: f64) -> Option<End> {
-        // A checkpoint that could not be restored is no fault of the script, and is not tried again.
-        let is_not_back = code == protocol::EXIT_KILLED && self.has_lost_its_line();
+        // A checkpoint that could not be restored is no fault of the script.
+        let is_not_back = code == protocol::EXIT_KILLED && (self.is_unrestored() || self.has_lost_its_line());
         let was_asked = self.ports.child.was_asked(code);
         let is_over = code < 128 || was_asked || self.crashes >= self.setup.step_retries;
         if !is_not_back && is_over {
@@ -128,6 +128,15 @@ impl Driver<'_> {
         self.cut(Phase::Restart);
         self.ports.child.stop();
         Some(End::Again)
+    }
+
+    /// Whether a step could not be restored, for the first time from this checkpoint: a second time may set it aside.
+    fn is_unrestored(&mut self) -> bool {
+        let is_first = self.ports.engine.is_unrestored() && self.from.is_some() && self.unrestored != self.from;
+        if is_first {
+            self.unrestored = self.from;
+        }
+        is_first
     }
 
     /// Whether the checkpoint from which the script was to go on has been set aside since.

@@ -1,6 +1,6 @@
 //! The tasks and steps that a driver knows of: who is there, who is missing, and who is lost.
 
-use super::Standing;
+use super::{Loss, Standing};
 use ::criu::line::{Line, Member, Order, Said};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ pub(super) struct Task {
     pub(super) said: Option<Said>,
     /// Whether it waits to be restored.
     pub(super) ready: bool,
+    /// How it is lost if its line ends now.
+    pub(super) loss: Loss,
     pub(super) ended: Option<i32>,
     /// What it had carried on when it ended.
     pub(super) carried_bytes: [u64; 2],
@@ -41,7 +43,7 @@ pub(super) struct Step {
 
 impl Task {
     pub(super) fn new(member: Member, teller: Line) -> Task {
-        Task { member, teller, said: None, ready: false, ended: None, carried_bytes: [0, 0] }
+        Task { member, teller, said: None, ready: false, loss: Loss::Gone, ended: None, carried_bytes: [0, 0] }
     }
 
     fn has_failed(&self) -> bool {
@@ -103,10 +105,10 @@ impl State {
         self.tasks.values().filter(of_call).count() < task.member.tasks as usize
     }
 
-    /// A line has ended. Whether its task is lost: not if it told its end, or another one's or the script explains it.
-    pub(super) fn gone(&mut self, id: u64) -> bool {
-        let Some(task) = self.tasks.get(&id).filter(|t| t.ended.is_none()) else { return false };
-        let call = task.member.call.clone();
+    /// A line has ended. How its task is lost, if it is: not if it told its end, or another one's or the script explains it.
+    pub(super) fn gone(&mut self, id: u64) -> Option<Loss> {
+        let task = self.tasks.get(&id).filter(|t| t.ended.is_none())?;
+        let (call, loss) = (task.member.call.clone(), task.loss);
         self.tasks.remove(&id);
         let explains = |t: &Task| t.member.call == call && t.has_failed();
         let is_ending = self.steps.values().any(|s| s.is_ending && s.call == call);
@@ -114,7 +116,7 @@ impl State {
         if is_lost {
             self.broken.insert(call);
         }
-        is_lost
+        is_lost.then_some(loss)
     }
 
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.

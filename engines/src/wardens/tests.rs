@@ -13,11 +13,11 @@ fn member(call: &str, rank: u32, tasks: u32) -> Member {
 }
 
 /// A run's wardens, and who was lost.
-fn listen(run: &Path) -> (Wardens, Receiver<u32>) {
+fn listen(run: &Path) -> (Wardens, Receiver<(u32, Loss)>) {
     let (sender, lost) = channel();
     let sender = Mutex::new(sender);
-    let told = move |m: &Member| {
-        sender.lock().unwrap().send(m.rank).unwrap();
+    let told = move |m: &Member, loss: Loss| {
+        sender.lock().unwrap().send((m.rank, loss)).unwrap();
         false
     };
     (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| true)).unwrap(), lost)
@@ -127,7 +127,7 @@ fn a_task_killed_in_any_phase_leaves_no_line_and_lets_the_others_go_on() {
         let other = task(run.path(), member("a.1", 1, 2), answers);
         wait_for(&wardens, 2);
         assert_eq!(dump(&wardens, into.path()).unwrap_err(), "task 0 on n0: it ended meanwhile");
-        assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(0));
+        assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok((0, Loss::Gone)));
         assert_eq!(killed.join().unwrap().len(), phase + 1);
         // Without hanging up, which would take from a slow task what it has not read.
         wardens.0.state().tasks.values_mut().for_each(|task| task.teller.tell(&Order::End).unwrap());
@@ -235,7 +235,7 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, lost) = listen(run.path());
     drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
-    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(4));
+    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok((4, Loss::Gone)));
     let outside = Some("it reads a pipe".to_string());
     let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside };
     let _line = line::call(run.path(), &step).unwrap();
@@ -308,7 +308,7 @@ fn a_rank_that_was_killed_takes_its_program_back_and_one_that_has_ended_stays_un
         thread::spawn(move || line.leave(&ended(code), None))
     };
     let killed = ends(with_ranks("a.1", 1), 128 + libc::SIGKILL);
-    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok(1));
+    assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok((1, Loss::Gone)));
     killed.join().unwrap();
     let other = line::call(run.path(), &Hello::Task(with_ranks("b.1", 0))).unwrap();
     wait_for(&wardens, 1);
