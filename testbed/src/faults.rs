@@ -62,8 +62,8 @@ impl Cluster {
         self.machines.network.heal()
     }
 
-    /// The power cut: the node's processes stop where they are and are gone when this returns. Its cable is dead before
-    /// that, so that nobody hears of it: its connections stay open at their other ends.
+    /// The power cut: the node's processes stop where they are and run nothing more when this returns. Its cable is dead
+    /// before that, so that nobody hears of it: its connections stay open at their other ends.
     pub fn kill_node(&mut self, node: &str) -> Result<()> {
         self.machines.power_off(node)
     }

@@ -29,6 +29,9 @@ const SHARED: [&str; 4] = ["--pid", "--mount", "--uts", "--net"];
 /// A node has its own clock and its own System V memory, too.
 const OF_NODE: [&str; 6] = ["--pid", "--mount", "--uts", "--net", "--ipc", "--time"];
 
+/// Longest wait for a process that was killed.
+const GONE: Duration = Duration::from_secs(5);
+
 /// A program that runs inside a namespace.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -156,13 +159,13 @@ impl Namespace {
         Ok(pids)
     }
 
-    /// The power cut: returns when every process inside is gone.
+    /// The power cut: returns when every process inside is gone, as [`gone`] says.
     pub fn kill(&mut self) {
         // The first process can be reaped, and its number reused, only after `outer` ended.
         if self.alive() {
             let _ = kill(self.init, Signal::SIGKILL);
         }
-        let _ = self.outer.wait();
+        gone(&mut self.outer);
     }
 }
 
@@ -223,7 +226,16 @@ impl Daemon {
         if self.alive() {
             let _ = kill(pid_of(&self.outer), Signal::SIGCONT);
         }
-        let _ = self.outer.wait();
+        gone(&mut self.outer);
+    }
+}
+
+/// Waits for a process that was killed. One that waits for a storage that hangs stays as long as it hangs, and runs nothing
+/// more: it is not waited for.
+fn gone(killed: &mut Child) {
+    let until = Instant::now() + GONE;
+    while matches!(killed.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What must hold after each history, whatever has happened: one function a promise, with a message of its own.
 
-use super::history::{Fault, Order, Process, Storage};
+use super::history::{Daemon, Fault, Order, Process, Storage};
 use super::jobs::Job;
 use super::table::Ended;
 use crate::Site;
@@ -69,8 +69,8 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     if agreed.is_err() {
         anyhow::bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
     }
-    let is_killed = faults.contains(&Fault::Kill(Process::Program));
-    if is_killed && slurm == "COMPLETED" && job.script_told_of_a_kill() {
+    let is_killed = |fault: &Fault| matches!(fault, Fault::Kill(Process::Program | Process::StandIn));
+    if faults.iter().any(is_killed) && slurm == "COMPLETED" && job.script_told_of_a_kill() {
         return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
     }
     if slurm == "COMPLETED" {
@@ -90,13 +90,28 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     if told == "failed" && faults.iter().any(is_clock) && job.slurm_told_of_the_clock() {
         return Ok(Ended::Honest("failed: Slurm says that the credential of a step had expired".into()));
     }
-    let may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
+    let mut may_end: BTreeSet<&str> = faults.iter().flat_map(|fault| allowed(*fault)).copied().collect();
+    if faults.contains(&Fault::Order(Order::Suspend)) && faults.iter().any(is_unreachable) {
+        may_end.insert("timeout");
+    }
     ensure!(may_end.contains(told.as_str()), "{slurm}, {told}: nothing that happened may end it so: {faults:?}");
     let said = job.said();
     let is_told_by_slurm = told == "cancelled" || told == "timeout" && job.slurm_told_of_the_limit();
     let is_told = !said.is_empty() || is_told_by_slurm || job.shell_told_of_a_kill();
     ensure!(is_told, "{slurm}: its output does not say so");
     Ok(Ended::Honest(format!("{told}: {}", said.last().map_or("", String::as_str))))
+}
+
+/// Whether nodes may not have heard that a suspended job goes on: Slurm says it once.
+fn is_unreachable(fault: &Fault) -> bool {
+    matches!(fault, Fault::Cut(_) | Fault::Suspend(_) | Fault::StopDaemon(_) | Fault::KillDaemon(_))
+}
+
+/// Whether Slurm does not know a job any more: it is on disk only after some seconds, and slurmctld was killed.
+pub fn is_lost_by_slurm(site: &Site, job: &Job, faults: &[Fault]) -> Result<bool> {
+    let output = site.cluster.command("scontrol").args(["show", "job", &job.id.to_string()]).output()?;
+    let is_unknown = String::from_utf8_lossy(&output.stderr).contains("Invalid job id");
+    Ok(is_unknown && faults.contains(&Fault::KillDaemon(Daemon::Slurmctld)))
 }
 
 /// The folder of a job's run; none, if it has not got as far.

@@ -14,6 +14,9 @@ use testbed::{ALICE, End, Part};
 /// Longest time that an order of people may take, s.
 const ORDER_S: &str = "25";
 
+/// Slurm's reason for a node on which a job was to begin that runs there.
+const DUPLICATE: &str = "Duplicate jobid";
+
 /// The cluster that faults are made in, and what is wrong with it now.
 pub struct Field<'a> {
     pub site: &'a mut Site,
@@ -394,8 +397,9 @@ impl<'a> Field<'a> {
             Order::Scancel => (ALICE, words(&["scancel", &job]), Undo::Nothing),
             Order::Requeue => (ALICE, words(&["scontrol", "requeue", &job]), Undo::Nothing),
             Order::Suspend => {
-                let resume = Undo::Say("root", words(&["scontrol", "resume", &job]));
-                ("root", words(&["scontrol", "suspend", &job]), resume)
+                // One that was requeued meanwhile is held for it.
+                let resume = format!("scontrol resume {job} || scontrol release {job}");
+                ("root", words(&["scontrol", "suspend", &job]), Undo::Say("root", words(&["sh", "-c", &resume])))
             }
             Order::Drain => {
                 let node = format!("nodename={}", self.place(blow, Place::Other)?);
@@ -442,11 +446,23 @@ impl<'a> Field<'a> {
                 cluster.start_part(&part)?;
             }
         }
+        let seen: Vec<_> = self.jobs.iter().flat_map(|job| self.queue.of(*job)).collect();
         self.site.wait("all nodes to be well", limit, |site| {
             let mut command = Command::new("timeout");
-            command.args(["10", "sinfo", "-h", "-N", "-o", "%N %T"]).env("SLURM_CONF", &site.cluster.conf);
+            command.args(["10", "sinfo", "-h", "-N", "-o", "%N %T %E"]).env("SLURM_CONF", &site.cluster.conf);
             let said = site.cluster.output(&mut command)?;
-            let bad = |line: &&str| ["down", "drain", "*", "fail", "unk"].iter().any(|word| line.contains(word));
+            // A slurmctld that was killed may have forgotten that a job runs, starts it again, and drains its node for that.
+            // With a protected job it is for us to see to it.
+            let drained =
+                said.lines().filter(|line| line.contains(DUPLICATE)).filter_map(|line| line.split(' ').next());
+            for node in drained.filter(|node| !seen.iter().any(|seen| seen.nodes.iter().any(|of| of == node))) {
+                let node = format!("nodename={node}");
+                site.cluster.output(site.cluster.command("scontrol").args(["update", &node, "state=resume"]))?;
+            }
+            let bad = |line: &&str| {
+                let state = line.split(' ').nth(1).unwrap_or_default();
+                ["down", "drain", "*", "fail", "unk"].iter().any(|word| state.contains(word))
+            };
             match said.lines().find(bad) {
                 Some(line) => bail!("{line}"),
                 None => Ok((!said.is_empty()).then_some(())),

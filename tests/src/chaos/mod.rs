@@ -144,6 +144,14 @@ impl Lab {
         let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
         let mut ends = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
+            let all: Vec<Fault> = struck.iter().map(|(fault, _)| *fault).collect();
+            if checks::is_lost_by_slurm(&self.site, job, &all)? {
+                let lost = Ended::Honest("slurmctld was killed before it had written the job down".into());
+                let _ = writeln!(outcome.told, "job {}: {lost:?}", job.id);
+                outcome.honest += 1;
+                ends.push(lost);
+                continue;
+            }
             self.site
                 .wait(&format!("job {} to end", job.id), WALLTIME, |site| ended_for_good(site, job, &over))
                 .with_context(|| format!("{:?}", job.said()))?;
