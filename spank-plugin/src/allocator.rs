@@ -66,6 +66,10 @@ fn tell(request: &Request) -> Result<(), String> {
     prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
     if stays_away {
         crate::inform("--no-requeue: with a lost node the job ends for good; only what dies within it is recovered");
+    } else if output::is_emptied(&words, &script) {
+        crate::inform(
+            "--open-mode=truncate: Slurm empties the job's output when it begins again; without it no line is lost",
+        );
     }
     Ok(())
 }

@@ -47,6 +47,20 @@ pub fn add_to(site: &Site) {
 /// How the option that names a mode begins: no other of sbatch's does.
 const MODE: &str = "--op";
 
+/// Whether the user has Slurm empty the output of a job at each of its beginnings. As for Slurm, the words count before the
+/// environment, and that before the script.
+pub fn is_emptied(words: &[String], script: &str) -> bool {
+    let environment = std::env::var(DEFAULT).ok().filter(|_| std::env::var_os(OURS).is_none());
+    let mode = mode(words).or(environment).or_else(|| mode(&options::size::directives(script)));
+    mode.is_some_and(|mode| mode.starts_with('t'))
+}
+
+/// The last mode that is named among words.
+fn mode(words: &[String]) -> Option<String> {
+    let at = words.iter().rposition(|word| word.starts_with(MODE))?;
+    words[at].split_once('=').map(|(_, mode)| mode.to_owned()).or_else(|| words.get(at + 1).cloned())
+}
+
 /// Whether the words and the script of a submission, or its environment, want protection and name no mode.
 fn wants(words: &[String], script: &str, environment: Option<&str>, default: Option<&str>) -> bool {
     if words.iter().chain(&options::size::directives(script)).any(|word| word.starts_with(MODE)) {
@@ -128,6 +142,17 @@ mod tests {
         assert!(!wants("-N2", "#SBATCH\t--ft-energy=off", None, Some("on")));
         assert!(wants("--wrap=./a --ft-energy", "", None, None));
         assert!(!wants("--wrap=./a --ft-energy=off", "", None, Some("on")));
+    }
+
+    #[test]
+    fn a_user_who_has_the_output_emptied_is_known() {
+        let is_emptied = |words: &str, script: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            super::is_emptied(&words, &format!("#!/bin/sh\n#SBATCH {script}\n"))
+        };
+        assert!(is_emptied("--open-mode=truncate", "-N2") && is_emptied("-N2 --open-mode t", "--open-mode=append"));
+        assert!(is_emptied("-N2", "--open-mode truncate"));
+        assert!(!is_emptied("-N2", "-N3") && !is_emptied("--open-mode=a", "--open-mode=truncate"));
     }
 
     #[test]

@@ -86,7 +86,9 @@ fn told(site: &mut Site) -> Result<()> {
     site.wait("the file for sbatch", LIMIT, is_told)?;
     slurm_sets_what_protected_jobs_need(site)?;
     let comes_back = comes_back(site)?;
-    let wrong_pattern = Job::submit(site, "pattern", &with(&["--ft-energy-done=*.cpt"]), COUNTER)?;
+    let emptied = ["--ft-energy-done=*.cpt", "--open-mode=truncate"];
+    let wrong_pattern = Job::submit(site, "pattern", &with(&emptied), COUNTER)?;
+    ensure!(wrong_pattern.told.contains("Slurm empties the job's output"), "{}", wrong_pattern.told);
     let no_engine = Job::submit(site, "none", &["--ft-energy"], COUNTER)?;
     let right = Job::submit(site, "right", &with(&["--ft-energy-done=state"]), COUNTER)?;
     let stays = Job::submit(site, "stays", &with(&["--ft-energy-done=state", "--no-requeue"]), COUNTER)?;
