@@ -120,6 +120,10 @@ fn no_sandbox(facts: &Facts) -> Option<String> {
         true if facts.links_mpi() => facts.no_world.clone(),
         _ if facts.talks => Some("its groups are connected to their relays, which no sandbox holds".to_string()),
         true => None,
+        false if facts.nodes > 1 && facts.links_mpi() => Some(
+            "its script starts an MPI program over several nodes neither by srun nor by mpirun, called by its name"
+                .to_string(),
+        ),
         false => several_nodes(facts),
     }
 }
@@ -253,7 +257,7 @@ mod tests {
         let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
         let verbs = Facts { no_criu: None, ..facts(&["libibverbs.so.1"]) };
         let part = Facts { is_part: true, ..criu.clone() };
-        let cases: [Case; 36] = [
+        let cases: [Case; 37] = [
             (none, Facts { fabric: Some("mlx5_0".into()), ..verbs.clone() }, None, "an RDMA device"),
             (none, verbs, Some(Engine::Criu), "nothing else"),
             (none, part.clone(), None, "heterogeneous"),
@@ -280,6 +284,7 @@ mod tests {
             (none, Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
             (&[("ft-energy-engine", "criu")], Facts { talks: true, ..steps(&[]) }, None, "connected to their relays"),
             (&[("ft-energy-engine", "criu")], Facts { starts_steps: false, ..steps(&[]) }, None, "has 3 nodes"),
+            (none, Facts { starts_steps: false, ..steps(&["libmpi.so.40"]) }, None, "neither by srun nor by mpirun"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
             (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),

@@ -1,10 +1,10 @@
 //! What the programs of a script are linked to, as far as both can be found without running anything.
 
-use crate::tool;
+use crate::{shell, tool};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, File, FileKind, Object, ObjectSection, ObjectSymbol};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
     let by_shell = argv.first().is_some_and(|program| is_shell(program));
     let text_at = argv.iter().position(|word| word == "-c").filter(|_| by_shell).map(|at| at + 1);
     all.shell.extend(text_at.and_then(|at| argv.get(at)).cloned());
-    let words = &mut all.words;
+    let (words, mut variables) = (&mut all.words, Variables::default());
     let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
     let mut at = 0;
     while at < words.len() && seen.len() < SCRIPTS {
@@ -147,11 +147,7 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
             && let Some(script) = text(&path).filter(is_script)
         {
             let code: Vec<&str> = script.lines().filter(|l| !l.trim_start().starts_with('#')).collect();
-            words.extend(
-                code.iter()
-                    .flat_map(|line| line.split_whitespace())
-                    .map(|w| w.trim_matches(['"', '\'', ';', '`', '$', '(', ')', '&']).to_string()),
-            );
+            words.extend(code.iter().flat_map(|line| line.split_whitespace()).map(|word| variables.word(word)));
             let interpreter = script.strip_prefix("#!").and_then(|rest| rest.lines().next());
             if interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell)) {
                 all.shell.push(code.join("\n"));
@@ -161,6 +157,29 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
         at += 1;
     }
     all
+}
+
+/// What the scripts that are read have set so far.
+#[derive(Default)]
+struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// A word of a script with the home folder and the variables that it names, as far as they are known; without quotes and
+    /// what else stands around it.
+    fn word(&mut self, word: &str) -> String {
+        const AROUND: [char; 7] = ['"', '\'', ';', '`', '(', ')', '&'];
+        let bare = word.trim_matches(AROUND);
+        let (known, home) = (
+            |name: &str| self.0.get(name).cloned().or_else(|| std::env::var(name).ok()),
+            || std::env::var("HOME").ok(),
+        );
+        let word = shellexpand::full_with_context_no_errors(bare, home, known).into_owned();
+        if let Some((name, value)) = word.split_once('=').filter(|_| shell::is_assignment(&word)) {
+            let value = shellexpand::tilde_with_context(value.trim_matches(AROUND), home);
+            self.0.insert(name.to_string(), value.into_owned());
+        }
+        word.trim_matches(AROUND).trim_matches(['$', '(', ')']).to_string()
+    }
 }
 
 /// Whether a program reads the language of the shell, by its name.
@@ -196,6 +215,19 @@ mod tests {
         assert!(!before.iter().any(|l| l.starts_with("libgcc_s")), "a comment is no program: {before:?}");
         std::os::unix::fs::symlink(&us, dir.path().join("prog")).unwrap();
         assert!(of().iter().any(|l| l.starts_with("libgcc_s")), "{:?}", of());
+    }
+
+    #[test]
+    fn a_program_that_a_variable_or_the_home_folder_names_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "#!/bin/bash\nexport APP=~/bin\nEXE=\"$APP/lmp\" RUN='mpirun -n 4'\n$RUN ${EXE} -in $UNKNOWN/in; (srun $(which x))\n";
+        fs::write(dir.path().join("job.sh"), script).unwrap();
+        let words = words(&["./job.sh".into()], dir.path());
+        let home = std::env::var("HOME").unwrap();
+        let expected = ["mpirun".to_string(), format!("{home}/bin/lmp"), "-in".to_string(), "$UNKNOWN/in".to_string()];
+        let at = words.iter().rposition(|word| *word == "mpirun").unwrap();
+        assert_eq!(words[at..at + 4], expected.map(|word| word.trim_matches('$').to_string()), "{words:?}");
+        assert_eq!(words[at + 4..], ["srun", "which", "x"], "{words:?}");
     }
 
     #[test]

@@ -85,7 +85,8 @@ fn of_line(line: &str, all: &mut Vec<Vec<String>>) {
     flush(&mut command);
 }
 
-fn is_assignment(word: &str) -> bool {
+/// Whether a word sets a variable.
+pub(crate) fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     name.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
