@@ -162,13 +162,15 @@ impl Job {
     }
 }
 
-/// Nodes that died since the job began; one that died before is on its way back, else Slurm had not given it to us.
+/// Nodes that died since the job began, or were found dead since, with when they were heard last. One that was found dead
+/// before may be on its way back: Slurm has given it to us.
 fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
     let now_s = host::mail::now_s();
     let last_heard_s = |h: &NodeHealth| now_s - h.silent_s.unwrap_or(0.0);
+    let is_found_since = |h: &NodeHealth| h.found_dead_s.is_some_and(|found_s| now_s - found_s >= started_s);
     health
         .iter()
-        .filter(|h| h.dead && last_heard_s(h) >= started_s)
+        .filter(|h| h.dead && (last_heard_s(h) >= started_s || is_found_since(h)))
         .map(|h| (h.node.clone(), last_heard_s(h)))
         .collect()
 }
@@ -232,4 +234,27 @@ pub fn persistently(requeue: impl Fn() -> Result<(), slurm::Error>) -> Result<()
         thread::sleep(REQUEUE_PAUSE);
     }
     requeue().map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_slurm_gives_to_a_job_before_it_is_known_to_be_dead_is_lost() {
+        let node = |silent_s: f64, found_dead_s: Option<f64>| NodeHealth {
+            node: "n1".into(),
+            url: String::new(),
+            silent_s: Some(silent_s),
+            slurmd_up: false,
+            dead: true,
+            doomed: true,
+            found_dead_s,
+            job: None,
+        };
+        let started_s = host::mail::now_s() - 10.0;
+        let is_lost = |silent_s, found_dead_s| !dead(&[node(silent_s, found_dead_s)], started_s).is_empty();
+        assert!(is_lost(5.0, Some(1.0)) && is_lost(5.0, None) && is_lost(12.0, Some(7.0)));
+        assert!(!is_lost(60.0, Some(50.0)) && !is_lost(60.0, None), "it may be on its way back");
+    }
 }

@@ -179,6 +179,9 @@ pub struct NodeHealth {
     /// Whether the controller has found it dead, though it may not be known yet that nothing goes on there.
     #[serde(default)]
     pub doomed: bool,
+    /// How long ago it was found dead last, s; absent if it is not, or the controller is of a version that does not tell.
+    #[serde(default)]
+    pub found_dead_s: Option<f64>,
     /// The last counters of the job that was asked about.
     pub job: Option<JobReading>,
 }

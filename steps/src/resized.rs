@@ -57,10 +57,11 @@ impl Layout {
         let gone = |n: &&String| health.iter().any(|h| h.node == **n && h.dead);
         let most = self.nodes.len().saturating_sub(self.spare).max(1);
         let live: Vec<&String> = self.nodes.iter().filter(|n| !gone(n)).collect();
-        let used: Vec<&String> = live.iter().take(most).copied().collect();
-        if used.len() == self.nodes.len() || used.is_empty() {
+        // On fewer nodes than it was made for, a program would be another one, and end well.
+        if live.len() < most || most == self.nodes.len() {
             return Vec::new();
         }
+        let used: Vec<&String> = live.iter().take(most).copied().collect();
         let per_node = self
             .tasks_per_node
             .or_else(|| self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len()));
@@ -100,6 +101,7 @@ mod tests {
             slurmd_up: false,
             dead: true,
             doomed: true,
+            found_dead_s: None,
             job: None,
         }
     }
@@ -148,8 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn without_spares_what_is_left_is_used() {
-        let variables = layout(4, 0, Some(8)).variables(&[dead("n3")]);
-        assert_eq!((get(&variables, "SLURM_NNODES"), get(&variables, "SLURM_NTASKS")), ("3".into(), "6".into()));
+    fn a_script_never_sees_fewer_nodes_than_it_was_made_for() {
+        assert!(layout(4, 0, Some(8)).variables(&[dead("n3")]).is_empty());
+        assert!(layout(4, 1, Some(8)).variables(&[dead("n3"), dead("n4")]).is_empty());
+        assert!(layout(2, 0, None).variables(&[dead("n1")]).is_empty());
     }
 }

@@ -88,6 +88,11 @@ pub enum Action {
         /// For how long nobody has heard of it, s.
         silent_s: f64,
     },
+    /// A node on which Slurm has begun another job although it is dead, is.
+    StillDead {
+        /// The node.
+        node: String,
+    },
     /// A node has booted without anybody having seen it die.
     Rebooted {
         /// The node.
@@ -200,9 +205,27 @@ struct Node {
     service_away: bool,
     /// Slurm has it down, or out of service without jobs: it is not missed.
     is_out: bool,
+    /// What was seen when it was found dead last.
+    death: Death,
+}
+
+/// What was seen when a node was found dead.
+#[derive(Clone, Debug, Default)]
+struct Death {
+    /// The protected lives that held it, by Slurm's word.
+    lives: BTreeSet<Incarnation>,
+    /// When that was, s.
+    found_s: f64,
+    /// When it was looked at last since then, s.
+    looked_s: f64,
 }
 
 impl Node {
+    /// Whether a life began here after the node was found dead.
+    fn is_new(&self, of: &Incarnation) -> bool {
+        !self.death.lives.contains(of) && !self.known.ended.contains(of)
+    }
+
     fn is_well(&self, now_s: f64, limits: &Limits) -> bool {
         self.is_heard && self.state == State::Well && self.overdue_s(now_s) <= limits.detect_s
     }
@@ -315,16 +338,17 @@ impl Nodes {
         if self.is_crowd(now_s) {
             return actions;
         }
-        let due = |node: &Node| match node.state {
+        let due = |name: &String, node: &Node| match node.state {
             State::Well => node.overdue_s(now_s) > self.limits.detect_s,
             State::Suspected { asked_s, .. } => now_s - asked_s >= AGAIN_S,
             State::Reached { again_s, .. } => now_s >= again_s,
-            State::Dead(_) => false,
+            // A late answer of its slurmd has Slurm take a node for alive that is down.
+            State::Dead(_) => now_s - node.death.looked_s >= AGAIN_S && self.lives(name).any(|of| node.is_new(&of)),
         };
         // Of one that Slurm has out of service it is to be known whether it is dead, where a run waits for that.
         let is_missed = |node: &Node| !node.is_out || !node.known.ended.is_empty();
         let mut names: Vec<&String> =
-            self.nodes.iter().filter(|(_, n)| is_missed(n) && due(n)).map(|(name, _)| name).collect();
+            self.nodes.iter().filter(|(name, n)| is_missed(n) && due(name, n)).map(|(name, _)| name).collect();
         // Those first that runs wait for.
         names.sort_by_key(|name| !self.held.contains_key(*name));
         let names: Vec<String> = names.into_iter().take(LOOKS).cloned().collect();
@@ -333,6 +357,7 @@ impl Nodes {
             let answered = if let State::Suspected { answered, .. } = node.state { answered } else { 0 };
             match &mut node.state {
                 State::Reached { again_s, pause_s, .. } => *again_s = now_s + *pause_s,
+                State::Dead(_) => node.death.looked_s = now_s,
                 state => {
                     // Later looks at the same silence are of the same epoch.
                     if *state == State::Well {
@@ -350,6 +375,11 @@ impl Nodes {
             });
         }
         actions
+    }
+
+    /// The protected lives that hold a node, by Slurm's word.
+    fn lives(&self, name: &str) -> impl Iterator<Item = Incarnation> {
+        self.held.get(name).into_iter().flatten().map(life)
     }
 
     /// Forgets nodes that were silent for a day, unless something of a run may be there.
@@ -374,11 +404,13 @@ impl Nodes {
     ) -> Vec<Action> {
         let is_crowd = self.is_crowd(now_s);
         let limits = self.limits;
+        let lives: BTreeSet<Incarnation> = self.lives(name).collect();
         let Some(node) = self.nodes.get_mut(name) else { return Vec::new() };
         // It was heard meanwhile, or this is an old answer.
-        if node.known.epoch != epoch || !matches!(node.state, State::Suspected { .. } | State::Reached { .. }) {
+        if node.known.epoch != epoch || node.state == State::Well {
             return Vec::new();
         }
+        let was_dead = matches!(node.state, State::Dead(_));
         let mut actions = Vec::new();
         let ended: BTreeSet<Incarnation> = testimonies.values().flat_map(|t| &t.ended).copied().collect();
         if node.known.ended.iter().any(|of| ended.contains(of)) {
@@ -390,6 +422,10 @@ impl Nodes {
         if let Some(by) = is_reached(here).then(|| "controller".to_string()).or(reaching) {
             let pause_s = if let State::Reached { pause_s, .. } = node.state { pause_s * 2.0 } else { AGAIN_S };
             let pause_s = pause_s.min(LONGEST_PAUSE_S);
+            if was_dead {
+                // What Slurm has begun there may go on; it is not known what else does until the node is heard.
+                return actions;
+            }
             node.service_away = !here.service && !testimonies.values().any(|t| t.seen.service);
             node.state = State::Reached { by, again_s: now_s + pause_s, pause_s };
             return actions;
@@ -397,8 +433,16 @@ impl Nodes {
         let answered = |named: &Named| named.witnesses.iter().filter(|w| testimonies.contains_key(*w)).count();
         let has_majority = |named: &Named| answered(named) >= majority(named.witnesses.len());
         let is_dead = !node.known.named.is_empty() && node.known.named.iter().all(has_majority);
+        if was_dead && (!is_dead || is_crowd) {
+            return actions;
+        }
         if !is_dead || is_crowd {
             node.state = State::Suspected { asked_s: now_s, answered: testimonies.len() };
+            return actions;
+        }
+        node.death = Death { lives, found_s: now_s, looked_s: now_s };
+        if was_dead {
+            actions.push(Action::StillDead { node: name.to_string() });
             return actions;
         }
         let granted_s = testimonies.values().filter_map(|t| t.granted_age_s).map(|age_s| now_s - age_s.max(0.0));
@@ -415,10 +459,14 @@ impl Nodes {
     /// A power controller says that a silent node is off.
     pub fn powered_off(&mut self, now_s: f64, name: &str) -> Vec<Action> {
         let limits = self.limits;
+        let lives: BTreeSet<Incarnation> = self.lives(name).collect();
         let Some(node) = self.nodes.get_mut(name).filter(|n| now_s - n.heard_s > limits.detect_s) else {
             return Vec::new();
         };
         let was_dead = matches!(node.state, State::Dead(_));
+        if !was_dead {
+            node.death = Death { lives, found_s: now_s, looked_s: now_s };
+        }
         node.state = State::Dead(Fence::PoweredOff);
         if was_dead {
             Vec::new()
@@ -512,6 +560,11 @@ impl Nodes {
     /// For how long a node has been dead since it was heard last, s.
     pub fn dead_for_s(&self, now_s: f64, name: &str) -> Option<f64> {
         self.nodes.get(name).filter(|n| matches!(n.state, State::Dead(_))).map(|n| now_s - n.heard_s)
+    }
+
+    /// How long ago a node was found dead last, s.
+    pub fn found_dead_s(&self, now_s: f64, name: &str) -> Option<f64> {
+        self.nodes.get(name).filter(|n| matches!(n.state, State::Dead(_))).map(|n| now_s - n.death.found_s)
     }
 
     /// When a node was heard last in the boot before this one, and for how long it has been heard in this one, both as

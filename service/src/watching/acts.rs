@@ -86,6 +86,11 @@ impl Acts {
                     let seen = format!("neither this host nor its witnesses have reached it for {silent_s:.1} s");
                     self.node_died(&node, silent_s, &seen)
                 }
+                nodes::Action::StillDead { node } => {
+                    tracing::warn!(node, "Slurm has begun a protected job on a node that is dead");
+                    self.watching.downs.lock().want(self.watching.now_s(), &node);
+                    Ok(())
+                }
                 nodes::Action::Rebooted { node, silent_s } => {
                     self.node_died(&node, silent_s, &format!("it has booted, after {silent_s:.1} s of silence"))
                 }

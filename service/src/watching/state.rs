@@ -157,6 +157,7 @@ impl Watching {
                 slurmd_up: beat.is_none_or(|b| b.slurmd_up),
                 dead: downs.is_down(name) && nodes.is_fenced(now_s, name),
                 doomed,
+                found_dead_s: nodes.found_dead_s(now_s, name),
                 job: beat.and_then(|b| b.jobs.iter().find(|j| j.job == job).cloned()),
             }
         };

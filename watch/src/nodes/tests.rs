@@ -92,6 +92,26 @@ fn a_silent_node_is_dead_when_nobody_reaches_it_and_its_run_begins_again_when_it
 }
 
 #[test]
+fn a_dead_node_is_looked_at_again_when_slurm_begins_a_job_on_it() {
+    for (here, expected) in [(NOTHING, vec![Action::StillDead { node: name(2) }]), (SLURMD, vec![])] {
+        let mut nodes = cluster();
+        others_are_heard(&mut nodes, 13.0, &[2]);
+        let (epoch, witnesses) = look_of(&nodes.look(13.1));
+        let all: BTreeMap<_, _> = witnesses.iter().map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+        nodes.looked(14.1, "n2", epoch, NOTHING, &all);
+        nodes.give_up("n2", [JOB]);
+        others_are_heard(&mut nodes, 15.0, &[2]);
+        assert_eq!(nodes.look(15.0), [], "the life that died with it is none");
+        let again = Held { job: JOB.job, restart_count: 1, cpus: 1 };
+        nodes.set_held(BTreeMap::from([(name(2), vec![again])]));
+        assert_eq!(look_of(&nodes.look(15.2)), (epoch, witnesses.clone()));
+        assert_eq!(nodes.looked(15.5, "n2", epoch, here, &all), expected);
+        others_are_heard(&mut nodes, 17.0, &[2]);
+        assert_eq!(nodes.look(17.0).is_empty(), here == NOTHING, "it is said once");
+    }
+}
+
+#[test]
 fn a_lease_that_a_witness_granted_late_is_waited_for() {
     let mut nodes = cluster();
     others_are_heard(&mut nodes, 13.0, &[2]);

@@ -366,6 +366,12 @@ impl World {
                         downs.want(self.now_s, &node);
                     }
                 }
+                Action::StillDead { node } => {
+                    self.note(format!("{node} is still dead"));
+                    if let Some((_, downs)) = &mut self.controller {
+                        downs.want(self.now_s, &node);
+                    }
+                }
                 Action::Rebooted { node, .. } => self.note(format!("{node} has booted")),
                 Action::Back { node } => {
                     self.note(format!("{node} is back"));
