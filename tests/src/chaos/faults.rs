@@ -14,6 +14,9 @@ use testbed::{ALICE, End, Part};
 /// Longest time that an order of people may take, s.
 const ORDER_S: &str = "25";
 
+/// The reason that is given where a node is drained.
+const DRAINED: &str = "chaos";
+
 /// Slurm's reason for a node on which a job was to begin that runs there.
 const DUPLICATE: &str = "Duplicate jobid";
 
@@ -405,7 +408,7 @@ impl<'a> Field<'a> {
                 let node = format!("nodename={}", self.place(blow, Place::Other)?);
                 hit = self.on(&[node["nodename=".len()..].to_string()]);
                 let resume = Undo::Say("root", words(&["scontrol", "update", &node, "state=resume"]));
-                ("root", words(&["scontrol", "update", &node, "state=drain", "reason=chaos"]), resume)
+                ("root", words(&["scontrol", "update", &node, "state=drain", &format!("reason={DRAINED}")]), resume)
             }
         };
         self.say(user, &now)?;
@@ -453,9 +456,12 @@ impl<'a> Field<'a> {
             let said = site.cluster.output(&mut command)?;
             // A slurmctld that was killed may have forgotten that a job runs, starts it again, and drains its node for that.
             // With a protected job it is for us to see to it.
-            let drained =
-                said.lines().filter(|line| line.contains(DUPLICATE)).filter_map(|line| line.split(' ').next());
-            for node in drained.filter(|node| !seen.iter().any(|seen| seen.nodes.iter().any(|of| of == node))) {
+            let of_reason = |reason: &'static str| {
+                said.lines().filter(move |line| line.contains(reason)).filter_map(|line| line.split(' ').next())
+            };
+            let had = |node: &&str| seen.iter().any(|seen| seen.nodes.iter().any(|of| of == node));
+            // Nor is an order to drain one taken back if slurmctld hears both in another order.
+            for node in of_reason(DUPLICATE).filter(|node| !had(node)).chain(of_reason(DRAINED)) {
                 let node = format!("nodename={node}");
                 site.cluster.output(site.cluster.command("scontrol").args(["update", &node, "state=resume"]))?;
             }

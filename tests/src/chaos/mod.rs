@@ -165,7 +165,7 @@ impl Lab {
             wrong(job.check_writers(checks::woken_lines(&faults)));
             wrong(checks::energy(&self.site, job.id));
             match checks::run_folder(&self.disks.runs(), job.id) {
-                Some(run) => match checks::records(&self.site, &run) {
+                Some(run) => match checks::records(&self.site, &run, checks::may_die_at_end(&faults)) {
                     Ok(records) => wrong(checks::checkpoints(&run, &records)),
                     Err(e) => wrong(Err(e)),
                 },
