@@ -75,7 +75,7 @@ fn slurm_conf(dir: &Path, name: &str, o: &Options, address: Addresses) -> String
         ("JobRequeue", "1".into()),
         ("ReturnToService", "2".into()),
         ("KillWait", "2".into()),
-        ("MinJobAge", "600".into()),
+        ("MinJobAge", "3600".into()),
         ("SlurmdTimeout", o.slurmd_timeout_s.to_string()),
         ("SlurmdParameters", "config_overrides".into()),
         ("MailProg", "/bin/true".into()),

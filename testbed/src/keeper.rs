@@ -223,9 +223,6 @@ impl Daemon {
 
     /// Waits for a daemon whose namespace was killed.
     pub(crate) fn reap(&mut self) {
-        if self.alive() {
-            let _ = kill(pid_of(&self.outer), Signal::SIGCONT);
-        }
         gone(&mut self.outer);
     }
 }
@@ -235,6 +232,8 @@ impl Daemon {
 fn gone(killed: &mut Child) {
     let until = Instant::now() + GONE;
     while matches!(killed.try_wait(), Ok(None)) && Instant::now() < until {
+        // An `nsenter` stops with what it waits for, and maybe only now.
+        let _ = kill(pid_of(killed), Signal::SIGCONT);
         std::thread::sleep(Duration::from_millis(1));
     }
 }

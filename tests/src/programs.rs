@@ -171,6 +171,7 @@ END
 cc -o s s.c && ./s > result"),
     program("tmux", &["tmux"], "tmux -L t -f /dev/null new-session -d 'for i in $(seq 60); do sleep 0.2; done; echo done > part; mv part ended'; until [ -s ended ]; do sleep 0.3; done; cp ended result"),
     program("expect", &["expect"], "cat > e.exp <<'END'
+set timeout 600
 spawn sh -c {for i in 1 2 3 4 5 6; do printf \"name? \"; read n; echo \"hello $n\"; sleep 2; done}
 for {set i 0} {$i < 6} {incr i} { expect \"name?\"; send \"u$i\\r\"; expect \"hello u$i\" }
 expect eof

@@ -9,7 +9,7 @@ use crate::Site;
 use anyhow::{Context, Result, bail};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use testbed::{ALICE, End, Part};
+use testbed::{ALICE, Cluster, End, Part};
 
 /// Longest time that an order of people may take, s.
 const ORDER_S: &str = "25";
@@ -438,12 +438,10 @@ impl<'a> Field<'a> {
         self.disks.empty_books()?;
         let cluster = &self.site.cluster;
         cluster.heal_all()?;
-        for part in [Part::Munged, Part::Mariadb, Part::Slurmdbd, Part::Slurmctld] {
-            cluster.start_part(&part)?;
-        }
         for node in cluster.nodes.iter().filter(|node| !cluster.has_power(node)) {
             cluster.give_power(node)?;
         }
+        start_head(cluster)?;
         for node in &cluster.nodes {
             for part in [Part::NodeMunged(node.clone()), Part::Slurmd(node.clone()), Part::NodeCommand(node.clone())] {
                 cluster.start_part(&part)?;
@@ -451,6 +449,8 @@ impl<'a> Field<'a> {
         }
         let seen: Vec<_> = self.jobs.iter().flat_map(|job| self.queue.of(*job)).collect();
         self.site.wait("all nodes to be well", limit, |site| {
+            // A slurmctld without state files ends while its database is away.
+            start_head(&site.cluster)?;
             let mut command = Command::new("timeout");
             command.args(["10", "sinfo", "-h", "-N", "-o", "%N %T %E"]).env("SLURM_CONF", &site.cluster.conf);
             let said = site.cluster.output(&mut command)?;
@@ -475,6 +475,11 @@ impl<'a> Field<'a> {
             }
         })
     }
+}
+
+/// Starts what does not run of the controller's host.
+fn start_head(cluster: &Cluster) -> Result<()> {
+    [Part::Munged, Part::Mariadb, Part::Slurmdbd, Part::Slurmctld].iter().try_for_each(|part| cluster.start_part(part))
 }
 
 fn nothing(told: String) -> Struck {
