@@ -159,6 +159,9 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
     all
 }
 
+/// Longest value of a variable that is kept, bytes: the longest path.
+const LONGEST_BYTES: usize = 4096;
+
 /// What the scripts that are read have set so far.
 #[derive(Default)]
 struct Variables(BTreeMap<String, String>);
@@ -176,7 +179,9 @@ impl Variables {
         let word = shellexpand::full_with_context_no_errors(bare, home, known).into_owned();
         if let Some((name, value)) = word.split_once('=').filter(|_| shell::is_assignment(&word)) {
             let value = shellexpand::tilde_with_context(value.trim_matches(AROUND), home);
-            self.0.insert(name.to_string(), value.into_owned());
+            // What doubles itself line by line would have no end.
+            let value = if value.len() > LONGEST_BYTES { String::new() } else { value.into_owned() };
+            self.0.insert(name.to_string(), value);
         }
         word.trim_matches(AROUND).trim_matches(['$', '(', ')']).to_string()
     }
@@ -228,6 +233,18 @@ mod tests {
         let at = words.iter().rposition(|word| *word == "mpirun").unwrap();
         assert_eq!(words[at..at + 4], expected.map(|word| word.trim_matches('$').to_string()), "{words:?}");
         assert_eq!(words[at + 4..], ["srun", "which", "x"], "{words:?}");
+    }
+
+    #[test]
+    fn words_of_any_kind_are_read() {
+        let pieces = ["$", "{", "}", "~", "\u{e9}", "\\", ":-", "a", "=", "(", "'", "/", "1", "$HOME", "${"];
+        let mut variables = Variables::default();
+        for number in 0..pieces.len().pow(4) {
+            let word: String = (0..4).map(|at| pieces[number / pieces.len().pow(at) % pieces.len()]).collect();
+            variables.word(&word);
+        }
+        (0..100).for_each(|_| drop(variables.word("A=$A$A/bin")));
+        assert!(variables.word("$A").len() <= LONGEST_BYTES);
     }
 
     #[test]

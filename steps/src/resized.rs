@@ -56,12 +56,12 @@ impl Layout {
     pub fn variables(&self, health: &[NodeHealth]) -> Vec<(String, String)> {
         let gone = |n: &&String| health.iter().any(|h| h.node == **n && h.dead);
         let most = self.nodes.len().saturating_sub(self.spare).max(1);
-        let live: Vec<&String> = self.nodes.iter().filter(|n| !gone(n)).collect();
-        // On fewer nodes than it was made for, a program would be another one, and end well.
-        if live.len() < most || most == self.nodes.len() {
+        let (dead, live): (Vec<&String>, Vec<&String>) = self.nodes.iter().partition(gone);
+        if most == self.nodes.len() {
             return Vec::new();
         }
-        let used: Vec<&String> = live.iter().take(most).copied().collect();
+        // On fewer nodes than it was made for, a program would be another one, and end well.
+        let used: Vec<&String> = live.iter().chain(&dead).take(most).copied().collect();
         let per_node = self
             .tasks_per_node
             .or_else(|| self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len()));
@@ -152,7 +152,9 @@ mod tests {
     #[test]
     fn a_script_never_sees_fewer_nodes_than_it_was_made_for() {
         assert!(layout(4, 0, Some(8)).variables(&[dead("n3")]).is_empty());
-        assert!(layout(4, 1, Some(8)).variables(&[dead("n3"), dead("n4")]).is_empty());
+        let variables = layout(4, 1, Some(8)).variables(&[dead("n2"), dead("n3")]);
+        assert_eq!(get(&variables, "SLURM_JOB_NODELIST"), "n[1-2,4]");
+        assert_eq!((get(&variables, "SLURM_NNODES"), get(&variables, ALL)), ("3".into(), "7:n[1,4]".into()));
         assert!(layout(2, 0, None).variables(&[dead("n1")]).is_empty());
     }
 }
