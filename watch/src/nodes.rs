@@ -423,7 +423,8 @@ impl Nodes {
             let pause_s = if let State::Reached { pause_s, .. } = node.state { pause_s * 2.0 } else { AGAIN_S };
             let pause_s = pause_s.min(LONGEST_PAUSE_S);
             if was_dead {
-                // What Slurm has begun there may go on; it is not known what else does until the node is heard.
+                // What Slurm has begun there may go on. What else does is not known before the node is heard.
+                (node.death.lives, node.death.looked_s) = (lives, now_s);
                 return actions;
             }
             node.service_away = !here.service && !testimonies.values().any(|t| t.seen.service);
