@@ -434,11 +434,10 @@ impl Nodes {
         let answered = |named: &Named| named.witnesses.iter().filter(|w| testimonies.contains_key(*w)).count();
         let has_majority = |named: &Named| answered(named) >= majority(named.witnesses.len());
         let is_dead = !node.known.named.is_empty() && node.known.named.iter().all(has_majority);
-        if was_dead && (!is_dead || is_crowd) {
-            return actions;
-        }
         if !is_dead || is_crowd {
-            node.state = State::Suspected { asked_s: now_s, answered: testimonies.len() };
+            if !was_dead {
+                node.state = State::Suspected { asked_s: now_s, answered: testimonies.len() };
+            }
             return actions;
         }
         node.death = Death { lives, found_s: now_s, looked_s: now_s };
